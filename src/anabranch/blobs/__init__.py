@@ -1,0 +1,1 @@
+"""Blobs: immutable bytes under a key, in a folder, an object store or memory. Port, adapters, layout, checksums."""

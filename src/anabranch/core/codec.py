@@ -1,0 +1,55 @@
+"""Arrow batches as the bytes that are stored: one encapsulated record batch message each, schema kept apart."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+from anabranch.errors import CorruptBlob
+from anabranch.model.append import Bounds
+from anabranch.model.ids import Micros
+from anabranch.model.schema import StreamSchema
+
+
+def encode(batch: pa.RecordBatch) -> pa.Buffer:
+    """The batch as one encapsulated IPC message without its schema, uncompressed. Slices are written without the rest."""
+    return batch.serialize()
+
+
+def decode(message: pa.Buffer, schema: pa.Schema, *, key: str = "inline") -> pa.RecordBatch:
+    """The inverse of `encode`, zero-copy. Raises CorruptBlob, naming `key`."""
+    try:
+        return pa.ipc.read_record_batch(message, schema)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OSError, ValueError) as exc:
+        raise CorruptBlob(key, f"no Arrow record batch of the stream's schema ({exc})") from exc
+
+
+def checksum(data: pa.Buffer | bytes) -> int:
+    """xxh3-64 (seed 0) of the bytes, as a signed 64-bit integer: the form in which databases keep it."""
+    digest = xxhash.xxh3_64_intdigest(data)
+    return digest - (1 << 64) if digest >> 63 else digest
+
+
+def event_bounds(batch: pa.RecordBatch, schema: StreamSchema) -> Bounds:
+    """Smallest and greatest event time of a batch that holds the stream's time column."""
+    if schema.time is None or batch.num_rows == 0:
+        return Bounds(None, None)
+    column = batch.column(schema.time).cast(pa.int64())
+    if batch.num_rows == 1:
+        only = column[0].as_py()
+        return Bounds(only, only)
+    edges = pc.min_max(column).as_py()
+    low, high = edges["min"], edges["max"]
+    return Bounds(None, None) if low is None else Bounds(Micros(low), Micros(high))
+
+
+def widen(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
+    """A batch of an older schema with the columns it lacks as nulls, in the order of `columns`."""
+    if batch.schema.equals(columns):
+        return batch
+    have = set(batch.schema.names)
+    arrays = [
+        batch.column(field.name) if field.name in have else pa.nulls(batch.num_rows, field.type) for field in columns
+    ]
+    return pa.record_batch(arrays, schema=columns)

@@ -1,0 +1,51 @@
+"""Every cap of the store, named, with its unit. Settings may lower some of them; nothing raises them silently."""
+
+from __future__ import annotations
+
+from typing import Final
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+
+# Names and values
+NAME_CHARS_MAX: Final = 128
+TAGS_MAX: Final = 64
+TAG_CHARS_MAX: Final = 256
+KEY_BYTES_MAX: Final = 64 * KIB
+EVENT_BYTES_MAX: Final = 8 * MIB
+BATCH_BYTES_MAX: Final = 1024 * MIB
+COLUMNS_MAX: Final = 1_000
+SEGMENTS_MAX: Final = 10_000  # open segments of one stream
+
+# Append
+INLINE_BYTES_MAX: Final = 64 * KIB  # a commit up to this size is carried by the catalog row
+COMMIT_BYTES_MAX: Final = 16 * MIB  # a group commit stops gathering here; one larger batch still goes whole
+COMMITS_IN_FLIGHT_MAX: Final = 2  # blobs written at the same time; their catalog commits stay in order
+PENDING_BYTES_MAX: Final = 64 * MIB  # a writer's call blocks while this much is not yet committed
+PIPELINE_BYTES_MIN: Final = MIB  # below this a gather waits for the commit under way instead of starting a second one
+WRITER_BATCHES_KEPT: Final = 16  # offsets of a writer's last batches per log, for retries
+WRITER_BATCHES_IN_FLIGHT_MAX: Final = 8  # at most WRITER_BATCHES_KEPT, so that every retry finds its answer
+WRITER_PROGRESS_KEPT_US: Final = 7 * 24 * 3600 * 1_000_000
+
+# Read
+EXTENTS_PER_PLAN_MAX: Final = 512  # one page of a read plan
+OPEN_BLOBS_MAX: Final = 256  # memory maps kept by a process
+READ_ROWS_MAX: Final = 65_536  # rows of one batch decoded from Parquet
+
+# Tail
+TAIL_POLL_US_MIN: Final = 500
+TAIL_POLL_US_MAX: Final = 5_000
+
+# Compact and collect
+PARQUET_BYTES_MAX: Final = 128 * MIB  # logical bytes gathered into one tier-2 file
+PARQUET_BYTES_MIN: Final = 64 * MIB
+PARQUET_ROWS_PER_GROUP: Final = 256 * 1024
+COLLECT_PAGE_ROWS: Final = 1_000  # logs or blobs looked at in one transaction
+HORIZON_US: Final = 3600 * 1_000_000  # a commit whose blob is older than this is refused
+REQUESTS_KEPT_US: Final = 7 * 24 * 3600 * 1_000_000
+LEASE_US: Final = 600 * 1_000_000
+
+# Catalog
+CATALOG_PAGE_ROWS: Final = 1_000
+CATALOG_LOCK_S: Final = 60.0  # how long a process waits for its turn before StoreBusy
+WAL_PAGES_CHECKPOINT: Final = 4_096  # 16 MiB of write-ahead log start a checkpoint

@@ -1,0 +1,148 @@
+"""What a commit is asked to append, and what it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from anabranch.model.ids import LogId, Micros, StreamId, WriterId
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a run of events lies in a blob.
+
+    `arrow`: `offset` and `length` in bytes of one encapsulated record batch message, `row` the run's first row in it.
+    `parquet`: `row` is the run's first row in the file; offset and length are 0.
+    """
+
+    offset: int
+    length: int
+    row: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Smallest and greatest event time in a run, µs UTC; both None where it has none."""
+
+    low: Micros | None
+    high: Micros | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """The writer's name for a batch: `first` is its first event's sequence number in this log, counted from 0."""
+
+    writer: WriterId
+    first: int
+    fence: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A run of `count` events for one log, already encoded.
+
+    `sequence` None means at-least-once: no duplicate can be told. `expected` makes the append conditional on the
+    log's length; `fence` on its fence. `data` is the encoded message of an inline part, else None. `size` is the
+    run's logical bytes, `checksum` xxh3-64 of the encoded message.
+    """
+
+    log: LogId
+    count: int
+    schema: int
+    place: Place
+    checksum: int
+    size: int
+    bounds: Bounds
+    sequence: Sequence | None = None
+    expected: int | None = None
+    fence: int | None = None
+    data: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Parts that stand or fall together. `request`, if given, makes the unit happen once: asked again, it is a
+    duplicate with the first result."""
+
+    parts: tuple[Part, ...]
+    request: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BlobEntry:
+    """A durable blob as the catalog lists it. `begun_at` is when its writing began, by the writer's clock."""
+
+    key: str
+    size: int
+    begun_at: Micros
+    encoding: str = "arrow"
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One call of the commit function: independent units, and the blob that holds those of their parts without data."""
+
+    units: tuple[Unit, ...]
+    now: Micros
+    blob: BlobEntry | None = None
+
+
+class Refusal(Enum):
+    """Why a part was not appended, in the order the checks are made."""
+
+    FENCED = "fenced"
+    SEALED = "sealed"
+    GAP = "gap"
+    UNKNOWN_WRITER = "unknown_writer"
+    CONDITION = "condition"
+    UNIT = "unit"  # another part of its atomic unit was refused
+    GONE = "gone"  # the log does not exist any more
+    EXPIRED = "expired"  # the blob is older than the collector's horizon
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The part's events have offsets `start` … `start + count - 1` in its log. `appended_at` is the log's append
+    time for them; `duplicate` tells that they had been there before."""
+
+    start: int
+    appended_at: Micros
+    duplicate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The part was not appended. `actual` is the number that decided: fence, next sequence, length, or horizon."""
+
+    reason: Refusal
+    actual: int = 0
+
+
+Verdict = Appended | Refused
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """A log as a commit sees it under its lock. `size` is the running logical bytes; `low_water` the first position
+    whose extents certainly exist; `event_high` the greatest event time so far."""
+
+    id: LogId
+    stream: StreamId
+    length: int = 0
+    sealed: bool = False
+    fence: int = 0
+    low_water: int = 0
+    size: int = 0
+    appended_at: Micros = Micros(0)
+    event_high: Micros | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a log remembers of a writer: the next sequence number, its fence, and the last batches as
+    (first sequence, count, start offset, append time), oldest first."""
+
+    next: int = 0
+    fence: int = 0
+    recent: tuple[tuple[int, int, int, int], ...] = field(default=())

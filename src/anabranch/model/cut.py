@@ -1,0 +1,66 @@
+"""Stream cuts: one offset per segment, so that the key space is covered exactly once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from anabranch.errors import InvalidCut
+from anabranch.model.ids import SegmentId, StreamId
+
+_TEXT = re.compile(r"([0-9a-f]{16})((?::[0-9a-f]{16}@[0-9a-f]{1,16})+)\Z")
+
+
+class Edge(Enum):
+    """The two cuts every stream has. A cut named by an edge is resolved when it is used."""
+
+    HEAD = "head"
+    TAIL = "tail"
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+HEAD = Edge.HEAD
+TAIL = Edge.TAIL
+
+
+@dataclass(frozen=True, slots=True)
+class StreamCut:
+    """Positions in one stream: `offsets` holds (segment, offset) in segment order, each segment once.
+
+    An offset is that of the first event after the cut. Text form:
+    `<stream, 16 hex>:<segment, 16 hex>@<offset, hex>:…`.
+    """
+
+    stream: StreamId
+    offsets: tuple[tuple[SegmentId, int], ...]
+
+    @classmethod
+    def of(cls, stream: StreamId, offsets: Mapping[SegmentId, int]) -> StreamCut:
+        """A cut from a mapping; order does not matter."""
+        return cls(stream, tuple(sorted(offsets.items())))
+
+    @classmethod
+    def parse(cls, text: str) -> StreamCut:
+        """Parse the text form. Raises InvalidCut."""
+        match = _TEXT.match(text)
+        if not match:
+            raise InvalidCut(f"'{text}' is no stream cut")
+        parts = [part.split("@") for part in match[2].split(":")[1:]]
+        offsets = {SegmentId.unpack(int(segment, 16)): int(offset, 16) for segment, offset in parts}
+        if len(offsets) != len(parts):
+            raise InvalidCut(f"'{text}' names a segment twice")
+        return cls.of(StreamId(int(match[1], 16)), offsets)
+
+    def as_dict(self) -> dict[SegmentId, int]:
+        """The offsets by segment."""
+        return dict(self.offsets)
+
+    def __iter__(self) -> Iterator[tuple[SegmentId, int]]:
+        return iter(self.offsets)
+
+    def __str__(self) -> str:
+        return f"{self.stream:016x}" + "".join(f":{s.packed:016x}@{o:x}" for s, o in self.offsets)

@@ -1,0 +1,50 @@
+"""Names of scopes and streams: `scope` and `scope/name`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from anabranch import limits
+from anabranch.errors import InvalidName
+
+# A leading underscore is the mark of internal streams; users' names start with a letter or digit.
+_PART = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.\-]{{0,{limits.NAME_CHARS_MAX - 1}}}\Z")
+
+
+def check_scope(scope: str) -> str:
+    """Return `scope` if it is a usable scope name, else raise InvalidName."""
+    if not _PART.match(scope):
+        raise InvalidName(
+            f"'{scope}' is no scope name: letters, digits, '_', '-' and '.', at most {limits.NAME_CHARS_MAX} characters"
+        )
+    return scope
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class StreamName:
+    """A stream's full name. Its text form is `scope/name`."""
+
+    scope: str
+    name: str
+
+    @classmethod
+    def parse(cls, text: str | StreamName) -> StreamName:
+        """Parse `scope/name`. Raises InvalidName."""
+        if isinstance(text, StreamName):
+            return text
+        scope, slash, name = text.partition("/")
+        if not slash or not _PART.match(scope) or not _PART.match(name):
+            raise InvalidName(
+                f"'{text}' is no stream name: write scope/name, each of letters, digits, '_', '-' and '.', "
+                f"at most {limits.NAME_CHARS_MAX} characters"
+            )
+        return cls(scope, name)
+
+    @property
+    def internal(self) -> bool:
+        """True for streams the store keeps for itself."""
+        return self.name.startswith("_") or self.scope.startswith("_")
+
+    def __str__(self) -> str:
+        return f"{self.scope}/{self.name}"

@@ -1,0 +1,34 @@
+"""Event pointers: where one event is, for ever."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from anabranch.errors import InvalidPointer
+from anabranch.model.ids import SegmentId, StreamId
+
+_TEXT = re.compile(r"[0-9a-f]{48}\Z")
+
+
+class EventPointer(NamedTuple):
+    """Stream, segment and offset of one event.
+
+    Text form: 48 lower-case hex digits (stream 16, epoch 8, number 8, offset 16), so that the
+    pointers of a stream sort as strings in segment order, then offset.
+    """
+
+    stream: StreamId
+    segment: SegmentId
+    offset: int
+
+    @classmethod
+    def parse(cls, text: str) -> EventPointer:
+        """Parse the text form. Raises InvalidPointer."""
+        if not _TEXT.match(text):
+            raise InvalidPointer(f"'{text}' is no event pointer: 48 lower-case hex digits")
+        stream, segment, offset = int(text[:16], 16), int(text[16:32], 16), int(text[32:], 16)
+        return cls(StreamId(stream), SegmentId.unpack(segment), offset)
+
+    def __str__(self) -> str:
+        return f"{self.stream:016x}{self.segment.packed:016x}{self.offset:016x}"

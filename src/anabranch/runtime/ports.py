@@ -1,0 +1,20 @@
+"""The ports a store is composed from, handed on as one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from anabranch.runtime.clock import Clock, SystemClock
+from anabranch.runtime.ids import Ids, SystemIds
+from anabranch.runtime.settings import Settings
+from anabranch.runtime.tasks import Tasks, ThreadTasks
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """Clock, chance, tasks and settings."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    ids: Ids = field(default_factory=SystemIds)
+    tasks: Tasks = field(default_factory=ThreadTasks)
+    settings: Settings = field(default_factory=Settings)

@@ -1,0 +1,26 @@
+"""What a user may set when a store is opened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anabranch import limits
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Defaults are right for one machine. Sizes in bytes, times in µs unless the name says otherwise.
+
+    `maintenance_s`: run compaction and collection in the background every so many seconds; None disables.
+    """
+
+    inline_bytes_max: int = limits.INLINE_BYTES_MAX
+    commit_bytes_max: int = limits.COMMIT_BYTES_MAX
+    commits_in_flight_max: int = limits.COMMITS_IN_FLIGHT_MAX
+    pending_bytes_max: int = limits.PENDING_BYTES_MAX
+    pipeline_bytes_min: int = limits.PIPELINE_BYTES_MIN
+    event_bytes_max: int = limits.EVENT_BYTES_MAX
+    horizon_us: int = limits.HORIZON_US
+    catalog_lock_s: float = limits.CATALOG_LOCK_S
+    tail_poll_us_max: int = limits.TAIL_POLL_US_MAX
+    maintenance_s: float | None = None

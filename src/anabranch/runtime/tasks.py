@@ -1,0 +1,108 @@
+"""The tasks port: the only way to start concurrent work, to exclude it and to wait for it.
+
+A port method of catalog or blobs may be a switching point in the simulation, so a lock that is held across one
+must come from here too: under the simulation a plain `threading.Lock` would stop the world.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Protocol
+
+
+class Lock(Protocol):
+    """Mutual exclusion, not re-entrant; a context manager."""
+
+    def acquire(self, blocking: bool = True) -> bool:
+        """Take the lock; without `blocking`, False at once where it is taken."""
+        ...
+
+    def release(self) -> None:
+        """Give it back."""
+        ...
+
+    def __enter__(self) -> bool: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class Condition(Protocol):
+    """A lock with waiting, as `threading.Condition`. Wake-ups may be spurious: wait in a loop."""
+
+    def __enter__(self) -> bool: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Release, wait at most `timeout` seconds, take again. False after a time-out."""
+        ...
+
+    def notify_all(self) -> None:
+        """Wake all waiters."""
+        ...
+
+
+class Task(Protocol):
+    """Work that was spawned."""
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait until it has ended; False after `timeout` seconds."""
+        ...
+
+
+class Tasks(Protocol):
+    """Where concurrent work comes from."""
+
+    def spawn(self, name: str, work: Callable[[], None]) -> Task:
+        """Start `work` beside the caller. It must end by itself when its owner closes."""
+        ...
+
+    def lock(self) -> Lock:
+        """A new lock."""
+        ...
+
+    def condition(self) -> Condition:
+        """A new condition with a lock of its own."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Let others work for that long."""
+        ...
+
+
+class _ThreadTask:
+    def __init__(self, thread: threading.Thread) -> None:
+        self._thread = thread
+
+    def join(self, timeout: float | None = None) -> bool:
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+
+class ThreadTasks:
+    """Threads of the operating system. They are daemons: the store's own exit hook ends them in order."""
+
+    def spawn(self, name: str, work: Callable[[], None]) -> Task:
+        """See `Tasks.spawn`."""
+        thread = threading.Thread(target=work, name=f"anabranch-{name}", daemon=True)
+        thread.start()
+        return _ThreadTask(thread)
+
+    def lock(self) -> Lock:
+        """See `Tasks.lock`."""
+        return threading.Lock()
+
+    def condition(self) -> Condition:
+        """See `Tasks.condition`."""
+        # A plain lock is enough, and cheaper than Condition's own re-entrant one.
+        return threading.Condition(threading.Lock())
+
+    def sleep(self, seconds: float) -> None:
+        """See `Tasks.sleep`."""
+        threading.Event().wait(seconds)
