@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from anabranch.model.append import Commit, LogState, Progress, Unit, Verdict
+from anabranch.model.append import BlobEntry, Commit, LogState, Progress, Unit, Verdict
 from anabranch.model.ids import BlobId, LogId, Micros, SegmentId, StreamId, WriterId
 from anabranch.model.names import StreamName
 from anabranch.model.schema import StreamSchema
@@ -117,6 +117,10 @@ class Reading(Protocol):
         """What the log remembers of a writer."""
         ...
 
+    def writers_of_log(self, log: LogId, after: WriterId, limit: int) -> list[tuple[WriterId, Progress]]:
+        """A page of the writers that a log remembers, in id order."""
+        ...
+
     # blobs, leases, requests, changes, pieces
     def blobs_after(self, after: BlobId, limit: int) -> list[BlobRow]:
         """A page of all blobs in id order."""
@@ -211,8 +215,9 @@ class Writing(Reading, Protocol):
         """Remove a log, its extents and the progress of its writers."""
         ...
 
-    def append(self, unit: Unit, *, now: Micros, blobs: Mapping[str, BlobId] | None = None) -> tuple[Verdict, ...]:
-        """One atomic unit inside this transaction; see `Catalog.commit`."""
+    def append(self, unit: Unit, *, now: Micros, blobs: Sequence[BlobEntry] = ()) -> tuple[Verdict, ...]:
+        """One atomic unit inside this transaction; see `Catalog.commit`. Verdicts are decided on what the transaction
+        has changed so far."""
         ...
 
     def put_progress(self, log: LogId, writer: WriterId, progress: Progress, *, now: Micros) -> None:
@@ -266,6 +271,10 @@ class Writing(Reading, Protocol):
 
     def add_change(self, stream: StreamId | None, kind: str, detail: Mapping[str, object], *, now: Micros) -> None:
         """Write a row to the change outbox."""
+        ...
+
+    def drop_changes_before(self, time: Micros, limit: int) -> int:
+        """Forget old rows of the change outbox; returns how many."""
         ...
 
     def put_piece(self, piece: Checkpointed) -> None:

@@ -43,8 +43,8 @@ class Part:
     """A run of `count` events for one log, already encoded.
 
     `sequence` None means at-least-once: no duplicate can be told. `expected` makes the append conditional on the
-    log's length; `fence` on its fence. `data` is the encoded message of an inline part, else None. `size` is the
-    run's logical bytes, `checksum` xxh3-64 of the encoded message.
+    log's length; `fence` on its fence. Either `blob` is the key of the blob it lies in, or `data` its encoded message.
+    `size` is the run's logical bytes, `checksum` xxh3-64 of the encoded message.
     """
 
     log: LogId
@@ -57,6 +57,7 @@ class Part:
     sequence: Sequence | None = None
     expected: int | None = None
     fence: int | None = None
+    blob: str | None = None
     data: bytes | None = None
 
 
@@ -81,11 +82,11 @@ class BlobEntry:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One call of the commit function: independent units, and the blob that holds those of their parts without data."""
+    """One call of the commit function: independent units, and the durable blobs that their parts lie in."""
 
     units: tuple[Unit, ...]
     now: Micros
-    blob: BlobEntry | None = None
+    blobs: tuple[BlobEntry, ...] = ()
 
 
 class Refusal(Enum):

@@ -1,0 +1,1 @@
+"""Streams as files: a stream store with Spark as its engine."""

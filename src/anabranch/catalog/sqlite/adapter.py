@@ -1,0 +1,214 @@
+"""The SQLite catalog: connections, exclusion between threads and processes, commits and checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+import apsw
+
+from anabranch import limits
+from anabranch.catalog.port import Reading, Writing
+from anabranch.catalog.sqlite.append import Appending
+from anabranch.catalog.sqlite.connection import check_format, migrate, open_database, translated
+from anabranch.catalog.sqlite.lock import FairLock
+from anabranch.catalog.sqlite.reading import SqliteReading
+from anabranch.catalog.sqlite.writing import SqliteWriting
+from anabranch.errors import AppendUncertain, Closed, ReadOnlyStore
+from anabranch.model.append import Commit, Verdict
+from anabranch.runtime.ports import Runtime
+from anabranch.runtime.tasks import Task
+
+FILE = "catalog.db"
+
+
+class SqliteCatalog:
+    """`catalog.port.Catalog` on one SQLite file, or in memory where `folder` is None.
+
+    Any number of processes may open the same folder. Within a process one connection writes, and a pool of them reads;
+    in memory there is only one connection, so a thread must not begin a transaction inside another.
+    """
+
+    def __init__(self, folder: Path | None, runtime: Runtime, *, read_only: bool = False) -> None:
+        self._runtime = runtime
+        self._path = ":memory:" if folder is None else str(folder / FILE)
+        self._read_only = read_only
+        self._exclusive = runtime.tasks.lock()
+        self._pool_lock = runtime.tasks.lock()
+        self._pool: list[apsw.Connection] = []
+        self._closed = False
+        self._commits = 0
+        self._checkpoint: Task | None = None
+        self._fair = None if folder is None or read_only else FairLock(folder, runtime)
+        self._database = open_database(self._path, read_only=read_only)
+        if read_only:
+            check_format(self._database, self._path)
+        else:
+            with self._turn():
+                migrate(self._database, self._path)
+        self._watch = self._database if folder is None else open_database(self._path, read_only=True)
+        self._watch_lock = runtime.tasks.lock()
+
+    @property
+    def in_memory(self) -> bool:
+        """True if the catalog lives as long as this object."""
+        return self._path == ":memory:"
+
+    # transactions
+
+    @contextmanager
+    def reading(self) -> Iterator[Reading]:
+        """See the port."""
+        if self.in_memory:
+            with self._exclusive:
+                self._alive()
+                yield SqliteReading(self._database)
+            return
+        database = self._borrow()
+        try:
+            with translated(self._path):
+                database.execute("begin")
+                try:
+                    yield SqliteReading(database)
+                finally:
+                    database.execute("rollback")
+        finally:
+            self._give_back(database)
+
+    @contextmanager
+    def writing(self) -> Iterator[Writing]:
+        """See the port."""
+        with self._turn(), translated(self._path):
+            self._database.execute("begin immediate")
+            try:
+                yield SqliteWriting(self._database)
+            except BaseException:
+                self._database.execute("rollback")
+                raise
+            self._finish()
+        self._checkpoint_if_due()
+
+    def commit(self, commit: Commit) -> tuple[tuple[Verdict, ...], ...]:
+        """See the port."""
+        with self._turn(), translated(self._path):
+            database = self._database
+            database.execute("begin immediate")
+            try:
+                appending = Appending(database, commit.now, commit.units, commit.blobs)
+                verdicts = tuple(appending.unit(unit) for unit in commit.units)
+                changed = appending.flush()
+            except BaseException:
+                database.execute("rollback")
+                raise
+            if changed:
+                self._finish()
+            else:
+                database.execute("rollback")
+        self._checkpoint_if_due()
+        return verdicts
+
+    def _finish(self) -> None:
+        try:
+            self._database.execute("commit")
+        except apsw.IOError as exc:
+            # The write-ahead log may or may not have reached the disk: a crash now could still bring the commit back.
+            if self._database.in_transaction:
+                self._database.execute("rollback")
+            raise AppendUncertain(f"the disk failed while the catalog {self._path} was committing: {exc}") from exc
+        except apsw.Error:
+            if self._database.in_transaction:
+                self._database.execute("rollback")
+            raise
+        self._commits += 1
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Exclude the other threads, then the other processes."""
+        if self._read_only:
+            raise ReadOnlyStore(f"the store at {self._path} was opened for reading only")
+        with self._exclusive:
+            self._alive()
+            if self._fair is None:
+                yield
+                return
+            self._fair.acquire()
+            try:
+                yield
+            finally:
+                self._fair.release()
+
+    # checkpoints of the write-ahead log
+
+    def _checkpoint_if_due(self) -> None:
+        if self.in_memory or self._commits % 64 or self._checkpoint is not None:
+            return
+        wal = Path(self._path + "-wal")
+        if wal.exists() and wal.stat().st_size > limits.WAL_PAGES_CHECKPOINT * 4096:
+            self._checkpoint = self._runtime.tasks.spawn("checkpoint", self._run_checkpoint)
+
+    def _run_checkpoint(self) -> None:
+        """Move the log's pages into the database: the bulk while others commit, the rest in a turn of its own, after
+        which the next commit begins the log anew."""
+        try:
+            database = self._borrow()
+            try:
+                with translated(self._path):
+                    database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                    with self._turn():
+                        database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            finally:
+                self._give_back(database)
+        except Closed:
+            pass
+        finally:
+            self._checkpoint = None
+
+    # connections
+
+    def _borrow(self) -> apsw.Connection:
+        with self._pool_lock:
+            self._alive()
+            if self._pool:
+                return self._pool.pop()
+        return open_database(self._path, read_only=self._read_only)
+
+    def _give_back(self, database: apsw.Connection) -> None:
+        with self._pool_lock:
+            if not self._closed:
+                self._pool.append(database)
+                return
+        database.close()
+
+    def token(self) -> int:
+        """See the port."""
+        if self.in_memory:
+            return self._commits
+        with self._watch_lock:
+            self._alive()
+            with translated(self._path):
+                return int(self._watch.pragma("data_version"))
+
+    def _alive(self) -> None:
+        if self._closed:
+            raise Closed("store")
+
+    def close(self) -> None:
+        """See the port."""
+        checkpoint = self._checkpoint
+        with self._exclusive, self._watch_lock:
+            with self._pool_lock:
+                if self._closed:
+                    return
+                self._closed = True
+                pool, self._pool = self._pool, []
+            with translated(self._path) if not self.in_memory else nullcontext():
+                for database in pool:
+                    database.close()
+                if self._watch is not self._database:
+                    self._watch.close()
+                self._database.close()
+            if self._fair is not None:
+                self._fair.close()
+        if checkpoint is not None:
+            checkpoint.join()

@@ -1,0 +1,152 @@
+"""The commit function on SQLite: decide units against the locked logs, then write what was accepted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import apsw
+
+from anabranch.catalog.sqlite import rows
+from anabranch.catalog.sqlite.reading import SQL, SqliteReading
+from anabranch.core.decide import advance_log, advance_progress, decide
+from anabranch.model.append import (
+    Appended,
+    BlobEntry,
+    LogState,
+    Part,
+    Progress,
+    Refusal,
+    Refused,
+    Unit,
+    Verdict,
+)
+from anabranch.model.ids import BlobId, LogId, Micros, WriterId
+
+_Writer = tuple[LogId, WriterId]
+
+
+class Appending:
+    """The appends of one transaction: states are read once, changed in memory, and written together by `flush`."""
+
+    def __init__(
+        self, database: apsw.Connection, now: Micros, units: Sequence[Unit], blobs: Sequence[BlobEntry]
+    ) -> None:
+        self._database = database
+        self._blobs = {blob.key: blob for blob in blobs}
+        self._blob_ids: dict[str, BlobId] = {}
+        self._reading = SqliteReading(database)
+        self._horizon = self._reading.horizon() if blobs else Micros(0)
+        self._now = now
+        parts = [part for unit in units for part in unit.parts]
+        self._logs: dict[LogId, LogState] = self._reading.logs(sorted({part.log for part in parts}))
+        self._progress: dict[_Writer, Progress | None] = {}
+        for part in parts:
+            if part.sequence is not None:
+                writer = (part.log, part.sequence.writer)
+                if writer not in self._progress:
+                    self._progress[writer] = self._reading.progress(*writer)
+        self._changed_logs: set[LogId] = set()
+        self._changed_writers: set[_Writer] = set()
+        self._extents: list[tuple[object, ...]] = []
+
+    def unit(self, unit: Unit) -> tuple[Verdict, ...]:
+        """Decide one unit, on top of those before it."""
+        if unit.request is not None and (known := self._reading.request(unit.request)):
+            return tuple(Appended(start, Micros(at), duplicate=True) for start, at in json.loads(known[1]))
+        logs: dict[LogId, LogState] = {}
+        progress: dict[_Writer, Progress | None] = {}
+        verdicts: list[Verdict] = []
+        accepted: list[tuple[Part, Appended, LogState]] = []
+        for part in unit.parts:
+            log = logs.get(part.log) or self._logs.get(part.log)
+            writer = None if part.sequence is None else (part.log, part.sequence.writer)
+            before = None if writer is None else progress.get(writer) or self._progress[writer]
+            verdict = decide(part, log, before, now=self._now, expired=self._expired(part))
+            verdicts.append(verdict)
+            if isinstance(verdict, Appended) and not verdict.duplicate:
+                assert log is not None
+                after = logs[part.log] = advance_log(log, part, verdict)
+                if writer is not None:
+                    progress[writer] = advance_progress(before, part, verdict)
+                accepted.append((part, verdict, after))
+        if any(isinstance(verdict, Refused) for verdict in verdicts):
+            return tuple(v if isinstance(v, Refused) else _fallen(v) for v in verdicts)
+        self._logs.update(logs)
+        self._progress.update(progress)
+        self._changed_logs.update(logs)
+        self._changed_writers.update(progress)
+        self._extents += [_extent_row(*each, self._blob_id(each[0])) for each in accepted]
+        if unit.request is not None:
+            result = json.dumps([(v.start, v.appended_at) for v in verdicts if isinstance(v, Appended)])
+            self._database.execute(SQL["record_request"], (unit.request, "append", result, self._now))
+        return tuple(verdicts)
+
+    def flush(self) -> bool:
+        """Write what was accepted; False where there was nothing."""
+        if not self._extents:
+            return False
+        execute, many = self._database.execute, self._database.executemany
+        many(SQL["insert_extent"], self._extents)
+        many(SQL["update_log"], [log_row(self._logs[log]) for log in sorted(self._changed_logs)])
+        kept = []
+        for log, writer in sorted(self._changed_writers):
+            progress = self._progress[log, writer]
+            assert progress is not None
+            kept.append((log, writer, progress.next, progress.fence, rows.pack_recent(progress.recent), self._now))
+        if len(kept) == 1:
+            execute(SQL["put_progress"], kept[0])
+        else:
+            many(SQL["put_progress"], kept)
+        return True
+
+    def _expired(self, part: Part) -> Micros | None:
+        return self._horizon if part.blob is not None and self._blobs[part.blob].begun_at < self._horizon else None
+
+    def _blob_id(self, part: Part) -> BlobId | None:
+        # A blob is listed with its first accepted part: one whose parts were all refused stays an orphan to collect.
+        if part.blob is None:
+            return None
+        if part.blob not in self._blob_ids:
+            entry = self._blobs[part.blob]
+            self._blob_ids[part.blob] = insert_blob(self._database, entry)
+        return self._blob_ids[part.blob]
+
+
+def insert_blob(database: apsw.Connection, entry: BlobEntry) -> BlobId:
+    """List a durable blob."""
+    row = database.execute(SQL["insert_blob"], (entry.key, entry.size, entry.encoding, entry.begun_at)).fetchone()
+    assert row is not None
+    return BlobId(row[0])
+
+
+def log_row(log: LogState) -> tuple[object, ...]:
+    """The values of `update_log`."""
+    return (log.length, log.sealed, log.fence, log.low_water, log.size, log.appended_at, log.event_high, log.id)
+
+
+def _extent_row(part: Part, appended: Appended, after: LogState, blob: BlobId | None) -> tuple[object, ...]:
+    return (
+        part.log,
+        appended.start,
+        appended.start + part.count,
+        blob,
+        "arrow",
+        part.place.offset,
+        part.place.length,
+        part.place.row,
+        part.schema,
+        part.checksum,
+        appended.appended_at,
+        appended.appended_at,
+        part.bounds.low,
+        part.bounds.high,
+        after.event_high,
+        after.size,
+        part.data,
+    )
+
+
+def _fallen(verdict: Appended) -> Verdict:
+    # What had landed before stays landed, even where the rest of its unit is refused.
+    return verdict if verdict.duplicate else Refused(Refusal.UNIT)

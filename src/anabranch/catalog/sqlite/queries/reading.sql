@@ -1,0 +1,114 @@
+-- Statements that only read.
+
+-- name: scopes
+select name, tags, created_at from scopes order by name;
+
+-- name: scope
+select name, tags, created_at from scopes where name = ?;
+
+-- name: streams
+select s.id, s.scope, s.name, s.schema_version, s.tags, s.created_at, s.sealed, s.version, s.epoch, s.next_number,
+       c.columns, c.key_column, c.time_column, c.raw
+from streams s join schemas c on c.stream = s.id and c.version = s.schema_version
+where (:scope is null or s.scope = :scope) and (s.scope, s.name) > (:after_scope, :after_name)
+order by s.scope, s.name limit :limit;
+
+-- name: stream_by_name
+select s.id, s.scope, s.name, s.schema_version, s.tags, s.created_at, s.sealed, s.version, s.epoch, s.next_number,
+       c.columns, c.key_column, c.time_column, c.raw
+from streams s join schemas c on c.stream = s.id and c.version = s.schema_version
+where s.scope = ? and s.name = ?;
+
+-- name: stream_by_id
+select s.id, s.scope, s.name, s.schema_version, s.tags, s.created_at, s.sealed, s.version, s.epoch, s.next_number,
+       c.columns, c.key_column, c.time_column, c.raw
+from streams s join schemas c on c.stream = s.id and c.version = s.schema_version
+where s.id = ?;
+
+-- name: schema
+select columns, key_column, time_column, raw from schemas where stream = ? and version = ?;
+
+-- name: segments
+select segment, low, high, retired, head from segments where stream = ? order by segment;
+
+-- name: spans
+select segment, "offset", log, start, stop from spans where stream = ? order by segment, "offset";
+
+-- name: spans_of_log
+select stream, segment, "offset", log, start, stop from spans where log = ? order by start, stream, segment;
+
+-- name: logs_of_stream
+select l.id, l.stream, l.length, l.sealed, l.fence, l.low_water, l.size, l.appended_at, l.event_high
+from logs l where l.id in (select log from spans where stream = ?);
+
+-- name: log
+select id, stream, length, sealed, fence, low_water, size, appended_at, event_high from logs where id = ?;
+
+-- name: logs
+select id, stream, length, sealed, fence, low_water, size, appended_at, event_high
+from logs where id in (select value from json_each(?));
+
+-- name: logs_after
+select id, stream, length, sealed, fence, low_water, size, appended_at, event_high
+from logs where id > ? order by id limit ?;
+
+-- The first extent that can intersect is the last one that begins at or before the start.
+-- name: extents
+select e.log, e.start, e.stop, e.blob, b.key, e.encoding, e.at, e.length, e.row, e.schema, e.checksum,
+       e.appended_low, e.appended_high, e.event_low, e.event_high, e.size_end, e.data
+from extents e left join blobs b on b.id = e.blob
+where e.log = :log and e.stop > :start and e.start < :stop
+  and e.start >= coalesce((select max(start) from extents where log = :log and start <= :start), 0)
+order by e.start limit :limit;
+
+-- name: extent_before
+select e.log, e.start, e.stop, e.blob, b.key, e.encoding, e.at, e.length, e.row, e.schema, e.checksum,
+       e.appended_low, e.appended_high, e.event_low, e.event_high, e.size_end, e.data
+from extents e left join blobs b on b.id = e.blob
+where e.log = ? and e.start < ? order by e.start desc limit 1;
+
+-- name: extents_of_blob
+select e.log, e.start, e.stop, e.blob, b.key, e.encoding, e.at, e.length, e.row, e.schema, e.checksum,
+       e.appended_low, e.appended_high, e.event_low, e.event_high, e.size_end, e.data
+from extents e join blobs b on b.id = e.blob
+where e.blob = ? order by e.log, e.start;
+
+-- The extent at a position with the times that a search by halving needs.
+-- name: times_at
+select start, stop, appended_high, event_reach from extents where log = ? and start <= ? order by start desc limit 1;
+
+-- name: first_extent_with_event
+select start from extents where log = ? and start >= ? and event_high >= ? order by start limit 1;
+
+-- name: progress
+select next, fence, recent from writers where log = ? and writer = ?;
+
+-- name: writers_of_log
+select writer, next, fence, recent from writers where log = ? and writer > ? order by writer limit ?;
+
+-- name: blobs_after
+select id, key, size, encoding, begun_at, dead_at from blobs where id > ? order by id limit ?;
+
+-- name: blob_keys
+select key from blobs where key in (select value from json_each(?));
+
+-- name: blob_in_use
+select exists (select 1 from extents where blob = ?);
+
+-- name: meta
+select value from meta where name = ?;
+
+-- name: leases
+select id, kind, holder, begun_at, expires_at from leases order by begun_at;
+
+-- name: request
+select operation, result from requests where id = ?;
+
+-- name: changes
+select sequence, stream, at, kind, detail from changes where sequence > ? order by sequence limit ?;
+
+-- name: pieces
+select kind, name, value from pieces where kind = ? order by name;
+
+-- name: piece
+select kind, name, value from pieces where kind = ? and name = ?;

@@ -1,0 +1,73 @@
+"""The decision of an append, made under the log's lock. Adapters that decide in the database are tested against it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from anabranch import limits
+from anabranch.model.append import Appended, LogState, Part, Progress, Refusal, Refused, Verdict
+from anabranch.model.ids import Micros
+
+
+def decide(
+    part: Part, log: LogState | None, progress: Progress | None, *, now: Micros, expired: Micros | None = None
+) -> Verdict:
+    """Duplicate, fence, seal, gap, condition: in this order, so that a retry finds its first answer even behind a
+    seal or a raised fence. A part without a sequence can't be a duplicate. `expired` is the collector's horizon where
+    the part's blob was begun before it, else None."""
+    if log is None:
+        return Refused(Refusal.GONE)
+    if part.sequence is not None:
+        if (first := _landed(part, progress)) is not None:
+            return first
+        if progress is not None and part.sequence.fence < progress.fence:
+            return Refused(Refusal.FENCED, progress.fence)
+    if expired is not None:
+        return Refused(Refusal.EXPIRED, expired)
+    if part.fence is not None and part.fence < log.fence:
+        return Refused(Refusal.FENCED, log.fence)
+    if log.sealed:
+        return Refused(Refusal.SEALED, log.length)
+    if part.sequence is not None:
+        expected = 0 if progress is None else progress.next
+        if part.sequence.first != expected:
+            # Below the next number and not among the kept batches: its answer is forgotten, not refused.
+            known = progress is not None and part.sequence.first > expected
+            return Refused(Refusal.GAP if known else Refusal.UNKNOWN_WRITER, expected)
+    if part.expected is not None and part.expected != log.length:
+        return Refused(Refusal.CONDITION, log.length)
+    return Appended(log.length, Micros(max(now, log.appended_at)))
+
+
+def _landed(part: Part, progress: Progress | None) -> Appended | None:
+    assert part.sequence is not None
+    if progress is None or part.sequence.first >= progress.next:
+        return None
+    for first, count, start, appended_at in progress.recent:
+        if first == part.sequence.first and count == part.count:
+            return Appended(start, Micros(appended_at), duplicate=True)
+    return None
+
+
+def advance_log(log: LogState, part: Part, appended: Appended) -> LogState:
+    """The log after an accepted part."""
+    highs = [high for high in (log.event_high, part.bounds.high) if high is not None]
+    return replace(
+        log,
+        length=appended.start + part.count,
+        size=log.size + part.size,
+        appended_at=appended.appended_at,
+        event_high=max(highs) if highs else None,
+    )
+
+
+def advance_progress(progress: Progress | None, part: Part, appended: Appended) -> Progress:
+    """The writer's progress after an accepted part that carried a sequence."""
+    assert part.sequence is not None
+    before = progress or Progress()
+    batch = (part.sequence.first, part.count, appended.start, appended.appended_at)
+    return Progress(
+        next=part.sequence.first + part.count,
+        fence=max(before.fence, part.sequence.fence),
+        recent=(*before.recent, batch)[-limits.WRITER_BATCHES_KEPT :],
+    )

@@ -1,0 +1,102 @@
+"""Routing: from a key to its point, from points to segments. A key's point is the same for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date, datetime
+from typing import Any, Final
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+from anabranch import limits
+from anabranch.errors import InvalidKey, TooLarge
+from anabranch.model.keyspace import KeyRange
+
+Points = npt.NDArray[np.uint64]
+
+_GOLDEN: Final = 0x9E3779B97F4A7C15  # 2**64 / φ: its multiples fall evenly over the key space (Knuth, TAOCP 6.4)
+_MASK: Final = (1 << 64) - 1
+
+
+def key_text(key: Any) -> str | None:
+    """A key's canonical text. Raises InvalidKey.
+
+    Text is itself; integers are decimal; truth values `true` and `false`; dates ISO 8601 (`2026-01-31`); UUIDs
+    lower-case with hyphens; None stays None. Floats, bytes and containers have no canonical text.
+    """
+    if key is None or type(key) is str:
+        return key
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    if isinstance(key, (str, int, UUID)):
+        return str(key)
+    if isinstance(key, date) and not isinstance(key, datetime):
+        return key.isoformat()
+    raise InvalidKey(f"a {type(key).__name__} can't be a routing key: use text, an integer, a bool, a date or a UUID")
+
+
+def point_of(text: str) -> int:
+    """The key's point: xxh3-64, seed 0, of its UTF-8 bytes."""
+    return xxhash.xxh3_64_intdigest(text.encode())
+
+
+def spread_point(count: int) -> int:
+    """The point of the `count`-th event without a key: successive ones fall evenly over the key space."""
+    return count * _GOLDEN & _MASK
+
+
+def key_points(keys: pa.Array | pa.ChunkedArray, *, spread_from: int) -> Points:
+    """The points of a key column, in its order; null keys are spread, counted from `spread_from`.
+
+    Each different key is hashed once. Raises InvalidKey, TooLarge.
+    """
+    if isinstance(keys, pa.ChunkedArray):
+        keys = keys.combine_chunks()
+    coded = keys.dictionary_encode()
+    if isinstance(coded, pa.ChunkedArray):  # combine_chunks keeps several chunks where 32-bit offsets overflow
+        return np.concatenate([key_points(chunk, spread_from=spread_from) for chunk in keys.chunks])
+    texts = _texts(coded.dictionary)
+    points = np.fromiter(
+        (_checked_point(text) for text in texts), dtype=np.uint64, count=len(texts)
+    )
+    if not coded.null_count:
+        found: Points = points[coded.indices.to_numpy()]
+        return found
+    nulls = np.asarray(coded.indices.is_null().to_numpy(zero_copy_only=False))
+    codes = coded.indices.fill_null(0).to_numpy()
+    result = points[codes] if len(points) else np.zeros(len(codes), dtype=np.uint64)
+    result[nulls] = spread_points(int(nulls.sum()), spread_from)
+    return result
+
+
+def spread_points(count: int, start: int) -> Points:
+    """`spread_point` of `start` … `start + count - 1`."""
+    with np.errstate(over="ignore"):
+        return (np.arange(count, dtype=np.uint64) + np.uint64(start & _MASK)) * np.uint64(_GOLDEN)
+
+
+def locate(points: Points, ranges: Sequence[KeyRange]) -> npt.NDArray[np.intp]:
+    """For each point the index of its range; `ranges` are in order and cover the key space once."""
+    lows = np.array([r.low for r in ranges], dtype=np.uint64)
+    return np.searchsorted(lows, points, side="right") - 1
+
+
+def _texts(keys: pa.Array) -> list[str]:
+    kind = keys.type
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_date(kind):
+        keys = pc.cast(keys, pa.string())  # Arrow's casts of these are the canonical texts
+    elif not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        raise InvalidKey(f"a column of type {kind} can't be the routing key")
+    return [text for text in keys.to_pylist() if text is not None]
+
+
+def _checked_point(text: str) -> int:
+    data = text.encode()
+    if len(data) > limits.KEY_BYTES_MAX:
+        raise TooLarge("a routing key", len(data), limits.KEY_BYTES_MAX)
+    return xxhash.xxh3_64_intdigest(data)
