@@ -40,9 +40,15 @@ TAIL_POLL_US_MAX: Final = 5_000
 PARQUET_BYTES_MAX: Final = 128 * MIB  # logical bytes gathered into one tier-2 file
 PARQUET_BYTES_MIN: Final = 64 * MIB
 PARQUET_ROWS_PER_GROUP: Final = 256 * 1024
+PARQUET_GROUP_BYTES_MAX: Final = 32 * MIB  # Arrow bytes buffered for one row group
+PARQUET_PARTS_MAX: Final = 1_000  # runs of small logs that share one file
+COMPACT_EXTENTS_MAX: Final = 16_384  # extents swapped in one transaction, and looked at for one plan
+COMPACT_EXTENTS_MIN: Final = 1_024  # this many tier-1 extents are worth a file, however small they are
+COMPACT_AGE_US: Final = 900 * 1_000_000  # a tier-1 extent older than this is worth a file
 COLLECT_PAGE_ROWS: Final = 1_000  # logs or blobs looked at in one transaction
 HORIZON_US: Final = 3600 * 1_000_000  # a commit whose blob is older than this is refused
 REQUESTS_KEPT_US: Final = 7 * 24 * 3600 * 1_000_000
+CHANGES_KEPT_US: Final = 7 * 24 * 3600 * 1_000_000
 LEASE_US: Final = 600 * 1_000_000
 
 # Catalog
