@@ -1,0 +1,234 @@
+"""Ports that count their calls, let the scheduler switch at each, and fail where a strategy says so.
+
+`Gate` is the one place that knows how a call can go wrong; `SimCatalog` and `SimBlobs` only say where calls begin and
+end. A new kind of fault is a new `Action`, and a branch where it strikes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, Protocol, TypeVar, cast
+
+import pyarrow as pa
+
+from anabranch.blobs.port import BlobInfo, Blobs
+from anabranch.catalog.port import Catalog, Reading, Writing
+from anabranch.errors import AppendUncertain
+from anabranch.model.append import Commit, Verdict
+from anabranch.runtime.tasks import Lock
+from anabranch.testing.scheduler import Group, Scheduler
+
+__all__ = ["Action", "Call", "CrashAt", "Faults", "Gate", "NoFaults", "RandomFaults", "SimBlobs", "SimCatalog"]
+
+T = TypeVar("T")
+
+
+class Action(Enum):
+    """What happens to a port call. UNCERTAIN_… strikes `catalog.commit` alone: its answer is lost, with the commit
+    landed or not; at any other call it means PASS."""
+
+    PASS = "pass"
+    CRASH_BEFORE = "crash_before"
+    CRASH_AFTER = "crash_after"
+    UNCERTAIN_LANDED = "uncertain_landed"
+    UNCERTAIN_LOST = "uncertain_lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The `number`th port call of a process, from 1; `name` is `port.method`."""
+
+    number: int
+    name: str
+
+
+class Faults(Protocol):
+    """Decides the fate of each call."""
+
+    def decide(self, call: Call) -> Action:
+        """Asked once a call, right before its effect."""
+        ...
+
+
+class NoFaults:
+    """Every call passes."""
+
+    def decide(self, call: Call) -> Action:
+        """See `Faults.decide`."""
+        return Action.PASS
+
+
+class CrashAt:
+    """One fault, at the `number`th call."""
+
+    def __init__(self, number: int, action: Action) -> None:
+        self._number = number
+        self._action = action
+
+    def decide(self, call: Call) -> Action:
+        """See `Faults.decide`."""
+        return self._action if call.number == self._number else Action.PASS
+
+
+class RandomFaults:
+    """Each call suffers an action with its rate; the rates sum up to at most 1."""
+
+    def __init__(self, rng: random.Random, rates: Mapping[Action, float]) -> None:
+        self._rng = rng
+        self._rates = dict(rates)
+
+    def decide(self, call: Call) -> Action:
+        """See `Faults.decide`."""
+        draw = self._rng.random()
+        for action, rate in self._rates.items():
+            if draw < rate:
+                return action
+            draw -= rate
+        return Action.PASS
+
+
+class Gate:
+    """Every port call of one process goes through its gate. `calls` lists their names, in order."""
+
+    def __init__(self, scheduler: Scheduler, group: Group, faults: Faults | None = None) -> None:
+        self.scheduler = scheduler
+        self.group = group
+        self.faults: Faults = faults or NoFaults()
+        self.calls: list[str] = []
+
+    def before(self, name: str) -> Action:
+        """A switching point, then the call's fate. Raises SimulatedCrash, with no effect, for CRASH_BEFORE."""
+        self.scheduler.point(name, self.group)
+        self.calls.append(name)
+        action = self.faults.decide(Call(len(self.calls), name))
+        if action is not Action.PASS:
+            self.scheduler.record(self.scheduler.enter(self.group), f"{action.value} {name}")
+        if action is Action.CRASH_BEFORE:
+            self.scheduler.crash(self.group)
+        return action
+
+    def after(self, name: str, action: Action) -> None:
+        """The call has had its effect. Raises SimulatedCrash for CRASH_AFTER; else others may see it first."""
+        if action is Action.CRASH_AFTER:
+            self.scheduler.crash(self.group)
+        self.scheduler.point(f"{name} done", self.group)
+
+    def call(self, name: str, effect: Callable[[], T]) -> T:
+        """A call whose effect is all or nothing."""
+        action = self.before(name)
+        result = effect()
+        self.after(name, action)
+        return result
+
+
+_UNCERTAIN: Final = (Action.UNCERTAIN_LANDED, Action.UNCERTAIN_LOST)
+
+
+class SimCatalog:
+    """A catalog behind a gate; see `catalog.port.Catalog`.
+
+    `turn` is the one writing lock of the whole world: who waits for another's transaction waits in the scheduler,
+    never in the database, which would stop everybody. A crash inside a transaction rolls it back. Leaving a
+    transaction is a call of its own (`writing.commit`): before it nothing is done, after it all.
+    """
+
+    def __init__(self, inner: Catalog, gate: Gate, turn: Lock) -> None:
+        self.inner = inner
+        self._gate = gate
+        self._turn = turn
+
+    @contextmanager
+    def reading(self) -> Iterator[Reading]:
+        """See `Catalog.reading`."""
+        self._gate.after("catalog.reading", self._gate.before("catalog.reading"))
+        with self.inner.reading() as snapshot:
+            yield cast(Reading, _Through(self._gate, "reading", snapshot))
+
+    @contextmanager
+    def writing(self) -> Iterator[Writing]:
+        """See `Catalog.writing`."""
+        begun = self._gate.before("catalog.writing")
+        with self._turn:
+            with self.inner.writing() as transaction:
+                self._gate.after("catalog.writing", begun)
+                yield cast(Writing, _Through(self._gate, "writing", transaction))
+                action = self._gate.before("writing.commit")
+            self._gate.after("writing.commit", action)
+
+    def commit(self, commit: Commit) -> tuple[tuple[Verdict, ...], ...]:
+        """See `Catalog.commit`."""
+        action = self._gate.before("catalog.commit")
+        with self._turn:
+            if action is Action.UNCERTAIN_LOST:
+                raise AppendUncertain("the simulation lost this commit and its answer")
+            verdicts = self.inner.commit(commit)
+            if action is Action.UNCERTAIN_LANDED:
+                raise AppendUncertain("the simulation lost the answer to this commit")
+            self._gate.after("catalog.commit", action)
+        return verdicts
+
+    def token(self) -> int:
+        """See `Catalog.token`."""
+        return self._gate.call("catalog.token", self.inner.token)
+
+    def close(self) -> None:
+        """See `Catalog.close`."""
+        self._gate.call("catalog.close", self.inner.close)
+
+
+class _Through:
+    """A transaction each of whose methods goes through the gate. Generic, so that a port may grow."""
+
+    def __init__(self, gate: Gate, prefix: str, inner: object) -> None:
+        self._gate = gate
+        self._prefix = prefix
+        self._inner = inner
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        target: Callable[..., Any] = getattr(self._inner, method)
+        name = f"{self._prefix}.{method}"
+        return lambda *args, **kwargs: self._gate.call(name, lambda: target(*args, **kwargs))
+
+
+class SimBlobs:
+    """A blob store behind a gate; see `blobs.port.Blobs`. `inner` outlives the process: closing does not reach it."""
+
+    def __init__(self, inner: Blobs, gate: Gate) -> None:
+        self.inner = inner
+        self._gate = gate
+
+    def put(self, key: str, chunks: Sequence[pa.Buffer | bytes]) -> None:
+        """See `Blobs.put`. A put is durable whole or not there."""
+        self._gate.call("blobs.put", lambda: self.inner.put(key, chunks))
+
+    def get(self, key: str, offset: int = 0, length: int | None = None) -> pa.Buffer:
+        """See `Blobs.get`."""
+        return self._gate.call("blobs.get", lambda: self.inner.get(key, offset, length))
+
+    def size(self, key: str) -> int | None:
+        """See `Blobs.size`."""
+        return self._gate.call("blobs.size", lambda: self.inner.size(key))
+
+    def list(self, prefix: str = "") -> Iterator[BlobInfo]:
+        """See `Blobs.list`. The listing is as of one moment."""
+        return iter(self._gate.call("blobs.list", lambda: [*self.inner.list(prefix)]))
+
+    def delete(self, key: str) -> None:
+        """See `Blobs.delete`."""
+        self._gate.call("blobs.delete", lambda: self.inner.delete(key))
+
+    def path(self, key: str) -> str:
+        """See `Blobs.path`."""
+        return self.inner.path(key)
+
+    def close(self) -> None:
+        """See `Blobs.close`."""
+
+
+def _conforms(catalog: SimCatalog, blobs: SimBlobs) -> tuple[Catalog, Blobs]:
+    """The type checker holds the wrappers to the ports here."""
+    return catalog, blobs
