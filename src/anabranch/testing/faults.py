@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Protocol, TypeVar, cast
@@ -131,15 +131,15 @@ _UNCERTAIN: Final = (Action.UNCERTAIN_LANDED, Action.UNCERTAIN_LOST)
 class SimCatalog:
     """A catalog behind a gate; see `catalog.port.Catalog`.
 
-    `turn` is the one writing lock of the whole world: who waits for another's transaction waits in the scheduler,
-    never in the database, which would stop everybody. A crash inside a transaction rolls it back. Leaving a
-    transaction is a call of its own (`writing.commit`): before it nothing is done, after it all.
+    A crash inside a transaction rolls it back. Leaving a transaction is a call of its own (`writing.commit`): before
+    it nothing is done, after it all. Who waits for another's transaction must wait in the scheduler, since waiting in
+    the database would stop the world: an adapter that does so is given `turn`, a lock of the whole world.
     """
 
-    def __init__(self, inner: Catalog, gate: Gate, turn: Lock) -> None:
+    def __init__(self, inner: Catalog, gate: Gate, turn: Lock | None = None) -> None:
         self.inner = inner
         self._gate = gate
-        self._turn = turn
+        self._turn: AbstractContextManager[object] = nullcontext() if turn is None else turn
 
     @contextmanager
     def reading(self) -> Iterator[Reading]:

@@ -163,7 +163,7 @@ class Scheduler:
         try:
             if not task.group.dead:
                 work()
-        except BaseException as exc:  # noqa: BLE001 - whatever ends a task is the run's result
+        except BaseException as exc:  # whatever ends a task is the run's result
             # What a dead task still throws is an echo of its crash.
             if not task.group.dead:
                 self._fail(task, exc)
@@ -194,7 +194,7 @@ class Scheduler:
         last_rites, group.on_dead = group.on_dead, None
         try:
             last_rites()
-        except Exception as exc:  # noqa: BLE001 - the thread must still hand the baton on
+        except Exception as exc:  # the thread must still hand the baton on
             self._failure = self._failure or exc
 
     def _give(self, task: SimTask) -> None:

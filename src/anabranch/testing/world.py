@@ -1,0 +1,181 @@
+"""A simulated world: durable state that survives crashes, and processes of the real store that don't.
+
+    world = World(seed=7)
+    with world:
+        def story() -> None:
+            first = world.process("first")
+            first.call(lambda store: store.streams.create_scope("s"))
+            first.crash()
+            world.process("second").call(lambda store: ...)
+        world.run(story)
+
+The catalog is the real SQLite adapter on one folder, a connection and file locks of its own for each process; blobs
+lie in memory. Both sit behind the process's gate. A crash unwinds every task of the process, rolls its transaction
+back, and closes its files as the end of a process does.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, TypeVar
+
+from anabranch.blobs.memory import MemoryBlobs
+from anabranch.blobs.port import Blobs
+from anabranch.catalog.sqlite.adapter import SqliteCatalog
+from anabranch.runtime.ports import Runtime
+from anabranch.runtime.settings import Settings
+from anabranch.testing.faults import Faults, Gate, SimBlobs, SimCatalog
+from anabranch.testing.scheduler import Group, Scheduler, SimTask
+from anabranch.testing.simulated import SimClock, SimIds, SimTasks
+
+if TYPE_CHECKING:
+    from anabranch.store import Store
+
+__all__ = ["Process", "ProcessCrashed", "World"]
+
+T = TypeVar("T")
+
+
+class ProcessCrashed(Exception):
+    """The process died while it worked for the caller: what it was asked may or may not have happened."""
+
+
+class World:
+    """Everything a seed determines. A context manager, which removes the world's folder at its end."""
+
+    def __init__(self, seed: int, *, settings: Settings | None = None, scheduler: Scheduler | None = None) -> None:
+        self.seed = seed
+        self.scheduler = scheduler or Scheduler(seed)
+        self.rng = self.scheduler.rng
+        self.blobs: Blobs = MemoryBlobs()
+        self.settings = settings or Settings()
+        self.processes: list[Process] = []
+        # Memory as disk where there is such a thing: a simulated crash takes the process, never the kernel's pages.
+        shared = "/dev/shm"
+        self.folder = Path(tempfile.mkdtemp(prefix="anabranch-sim-", dir=shared if os.access(shared, os.W_OK) else None))
+
+    def __enter__(self) -> World:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def run(self, story: Callable[[], None]) -> None:
+        """Run the story as the world's main task; see `Scheduler.run`. Processes that still live end with it."""
+        self.scheduler.run(story)
+
+    def process(self, name: str, *, faults: Faults | None = None) -> Process:
+        """Start a process with a store of its own over the durable state. Call it from the world's own tasks.
+        Raises ProcessCrashed where its faults kill it while it opens."""
+        process = Process(self, name, len(self.processes), faults)
+        self.processes.append(process)
+        process.open()
+        return process
+
+    def sleep(self, seconds: float) -> None:
+        """Pass virtual time in a task of the world."""
+        self.scheduler.park("sleep", timeout=seconds)
+
+    def join(self, task: SimTask, timeout: float | None = None) -> bool:
+        """Wait for a task from a task of the world; False after `timeout` virtual seconds."""
+        return self.scheduler.join(task, timeout, self.scheduler.enter().group)
+
+
+class Process:
+    """A process of the world: tasks that die together around one store."""
+
+    def __init__(self, world: World, name: str, number: int, faults: Faults | None) -> None:
+        self.world = world
+        self.name = name
+        scheduler = world.scheduler
+        self.group = scheduler.group(f"{name}.{number}")
+        self.gate = Gate(scheduler, self.group, faults)
+        self.runtime = Runtime(
+            clock=SimClock(scheduler),
+            ids=SimIds(f"{world.seed}/{name}/{number}"),
+            tasks=SimTasks(scheduler, self.group),
+            settings=world.settings,
+        )
+        self.store: Store
+
+    @property
+    def alive(self) -> bool:
+        """False once it crashed."""
+        return not self.group.dead
+
+    def open(self) -> None:
+        """Compose the store, in a task of this process."""
+        self._run("open", self._compose)
+
+    def _compose(self) -> None:
+        from anabranch.store import Store
+
+        catalog = _MortalCatalog(self.world.folder, self.runtime, self.group)
+        self.store = Store(
+            catalog=SimCatalog(catalog, self.gate), blobs=SimBlobs(self.world.blobs, self.gate), runtime=self.runtime
+        )
+
+    def spawn(self, name: str, work: Callable[[Store], None]) -> SimTask:
+        """Let `work` run beside the caller in this process."""
+        return self.world.scheduler.spawn(name, lambda: work(self.store), self.group)
+
+    def call(self, work: Callable[[Store], T], name: str = "call") -> T:
+        """What `work` returns or raises, run as a task of this process. Raises ProcessCrashed where it died first."""
+        return self._run(name, lambda: work(self.store))
+
+    def _run(self, name: str, work: Callable[[], T]) -> T:
+        if not self.alive:
+            raise ProcessCrashed(self.group.name)
+        results: list[T] = []
+        errors: list[Exception] = []
+
+        def body() -> None:
+            try:
+                results.append(work())
+            except Exception as exc:
+                errors.append(exc)
+
+        self.world.join(self.world.scheduler.spawn(name, body, self.group))
+        # A task that finished just before its process died has answered: only no answer at all is a crash.
+        if errors and self.alive:
+            raise errors[0]
+        if not results:
+            raise ProcessCrashed(self.group.name)
+        return results[0]
+
+    def crash(self) -> None:
+        """Kill it, from outside, at whatever switching point its tasks stand."""
+        self.world.scheduler.crash(self.group)
+
+    def close(self) -> None:
+        """Close the store in good order and end the process."""
+        self.call(lambda store: store.close(), "close")
+        self.crash()  # nothing is left to lose: this ends what the store may have left running
+
+
+class _MortalCatalog(SqliteCatalog):
+    """The SQLite catalog of a process that may die, even while it opens."""
+
+    def __init__(self, folder: Path, runtime: Runtime, group: Group) -> None:
+        group.on_dead = self._abandon
+        super().__init__(folder, runtime)
+        self._database.pragma("synchronous", 0)
+
+    def _abandon(self) -> None:
+        """Release what the operating system would release at a process's end: connections and file locks."""
+        have = vars(self)
+        if have.get("_closed"):
+            return
+        self._closed = True
+        for database in (*have.get("_pool", ()), have.get("_watch"), have.get("_database")):
+            if database is not None:
+                database.close()
+        if have.get("_fair") is not None:
+            have["_fair"].close()
