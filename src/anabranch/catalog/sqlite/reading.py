@@ -116,13 +116,13 @@ class SqliteReading:
         return next(iter(self.extents(log, position, position + 1, 1)), None)
 
     def _first_by_event(self, log: LogId, start: int, time: Micros) -> int | None:
-        before = self._row("times_at", (log, start - 1))
-        if before is not None and before[3] is not None and before[3] >= time:
-            # An event before `start` was that late already, so the running maximum tells nothing: look at each.
-            first = self._row("times_at", (log, start))
-            row = self._row("first_extent_with_event", (log, first[0] if first else start, time))
-            return None if row is None else int(row[0])
-        return self._halve(log, start, time, 3)
+        position = self._halve(log, start, time, 3)
+        if position is None:
+            return None
+        # Where an event before `start` was that late already (its extent may be dropped by now), the running maximum
+        # is above `time` from the first extent on and tells nothing: look at each.
+        row = self._row("first_extent_with_event", (log, position, time))
+        return None if row is None else int(row[0])
 
     def _halve(self, log: LogId, start: int, time: Micros, column: int) -> int | None:
         """The start of the first extent behind `start` whose rising `column` reaches `time`, by halving positions."""
