@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from anabranch.testing.scheduler import Deadlock, Scheduler, SimulatedCrash, StepsExceeded, TaskFailed
 from anabranch.testing.simulated import SimClock, SimTasks
+
+pytestmark = pytest.mark.sim
 
 
 def busy_world(seed: int) -> Scheduler:
@@ -105,7 +108,7 @@ def test_time_outs_come_in_order_of_their_deadlines() -> None:
             tasks.sleep(ms / 1000)
             order.append(ms)
 
-        for each in [tasks.spawn("wait", lambda ms=ms: wait(ms)) for ms in (50, 10, 30)]:
+        for each in [tasks.spawn("wait", partial(wait, ms)) for ms in (50, 10, 30)]:
             each.join()
         assert order == [10, 30, 50]
 

@@ -57,7 +57,9 @@ class World:
         self.processes: list[Process] = []
         # Memory as disk where there is such a thing: a simulated crash takes the process, never the kernel's pages.
         shared = "/dev/shm"
-        self.folder = Path(tempfile.mkdtemp(prefix="anabranch-sim-", dir=shared if os.access(shared, os.W_OK) else None))
+        self.folder = Path(
+            tempfile.mkdtemp(prefix="anabranch-sim-", dir=shared if os.access(shared, os.W_OK) else None)
+        )
 
     def __enter__(self) -> World:
         return self

@@ -1,0 +1,15 @@
+"""What every adapter of a port promises, as suites that any adapter can be held to.
+
+A suite is a class of `test_…` methods over `make()`, which the adapter's own test supplies. pytest collects the
+subclass; without pytest, `anabranch.testing.contracts.run(suite)` runs it.
+"""
+
+from __future__ import annotations
+
+from anabranch.testing.contracts.appends import AppendContract
+from anabranch.testing.contracts.base import run
+from anabranch.testing.contracts.blobs import BlobContract
+from anabranch.testing.contracts.catalog import CatalogContract
+from anabranch.testing.contracts.extents import ExtentContract
+
+__all__ = ["AppendContract", "BlobContract", "CatalogContract", "ExtentContract", "run"]

@@ -1,0 +1,170 @@
+"""The contract of a catalog's extents: paging, times, swapping, dropping."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from anabranch.catalog.port import Catalog, Writing
+from anabranch.model.append import BlobEntry, Commit, Place, Unit
+from anabranch.model.ids import LogId, Micros
+from anabranch.model.stream import Extent
+from anabranch.testing.contracts.samples import NOW, append, new_stream, part
+
+__all__ = ["ExtentContract"]
+
+
+class ExtentContract:
+    """Subclass it and give `make()`: an empty catalog."""
+
+    def make(self) -> Catalog:
+        """A new, empty catalog."""
+        raise NotImplementedError
+
+    def setup_method(self) -> None:
+        """Open a catalog with one stream."""
+        self.catalog = self.make()
+        self.log = new_stream(self.catalog)
+
+    def teardown_method(self) -> None:
+        """Close it."""
+        self.catalog.close()
+
+    def fill(self, *counts: int, times: tuple[tuple[int, int] | None, ...] = ()) -> list[Extent]:
+        """Append runs, ten µs apart; the extents."""
+        for number, count in enumerate(counts):
+            bounds = times[number] if times else None
+            append(self.catalog, part(self.log, count, times=bounds), now=NOW + 10 * number)
+        return self.extents()
+
+    def extents(self) -> list[Extent]:
+        """All extents of the log."""
+        with self.catalog.reading() as reading:
+            return reading.extents(self.log, 0, 1 << 40, 10_000)
+
+    def test_extents_that_intersect_a_range_come_in_order_and_pages(self) -> None:
+        held = self.fill(3, 1, 5, 2)
+        assert [(extent.start, extent.stop) for extent in held] == [(0, 3), (3, 4), (4, 9), (9, 11)]
+        with self.catalog.reading() as reading:
+            for start in range(12):
+                for stop in range(start, 13):
+                    wanted = [extent for extent in held if extent.start < stop and extent.stop > start]
+                    found = reading.extents(self.log, start, stop, 10)
+                    assert found == (wanted if start < stop else found)
+                    assert reading.extents(self.log, start, stop, 1) == found[:1]
+
+    def test_the_last_extent_before_a_position_is_found(self) -> None:
+        held = self.fill(3, 1, 5)
+        with self.catalog.reading() as reading:
+            for stop in range(12):
+                wanted = [extent for extent in held if extent.start < stop][-1:]
+                assert reading.extent_before(self.log, stop) == (wanted[0] if wanted else None)
+
+    def test_an_extent_is_found_by_append_time(self) -> None:
+        held = self.fill(3, 1, 5)
+        with self.catalog.reading() as reading:
+            for start, time, wanted in (
+                (0, NOW - 5, 0), (0, NOW, 0), (0, NOW + 1, 1), (0, NOW + 20, 2), (3, NOW, 1), (5, NOW, 2), (0, NOW + 21, None),
+            ):  # fmt: skip
+                found = reading.extent_at_time(self.log, start, Micros(time), by_event_time=False)
+                assert found == (None if wanted is None else held[wanted]), (start, time)
+
+    def test_an_extent_is_found_by_event_time_however_disordered(self) -> None:
+        rng = random.Random(5)
+        for _ in range(5):
+            times = tuple(rng.choice((None, (t := rng.randrange(100), t + rng.randrange(30)))) for _ in range(25))
+            self.fill(*[rng.randrange(1, 4) for _ in times], times=times)
+        held = self.extents()
+        with self.catalog.reading() as reading:
+            for _ in range(300):
+                start, time = rng.randrange(held[-1].stop + 2), rng.randrange(140)
+                late = (e for e in held if e.stop > start and e.events.high is not None and e.events.high >= time)
+                found = reading.extent_at_time(self.log, start, Micros(time), by_event_time=True)
+                assert found == next(late, None), (start, time)
+
+    def test_extents_are_swapped_for_others_of_the_same_events(self) -> None:
+        held = self.fill(3, 1, 5, 2, times=((5, 9), (1, 2), (30, 40), (6, 7)))
+        with self.catalog.writing() as writing:
+            new = self.merged(writing, held[1:3])
+            assert writing.swap_extents(self.log, held[1:3], [new])
+        assert self.extents() == [held[0], new, held[3]]
+        with self.catalog.reading() as reading:
+            assert new.blob is not None
+            assert reading.extents_of_blob(new.blob) == [new]
+            assert reading.blob_in_use(new.blob)
+            assert reading.extent_at_time(self.log, 0, Micros(10), by_event_time=True) == new
+            assert reading.extent_at_time(self.log, 0, Micros(9), by_event_time=True) == held[0]
+        append(self.catalog, part(self.log), now=NOW + 99)
+        assert self.extents()[-1].size_end == held[-1].size_end + 10
+
+    def test_a_swap_of_extents_that_changed_does_nothing(self) -> None:
+        held = self.fill(3, 1, 5)
+        with self.catalog.writing() as writing:
+            new = self.merged(writing, held[:2])
+            assert writing.swap_extents(self.log, held[:2], [new])
+        for stale in (held[:2], held[1:], held, held[:1]):
+            with self.catalog.writing() as writing:
+                assert not writing.swap_extents(self.log, stale, [self.merged(writing, stale)])
+        assert self.extents() == [new, held[2]]
+
+    def test_dropping_extents_spares_what_reaches_out(self) -> None:
+        held = self.fill(3, 1, 5, 2)
+        with self.catalog.writing() as writing:
+            assert writing.drop_extents(self.log, 5) == 2
+        assert self.extents() == held[2:]
+        with self.catalog.writing() as writing:
+            assert writing.drop_extents(self.log, start=5) == 1
+        assert self.extents() == held[2:3]
+        with self.catalog.writing() as writing:
+            assert writing.drop_extents(self.log) == 1
+        assert self.extents() == []
+
+    def test_times_are_found_in_what_is_left_behind_the_low_water_mark(self) -> None:
+        held = self.fill(3, 1, 5, 2, times=((50, 60), (1, 2), (30, 40), (6, 7)))
+        with self.catalog.writing() as writing:
+            writing.drop_extents(self.log, 4)
+            writing.update_log(replace(writing.logs([self.log])[self.log], low_water=4))
+        with self.catalog.reading() as reading:
+            for start in (0, 4):
+                assert reading.extent_at_time(self.log, start, Micros(35), by_event_time=True) == held[2]
+                assert reading.extent_at_time(self.log, start, Micros(0), by_event_time=True) == held[2]
+                assert reading.extent_at_time(self.log, start, Micros(NOW), by_event_time=False) == held[2]
+                assert reading.extent_at_time(self.log, start, Micros(41), by_event_time=True) is None
+
+    def test_a_dropped_log_takes_its_extents_along(self) -> None:
+        unit = Unit((part(self.log, 2, writer="w", blob="commits/a"),))
+        self.catalog.commit(Commit((unit,), NOW, (BlobEntry("commits/a", 100, NOW),)))
+        (extent,) = self.extents()
+        with self.catalog.writing() as writing:
+            writing.drop_spans(writing.logs([self.log])[self.log].stream, writing.spans_of_log(self.log)[0][1].segment)
+            writing.drop_log(self.log)
+        with self.catalog.reading() as reading:
+            assert reading.logs([self.log]) == {}
+            assert extent.blob is not None
+            assert not reading.blob_in_use(extent.blob)
+            assert reading.blob_keys(["commits/a"]) == {"commits/a"}
+        with self.catalog.writing() as writing:
+            writing.drop_blobs([extent.blob])
+            assert writing.blob_keys(["commits/a"]) == set()
+        assert isinstance(self.log, int)
+        assert LogId(self.log) == self.log
+
+    def merged(self, writing: Writing, old: list[Extent]) -> Extent:
+        """One Parquet extent in place of several."""
+        key = f"history/{len(writing.blobs_after(0, 1000))}"  # type: ignore[arg-type]
+        blob = writing.insert_blob(key, 1000, NOW, "parquet")
+        lows = [extent.events.low for extent in old if extent.events.low is not None]
+        highs = [extent.events.high for extent in old if extent.events.high is not None]
+        return replace(
+            old[0],
+            stop=old[-1].stop,
+            blob=blob,
+            key=key,
+            encoding="parquet",
+            place=Place(0, 0, 7),
+            checksum=0,
+            appended=replace(old[0].appended, high=old[-1].appended.high),
+            events=replace(old[0].events, low=min(lows, default=None), high=max(highs, default=None)),
+            size_end=old[-1].size_end,
+            data=None,
+        )

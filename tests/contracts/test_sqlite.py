@@ -1,0 +1,50 @@
+"""The SQLite catalog, in a file and in memory, held to the contract."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from anabranch.catalog.sqlite.adapter import SqliteCatalog
+from anabranch.runtime.ports import Runtime
+from anabranch.testing.contracts import AppendContract, CatalogContract, ExtentContract, run
+
+
+class _Memory:
+    def make(self) -> SqliteCatalog:
+        return SqliteCatalog(None, Runtime())
+
+
+class _File:
+    def make(self) -> SqliteCatalog:
+        self.folder = tempfile.TemporaryDirectory()
+        return SqliteCatalog(Path(self.folder.name), Runtime())
+
+    def again(self) -> SqliteCatalog:
+        return SqliteCatalog(Path(self.folder.name), Runtime())
+
+    def teardown_method(self) -> None:
+        super().teardown_method()  # type: ignore[misc]
+        self.folder.cleanup()
+
+
+class TestMemoryCatalog(_Memory, CatalogContract): ...
+
+
+class TestMemoryAppends(_Memory, AppendContract): ...
+
+
+class TestMemoryExtents(_Memory, ExtentContract): ...
+
+
+class TestFileCatalog(_File, CatalogContract): ...
+
+
+class TestFileAppends(_File, AppendContract): ...
+
+
+class TestFileExtents(_File, ExtentContract): ...
+
+
+def test_a_suite_runs_without_a_test_framework() -> None:
+    assert "test_the_token_tells_of_changes" in run(TestMemoryCatalog)
