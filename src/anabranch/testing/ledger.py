@@ -1,0 +1,213 @@
+"""What clients of a store attempted, were told and saw; and the judgement of what is stored in the end.
+
+Pure: it knows no store. An event's payload names it: `writer|key|number|padding`, numbered per writer and key, so that
+what is found in a stream can be held against what was written.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from anabranch.model.ids import SegmentId
+from anabranch.model.pointer import EventPointer
+
+__all__ = ["Event", "Fate", "Ledger", "Sighting"]
+
+_SHOWN_MAX = 5  # examples of one kind of violation
+
+
+class Event(NamedTuple):
+    """One event's name; numbers of a writer and key rise in the order of writing."""
+
+    writer: str
+    key: str
+    number: int
+
+    def payload(self, padding: int = 0) -> bytes:
+        """The event's bytes."""
+        return f"{self.writer}|{self.key}|{self.number}|".encode() + b"x" * padding
+
+    @classmethod
+    def parse(cls, payload: bytes) -> Event | None:
+        """The event that the bytes name, or None where they are of no event's making."""
+        parts = payload.split(b"|")
+        if len(parts) != 4 or not parts[2].isdigit() or parts[3].strip(b"x"):
+            return None
+        return cls(parts[0].decode(errors="replace"), parts[1].decode(errors="replace"), int(parts[2]))
+
+    def __str__(self) -> str:
+        return f"{self.writer}/{self.key}:{self.number}"
+
+
+class Fate(Enum):
+    """What its writer knows of an event."""
+
+    PENDING = "pending"  # accepted, no answer yet: it may be there
+    ACKED = "acked"  # it must be there
+    REFUSED = "refused"  # it must not be there
+    UNKNOWN = "unknown"  # the answer was lost: it may be there
+
+
+class Sighting(NamedTuple):
+    """An event as a reader yielded it."""
+
+    pointer: EventPointer
+    payload: bytes
+
+
+@dataclass
+class Reading:
+    """One reader's history. `owed`: events acknowledged before it began, which it must have seen if it `finished`."""
+
+    name: str
+    owed: frozenset[Event] = frozenset()
+    whole: bool = True  # it began at the head
+    finished: bool = False
+    seen: list[Sighting] = field(default_factory=list)
+
+
+class Ledger:
+    """The history of one stream."""
+
+    def __init__(self, stream: str) -> None:
+        self.stream = stream
+        self.fates: dict[Event, Fate] = {}
+        self.pointers: dict[Event, EventPointer] = {}
+        self.units: list[tuple[Event, ...]] = []
+        self.readings: list[Reading] = []
+        self._numbers: dict[tuple[str, str], int] = defaultdict(int)
+        self._acked: set[Event] = set()
+
+    # history
+
+    def attempt(self, writer: str, key: str) -> Event:
+        """A new event, about to be handed to the store."""
+        number = self._numbers[writer, key]
+        self._numbers[writer, key] += 1
+        event = Event(writer, key, number)
+        self.fates[event] = Fate.PENDING
+        return event
+
+    def acked(self, event: Event, pointer: EventPointer) -> None:
+        """The store said that the event is durable at `pointer`."""
+        self.fates[event] = Fate.ACKED
+        self.pointers[event] = pointer
+        self._acked.add(event)
+
+    def refused(self, event: Event) -> None:
+        """The store said that it did not take the event."""
+        self.fates[event] = Fate.REFUSED
+
+    def unknown(self, event: Event) -> None:
+        """The store said that it can't tell."""
+        self.fates[event] = Fate.UNKNOWN
+
+    def unit(self, events: Iterable[Event]) -> None:
+        """These events are all there in the end, or none."""
+        self.units.append(tuple(events))
+
+    def reading(self, name: str, *, whole: bool = True) -> Reading:
+        """A reader begins; `whole` if at the head."""
+        reading = Reading(name, frozenset(self._acked) if whole else frozenset(), whole)
+        self.readings.append(reading)
+        return reading
+
+    def count(self, fate: Fate) -> int:
+        """How many events have this fate."""
+        return sum(each is fate for each in self.fates.values())
+
+    # judgement
+
+    def judge(self, stored: Sequence[Sighting]) -> list[str]:
+        """Violations, given the whole stream as read from head to tail. Empty when all is well."""
+        events = [(sighting, Event.parse(sighting.payload)) for sighting in stored]
+        found = [
+            *self._unknown_or_doubled(events),
+            *self._lost(events),
+            *self._disordered("the stream", [event for _, event in events if event]),
+            *_holes("the stream", [sighting.pointer for sighting in stored], from_zero=True),
+            *self._torn({event for _, event in events if event}),
+        ]
+        content = {sighting.pointer: sighting.payload for sighting in stored}
+        for reading in self.readings:
+            found += self._misread(reading, content)
+        return [f"{self.stream}: {text}" for text in found]
+
+    def _unknown_or_doubled(self, events: Sequence[tuple[Sighting, Event | None]]) -> list[str]:
+        strange = [f"{s.pointer} holds {s.payload[:60]!r}" for s, e in events if e is None or e not in self.fates]
+        refused = [f"{e} at {s.pointer}" for s, e in events if e and self.fates.get(e) is Fate.REFUSED]
+        places: dict[Event, list[str]] = defaultdict(list)
+        for sighting, event in events:
+            if event:
+                places[event].append(str(sighting.pointer))
+        doubled = [f"{event} at {', '.join(at)}" for event, at in places.items() if len(at) > 1]
+        return [
+            *_told("nobody wrote it", strange),
+            *_told("refused, and yet there", refused),
+            *_told("stored more than once", doubled),
+        ]
+
+    def _lost(self, events: Sequence[tuple[Sighting, Event | None]]) -> list[str]:
+        where = {event: sighting.pointer for sighting, event in events if event}
+        lost = [f"{event} at {pointer}" for event, pointer in self.pointers.items() if event not in where]
+        moved = [
+            f"{event}: acknowledged at {pointer}, found at {where[event]}"
+            for event, pointer in self.pointers.items()
+            if event in where and where[event] != pointer
+        ]
+        return [*_told("acknowledged, and not there", lost), *_told("not where it was acknowledged", moved)]
+
+    def _disordered(self, where: str, events: Iterable[Event]) -> list[str]:
+        last: dict[tuple[str, str], int] = {}
+        wrong = []
+        for event in events:
+            before = last.get((event.writer, event.key), -1)
+            if event.number < before:
+                wrong.append(f"{event} behind number {before}")
+            last[event.writer, event.key] = max(before, event.number)
+        return _told(f"out of order in {where}", wrong)
+
+    def _torn(self, there: set[Event]) -> list[str]:
+        torn = []
+        for unit in self.units:
+            have = sum(event in there for event in unit)
+            if have not in (0, len(unit)):
+                torn.append(f"{have} of the {len(unit)} events from {unit[0]} on")
+        return _told("torn atomic unit", torn)
+
+    def _misread(self, reading: Reading, content: dict[EventPointer, bytes]) -> list[str]:
+        name = f"reader {reading.name}"
+        events = [event for sighting in reading.seen if (event := Event.parse(sighting.payload))]
+        wrong = [f"{s.payload[:60]!r} at {s.pointer}" for s in reading.seen if content.get(s.pointer) != s.payload]
+        unseen = sorted(reading.owed - set(events)) if reading.finished else []
+        return [
+            *_told(f"{name} saw what is not stored there", wrong),
+            *self._disordered(name, events),
+            *_holes(name, [sighting.pointer for sighting in reading.seen], from_zero=reading.whole),
+            *_told(f"{name} began after these were acknowledged and did not see them", map(str, unseen)),
+        ]
+
+
+def _holes(where: str, pointers: Iterable[EventPointer], *, from_zero: bool) -> list[str]:
+    """Offsets of a segment rise by one, from 0 where the reader began at the head."""
+    expected: dict[SegmentId, int] = {}
+    wrong = []
+    for pointer in pointers:
+        wanted = expected.get(pointer.segment, 0 if from_zero else pointer.offset)
+        if pointer.offset != wanted:
+            wrong.append(f"segment {pointer.segment} goes on at {pointer.offset}, not {wanted}")
+        expected[pointer.segment] = pointer.offset + 1
+    return _told(f"offsets are not contiguous in {where}", wrong)
+
+
+def _told(what: str, cases: Iterable[str]) -> list[str]:
+    """One line for a kind of violation, with its first examples; none without any."""
+    listed = list(cases)
+    if not listed:
+        return []
+    more = f" and {len(listed) - _SHOWN_MAX} more" if len(listed) > _SHOWN_MAX else ""
+    return [f"{what}: {'; '.join(listed[:_SHOWN_MAX])}{more}"]
