@@ -1,1 +1,89 @@
-"""Streams as files: a stream store with Spark as its engine."""
+"""Anabranch: a stream store in Python that people use the way they use files, with Spark as its engine.
+
+    import anabranch as ab
+    with ab.connect("./river") as store:
+        store.streams.create_scope("iot")
+        store.streams.create("iot/raw")
+        with store.writer("iot/raw") as writer:
+            writer.write(b"hello", key="a")
+        with store.reader("iot/raw", start=ab.HEAD) as reader:
+            for event in reader:
+                print(event.pointer, event.key, event.body)
+
+Names are loaded when first used, so that a program which only lists streams does not wait for Arrow.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from anabranch import errors as errors
+    from anabranch.model.cut import HEAD, TAIL, StreamCut
+    from anabranch.model.event import Event
+    from anabranch.model.ids import SegmentId
+    from anabranch.model.keyspace import KeyRange
+    from anabranch.model.names import StreamName
+    from anabranch.model.pointer import EventPointer
+    from anabranch.model.policy import Fixed
+    from anabranch.readers.reader import Reader
+    from anabranch.runtime.settings import Settings
+    from anabranch.store import Store, connect
+    from anabranch.streams.ack import Ack, BatchAck, EventRange
+    from anabranch.streams.writer import Writer
+
+_PLACES = {
+    "Ack": "streams.ack",
+    "BatchAck": "streams.ack",
+    "Event": "model.event",
+    "EventPointer": "model.pointer",
+    "EventRange": "streams.ack",
+    "Fixed": "model.policy",
+    "HEAD": "model.cut",
+    "KeyRange": "model.keyspace",
+    "Reader": "readers.reader",
+    "SegmentId": "model.ids",
+    "Settings": "runtime.settings",
+    "Store": "store",
+    "StreamCut": "model.cut",
+    "StreamName": "model.names",
+    "TAIL": "model.cut",
+    "Writer": "streams.writer",
+    "connect": "store",
+}
+
+__all__ = [
+    "HEAD",
+    "TAIL",
+    "Ack",
+    "BatchAck",
+    "Event",
+    "EventPointer",
+    "EventRange",
+    "Fixed",
+    "KeyRange",
+    "Reader",
+    "SegmentId",
+    "Settings",
+    "Store",
+    "StreamCut",
+    "StreamName",
+    "Writer",
+    "connect",
+    "errors",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "errors":
+        return import_module("anabranch.errors")
+    if name in _PLACES:
+        return getattr(import_module(f"anabranch.{_PLACES[name]}"), name)
+    raise AttributeError(f"module 'anabranch' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -41,7 +41,8 @@ def decide(
 
 def _landed(part: Part, progress: Progress | None) -> Appended | None:
     assert part.sequence is not None
-    if progress is None or part.sequence.first >= progress.next:
+    # A newer owner of the writer's name never repeats its predecessor's batches, however alike their numbers.
+    if progress is None or part.sequence.first >= progress.next or part.sequence.fence > progress.fence:
         return None
     for first, count, start, appended_at in progress.recent:
         if first == part.sequence.first and count == part.count:

@@ -113,8 +113,8 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 def _usable_key(kind: pa.DataType) -> bool:
     types = pa.types
-    return types.is_string(kind) or types.is_integer(kind) or types.is_boolean(kind) or types.is_date32(kind)
+    return bool(types.is_string(kind) or types.is_integer(kind) or types.is_boolean(kind) or types.is_date32(kind))
 
 
 def _usable_time(kind: pa.DataType) -> bool:
-    return pa.types.is_timestamp(kind) or pa.types.is_date(kind)
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))

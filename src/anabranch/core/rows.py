@@ -1,0 +1,130 @@
+"""Python values as Arrow columns of a stream's schema. What does not fit is refused, naming the column and the row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any, Final
+
+import pyarrow as pa
+
+from anabranch.errors import InvalidArgument, SchemaMismatch
+from anabranch.model.schema import StreamSchema
+
+_NONE: Final = frozenset({type(None)})
+_CLASSES: Final[list[tuple[Any, frozenset[type]]]] = [
+    (pa.types.is_string, frozenset({str})),
+    (pa.types.is_binary, frozenset({bytes})),
+    (pa.types.is_boolean, frozenset({bool})),
+    (pa.types.is_integer, frozenset({int})),
+    (pa.types.is_floating, frozenset({float, int})),
+    (pa.types.is_timestamp, frozenset({datetime, int})),
+    (pa.types.is_date, frozenset({date})),
+    (pa.types.is_duration, frozenset({timedelta})),
+    (pa.types.is_decimal, frozenset({Decimal})),
+    (pa.types.is_list, frozenset({list, tuple})),
+    (pa.types.is_struct, frozenset({dict})),
+]
+
+
+class RowChecker:
+    """Checks single rows against a schema as fast as Python can: by the class of each value. A class that is not
+    expected is given to Arrow, which knows better; so is, later and for many rows at once, everything else."""
+
+    def __init__(self, schema: StreamSchema) -> None:
+        self._types = {field.name: field.type for field in schema.columns}
+        self._classes = {field.name: _classes(field.type) for field in schema.columns}
+
+    def check(self, row: Mapping[str, Any]) -> None:
+        """Raise SchemaMismatch if the row has an unknown column or a value of another type."""
+        classes = self._classes
+        try:
+            for name, value in row.items():
+                if value.__class__ not in classes[name]:
+                    self._ask_arrow(name, value)
+        except KeyError:
+            unknown = next(name for name in row if name not in classes)
+            raise SchemaMismatch(
+                f"there is no column '{unknown}'; the stream has {', '.join(classes)}", column=str(unknown)
+            ) from None
+        except AttributeError:
+            raise InvalidArgument(
+                f"an event of a typed stream is a mapping of its columns, not {type(row).__name__}"
+            ) from None
+
+    def _ask_arrow(self, name: str, value: Any) -> None:
+        try:
+            pa.array([value], self._types[name])
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError, ValueError, OverflowError) as exc:
+            raise _mismatch(name, self._types[name], exc) from exc
+
+
+def rows_to_batch(rows: Sequence[Mapping[str, Any]], schema: StreamSchema) -> pa.RecordBatch:
+    """Rows as one batch; missing columns are null. Raises SchemaMismatch with the first wrong row."""
+    kind = pa.struct(list(schema.columns))
+    try:
+        return pa.RecordBatch.from_struct_array(pa.array(rows, kind))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError, OverflowError):
+        pass
+    for number, row in enumerate(rows):
+        for name, value in row.items():
+            try:
+                pa.array([value], schema.columns.field(name).type)
+            except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError, OverflowError) as exc:
+                raise _mismatch(name, schema.columns.field(name).type, exc, number) from exc
+    raise AssertionError("Arrow refused rows each of whose values it takes")
+
+
+def conform(data: Any, schema: StreamSchema) -> pa.Table:
+    """Anything with `__arrow_c_stream__` or `__arrow_c_array__` (Arrow, pandas, polars, DuckDB …) as a table of the
+    stored columns, in their order and types. Missing columns are null; unknown ones and values that a safe cast can't
+    convert raise SchemaMismatch."""
+    table = _table(data)
+    known = schema.columns.names
+    for name in table.column_names:
+        if name not in known:
+            raise SchemaMismatch(f"there is no column '{name}'; the stream has {', '.join(known)}", column=name)
+    if len(set(table.column_names)) != len(table.column_names):
+        raise SchemaMismatch("a column stands twice in the batch")
+    columns = []
+    for field in schema.columns:
+        if field.name not in table.column_names:
+            columns.append(pa.chunked_array([pa.nulls(table.num_rows, field.type)], field.type))
+            continue
+        column = table.column(field.name)
+        try:
+            columns.append(column if column.type == field.type else _cast(column, field.type))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as exc:
+            raise _mismatch(field.name, field.type, exc) from exc
+    return pa.Table.from_arrays(columns, schema=schema.columns)
+
+
+def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    if pa.types.is_timestamp(kind) and pa.types.is_timestamp(column.type) and column.type.unit == "ns":
+        # pandas keeps nanoseconds whether or not they were measured; the store keeps µs.
+        return column.cast(kind, safe=False)
+    return column.cast(kind)
+
+
+def _table(data: Any) -> pa.Table:
+    if isinstance(data, pa.Table):
+        return data
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    if hasattr(data, "__arrow_c_stream__"):
+        return pa.RecordBatchReader.from_stream(data).read_all()
+    if hasattr(data, "__arrow_c_array__"):
+        return pa.Table.from_batches([pa.record_batch(data)])
+    raise InvalidArgument(
+        f"a batch is anything with __arrow_c_stream__ (Arrow, pandas, polars …), not {type(data).__name__}"
+    )
+
+
+def _classes(kind: pa.DataType) -> frozenset[type]:
+    return next((classes for matches, classes in _CLASSES if matches(kind)), frozenset()) | _NONE
+
+
+def _mismatch(name: str, kind: pa.DataType, exc: Exception, row: int | None = None) -> SchemaMismatch:
+    where = "" if row is None else f" in row {row}"
+    return SchemaMismatch(f"column '{name}' takes {kind}{where}: {exc}", column=name, row=row)

@@ -1,0 +1,188 @@
+"""Group commit: whoever has time leads. Works that arrive while a commit is under way make up the next one."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from anabranch.errors import AnabranchError, AppendUncertain, Closed
+from anabranch.log.commit import Committer, Encoded, Outcome, Work
+from anabranch.runtime.ports import Runtime
+from anabranch.runtime.tasks import Task
+
+
+class Source(Protocol):
+    """Something with events to append: a writer."""
+
+    def take(self, bytes_max: int) -> list[Work]:
+        """The next works in order, of about `bytes_max` in all, or none for now. Called by one thread at a time."""
+        ...
+
+    @property
+    def pending_bytes(self) -> int:
+        """About how many bytes wait to be taken."""
+        ...
+
+
+class Appender:
+    """The one place of a process where commits begin.
+
+    A commit is a step: gather, encode and write the blob, then, in the order of gathering, have the catalog decide.
+    A step is done by a background task or by the caller who waits for its result, so that a lone append needs no
+    hand-over between threads. Big commits overlap: the next blob is encoded and written while the last one syncs.
+    """
+
+    def __init__(self, committer: Committer, runtime: Runtime, *, committed: Callable[[], None]) -> None:
+        self._committer = committer
+        self._runtime = runtime
+        self._settings = runtime.settings
+        self._committed = committed
+        self._changed = runtime.tasks.condition()
+        self._ready: deque[Source] = deque()
+        self._queued: set[int] = set()
+        self._gathering = False
+        self._in_flight = 0
+        self._tickets = 0
+        self._turn = 0
+        self._closed = False
+        self._workers: list[Task] = []
+
+    def offer(self, source: Source) -> None:
+        """Have the source asked for works. Cheap where it is queued already. Raises Closed."""
+        with self._changed:
+            if self._closed:
+                raise Closed("store")
+            self._enqueue(source)
+            if not self._workers:
+                for number in range(self._settings.commits_in_flight_max):
+                    self._workers.append(self._runtime.tasks.spawn(f"append-{number}", self._work))
+
+    def again(self, source: Source) -> None:
+        """Have a source asked again that held its works back; also while closing, since they were accepted."""
+        with self._changed:
+            self._enqueue(source)
+
+    def wait(self, done: Callable[[], bool], timeout_s: float | None = None) -> bool:
+        """Commit, or wait for those who do, until `done()`; False after `timeout_s` seconds, or once closed."""
+        deadline = None if timeout_s is None else self._runtime.clock.monotonic() + timeout_s
+        while not done():
+            if self._step():
+                continue
+            with self._changed:
+                if done():
+                    return True
+                if self._closed and not self._in_flight and not self._ready:
+                    return False
+                left = None if deadline is None else deadline - self._runtime.clock.monotonic()
+                if left is not None and left <= 0:
+                    return False
+                if not self._may_gather():
+                    self._changed.wait(left)
+        return True
+
+    def close(self) -> None:
+        """Commit what is queued, then stop the tasks. A second call is harmless."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            workers, self._workers = self._workers, []
+        while self._step():
+            pass
+        for worker in workers:
+            worker.join()
+
+    # the work
+
+    def _work(self) -> None:
+        while True:
+            if self._step():
+                continue
+            with self._changed:
+                if self._may_gather():
+                    continue
+                if self._closed and not self._ready:
+                    return
+                self._changed.wait()
+
+    def _may_gather(self) -> bool:
+        """True if a step would find something to do now. Needs the condition's lock."""
+        if self._gathering or not self._ready:
+            return False
+        if self._in_flight == 0:
+            return True
+        # A second commit beside the one under way pays only where there is enough to write.
+        pending = sum(source.pending_bytes for source in self._ready)
+        return self._in_flight < self._settings.commits_in_flight_max and pending >= self._settings.pipeline_bytes_min
+
+    def _step(self) -> bool:
+        """Do one commit, if there is one to do and nobody else is at it."""
+        with self._changed:
+            if not self._may_gather():
+                return False
+            self._gathering = True
+        works: list[Work] = []
+        try:
+            works = self._gather()
+        finally:
+            with self._changed:
+                self._gathering = False
+                if works:
+                    ticket = self._tickets
+                    self._tickets += 1
+                    self._in_flight += 1
+                if self._ready or self._closed:
+                    self._changed.notify_all()
+        if works:
+            self._carry_out(works, ticket)
+        return True
+
+    def _gather(self) -> list[Work]:
+        works: list[Work] = []
+        budget = self._settings.commit_bytes_max
+        with self._changed:
+            sources, self._ready = self._ready, deque()
+            self._queued.clear()
+        for i, source in enumerate(sources):
+            if budget <= 0:
+                with self._changed:
+                    for late in list(sources)[i:]:
+                        self._enqueue(late)
+                break
+            taken = source.take(budget)
+            budget -= sum(draft.batch.nbytes for work in taken for draft in work.drafts)
+            works += taken
+            if taken and source.pending_bytes:
+                with self._changed:
+                    self._enqueue(source)
+        return works
+
+    def _enqueue(self, source: Source) -> None:
+        if id(source) not in self._queued:
+            self._queued.add(id(source))
+            self._ready.append(source)
+            self._changed.notify_all()
+
+    def _carry_out(self, works: list[Work], ticket: int) -> None:
+        outcomes: list[Outcome] = [AppendUncertain("the append was interrupted")] * len(works)
+        encoded: Encoded | None = None
+        try:
+            try:
+                encoded = self._committer.prepare(works)
+            except AnabranchError as exc:
+                outcomes = [exc] * len(works)
+        finally:
+            with self._changed:
+                while self._turn != ticket:
+                    self._changed.wait()
+            try:
+                if encoded is not None:
+                    outcomes = self._committer.commit(encoded)
+            finally:
+                for work, outcome in zip(works, outcomes, strict=True):
+                    work.settle(outcome)
+                with self._changed:
+                    self._turn += 1
+                    self._in_flight -= 1
+                    self._changed.notify_all()
+                self._committed()

@@ -1,0 +1,226 @@
+"""One commit: encode what was gathered, make it durable, have the catalog decide, and find out what an unknown
+outcome was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from anabranch.blobs.keys import commit_key
+from anabranch.blobs.layout import frame
+from anabranch.blobs.port import Blobs
+from anabranch.catalog.port import Catalog, Writing
+from anabranch.core.codec import checksum, encode, event_bounds
+from anabranch.errors import AnabranchError, AppendUncertain
+from anabranch.model.append import (
+    Appended,
+    BlobEntry,
+    Bounds,
+    Commit,
+    Part,
+    Place,
+    Progress,
+    Refusal,
+    Refused,
+    Sequence as WriterSequence,
+    Unit,
+    Verdict,
+)
+from anabranch.model.ids import LogId, Micros, WriterId
+from anabranch.model.schema import StreamSchema
+from anabranch.runtime.ids import token
+from anabranch.runtime.ports import Runtime
+
+_RESOLVE_TRIES = 5
+_RESOLVE_PAUSE_S = 0.05
+_REWRITE_TRIES = 3
+
+Outcome = tuple[Verdict, ...] | AnabranchError
+
+
+@dataclass(slots=True)
+class WriterName:
+    """A writer as its drafts refer to it. `fences` holds the fence it carries per log: resolving an unknown outcome
+    raises it, and what is committed later must carry the new one."""
+
+    id: WriterId
+    fences: dict[LogId, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Events for one log, not yet encoded. `first` is the sequence number of the first one. `bounds` may be given by
+    who knows them already."""
+
+    log: LogId
+    batch: pa.RecordBatch
+    schema: StreamSchema
+    schema_version: int
+    writer: WriterName
+    first: int
+    expected: int | None = None
+    fence: int | None = None
+    bounds: Bounds | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Drafts that stand or fall together, and who wants to know what became of them."""
+
+    drafts: tuple[Draft, ...]
+    settle: Callable[[Outcome], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """Works with their bytes: durable in `blob`, or to be inlined where it is None."""
+
+    works: Sequence[Work]
+    messages: list[pa.Buffer]
+    checksums: list[int]
+    bounds: list[Bounds]
+    blob: BlobEntry | None
+    offsets: list[int]
+
+
+class Committer:
+    """Commits works; knows nothing of queues. Thread-safe: it has no state."""
+
+    def __init__(self, catalog: Catalog, blobs: Blobs, runtime: Runtime) -> None:
+        self._catalog = catalog
+        self._blobs = blobs
+        self._runtime = runtime
+
+    def prepare(self, works: Sequence[Work]) -> Encoded:
+        """Encode and, above the inline limit, write the blob. Durable when it returns, and visible to nobody."""
+        drafts = [draft for work in works for draft in work.drafts]
+        messages = [encode(draft.batch) for draft in drafts]
+        sums = [checksum(message) for message in messages]
+        bounds = [draft.bounds or event_bounds(draft.batch, draft.schema) for draft in drafts]
+        if sum(message.size for message in messages) <= self._runtime.settings.inline_bytes_max:
+            return Encoded(works, messages, sums, bounds, None, [0] * len(messages))
+        return self._write(works, messages, sums, bounds)
+
+    def _write(
+        self, works: Sequence[Work], messages: list[pa.Buffer], sums: list[int], bounds: list[Bounds]
+    ) -> Encoded:
+        drafts = [draft for work in works for draft in work.drafts]
+        begun_at = self._runtime.clock.now()
+        commit = token(self._runtime.ids)
+        schemas = {id(draft.schema): draft.schema for draft in drafts}
+        numbers = {ident: number for number, ident in enumerate(schemas)}
+        parts = [
+            {
+                "log": draft.log,
+                "writer": draft.writer.id,
+                "first": draft.first,
+                "count": draft.batch.num_rows,
+                "schema": numbers[id(draft.schema)],
+                "checksum": sums[i],
+            }
+            for i, draft in enumerate(drafts)
+        ]
+        texts = [schema.to_bytes().hex() for schema in schemas.values()]
+        index = {"commit": commit, "begun_at": begun_at, "schemas": texts}
+        framed = frame(index, parts, messages)
+        key = commit_key(begun_at, commit)
+        self._blobs.put(key, framed.chunks)
+        return Encoded(works, messages, sums, bounds, BlobEntry(key, framed.size, begun_at), framed.offsets)
+
+    def commit(self, encoded: Encoded) -> list[Outcome]:
+        """Have the catalog append what was prepared: one outcome per work. Raises nothing: an error is an outcome."""
+        outcomes: list[Outcome] = []
+        try:
+            for _ in range(_REWRITE_TRIES):
+                outcomes = self._commit_once(encoded)
+                if not any(_expired(outcome) for outcome in outcomes):
+                    break
+                # The writer was stalled behind the collector's horizon: the blob may be gone, so write it again.
+                encoded = self._write(encoded.works, encoded.messages, encoded.checksums, encoded.bounds)
+        except AnabranchError as exc:
+            return [exc] * len(encoded.works)
+        return outcomes
+
+    def _commit_once(self, encoded: Encoded) -> list[Outcome]:
+        units = _units(encoded)
+        blobs = () if encoded.blob is None else (encoded.blob,)
+        try:
+            return list(self._catalog.commit(Commit(units, self._runtime.clock.now(), blobs)))
+        except AppendUncertain as exc:
+            return self._resolve(encoded, units, exc)
+
+    def _resolve(self, encoded: Encoded, units: Sequence[Unit], uncertain: AppendUncertain) -> list[Outcome]:
+        """Ask under each log's lock how far the writer got, raise its fence so that the lost commit can never land
+        afterwards, and commit again what had not."""
+        for attempt in range(_RESOLVE_TRIES):
+            try:
+                landed = [self._landed(work, unit) for work, unit in zip(encoded.works, units, strict=True)]
+                missing = [i for i, verdicts in enumerate(landed) if verdicts is None]
+                again = _units(encoded)
+                blobs = () if encoded.blob is None else (encoded.blob,)
+                commit = Commit(tuple(again[i] for i in missing), self._runtime.clock.now(), blobs)
+                verdicts = iter(self._catalog.commit(commit) if missing else ())
+                return [next(verdicts) if found is None else found for found in landed]
+            except AnabranchError:
+                self._runtime.tasks.sleep(_RESOLVE_PAUSE_S * 2**attempt)
+        return [AppendUncertain(f"whether the append took place can't be found out: {uncertain}") for _ in units]
+
+    def _landed(self, work: Work, unit: Unit) -> tuple[Verdict, ...] | None:
+        verdicts: list[Verdict] = []
+        with self._catalog.writing() as txn:
+            for draft, part in zip(work.drafts, unit.parts, strict=True):
+                assert part.sequence is not None
+                progress = txn.progress(draft.log, draft.writer.id) or Progress()
+                for first, count, start, appended_at in progress.recent:
+                    if (first, count) == (part.sequence.first, part.count):
+                        verdicts.append(Appended(start, Micros(appended_at), duplicate=True))
+            if len(verdicts) == len(unit.parts):
+                return tuple(verdicts)
+            for draft in work.drafts:
+                _raise_fence(txn, draft, now=self._runtime.clock.now())
+        return None
+
+
+def _raise_fence(txn: Writing, draft: Draft, *, now: Micros) -> None:
+    if draft.log not in txn.logs([draft.log]):
+        return  # the stream was deleted: the lost commit has nowhere to land
+    progress = txn.progress(draft.log, draft.writer.id) or Progress()
+    carried = max(progress.fence, draft.writer.fences.get(draft.log, 0)) + 1
+    txn.put_progress(draft.log, draft.writer.id, replace(progress, fence=carried), now=now)
+    draft.writer.fences[draft.log] = carried
+
+
+def _units(encoded: Encoded) -> tuple[Unit, ...]:
+    units, i = [], 0
+    for work in encoded.works:
+        parts = []
+        for draft in work.drafts:
+            message = encoded.messages[i]
+            sequence = WriterSequence(draft.writer.id, draft.first, draft.writer.fences.get(draft.log, 0))
+            parts.append(
+                Part(
+                    log=draft.log,
+                    count=draft.batch.num_rows,
+                    schema=draft.schema_version,
+                    place=Place(encoded.offsets[i], message.size),
+                    checksum=encoded.checksums[i],
+                    size=draft.batch.nbytes,
+                    bounds=encoded.bounds[i],
+                    sequence=sequence,
+                    expected=draft.expected,
+                    fence=draft.fence,
+                    blob=None if encoded.blob is None else encoded.blob.key,
+                    data=message.to_pybytes() if encoded.blob is None else None,
+                )
+            )
+            i += 1
+        units.append(Unit(tuple(parts)))
+    return tuple(units)
+
+
+def _expired(outcome: Outcome) -> bool:
+    return isinstance(outcome, tuple) and any(
+        isinstance(verdict, Refused) and verdict.reason is Refusal.EXPIRED for verdict in outcome
+    )

@@ -1,0 +1,134 @@
+"""Events on their way: rows gathered from single writes, and pieces of batches waiting to be taken by a commit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from anabranch.core.routing import Points
+from anabranch.core.rows import rows_to_batch
+from anabranch.errors import SchemaMismatch
+from anabranch.model.ids import Micros
+from anabranch.model.schema import RAW, TIME_TYPE, StreamSchema
+from anabranch.streams.ack import ChunkState
+
+Rows = npt.NDArray[np.intp]
+
+
+class RawChunk:
+    """Single events of a raw stream, in columns."""
+
+    __slots__ = ("keys", "payloads", "state", "times")
+
+    def __init__(self, state: ChunkState) -> None:
+        self.state = state
+        self.payloads: list[bytes] = []
+        self.keys: list[str | None] = []
+        self.times: list[int | None] | None = None  # None while no event brought a time of its own
+
+    def __len__(self) -> int:
+        return len(self.payloads)
+
+    def close(self, now: Micros) -> list[Piece]:
+        """The events as a batch; those without a time get `now`."""
+        count = len(self.payloads)
+        if self.times is None:
+            times = pa.array(np.full(count, now), TIME_TYPE)
+        else:
+            times = pa.array([now if time is None else time for time in self.times], TIME_TYPE)
+        keys, payloads = pa.array(self.keys, pa.string()), pa.array(self.payloads, pa.binary())
+        batch = pa.record_batch([keys, times, payloads], schema=RAW.columns)
+        self.state.total = count
+        return [Piece(batch, [(self.state, np.arange(count))])]
+
+
+class TypedChunk:
+    """Single events of a typed stream, as mappings."""
+
+    __slots__ = ("rows", "schema", "state")
+
+    def __init__(self, state: ChunkState, schema: StreamSchema) -> None:
+        self.state = state
+        self.schema = schema
+        self.rows: list[Any] = []
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def close(self, now: Micros) -> list[Piece]:
+        """The events as a batch. A row that no column type takes fails alone."""
+        self.state.total = len(self.rows)
+        numbers = np.arange(len(self.rows))
+        rows: Sequence[Any] = self.rows
+        while len(rows):
+            try:
+                return [Piece(rows_to_batch(rows, self.schema), [(self.state, numbers)])]
+            except SchemaMismatch as exc:
+                assert exc.row is not None
+                self.state.fail(exc, numbers[exc.row : exc.row + 1])
+                rows = [*rows[: exc.row], *rows[exc.row + 1 :]]
+                numbers = np.delete(numbers, exc.row)
+        return []
+
+
+Chunk = RawChunk | TypedChunk
+
+
+def new_chunk(schema: StreamSchema, state: ChunkState) -> Chunk:
+    """An empty chunk for streams of this schema."""
+    return RawChunk(state) if schema.raw else TypedChunk(state, schema)
+
+
+@dataclass(slots=True)
+class Piece:
+    """A batch waiting to be routed. `origins` tell whose rows it holds, in order: the rows of the first state, then
+    those of the next. `points`, where known, are the key points of its rows. An `atomic` piece stands or falls whole;
+    an `expected` one is appended only where its segment holds that many events."""
+
+    batch: pa.RecordBatch
+    origins: list[tuple[ChunkState, Rows]]
+    points: Points | None = None
+    atomic: bool = False
+    expected: int | None = None
+    size: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.size = self.batch.nbytes
+
+    @property
+    def alone(self) -> bool:
+        """True if it must not be joined with its neighbours."""
+        return self.atomic or self.expected is not None
+
+
+def join(pieces: Sequence[Piece]) -> Piece:
+    """Several pieces as one, in order."""
+    if len(pieces) == 1:
+        return pieces[0]
+    points = [piece.points for piece in pieces]
+    known = [each for each in points if each is not None]
+    return Piece(
+        pa.concat_batches([piece.batch for piece in pieces]),
+        [origin for piece in pieces for origin in piece.origins],
+        np.concatenate(known) if len(known) == len(points) else None,
+    )
+
+
+def origins_of(piece: Piece, rows: Rows) -> list[tuple[ChunkState, Rows, int]]:
+    """Whose events stand at the rising `rows` of the piece: (state, their numbers in the state, place of the first
+    within `rows`)."""
+    if len(piece.origins) == 1:
+        state, numbers = piece.origins[0]
+        return [(state, numbers[rows], 0)]
+    found, begin = [], 0
+    for state, numbers in piece.origins:
+        low, high = np.searchsorted(rows, [begin, begin + len(numbers)])
+        if high > low:
+            found.append((state, numbers[rows[low:high] - begin], int(low)))
+        begin += len(numbers)
+    return found

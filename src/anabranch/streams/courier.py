@@ -1,0 +1,354 @@
+"""Sees a writer's pieces through: routes them, numbers them, and follows each until it has landed or was refused."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from anabranch.catalog.port import Catalog
+from anabranch.errors import (
+    AnabranchError,
+    AppendUncertain,
+    ConditionFailed,
+    Conflict,
+    Fenced,
+    InvalidArgument,
+    OutOfSequence,
+    StreamNotFound,
+    StreamSealed,
+    WriterUnknown,
+)
+from anabranch.log.appender import Appender
+from anabranch.log.commit import Draft, Outcome, Work, WriterName
+from anabranch.model.append import Appended, Progress, Refusal, Refused
+from anabranch.model.ids import LogId, StreamId
+from anabranch.runtime.ports import Runtime
+from anabranch.streams.ack import ChunkState
+from anabranch.streams.chunk import Piece, join, origins_of
+from anabranch.streams.routes import Routes, Slice, points_of
+
+_RUNS_PER_TAKE_MAX = 4  # with two commits in flight, 8 batches per log: half of what a log remembers
+_JOIN_BYTES_MAX = 1 << 20  # a copy of this much costs less than one more batch per log
+
+
+@dataclass(slots=True)
+class _Flight:
+    """One work on its way: the slices it was made of, and the piece they came from."""
+
+    piece: Piece
+    slices: list[Slice]
+    firsts: list[int]
+    routes: Routes
+    order: int
+
+
+class Courier:
+    """The appender's source for one writer.
+
+    Order is kept by a barrier: after a refusal nothing more is taken until all that is in flight has landed or come
+    back; then the routes are read anew and what came back goes first.
+    """
+
+    def __init__(
+        self,
+        appender: Appender,
+        catalog: Catalog,
+        runtime: Runtime,
+        stream: StreamId,
+        name: WriterName,
+        *,
+        named: bool,
+        fence: int | None,
+        drain: Callable[[], None],
+    ) -> None:
+        self._appender = appender
+        self._catalog = catalog
+        self._runtime = runtime
+        self._stream = stream
+        self._name = name
+        self._named = named
+        self._fence = fence
+        self._drain = drain
+        self._lock = runtime.tasks.lock()
+        self._queue: deque[Piece] = deque()
+        self._returned: list[tuple[int, Piece]] = []
+        self._outstanding: set[ChunkState] = set()
+        self._queue_bytes = 0
+        self._flight_bytes = 0
+        self._in_flight = 0
+        self._orders = 0
+        self._barrier = False
+        self._broken = False  # a refusal left a hole in the sequence numbers
+        self._uncertain: set[LogId] = set()
+        self._next: dict[LogId, int] = {}
+        self._landed: dict[LogId, int] = {}
+        self._spread = runtime.ids.bits(63)
+        self.gathered_bytes = 0  # what the writer still gathers, for the appender to know that it is worth coming
+        self.refusal: AnabranchError | None = None  # the first since it was last asked for
+        self.dead: AnabranchError | None = None  # set once no event can ever be appended
+        self.routes = self._load_routes()
+
+    # accepting
+
+    def enqueue(self, piece: Piece) -> None:
+        """Take charge of a piece. The caller offers this source to the appender."""
+        with self._lock:
+            self._queue.append(piece)
+            self._queue_bytes += piece.size
+
+    def watch(self, state: ChunkState) -> None:
+        """Count the state among those that `flush` waits for."""
+        self._outstanding.add(state)
+
+    def outstanding(self) -> list[ChunkState]:
+        """The states that are not done."""
+        with self._lock:
+            self._outstanding = {state for state in self._outstanding if not state.done}
+            return list(self._outstanding)
+
+    @property
+    def pending_bytes(self) -> int:
+        """See `log.appender.Source`."""
+        return self._queue_bytes + self.gathered_bytes
+
+    @property
+    def unsettled_bytes(self) -> int:
+        """Bytes that wait or are in flight."""
+        return self._queue_bytes + self._flight_bytes
+
+    def spread(self, count: int) -> int:
+        """Reserve places in the spreading of events without a key."""
+        start = self._spread
+        self._spread += count
+        return start
+
+    # the appender's side
+
+    def take(self, bytes_max: int) -> list[Work]:
+        """See `log.appender.Source`."""
+        self._drain()
+        with self._lock:
+            if self._barrier:
+                if self._in_flight:
+                    return []
+                self._recover()
+            runs = self._take_runs(bytes_max)
+            self._in_flight += 1  # a hold, so that nothing counts as landed while works are still being made
+        works: list[Work] = []
+        try:
+            for run in runs:
+                works += self._route(run)
+        finally:
+            with self._lock:
+                self._in_flight += len(works) - 1
+                if not works:
+                    self._landed_all()
+        return works
+
+    def _take_runs(self, bytes_max: int) -> list[Piece]:
+        runs: list[list[Piece]] = []
+        left = bytes_max
+        while self._queue and left > 0:
+            piece = self._queue[0]
+            if piece.expected is not None and (self._in_flight or runs):
+                self._barrier = True  # a condition is tried with nothing else on its way
+                break
+            joins = runs and not piece.alone and not runs[-1][0].alone
+            joins = joins and sum(p.size for p in runs[-1]) + piece.size <= _JOIN_BYTES_MAX
+            if not joins and len(runs) == _RUNS_PER_TAKE_MAX:
+                break
+            self._queue.popleft()
+            self._queue_bytes -= piece.size
+            self._flight_bytes += piece.size
+            left -= piece.size
+            if joins:
+                runs[-1].append(piece)
+            else:
+                runs.append([piece])
+            if piece.expected is not None:
+                self._barrier = True
+                break
+        return [join(run) for run in runs]
+
+    def _route(self, piece: Piece) -> list[Work]:
+        routes = self.routes
+        if piece.points is None and routes.needs_points():
+            try:
+                piece.points = points_of(piece.batch, routes.info.schema, self.spread(piece.batch.num_rows))
+            except AnabranchError as exc:
+                with self._lock:
+                    self._fail(piece, exc)
+                return []
+        slices = list(routes.split(piece.batch, piece.points))
+        if piece.expected is not None and len(slices) > 1:
+            with self._lock:
+                self._fail(piece, InvalidArgument("a conditional append needs all its events in one segment"))
+            return []
+        groups = [slices] if piece.atomic else [[each] for each in slices]
+        return [self._work(piece, group, routes) for group in groups]
+
+    def _work(self, piece: Piece, slices: list[Slice], routes: Routes) -> Work:
+        drafts, firsts = [], []
+        for part in slices:
+            first = self._next.get(part.log, 0)
+            self._next[part.log] = first + part.batch.num_rows
+            firsts.append(first)
+            expected = None if piece.expected is None else piece.expected - routes.offsets[part.log]
+            drafts.append(
+                Draft(
+                    log=part.log,
+                    batch=part.batch,
+                    schema=routes.info.schema,
+                    schema_version=routes.info.schema_version,
+                    writer=self._name,
+                    first=first,
+                    expected=expected,
+                    fence=self._fence,
+                    bounds=part.bounds,
+                )
+            )
+        self._orders += 1
+        flight = _Flight(piece, slices, firsts, routes, self._orders)
+        return Work(tuple(drafts), lambda outcome: self._settle(flight, outcome))
+
+    # what became of it
+
+    def _settle(self, flight: _Flight, outcome: Outcome) -> None:
+        with self._lock:
+            refused = None if isinstance(outcome, AnabranchError) else _first_refusal(outcome)
+            if isinstance(outcome, AnabranchError):
+                if isinstance(outcome, AppendUncertain):
+                    self._uncertain.update(part.log for part in flight.slices)
+                self._refuse(flight, outcome)
+            elif refused is None:
+                for part, first, verdict in zip(flight.slices, flight.firsts, outcome, strict=True):
+                    assert isinstance(verdict, Appended)
+                    self._land(flight, part, first, verdict)
+            elif refused.reason in (Refusal.SEALED, Refusal.GONE) or (refused.reason is Refusal.GAP and self._broken):
+                self._barrier = True
+                self._returned.append((flight.order, _back(flight)))
+            else:
+                self._refuse(flight, self._error(flight, refused))
+            self._in_flight -= 1
+            self._landed_all()
+
+    def _land(self, flight: _Flight, part: Slice, first: int, verdict: Appended) -> None:
+        self._landed[part.log] = first + part.batch.num_rows
+        start = verdict.start + flight.routes.offsets[part.log]
+        for state, rows, place in origins_of(flight.piece, part.rows):
+            state.land(part.segment, start + place, rows)
+        self._flight_bytes -= self._share(flight, part)
+
+    def _share(self, flight: _Flight, part: Slice) -> int:
+        whole = flight.piece
+        return int(whole.size * part.batch.num_rows // max(1, whole.batch.num_rows))
+
+    def _refuse(self, flight: _Flight, error: AnabranchError) -> None:
+        self._barrier = self._broken = True
+        for part in flight.slices:
+            for state, rows, _ in origins_of(flight.piece, part.rows):
+                state.fail(error, rows)
+        self.refusal = self.refusal or error
+
+    def _fail(self, piece: Piece, error: AnabranchError) -> None:
+        for state, rows in piece.origins:
+            state.fail(error, rows)
+        self.refusal = self.refusal or error
+
+    def _landed_all(self) -> None:
+        """Once nothing is in flight, let what came back go first, and have the appender ask again. Needs the lock."""
+        if self._in_flight:
+            return
+        self._flight_bytes = 0
+        for _, piece in sorted(self._returned, key=lambda each: each[0], reverse=True):
+            self._queue.appendleft(piece)
+            self._queue_bytes += piece.size
+        self._returned.clear()
+        if self._queue or self.gathered_bytes:
+            self._appender.again(self)
+
+    def _error(self, flight: _Flight, refused: Refused) -> AnabranchError:
+        carried = max((self._name.fences.get(part.log, 0) for part in flight.slices), default=0)
+        match refused.reason:
+            case Refusal.FENCED:
+                return Fenced(carried if self._fence is None else self._fence, refused.actual)
+            case Refusal.GAP:
+                return OutOfSequence(refused.actual, flight.firsts[0])
+            case Refusal.UNKNOWN_WRITER:
+                return WriterUnknown(self._name.id, flight.firsts[0])
+            case Refusal.CONDITION:
+                assert flight.piece.expected is not None
+                return ConditionFailed(flight.piece.expected, refused.actual + flight.routes.offsets[flight.slices[0].log])
+            case _:
+                return Conflict(f"the append was refused again and again: {refused.reason.value}")
+
+    # beginning anew
+
+    def _recover(self) -> None:
+        """With nothing in flight: read the routes anew, and number on from what has landed. Needs the lock."""
+        self._barrier = False
+        try:
+            if self._uncertain:
+                self._ask_progress(sorted(self._uncertain))
+                self._uncertain.clear()
+            self.routes = self._load_routes()
+        except (StreamSealed, StreamNotFound) as exc:
+            self.dead = exc
+        except AnabranchError as exc:
+            self._barrier = True
+            self._fail_queue(exc)
+            return
+        self._broken = False
+        self._next = dict(self._landed)
+        if self.dead is not None:
+            self._fail_queue(self.dead)
+
+    def _fail_queue(self, error: AnabranchError) -> None:
+        while self._queue:
+            self._fail(self._queue.popleft(), error)
+        self._queue_bytes = 0
+
+    def _load_routes(self) -> Routes:
+        with self._catalog.reading() as txn:
+            view = txn.view(self._stream)
+        if view is None:
+            raise StreamNotFound(f"{self._stream:016x}")
+        routes = Routes(view)
+        if self._named:
+            fresh = [log for log in routes.logs if log not in self._landed]
+            if fresh:
+                self._ask_progress(fresh)
+        return routes
+
+    def _ask_progress(self, logs: list[LogId]) -> None:
+        """Raise this writer's fence on the logs, so that no earlier holder of its name can append any more, and learn
+        how far it got."""
+        with self._catalog.writing() as txn:
+            existing = txn.logs(logs)
+            for log in logs:
+                if log not in existing:
+                    continue
+                known = txn.progress(log, self._name.id) or Progress()
+                fence = max(known.fence, self._name.fences.get(log, 0)) + 1
+                txn.put_progress(log, self._name.id, replace(known, fence=fence), now=self._runtime.clock.now())
+                self._name.fences[log] = fence
+                self._landed[log] = self._next[log] = known.next
+
+
+def _first_refusal(outcome: tuple[Appended | Refused, ...]) -> Refused | None:
+    refusals = [verdict for verdict in outcome if isinstance(verdict, Refused)]
+    return next((r for r in refusals if r.reason is not Refusal.UNIT), refusals[0] if refusals else None)
+
+
+def _back(flight: _Flight) -> Piece:
+    """What a refused work goes back into the queue as."""
+    piece = flight.piece
+    if piece.alone or len(flight.slices) > 1:
+        return piece
+    part = flight.slices[0]
+    origins = [(state, rows) for state, rows, _ in origins_of(piece, part.rows)]
+    points = None if piece.points is None else piece.points[np.asarray(part.rows)]
+    return Piece(part.batch, origins, points)

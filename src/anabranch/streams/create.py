@@ -1,0 +1,62 @@
+"""Creating and deleting streams."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from anabranch.catalog.port import Writing
+from anabranch.errors import StreamExists
+from anabranch.model.ids import Micros, SegmentId, StreamId
+from anabranch.model.keyspace import WHOLE
+from anabranch.model.names import StreamName
+from anabranch.model.policy import Fixed
+from anabranch.model.schema import StreamSchema
+from anabranch.model.stream import Segment, Span, StreamInfo
+from anabranch.streams.find import need_info
+from anabranch.streams.scope import check_tags, need_scope
+
+
+def create_stream(
+    txn: Writing,
+    name: StreamName,
+    stream: StreamId,
+    schema: StreamSchema,
+    scaling: Fixed,
+    tags: Mapping[str, str],
+    now: Micros,
+) -> StreamInfo:
+    """A stream with its first epoch. Raises StreamExists, ScopeNotFound."""
+    need_scope(txn, name.scope)
+    if txn.stream(name) is not None:
+        raise StreamExists(str(name))
+    info = StreamInfo(stream, name, schema, 1, check_tags(tags), now, False, 1, 0, scaling.segments)
+    txn.insert_stream(info)
+    for number, part in enumerate(WHOLE.split(scaling.segments)):
+        open_segment(txn, stream, Segment(SegmentId(0, number), part, None, 0), appended_at=Micros(0), fence=0)
+    txn.add_change(stream, "created", {"name": str(name), "segments": scaling.segments}, now=now)
+    return info
+
+
+def open_segment(txn: Writing, stream: StreamId, segment: Segment, *, appended_at: Micros, fence: int) -> None:
+    """Give a new segment an open log of its own. Its append times start at `appended_at`, so that they rise along a
+    key's segments too."""
+    log = txn.new_log(stream, appended_at=appended_at)
+    if fence:
+        txn.update_log(replace(txn.logs([log])[log], fence=fence))
+    txn.put_segment(stream, segment)
+    txn.put_span(stream, Span(segment.id, 0, log, 0, None))
+
+
+def delete_stream(txn: Writing, name: StreamName, now: Micros) -> StreamId:
+    """Remove the name and what it views. Bytes that nothing else views are collected later. Raises StreamNotFound."""
+    info = need_info(txn, name)
+    view = txn.view(info.id)
+    assert view is not None
+    for segment in view.current:
+        log = view.open_log(segment.id)
+        if log is not None:  # so that a writer's append in flight is refused instead of landing nowhere
+            txn.update_log(replace(view.logs[log], sealed=True))
+    txn.drop_stream(info.id)
+    txn.add_change(info.id, "deleted", {"name": str(name)}, now=now)
+    return info.id

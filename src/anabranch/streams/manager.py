@@ -1,0 +1,291 @@
+"""The stream manager: what people do with streams as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from anabranch import limits
+from anabranch.catalog.port import Catalog, Writing
+from anabranch.core.cuts import distance, head_cut, tail_cut
+from anabranch.core.scale import ScalePlan, plan_merge, plan_replacement, plan_segments, plan_split
+from anabranch.errors import InvalidArgument
+from anabranch.model.cut import StreamCut
+from anabranch.model.ids import Micros, SegmentId, StreamId
+from anabranch.model.keyspace import KeyRange
+from anabranch.model.names import StreamName
+from anabranch.model.policy import Fixed
+from anabranch.model.schema import RAW, StreamSchema
+from anabranch.model.stream import Scope, Segment, StreamInfo, StreamView
+from anabranch.model.times import to_micros
+from anabranch.runtime.ports import Runtime
+from anabranch.streams.create import create_stream, delete_stream
+from anabranch.streams.evolve import evolve_stream, tag_stream
+from anabranch.streams.find import need_info, need_view
+from anabranch.streams.requests import Result, once
+from anabranch.streams.scale import apply_scale, fence_stream, seal_stream, truncate_stream
+from anabranch.streams.scope import create_scope, delete_scope, need_scope
+
+CutAt = Callable[[StreamView, Micros, bool], StreamCut]
+Name = str | StreamName
+
+
+class Streams:
+    """Scopes and streams by name. Every change is durable when its call returns.
+
+    Each change takes a `request` id: asked again with the same id, it does nothing and returns its first result, so
+    a call whose answer was lost can be repeated. Raises StreamNotFound and ScopeNotFound for unknown names.
+    """
+
+    def __init__(self, catalog: Catalog, runtime: Runtime, *, cut_at: CutAt, changed: Callable[[], None]) -> None:
+        self._catalog = catalog
+        self._runtime = runtime
+        self._cut_at = cut_at
+        self._changed = changed
+
+    # scopes
+
+    def create_scope(
+        self, name: str, *, tags: Mapping[str, str] | None = None, exist_ok: bool = False, request: str | None = None
+    ) -> Scope:
+        """A new scope. Raises ScopeExists (not with `exist_ok`), InvalidName."""
+
+        def act(txn: Writing, now: Micros) -> Result:
+            if not (exist_ok and txn.scope(name) is not None):
+                create_scope(txn, name, tags or {}, now)
+            return {}
+
+        self._change(f"create scope {name}", request, act)
+        return self.scope(name)
+
+    def delete_scope(self, name: str, *, request: str | None = None) -> None:
+        """Remove an empty scope. Raises ScopeNotEmpty."""
+
+        def act(txn: Writing, now: Micros) -> Result:
+            delete_scope(txn, name, now)
+            return {}
+
+        self._change(f"delete scope {name}", request, act)
+
+    def scope(self, name: str) -> Scope:
+        """One scope."""
+        with self._catalog.reading() as txn:
+            return need_scope(txn, name)
+
+    def scopes(self) -> list[Scope]:
+        """All scopes, by name."""
+        with self._catalog.reading() as txn:
+            return txn.scopes()
+
+    # streams
+
+    def create(
+        self,
+        name: Name,
+        *,
+        schema: Any = None,
+        key: str | None = None,
+        time: str | None = None,
+        scaling: Fixed | int = 1,
+        tags: Mapping[str, str] | None = None,
+        exist_ok: bool = False,
+        request: str | None = None,
+    ) -> StreamInfo:
+        """A new stream: raw, or typed where an Arrow `schema` of its columns is given.
+
+        `key` and `time` name the columns that are its routing key and event time. `scaling` is `Fixed(n)` or n
+        segments. Raises StreamExists; with `exist_ok` only where the present stream has another schema, key or time.
+        """
+        full = StreamName.parse(name)
+        wanted = _schema(schema, key, time)
+        policy = scaling if isinstance(scaling, Fixed) else Fixed(scaling)
+        stream = StreamId(self._runtime.ids.bits(63))
+
+        def act(txn: Writing, now: Micros) -> Result:
+            present = txn.stream(full)
+            if exist_ok and present is not None and present.schema == wanted:
+                return {"stream": present.id}
+            return {"stream": create_stream(txn, full, stream, wanted, policy, tags or {}, now).id}
+
+        result = self._change(f"create {full}", request, act)
+        with self._catalog.reading() as txn:
+            return need_info(txn, StreamId(int(str(result["stream"]))))
+
+    def list(self, scope: str | None = None, *, internal: bool = False) -> Iterator[StreamInfo]:
+        """Streams by name, of one scope or of all; the store's own only with `internal`."""
+        if scope is not None:
+            self.scope(scope)
+        after: StreamName | None = None
+        while True:
+            with self._catalog.reading() as txn:
+                page = txn.streams(scope, after=after, limit=limits.CATALOG_PAGE_ROWS)
+            yield from (info for info in page if internal or not info.name.internal)
+            if len(page) < limits.CATALOG_PAGE_ROWS:
+                return
+            after = page[-1].name
+
+    def get(self, name: Name) -> StreamInfo:
+        """One stream."""
+        with self._catalog.reading() as txn:
+            return need_info(txn, StreamName.parse(name))
+
+    def view(self, name: Name | StreamId) -> StreamView:
+        """One stream with its segments, spans and logs."""
+        with self._catalog.reading() as txn:
+            return need_view(txn, name if isinstance(name, int) else StreamName.parse(name))
+
+    def exists(self, name: Name) -> bool:
+        """True if there is such a stream."""
+        with self._catalog.reading() as txn:
+            return txn.stream(StreamName.parse(name)) is not None
+
+    def delete(self, name: Name, *, request: str | None = None) -> None:
+        """Remove a stream. Writers and readers of it get StreamNotFound."""
+        full = StreamName.parse(name)
+        self._change(f"delete {full}", request, lambda txn, now: {"stream": delete_stream(txn, full, now)})
+
+    def seal(self, name: Name, *, request: str | None = None) -> None:
+        """No event can be appended any more. Sealing again changes nothing."""
+        full = StreamName.parse(name)
+
+        def act(txn: Writing, now: Micros) -> Result:
+            seal_stream(txn, need_view(txn, full), now)
+            return {}
+
+        self._change(f"seal {full}", request, act)
+
+    def scale(
+        self,
+        name: Name,
+        segments: int | None = None,
+        *,
+        split: SegmentId | str | None = None,
+        into: int = 2,
+        merge: Sequence[SegmentId | str] = (),
+        replace: Mapping[SegmentId | str, Sequence[KeyRange]] | None = None,
+        request: str | None = None,
+    ) -> tuple[Segment, ...]:
+        """Change the segments of a stream by hand, in one of four ways, and return its new current segments.
+
+        `segments`: this many, of equal key range. `split` one segment `into` equal ones. `merge` several whose key
+        ranges adjoin into one. `replace` segments by key ranges of the caller's choice. Writers go on by themselves;
+        the order of each key is kept. Raises InvalidArgument, StreamSealed.
+        """
+        if sum([segments is not None, split is not None, bool(merge), replace is not None]) != 1:
+            raise InvalidArgument("say one of: segments=, split=, merge=, replace=")
+        full = StreamName.parse(name)
+
+        def plan(view: StreamView) -> ScalePlan | None:
+            if segments is not None:
+                return plan_segments(view, segments)
+            if split is not None:
+                return plan_split(view, _segment(split), into)
+            if merge:
+                return plan_merge(view, [_segment(each) for each in merge])
+            assert replace is not None
+            ranges = [part for parts in replace.values() for part in parts]
+            return plan_replacement(view, [_segment(each) for each in replace], sorted(set(ranges)))
+
+        def act(txn: Writing, now: Micros) -> Result:
+            view = need_view(txn, full, unsealed=True)
+            chosen = plan(view)
+            if chosen is not None:
+                apply_scale(txn, view, chosen, now)
+            return {}
+
+        self._change(f"scale {full}", request, act)
+        return self.view(full).current
+
+    def fence(self, name: Name, fence: int, *, request: str | None = None) -> None:
+        """Refuse appends that carry a lower fence from now on. It covers the segments of later scalings too."""
+        full = StreamName.parse(name)
+
+        def act(txn: Writing, now: Micros) -> Result:
+            fence_stream(txn, need_view(txn, full, unsealed=True), fence, now)
+            return {}
+
+        self._change(f"fence {full} {fence}", request, act)
+
+    def truncate(self, name: Name, cut: StreamCut, *, request: str | None = None) -> None:
+        """Events before the cut can't be read any more. Offsets do not change. Raises InvalidCut, Truncated."""
+        full = StreamName.parse(name)
+
+        def act(txn: Writing, now: Micros) -> Result:
+            truncate_stream(txn, need_view(txn, full), cut, now)
+            return {}
+
+        self._change(f"truncate {full} {cut}", request, act)
+
+    def evolve(self, name: Name, schema: Any, *, request: str | None = None) -> StreamInfo:
+        """Add the nullable columns of `schema` that the stream lacks. Raises SchemaMismatch for any other change."""
+        full = StreamName.parse(name)
+
+        def act(txn: Writing, now: Micros) -> Result:
+            evolve_stream(txn, need_info(txn, full), schema, now)
+            return {}
+
+        self._change(f"evolve {full}", request, act)
+        return self.get(full)
+
+    def tag(self, name: Name, tags: Mapping[str, str], *, request: str | None = None) -> StreamInfo:
+        """Replace the stream's tags."""
+        full = StreamName.parse(name)
+
+        def act(txn: Writing, now: Micros) -> Result:
+            tag_stream(txn, need_info(txn, full), tags, now)
+            return {}
+
+        self._change(f"tag {full}", request, act)
+        return self.get(full)
+
+    # cuts
+
+    def head(self, name: Name) -> StreamCut:
+        """The cut before the first event that can be read."""
+        return head_cut(self.view(name))
+
+    def tail(self, name: Name) -> StreamCut:
+        """The cut behind the last event."""
+        return tail_cut(self.view(name))
+
+    def cut_at(self, name: Name, time: datetime | int | str, *, by: str = "append") -> StreamCut:
+        """The cut before the first event at or after `time` in stream order, by append time or by `event` time."""
+        if by not in ("append", "event"):
+            raise InvalidArgument(f"by is 'append' or 'event', not '{by}'")
+        return self._cut_at(self.view(name), to_micros(time), by == "event")
+
+    def distance(self, name: Name, start: StreamCut, end: StreamCut) -> int:
+        """The number of events between two cuts."""
+        return distance(self.view(name), start, end)
+
+    def _change(self, operation: str, request: str | None, act: Callable[[Writing, Micros], Result]) -> Result:
+        now = self._runtime.clock.now()
+        with self._catalog.writing() as txn:
+            result = once(txn, request, operation, now, lambda: act(txn, now))
+        self._changed()
+        return result
+
+
+def _schema(columns: Any, key: str | None, time: str | None) -> StreamSchema:
+    if columns is None:
+        if key is not None or time is not None:
+            raise InvalidArgument("key= and time= name columns of a schema; a raw stream has its own")
+        return RAW
+    if not isinstance(columns, pa.Schema):
+        try:
+            columns = pa.schema(columns)
+        except (TypeError, ValueError, pa.ArrowInvalid) as exc:
+            raise InvalidArgument(f"schema= takes an Arrow schema or what makes one, not {type(columns).__name__}") from exc
+    return StreamSchema.typed(columns, key, time)
+
+
+def _segment(text: SegmentId | str) -> SegmentId:
+    if isinstance(text, SegmentId):
+        return text
+    epoch, dot, number = str(text).partition(".")
+    if not (dot and epoch.isdigit() and number.isdigit()):
+        raise InvalidArgument(f"'{text}' is no segment: write epoch.number, as 0.3")
+    return SegmentId(int(epoch), int(number))

@@ -1,0 +1,30 @@
+"""Requests: a change of the catalog that is asked for again returns its first result."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from anabranch.catalog.port import Writing
+from anabranch.errors import RequestMismatch
+from anabranch.model.ids import Micros
+
+Result = dict[str, object]
+
+
+def once(txn: Writing, request: str | None, operation: str, now: Micros, act: Callable[[], Result]) -> Result:
+    """Act, and record the result under the request id in the same transaction; or return what was recorded.
+
+    `operation` names the verb and its arguments. Raises RequestMismatch where the id was used for something else.
+    """
+    if request is None:
+        return act()
+    known = txn.request(request)
+    if known is not None:
+        if known[0] != operation:
+            raise RequestMismatch(f"request '{request}' was '{known[0]}'; it can't be '{operation}' as well")
+        result: Result = json.loads(known[1])
+        return result
+    result = act()
+    txn.record_request(request, operation, json.dumps(result), now=now)
+    return result

@@ -1,0 +1,96 @@
+"""Where a writer's events go at the moment: the open segments of a stream, and the sorting of batches by segment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anabranch.core.routing import Points, key_points, locate, spread_points
+from anabranch.errors import StreamSealed
+from anabranch.model.append import Bounds
+from anabranch.model.ids import LogId, Micros, SegmentId
+from anabranch.model.schema import StreamSchema
+from anabranch.model.stream import StreamView
+
+Rows = npt.NDArray[np.intp]
+
+
+class Slice(NamedTuple):
+    """The events of a batch that go to one segment. `rows` are their numbers in the batch, rising."""
+
+    segment: SegmentId
+    log: LogId
+    batch: pa.RecordBatch
+    rows: Rows
+    bounds: Bounds | None
+
+
+class Routes:
+    """The open segments in one view of a stream."""
+
+    def __init__(self, view: StreamView) -> None:
+        self.info = view.info
+        self.segments = view.current
+        if view.info.sealed:
+            raise StreamSealed(str(view.info.name))
+        self.logs: list[LogId] = []
+        self.offsets: dict[LogId, int] = {}  # segment offset = log position + this
+        for segment in self.segments:
+            span = view.spans[segment.id][-1]
+            assert span.stop is None, "a current segment of an open stream follows its log"
+            self.logs.append(span.log)
+            self.offsets[span.log] = span.offset - span.start
+
+    def split(self, batch: pa.RecordBatch, points: Points | None) -> Iterator[Slice]:
+        """The batch by segment, each in the order it came; `points` None where there is but one segment."""
+        schema = self.info.schema
+        count = batch.num_rows
+        if len(self.segments) == 1 or points is None:
+            yield Slice(self.segments[0].id, self.logs[0], batch, np.arange(count), None)
+            return
+        where = locate(points, [segment.range for segment in self.segments])
+        if count == 1 or (where == where[0]).all():
+            first = int(where[0])
+            yield Slice(self.segments[first].id, self.logs[first], batch, np.arange(count), None)
+            return
+        # Numbers of 16 bits are sorted by radix, several times faster; there are never more segments.
+        order = np.argsort(where.astype(np.uint16), kind="stable")
+        counts = np.bincount(where, minlength=len(self.segments))
+        stops = np.cumsum(counts)
+        sorted_batch = batch.take(pa.array(order))
+        bounds = _bounds(sorted_batch, schema, stops - counts, counts)
+        for i in np.flatnonzero(counts):
+            start, stop = int(stops[i] - counts[i]), int(stops[i])
+            part = sorted_batch.slice(start, stop - start)
+            yield Slice(self.segments[i].id, self.logs[i], part, order[start:stop], bounds[i] if bounds else None)
+
+    def needs_points(self) -> bool:
+        """False where every event goes to the one segment anyway."""
+        return len(self.segments) > 1
+
+
+def points_of(batch: pa.RecordBatch, schema: StreamSchema, spread_from: int) -> Points:
+    """The key points of a batch; events without a key are spread, counted from `spread_from`."""
+    if schema.key is None:
+        return spread_points(batch.num_rows, spread_from)
+    return key_points(batch.column(schema.key), spread_from=spread_from)
+
+
+def _bounds(
+    batch: pa.RecordBatch, schema: StreamSchema, starts: npt.NDArray[np.intp], counts: npt.NDArray[np.intp]
+) -> list[Bounds] | None:
+    """The event time bounds of adjoining runs in one pass; None where times are missing or there are none."""
+    if schema.time is None or batch.column(schema.time).null_count:
+        return None
+    times = pc.cast(batch.column(schema.time), pa.int64()).to_numpy()
+    filled = np.flatnonzero(counts)
+    lows, highs = np.minimum.reduceat(times, starts[filled]), np.maximum.reduceat(times, starts[filled])
+    bounds = [Bounds(None, None)] * len(counts)
+    for i, low, high in zip(filled, lows.tolist(), highs.tolist(), strict=True):
+        bounds[i] = Bounds(Micros(low), Micros(high))
+    return bounds
