@@ -1,0 +1,252 @@
+"""Tier-2 files: plain Parquet that any engine reads, and what this store adds to it.
+
+Rows stand in log order. Columns are those of the stream's schema, then `_appended`, each row's append time. A file
+holds one part or several; a part is a run of one log's rows in whole row groups. The key-value metadata `anabranch`
+is JSON that names the format and the parts. `docs/FORMATS.md` is the contract.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from anabranch import limits
+from anabranch.core import codec
+from anabranch.errors import CorruptBlob, FormatTooNew
+from anabranch.model.ids import LogId, StreamId
+from anabranch.model.schema import TIME_TYPE
+
+APPENDED: Final = "_appended"
+METADATA_KEY: Final = b"anabranch"
+VERSION: Final = 1
+
+_COALESCE_BATCHES = 1_024  # so many small batches become one before they are buffered further
+_SAMPLE_ROWS = 4_096
+_SAMPLE_ROWS_MIN = 64
+
+
+def file_columns(columns: pa.Schema) -> pa.Schema:
+    """The columns of a file whose rows have `columns`."""
+    return pa.schema([*columns, pa.field(APPENDED, TIME_TYPE)])
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A whole file in memory. `checksum` is xxh3-64 of all its bytes, as `codec.checksum` gives it."""
+
+    data: pa.Buffer
+    checksum: int
+    rows: int
+
+
+class ParquetBuilder:
+    """Builds one file, a row group at a time: at most `limits.PARQUET_ROWS_PER_GROUP` rows and about
+    `limits.PARQUET_GROUP_BYTES_MAX` Arrow bytes are buffered beside the file itself."""
+
+    def __init__(
+        self,
+        columns: pa.Schema,
+        *,
+        group_rows: int = limits.PARQUET_ROWS_PER_GROUP,
+        group_bytes: int = limits.PARQUET_GROUP_BYTES_MAX,
+    ) -> None:
+        self._columns = columns
+        self._schema = file_columns(columns)
+        self._group_rows = group_rows
+        self._group_bytes = group_bytes
+        self._sink = pa.BufferOutputStream()
+        self._writer: pq.ParquetWriter | None = None
+        self._held: list[pa.RecordBatch] = []  # of the row group under way, in order
+        self._fresh: list[pa.RecordBatch] = []  # its last ones, not yet made one
+        self._held_rows = self._held_bytes = 0
+        self._rows = self._groups = 0
+        self._parts: list[dict[str, Any]] = []
+        self._part: dict[str, Any] = {}
+
+    def begin(self, stream: StreamId, log: LogId, start: int, version: int) -> int:
+        """Begin a part at position `start` of a log, in a row group of its own; returns its first row in the file."""
+        assert self._held_rows == 0
+        self._part = {
+            "stream": f"{stream:016x}",
+            "log": log,
+            "start": start,
+            "schema": version,
+            "row": self._rows,
+            "group": self._groups,
+        }
+        return self._rows
+
+    def write(self, batch: pa.RecordBatch, appended: pa.Array) -> None:
+        """Add rows of the part: a batch of the file's columns (`codec.widen` helps), and their append times."""
+        whole = pa.record_batch([*batch.columns, appended], schema=self._schema)
+        row_bytes = max(1, whole.nbytes // max(1, whole.num_rows))
+        at = 0
+        while at < whole.num_rows:
+            room = max(1, (self._group_bytes - self._held_bytes) // row_bytes)
+            piece = whole.slice(at, min(room, self._group_rows - self._held_rows))
+            at += piece.num_rows
+            self._fresh.append(piece)
+            self._held_rows += piece.num_rows
+            self._held_bytes += piece.num_rows * row_bytes
+            if self._held_rows >= self._group_rows or self._held_bytes >= self._group_bytes:
+                self._flush()
+            elif len(self._fresh) >= _COALESCE_BATCHES:
+                self._coalesce()
+
+    def end(self) -> None:
+        """End the part: its row groups are complete."""
+        self._flush()
+        part = self._part
+        rows = self._rows - part["row"]
+        self._parts.append({**part, "stop": part["start"] + rows, "rows": rows, "groups": self._groups - part["group"]})
+
+    def abandon(self) -> None:
+        """Leave the part out. Rows of it that lie in the file already belong to nobody."""
+        self._clear()
+
+    def finish(self) -> WrittenFile:
+        """The file. At least one part has been ended."""
+        assert self._writer is not None
+        assert self._held_rows == 0
+        text = json.dumps({"format": VERSION, "parts": self._parts}, separators=(",", ":"))
+        self._writer.add_key_value_metadata({METADATA_KEY: text.encode()})
+        self._writer.close()
+        data = self._sink.getvalue()
+        return WrittenFile(data, codec.checksum(data), self._rows)
+
+    def _coalesce(self) -> None:
+        # A batch of one row costs a kilobyte of bookkeeping, so many small ones are not kept as they are.
+        self._held += pa.Table.from_batches(self._fresh).combine_chunks().to_batches()
+        self._fresh = []
+
+    def _flush(self) -> None:
+        if self._held_rows == 0:
+            return
+        table = pa.Table.from_batches([*self._held, *self._fresh])
+        if self._writer is None:
+            self._writer = _open_writer(self._sink, self._schema, table.slice(0, _SAMPLE_ROWS))
+        self._writer.write_table(table, row_group_size=table.num_rows)
+        self._rows += table.num_rows
+        self._groups += 1
+        self._clear()
+
+    def _clear(self) -> None:
+        self._held, self._fresh = [], []
+        self._held_rows = self._held_bytes = 0
+
+
+def _open_writer(sink: pa.BufferOutputStream, schema: pa.Schema, sample: pa.Table) -> pq.ParquetWriter:
+    return pq.ParquetWriter(
+        sink,
+        schema,
+        version="2.6",
+        data_page_version="1.0",  # every engine reads these
+        compression="zstd",
+        use_dictionary=[path for field in schema for path in _dictionary_paths(field, sample.column(field.name))],
+        write_page_index=True,
+        write_page_checksum=True,
+    )
+
+
+def _dictionary_paths(field: pa.Field, sample: pa.ChunkedArray) -> list[str]:
+    """The paths of a column's leaves that gain from a dictionary: those of nested columns, and values that repeat."""
+    if pa.types.is_nested(field.type):
+        return list(_leaves(field.name, field.type))
+    if len(sample) < _SAMPLE_ROWS_MIN:
+        return [field.name]
+    try:
+        repeats = 2 * pc.count_distinct(sample).as_py() <= len(sample)
+    except pa.ArrowNotImplementedError:
+        repeats = True
+    return [field.name] if repeats else []
+
+
+def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
+    if pa.types.is_map(kind):
+        yield from _leaves(f"{path}.key_value.key", kind.key_type)
+        yield from _leaves(f"{path}.key_value.value", kind.item_type)
+    elif pa.types.is_list(kind):
+        yield from _leaves(f"{path}.list.element", kind.value_type)
+    elif pa.types.is_struct(kind):
+        for field in kind:
+            yield from _leaves(f"{path}.{field.name}", field.type)
+    else:
+        yield path
+
+
+class ParquetReader:
+    """A tier-2 file opened for reading. Raises CorruptBlob, naming `key`, for what is no Parquet or has damaged pages;
+    FormatTooNew for a newer release's file."""
+
+    def __init__(self, key: str, data: pa.Buffer) -> None:
+        self._key = key
+        try:
+            self._file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+        except (pa.ArrowException, OSError, ValueError) as exc:
+            raise CorruptBlob(key, f"no Parquet file ({exc})") from exc
+        self.metadata = self._file.metadata
+        self._starts = [0]
+        for group in range(self.metadata.num_row_groups):
+            self._starts.append(self._starts[-1] + self.metadata.row_group(group).num_rows)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the whole file."""
+        return self._starts[-1]
+
+    def parts(self) -> list[dict[str, Any]]:
+        """What the key-value metadata tells of the parts."""
+        try:
+            told = json.loads((self.metadata.metadata or {})[METADATA_KEY])
+            version, parts = int(told["format"]), list(told["parts"])
+        except (KeyError, TypeError, ValueError) as exc:
+            raise CorruptBlob(self._key, "its metadata does not name its parts") from exc
+        if version > VERSION:
+            raise FormatTooNew(f"blob {self._key}", version, VERSION)
+        return parts
+
+    def stored_bytes(self, row: int, count: int) -> int:
+        """Compressed bytes of the row groups that hold these rows."""
+        groups = self._groups(row, row + count)
+        sizes = (self.metadata.row_group(group) for group in groups)
+        return sum(g.column(i).total_compressed_size for g in sizes for i in range(g.num_columns))
+
+    def read(self, row: int, count: int, columns: pa.Schema) -> Iterator[tuple[pa.RecordBatch, pa.Array]]:
+        """Rows `row … row + count - 1` in order, as batches of `columns` (nulls where the file is of an older schema)
+        with their append times."""
+        groups = self._groups(row, row + count)
+        position = self._starts[groups[0]] if groups else 0
+        try:
+            for batch in self._file.iter_batches(limits.READ_ROWS_MAX, row_groups=groups):
+                first, stop = max(row - position, 0), min(row + count - position, batch.num_rows)
+                position += batch.num_rows
+                if first < stop:
+                    piece = batch.slice(first, stop - first)
+                    yield _as_columns(piece, columns), piece.column(APPENDED)
+        except (pa.ArrowException, OSError, ValueError, KeyError) as exc:
+            raise CorruptBlob(self._key, f"its pages can't be read ({exc})") from exc
+        if position < row + count:
+            raise CorruptBlob(self._key, f"it holds {self.rows} rows, {row + count} were expected")
+
+    def _groups(self, row: int, stop: int) -> list[int]:
+        starts = self._starts
+        return [i for i in range(len(starts) - 1) if starts[i] < stop and starts[i + 1] > row]
+
+
+def _as_columns(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
+    names = set(batch.schema.names)
+    arrays = []
+    for field in columns:
+        if field.name not in names:
+            arrays.append(pa.nulls(batch.num_rows, field.type))
+            continue
+        column = batch.column(field.name)
+        # Parquet has its own names for the inner fields of lists and maps.
+        arrays.append(column if column.type.equals(field.type) else column.cast(field.type))
+    return pa.record_batch(arrays, schema=columns)

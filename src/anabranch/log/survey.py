@@ -1,0 +1,109 @@
+"""What a compaction may look at: the extents of logs, a portion at a time, with their logical bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from anabranch import limits
+from anabranch.catalog.port import Catalog, Reading
+from anabranch.core.compaction import ARROW, LogExtents
+from anabranch.errors import StreamNotFound
+from anabranch.model.append import LogState
+from anabranch.model.ids import LogId, StreamId
+from anabranch.model.stream import Extent
+
+_LOGS_PER_SNAPSHOT = 64
+
+
+class Windows(Iterable[list[LogExtents]]):
+    """The extents of the logs, in portions of at most `limits.COMPACT_EXTENTS_MAX`, without their inlined bytes.
+
+    No snapshot is held while a portion is worked on. What no span views is left to the collector.
+    """
+
+    def __init__(self, catalog: Catalog, stream: StreamId | None) -> None:
+        self._catalog = catalog
+        self._stream = stream
+        self._log = LogId(0)  # the logs up to here are done
+        self._position = 0  # where the next log goes on
+
+    def __iter__(self) -> Iterator[list[LogExtents]]:
+        chosen = None if self._stream is None else self._chosen(self._stream)
+        window: list[LogExtents] = []
+        room = limits.COMPACT_EXTENTS_MAX
+        more = True
+        while more:
+            with self._catalog.reading() as snapshot:
+                states = _next_logs(snapshot, self._log, chosen)
+                more = bool(states)
+                for state in states:
+                    found = self._gather(snapshot, state, room)
+                    if found is not None:
+                        window.append(found)
+                        room -= len(found.extents)
+                    if room == 0:
+                        break
+            if room == 0 or (window and not more):
+                yield window
+                window, room = [], limits.COMPACT_EXTENTS_MAX
+
+    def _chosen(self, stream: StreamId) -> list[LogId]:
+        with self._catalog.reading() as snapshot:
+            view = snapshot.view(stream)
+        if view is None:
+            raise StreamNotFound(f"{stream:016x}")
+        return sorted(view.logs)
+
+    def _gather(self, snapshot: Reading, state: LogState, room: int) -> LogExtents | None:
+        """Up to `room` extents of a log; remembers where to go on."""
+        viewed = min((span.start for _, span in snapshot.spans_of_log(state.id)), default=state.length)
+        position = max(viewed, self._position, state.low_water)
+        extents: list[Extent] = []
+        base = 0
+        while position < state.length and len(extents) < room:
+            limit = min(limits.EXTENTS_PER_PLAN_MAX, room - len(extents))
+            page = snapshot.extents(state.id, position, state.length, limit)
+            if not page:
+                break
+            if not extents:
+                base = _size_before(snapshot, page[0])
+            extents += [replace(extent, data=None) for extent in page]
+            position = page[-1].stop
+        if position < state.length and len(extents) == room:
+            self._position = position
+        else:
+            self._log, self._position = state.id, 0
+        return _log_extents(snapshot, state, extents, base) if extents else None
+
+
+def _next_logs(snapshot: Reading, after: LogId, chosen: Sequence[LogId] | None) -> list[LogState]:
+    if chosen is None:
+        return snapshot.logs_after(after, _LOGS_PER_SNAPSHOT)
+    rest = [log for log in chosen if log > after][:_LOGS_PER_SNAPSHOT]
+    states = snapshot.logs(rest) if rest else {}
+    return [states[log] for log in rest if log in states]
+
+
+def _log_extents(snapshot: Reading, state: LogState, extents: list[Extent], base: int) -> LogExtents:
+    info = snapshot.stream(state.stream)
+    if info is None:  # deleted; copies may still view its log
+        version = max(extent.schema for extent in extents)
+        schema = snapshot.schema(state.stream, version)
+    else:
+        version, schema = info.schema_version, info.schema
+    edges = [base, *(extent.size_end for extent in extents)]
+    sizes = tuple(after - before for before, after in pairwise(edges))
+    return LogExtents(state.id, state.stream, schema.to_bytes(), version, tuple(extents), sizes)
+
+
+def _size_before(snapshot: Reading, first: Extent) -> int:
+    """The log's running size where an extent begins. Where the extent before it is gone, an estimate: tier-1 bytes are
+    about their stored length, and of a file the most is assumed, so that it is left alone."""
+    if first.start == 0:
+        return 0
+    before = snapshot.extent_before(first.log, first.start)
+    if before is not None and before.stop == first.start:
+        return before.size_end
+    return first.size_end - first.place.length if first.encoding == ARROW else 0
