@@ -201,7 +201,7 @@ def test_a_crash_ends_every_task_of_the_process_and_nothing_else() -> None:
     scheduler = Scheduler(3)
     dying, living = scheduler.group("dying"), scheduler.group("living")
     here, there = SimTasks(scheduler, dying), SimTasks(scheduler, living)
-    dying.on_dead = lambda: log.append("buried")
+    dying.on_dead.append(lambda: log.append("buried"))
 
     def clean_up() -> None:
         try:

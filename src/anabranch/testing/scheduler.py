@@ -44,14 +44,14 @@ class TaskFailed(Exception):
 
 
 class Group:
-    """Tasks that die together, as those of one process. `on_dead` is called once, when the last of them has ended
-    after a crash."""
+    """Tasks that die together, as those of one process. What `on_dead` lists is called once, when the last of them has
+    ended after a crash."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.dead = False
         self.tasks: list[SimTask] = []
-        self.on_dead: Callable[[], None] | None = None
+        self.on_dead: list[Callable[[], None]] = []
 
     def __repr__(self) -> str:
         return f"<Group {self.name}{' (dead)' if self.dead else ''}, {len(self.tasks)} tasks>"
@@ -189,11 +189,12 @@ class Scheduler:
             self._give(self._driver if task is self._main else self._choose())
 
     def _bury(self, group: Group) -> None:
-        if not group.dead or group.tasks or group.on_dead is None:
+        if not group.dead or group.tasks:
             return
-        last_rites, group.on_dead = group.on_dead, None
+        last_rites, group.on_dead = group.on_dead, []
         try:
-            last_rites()
+            for rite in last_rites:
+                rite()
         except Exception as exc:  # the thread must still hand the baton on
             self._failure = self._failure or exc
 

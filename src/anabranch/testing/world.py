@@ -16,10 +16,13 @@ back, and closes its files as the end of a process does.
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import shutil
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
@@ -71,7 +74,12 @@ class World:
 
     def run(self, story: Callable[[], None]) -> None:
         """Run the story as the world's main task; see `Scheduler.run`. Processes that still live end with it."""
-        self.scheduler.run(story)
+        # When the collector of cycles runs depends on all that ran before, and what it finds may call ports.
+        gc.disable()
+        try:
+            self.scheduler.run(story)
+        finally:
+            gc.enable()
 
     def process(self, name: str, *, faults: Faults | None = None) -> Process:
         """Start a process with a store of its own over the durable state. Call it from the world's own tasks.
@@ -123,6 +131,8 @@ class Process:
         self.store = Store(
             catalog=SimCatalog(catalog, self.gate), blobs=SimBlobs(self.world.blobs, self.gate), runtime=self.runtime
         )
+        # The interpreter that runs the simulation must not close the store of a simulated process when it exits.
+        self.group.on_dead.append(partial(atexit.unregister, self.store._at_exit))
 
     def spawn(self, name: str, work: Callable[[Store], None]) -> SimTask:
         """Let `work` run beside the caller in this process."""
@@ -166,7 +176,7 @@ class _MortalCatalog(SqliteCatalog):
     """The SQLite catalog of a process that may die, even while it opens."""
 
     def __init__(self, folder: Path, runtime: Runtime, group: Group) -> None:
-        group.on_dead = self._abandon
+        group.on_dead.append(self._abandon)
         super().__init__(folder, runtime)
         self._database.pragma("synchronous", 0)
 
