@@ -26,11 +26,19 @@ PIPELINE_BYTES_MIN: Final = MIB  # below this a gather waits for the commit unde
 WRITER_BATCHES_KEPT: Final = 16  # offsets of a writer's last batches per log, for retries
 WRITER_BATCHES_IN_FLIGHT_MAX: Final = 8  # at most WRITER_BATCHES_KEPT, so that every retry finds its answer
 WRITER_PROGRESS_KEPT_US: Final = 7 * 24 * 3600 * 1_000_000
+STAGED_BYTES_MAX: Final = 32 * MIB  # a task's staged rows become a blob when they weigh so much
+STAGED_INLINE_BYTES_MAX: Final = 16 * KIB  # a staged batch up to this size travels to the publisher as bytes
 
 # Read
 EXTENTS_PER_PLAN_MAX: Final = 512  # one page of a read plan
 OPEN_BLOBS_MAX: Final = 256  # memory maps kept by a process
-READ_ROWS_MAX: Final = 65_536  # rows of one batch decoded from Parquet
+READ_ROWS_MAX: Final = 65_536  # rows of one batch that a reader yields
+SMALL_ROWS: Final = 1_024  # batches below this are put together before they are yielded
+OPEN_PARQUET_MAX: Final = 32  # opened tier-2 files kept by a process, beside those in use
+VERIFIED_PLACES_MAX: Final = 65_536  # messages whose checksum a process remembers to have verified
+VERIFY_AHEAD_BYTES: Final = 32 * MIB  # verified by a helper ahead of a reader
+VERIFY_AHEAD_BYTES_MIN: Final = 4 * MIB  # less than this is not worth a helper
+SCHEMAS_KEPT_MAX: Final = 1_024  # schema versions a process remembers
 
 # Tail
 TAIL_POLL_US_MIN: Final = 500

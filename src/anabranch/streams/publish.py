@@ -1,0 +1,143 @@
+"""Publishing: staged events of one or several streams become visible together, once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from anabranch.blobs.port import Blobs
+from anabranch.catalog.port import Catalog, Writing
+from anabranch.core.codec import checksum, decode, encode
+from anabranch.errors import AppendUncertain, Conflict, LeaseExpired, RequestMismatch
+from anabranch.model.append import BlobEntry, Part, Place, Refusal, Refused, Unit
+from anabranch.model.cut import StreamCut
+from anabranch.model.ids import StreamId
+from anabranch.model.schema import StreamSchema
+from anabranch.model.stream import StreamView
+from anabranch.runtime.ports import Runtime
+from anabranch.streams.find import need_view
+from anabranch.streams.scale import truncate_stream
+from anabranch.streams.stage import Run, Staged, put_messages, slice_again
+
+_OPERATION = "publish"
+_TRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What one stream gets. With `replace`, everything before it is truncated in the same transaction, so that the
+    stream holds exactly these events."""
+
+    stream: StreamId
+    staged: tuple[Staged, ...]
+    replace: bool = False
+
+
+def publish(
+    catalog: Catalog, blobs: Blobs, runtime: Runtime, publications: Sequence[Publication], *, request: str
+) -> bool:
+    """Append all publications as one atomic unit; False, and nothing done, where `request` was published before.
+
+    Staged batches keep their order. Raises StreamNotFound, StreamSealed, LeaseExpired where the collector's horizon
+    has passed a staged blob, AppendUncertain where even asking again under the same request failed.
+    """
+    settled = [replace(each, staged=_settle(blobs, runtime, each.staged)) for each in publications]
+    for _ in range(_TRIES - 1):
+        try:
+            return _publish(catalog, blobs, runtime, settled, request)
+        except AppendUncertain:
+            continue  # the request id tells the retry whether it took place
+    return _publish(catalog, blobs, runtime, settled, request)
+
+
+def _publish(
+    catalog: Catalog, blobs: Blobs, runtime: Runtime, publications: Sequence[Publication], request: str
+) -> bool:
+    now = runtime.clock.now()
+    with catalog.writing() as txn:
+        known = txn.request(request)
+        if known is not None:
+            if known[0] != _OPERATION:
+                raise RequestMismatch(f"request '{request}' was '{known[0]}'; it can't publish as well")
+            return False
+        parts: list[Part] = []
+        entries: dict[str, BlobEntry] = {}
+        for publication in publications:
+            view = need_view(txn, publication.stream, unsealed=True)
+            for staged in publication.staged:
+                parts += _parts(txn, blobs, view, staged)
+                if staged.blob is not None:
+                    entries[staged.blob.key] = staged.blob
+        before = {each.stream: need_view(txn, each.stream) for each in publications if each.replace}
+        if parts:
+            _check(txn.append(Unit(tuple(parts)), now=now, blobs=tuple(entries.values())))
+        for view in before.values():
+            head = StreamCut.of(view.info.id, {segment.id: view.length(segment.id) for segment in view.current})
+            truncate_stream(txn, need_view(txn, view.info.id), head, now)
+        txn.record_request(request, _OPERATION, "{}", now=now)
+    return True
+
+
+def _check(verdicts: Sequence[object]) -> None:
+    refused = [verdict for verdict in verdicts if isinstance(verdict, Refused) and verdict.reason is not Refusal.UNIT]
+    if refused and refused[0].reason is Refusal.EXPIRED:
+        raise LeaseExpired("what was staged may have been collected: its lease ran out before it was published")
+    if refused:
+        raise Conflict(f"the publication was refused: {refused[0].reason.value}")
+
+
+def _settle(blobs: Blobs, runtime: Runtime, staged: tuple[Staged, ...]) -> tuple[Staged, ...]:
+    """Small batches travel as bytes; where they add up to more than a catalog row should carry, write them down."""
+    carried = [each.data for each in staged if each.data is not None]
+    if sum(map(len, carried)) <= runtime.settings.inline_bytes_max:
+        return staged
+    settled = []
+    for each in staged:
+        if each.data is not None:
+            blob, offset = put_messages(blobs, runtime, [pa.py_buffer(each.data)])
+            each = replace(each, blob=blob, data=None, place=Place(offset, each.place.length))
+        settled.append(each)
+    return tuple(settled)
+
+
+def _parts(txn: Writing, blobs: Blobs, view: StreamView, staged: Staged) -> list[Part]:
+    current = {segment.range: segment for segment in view.current}
+    schema = txn.schema(view.info.id, staged.schema_version)
+    if not staged.ranges <= current.keys():
+        staged = slice_again(_message(blobs, staged), staged, schema, tuple(current))
+    parts = []
+    for run in staged.runs:
+        log = view.open_log(current[run.range].id)
+        assert log is not None
+        part = Part(
+            log=log,
+            count=run.count,
+            schema=staged.schema_version,
+            place=replace(staged.place, row=run.row),
+            checksum=staged.checksum,
+            size=run.size,
+            bounds=run.bounds,
+            blob=None if staged.blob is None else staged.blob.key,
+        )
+        parts.append(part if staged.data is None else _inlined(part, staged, run, schema))
+    return parts
+
+
+def _inlined(part: Part, staged: Staged, run: Run, schema: StreamSchema) -> Part:
+    """A part that carries its own rows alone."""
+    batch = decode(_data(staged), schema.columns)
+    message = encode(batch.slice(run.row, run.count))
+    return replace(part, place=Place(0, message.size), checksum=checksum(message), data=message.to_pybytes())
+
+
+def _message(blobs: Blobs, staged: Staged) -> pa.Buffer:
+    if staged.blob is None:
+        return _data(staged)
+    return blobs.get(staged.blob.key, staged.place.offset, staged.place.length)
+
+
+def _data(staged: Staged) -> pa.Buffer:
+    assert staged.data is not None
+    return pa.py_buffer(staged.data)
