@@ -1,0 +1,506 @@
+"""Pipeline SQL: text in, statements out. Pure: no Spark, no store, no files.
+
+    CREATE STREAM scope.out WITH (key = device, time = closed, watermark = '10 seconds', trigger = '1 second') AS
+    SELECT window.end AS closed, device, count(*) AS events
+    FROM STREAM scope.source JOIN scope.devices USING (device)
+    GROUP BY window(at, '10 seconds'), device;
+
+The query itself is Spark's: only the names of streams are replaced by those of temporary views, in place, so Spark's
+own messages keep the line numbers. Spark judges everything else. sqlglot's tokenizer finds strings, comments and
+quoted names; its parser is not used, because it does not know `GROUP BY window(…)`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from types import MappingProxyType
+from typing import NoReturn, TypeVar
+
+from anabranch.errors import InvalidName, InvalidSql, MissingExtra
+from anabranch.model.names import StreamName
+
+try:
+    from sqlglot import Token, TokenType
+    from sqlglot.dialects.spark import Spark
+    from sqlglot.errors import TokenError
+except ImportError as exc:
+    raise MissingExtra("a pipeline", "spark") from exc
+
+__all__ = ["Options", "Statement", "Window", "parse", "parse_interval_us"]
+
+_T = TypeVar("_T")
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_UNIT_US = {
+    "microsecond": 1,
+    "millisecond": 1_000,
+    "second": 1_000_000,
+    "minute": 60_000_000,
+    "hour": 3_600_000_000,
+    "day": 86_400_000_000,
+    "week": 604_800_000_000,
+}
+_INTERVAL_PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-z]+)")
+_MODES = ("append", "complete")
+# Spark reads `format.`path`` itself; these first parts are therefore never scopes.
+_FILE_FORMATS = frozenset({"avro", "binaryfile", "csv", "json", "orc", "parquet", "text", "xml"})
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What `WITH (…)` said. None: not said, and the pipeline's default holds.
+
+    `key` and `time` name columns of the result. `watermark_us` is the delay that every source of the statement
+    allows its events; `trigger_us` the least time between batches (0: as soon as there is something to do).
+    `start` is where a first run begins in its sources (`head`, `tail`, or a time); `mode` is Spark's output mode.
+    `late`: whether events that come too late for their window go to the side stream.
+    """
+
+    key: str | None = None
+    time: str | None = None
+    watermark_us: int | None = None
+    trigger_us: int | None = None
+    start: str | None = None
+    mode: str = "append"
+    segments: int | None = None
+    late: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One `window(column, size[, slide[, start]])`, in µs; tumbling when `slide_us == size_us`.
+
+    A `session_window(column, gap)` has `slide_us == 0` and its gap as `size_us`.
+    """
+
+    column: str
+    size_us: int
+    slide_us: int
+    start_us: int = 0
+
+    @property
+    def is_session(self) -> bool:
+        """True for a session window, whose bounds depend on the events in it."""
+        return self.slide_us == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One `CREATE STREAM`. `query` is Spark SQL over the views named in `sources` and `tables`.
+
+    `sources` (read as streams) and `tables` (two-part names read as they are now) map a view's name to a stream's.
+    A name in `tables` that turns out not to be a stream is put back with `without_tables`. `line` counts from 1.
+    """
+
+    target: StreamName
+    options: Options
+    query: str
+    sources: Mapping[str, StreamName]
+    tables: Mapping[str, StreamName]
+    windows: tuple[Window, ...]
+    line: int
+
+    @property
+    def late_target(self) -> StreamName:
+        """The side stream for events that came too late."""
+        return StreamName(self.target.scope, f"{self.target.name}_late")
+
+    @property
+    def targets(self) -> tuple[StreamName, ...]:
+        """Every stream that the statement may write."""
+        return (self.target, self.late_target) if self.options.late else (self.target,)
+
+    def without_tables(self, views: Sequence[str]) -> str:
+        """The query with these `tables` views turned back into the names as written, for Spark to look up."""
+        query = self.query
+        for view in views:
+            name = self.tables[view]
+            query = re.sub(rf"\b{view}\b", f"`{name.scope}`.`{name.name}`", query)
+        return query
+
+
+def parse(text: str) -> tuple[Statement, ...]:
+    """Parse a file of `;`-separated CREATE STREAM statements, in file order.
+
+    Raises InvalidSql with the line for anything but well-formed statements, for two statements with one target, and
+    for statements that feed each other in a circle.
+    """
+    statements: list[Statement] = []
+    for number, tokens in enumerate(_split(_tokenize(text)), start=1):
+        statements.append(_StatementParser(text, tokens, number).parse())
+    if not statements:
+        raise InvalidSql("there is no statement; expected CREATE STREAM scope.name AS SELECT …", line=1)
+    _refuse_duplicates(statements)
+    _refuse_circles(statements)
+    return tuple(statements)
+
+
+def parse_interval_us(text: str) -> int:
+    """The length of '10 seconds', '1 minute 30 seconds', 'interval 2 hours' in µs, as Spark counts it.
+
+    Months and years have no fixed length, so they are refused, as Spark does for windows and watermarks. Raises InvalidSql.
+    """
+    rest = text.strip().lower().removeprefix("interval").strip()
+    total, position = Decimal(0), 0
+    while position < len(rest):
+        part = _INTERVAL_PART.match(rest, position)
+        unit = _UNIT_US.get(part[2]) or _UNIT_US.get(part[2].removesuffix("s")) if part else None
+        if part is None or unit is None:
+            raise InvalidSql(f"'{text}' is no interval: write, for example, '10 seconds' or '1 minute 30 seconds'")
+        if "." in part[1] and unit != _UNIT_US["second"]:
+            raise InvalidSql(f"'{text}' is no interval: only seconds may have a fraction")
+        total += Decimal(part[1]) * unit
+        position = part.end()
+    if position == 0 or total != int(total):
+        raise InvalidSql(f"'{text}' is no interval in whole microseconds: write, for example, '10 seconds'")
+    return int(total)
+
+
+def _tokenize(text: str) -> list[Token]:
+    try:
+        return list(Spark().tokenize(text))
+    except TokenError as exc:
+        raise InvalidSql("a quote or comment is not closed", line=_unclosed_line(text)) from exc
+
+
+def _unclosed_line(text: str) -> int | None:
+    """The line on which the longest readable beginning of `text` ends: where the unclosed quote begins."""
+    lines = text.splitlines(keepends=True)
+    readable = 0
+    for count in range(1, len(lines) + 1):
+        try:
+            Spark().tokenize("".join(lines[:count]))
+            readable = count
+        except TokenError:
+            continue
+    return readable + 1 if readable < len(lines) else None
+
+
+def _split(tokens: list[Token]) -> list[list[Token]]:
+    statements: list[list[Token]] = [[]]
+    for token in tokens:
+        if token.token_type is TokenType.SEMICOLON:
+            statements.append([])
+        else:
+            statements[-1].append(token)
+    return [statement for statement in statements if statement]
+
+
+def _refuse_duplicates(statements: Sequence[Statement]) -> None:
+    lines: dict[StreamName, int] = {}
+    for statement in statements:
+        for name in statement.targets:
+            if name in lines:
+                raise InvalidSql(f"'{name}' is written by the statement on line {lines[name]} too", line=statement.line)
+            lines[name] = statement.line
+
+
+def _refuse_circles(statements: Sequence[Statement]) -> None:
+    writers = {target: statement for statement in statements for target in statement.targets}
+    done: set[StreamName] = set()
+
+    def visit(statement: Statement, path: tuple[StreamName, ...]) -> None:
+        if statement.target in path:
+            circle = " → ".join(str(name) for name in (*path[path.index(statement.target) :], statement.target))
+            raise InvalidSql(f"statements feed each other in a circle: {circle}", line=statement.line)
+        if statement.target in done:
+            return
+        for source in statement.sources.values():
+            if source in writers:
+                visit(writers[source], (*path, statement.target))
+        done.add(statement.target)
+
+    for statement in statements:
+        visit(statement, ())
+
+
+class _StatementParser:
+    """Reads the tokens of one statement from left to right."""
+
+    def __init__(self, text: str, tokens: list[Token], number: int) -> None:
+        self._text = text
+        self._tokens = tokens
+        self._number = number
+        self._at = 0
+
+    def parse(self) -> Statement:
+        line = self._tokens[0].line
+        if not (self._take("CREATE") and self._take("STREAM")):
+            self._fail("expected CREATE STREAM scope.name [WITH (…)] AS SELECT …", at=0)
+        target = self._stream_name("CREATE STREAM")
+        options = self._options() if self._take("WITH") else Options()
+        if not self._take("AS"):
+            self._fail(f"expected AS and a query after CREATE STREAM {target.scope}.{target.name}")
+        if self._peek() is None:
+            self._fail("expected a query after AS", at=self._at - 1)
+        begin = self._at
+        replaced, sources, tables = self._relations()
+        if not sources:
+            self._fail(f"the query reads no stream; name one with FROM STREAM scope.name, to feed {target}", at=begin)
+        return Statement(
+            target=target,
+            options=options,
+            query=self._rewrite(begin, replaced),
+            sources=MappingProxyType(sources),
+            tables=MappingProxyType(tables),
+            windows=self._windows(begin),
+            line=line,
+        )
+
+    # Tokens
+
+    def _peek(self, ahead: int = 0) -> Token | None:
+        index = self._at + ahead
+        return self._tokens[index] if index < len(self._tokens) else None
+
+    def _take(self, word: str) -> bool:
+        token = self._peek()
+        if token is None or token.text.upper() != word or token.token_type is TokenType.IDENTIFIER:
+            return False
+        self._at += 1
+        return True
+
+    def _fail(self, message: str, at: int | None = None) -> NoReturn:
+        index = min(self._at if at is None else at, len(self._tokens) - 1)
+        raise InvalidSql(message, line=self._tokens[index].line)
+
+    def _name_at(self, index: int) -> str | None:
+        """The name at `index`, quoted or not; a keyword is a name too, since scopes and streams may be called so."""
+        if index >= len(self._tokens):
+            return None
+        token = self._tokens[index]
+        if token.token_type is TokenType.IDENTIFIER:
+            return token.text
+        return token.text if token.token_type is not TokenType.STRING and _WORD.match(token.text) else None
+
+    def _is_dot(self, index: int) -> bool:
+        return index < len(self._tokens) and self._tokens[index].token_type is TokenType.DOT
+
+    def _two_parts_at(self, index: int) -> tuple[str, str] | None:
+        scope = self._name_at(index)
+        if scope is None or not self._is_dot(index + 1) or self._is_dot(index + 3):
+            return None
+        name = self._name_at(index + 2)
+        return None if name is None else (scope, name)
+
+    def _stream_name(self, after: str) -> StreamName:
+        parts = self._two_parts_at(self._at)
+        if parts is None:
+            self._fail(
+                f"expected scope.name after {after}; quote parts that are not plain words: `my-scope`.`my-stream`"
+            )
+        try:
+            name = StreamName.parse("/".join(parts))
+        except InvalidName as exc:
+            raise InvalidSql(str(exc), line=self._tokens[self._at].line) from exc
+        end = self._tokens[self._at + 2].end
+        self._at += 3
+        following = self._peek()
+        # `iot.my-stream` would otherwise read as `iot.my` and a stray minus.
+        if (
+            following is not None
+            and following.start == end + 1
+            and following.token_type in (TokenType.DASH, TokenType.SLASH)
+        ):
+            self._fail(f"quote names that are not plain words: {parts[0]}.`{parts[1]}{following.text}…`")
+        return name
+
+    # WITH (…)
+
+    def _options(self) -> Options:
+        opened = self._at
+        if not self._take("("):
+            self._fail("expected ( after WITH")
+        said: dict[str, tuple[str, int]] = {}
+        while not self._take(")"):
+            if self._peek() is None:
+                self._fail("the ( after WITH is never closed", at=opened)
+            if said and not self._take(","):
+                self._fail("expected , or ) between the options of WITH")
+            token = self._peek()
+            name = self._name_at(self._at)
+            if token is not None and token.token_type is TokenType.STRING:
+                name = token.text
+            if name is None:
+                self._fail("expected an option: " + ", ".join(sorted(_OPTIONS)))
+            line = self._tokens[self._at].line
+            name = name.lower()
+            if name not in _OPTIONS:
+                raise InvalidSql(f"unknown option '{name}'; there are: {', '.join(sorted(_OPTIONS))}", line=line)
+            if name in said:
+                raise InvalidSql(f"option '{name}' is given twice", line=line)
+            self._at += 1
+            if not self._take("="):
+                self._fail(f"expected = after option '{name}'")
+            value = self._peek()
+            if value is None or not (
+                value.token_type in (TokenType.STRING, TokenType.NUMBER) or self._name_at(self._at) is not None
+            ):
+                self._fail(f"expected a name, number or 'text' after {name} =")
+            said[name] = (value.text, value.line)
+            self._at += 1
+        return _to_options(said)
+
+    # The query
+
+    def _relations(self) -> tuple[list[tuple[int, int, str]], dict[str, StreamName], dict[str, StreamName]]:
+        """Find the streams and tables that the query reads.
+
+        Returns the replacements (first and last token, view and alias), the sources and the tables.
+        """
+        replaced: list[tuple[int, int, str]] = []
+        sources: dict[str, StreamName] = {}
+        tables: dict[str, StreamName] = {}
+        queries = [False]  # per open parenthesis: is it a (sub)query, whose FROM names relations?
+        opened: list[int] = []
+        previous = "("
+        while (token := self._peek()) is not None:
+            word = "…" if token.token_type in (TokenType.IDENTIFIER, TokenType.STRING) else token.text.upper()
+            if word == "(":
+                queries.append(False)
+                opened.append(self._at)
+            elif word == ")":
+                if not opened:
+                    self._fail("this ) closes nothing")
+                queries.pop()
+                opened.pop()
+            elif word == "SELECT" or (word == "FROM" and previous == "("):
+                queries[-1] = True
+            # `extract(year FROM at)` and `a IS DISTINCT FROM b` name no relation.
+            is_relation = word == "JOIN" or (word == "FROM" and queries[-1] and previous != "DISTINCT")
+            previous = word
+            first = self._at = self._at + 1
+            if self._is_stream_keyword() and (is_relation or (word == "," and self._two_parts_at(first + 1))):
+                self._at += 1
+                name = self._stream_name(f"{'FROM' if word == ',' else word} STREAM")
+                view = _view_of(name, sources, f"anabranch_{self._number}_stream_")
+            elif is_relation and (parts := self._two_parts_at(first)) and parts[0].lower() not in _FILE_FORMATS:
+                name = self._stream_name(word)
+                view = _view_of(name, tables, f"anabranch_{self._number}_table_")
+            else:
+                continue
+            replaced.append((first, self._at - 1, view + self._alias_for(name)))
+            previous = "…"
+        if opened:
+            self._fail("this ( is never closed", at=opened[-1])
+        return replaced, sources, tables
+
+    def _is_stream_keyword(self) -> bool:
+        token = self._peek()
+        return token is not None and token.token_type is TokenType.VAR and token.text.upper() == "STREAM"
+
+    def _alias_for(self, name: StreamName) -> str:
+        """` AS name` unless the query gives an alias, so that `name.column` goes on working over a view."""
+        token = self._peek()
+        if token is not None and token.token_type in (TokenType.ALIAS, TokenType.VAR, TokenType.IDENTIFIER):
+            return ""
+        return f" AS `{name.name}`"
+
+    def _rewrite(self, begin: int, replaced: Sequence[tuple[int, int, str]]) -> str:
+        """The query's own text, comments and line breaks kept, with the replacements made."""
+        parts: list[str] = []
+        position = self._tokens[begin].start
+        for first, last, replacement in replaced:
+            parts += [self._text[position : self._tokens[first].start], replacement]
+            position = self._tokens[last].end + 1
+        parts.append(self._text[position : self._tokens[-1].end + 1])
+        return "".join(parts)
+
+    def _windows(self, begin: int) -> tuple[Window, ...]:
+        windows: dict[Window, None] = {}
+        for index in range(begin, len(self._tokens) - 1):
+            word = self._tokens[index].text.lower()
+            opens = self._tokens[index + 1].token_type is TokenType.L_PAREN
+            quoted = self._tokens[index].token_type in (TokenType.IDENTIFIER, TokenType.STRING)
+            if word in ("window", "session_window") and opens and not quoted and not self._is_dot(index - 1):
+                windows[self._window(index, is_session=word == "session_window")] = None
+        return tuple(windows)
+
+    def _window(self, index: int, *, is_session: bool) -> Window:
+        line = self._tokens[index].line
+        column, at = self._name_at(index + 2), index + 3
+        while self._is_dot(at):  # alias.column, record.field
+            column, at = self._name_at(at + 1), at + 2
+        spans: list[int] = []
+        while at + 1 < len(self._tokens) and self._tokens[at].token_type is TokenType.COMMA:
+            spans.append(_window_us(self._tokens[at + 1], line))
+            at += 2
+        closed = at < len(self._tokens) and self._tokens[at].token_type is TokenType.R_PAREN
+        if column is None or not closed or not 1 <= len(spans) <= (1 if is_session else 3):
+            wanted = "session_window(column, 'gap')" if is_session else "window(column, 'size'[, 'slide'[, 'start']])"
+            raise InvalidSql(f"write {wanted}, with a plain column and constant intervals", line=line)
+        size, slide = spans[0], 0 if is_session else spans[1] if len(spans) > 1 else spans[0]
+        start = spans[2] if len(spans) > 2 else 0
+        if size <= 0 or slide < 0 or (slide == 0 and not is_session) or slide > size or abs(start) >= max(slide, 1):
+            raise InvalidSql("a window needs 0 < slide <= size and a start within one slide", line=line)
+        return Window(column, size, slide, start)
+
+
+def _window_us(token: Token, line: int) -> int:
+    if token.token_type is TokenType.NUMBER and token.text.isdecimal():
+        return int(token.text)  # Spark takes a bare number as µs
+    if token.token_type is not TokenType.STRING:
+        raise InvalidSql(f"a window's intervals are constants such as '10 seconds', not {token.text}", line=line)
+    try:
+        return parse_interval_us(token.text)
+    except InvalidSql as exc:
+        raise InvalidSql(str(exc), line=line) from exc
+
+
+def _view_of(name: StreamName, views: dict[str, StreamName], prefix: str) -> str:
+    """The view of a stream; one for each stream and statement, since watermarks belong to statements."""
+    for view, known in views.items():
+        if known == name:
+            return view
+    view = f"{prefix}{len(views) + 1}"
+    views[view] = name
+    return view
+
+
+def _choice(*allowed: str) -> dict[str, str]:
+    return {word: word for word in allowed}
+
+
+_FLAGS = {"true": True, "false": False}
+_OPTIONS = frozenset({"key", "time", "watermark", "trigger", "start", "mode", "segments", "late"})
+
+
+def _to_options(said: Mapping[str, tuple[str, int]]) -> Options:
+    def one_of(name: str, allowed: Mapping[str, _T], default: _T) -> _T:
+        if name not in said:
+            return default
+        text, line = said[name]
+        if text.lower() not in allowed:
+            raise InvalidSql(f"{name} = '{text}': expected {' or '.join(allowed)}", line=line)
+        return allowed[text.lower()]
+
+    def interval(name: str) -> int | None:
+        if name not in said:
+            return None
+        text, line = said[name]
+        try:
+            value = parse_interval_us(text)
+        except InvalidSql as exc:
+            raise InvalidSql(f"{name}: {exc}", line=line) from exc
+        if value < 0 or value % 1_000:
+            raise InvalidSql(f"{name} = '{text}': expected whole milliseconds, not less than 0", line=line)
+        return value
+
+    def text_of(name: str) -> str | None:
+        return said[name][0] if name in said else None
+
+    segments = text_of("segments")
+    if segments is not None and not (segments.isdecimal() and int(segments) > 0):
+        raise InvalidSql(f"segments = '{segments}': expected a number from 1", line=said["segments"][1])
+    return Options(
+        key=text_of("key"),
+        time=text_of("time"),
+        watermark_us=interval("watermark"),
+        trigger_us=interval("trigger"),
+        start=text_of("start"),
+        mode=one_of("mode", _choice(*_MODES), "append"),
+        segments=None if segments is None else int(segments),
+        late=one_of("late", _FLAGS, True),
+    )
