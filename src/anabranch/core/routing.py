@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, Final
 from uuid import UUID
@@ -18,6 +19,7 @@ from anabranch.errors import InvalidKey, TooLarge
 from anabranch.model.keyspace import KeyRange
 
 Points = npt.NDArray[np.uint64]
+Codes = npt.NDArray[np.integer[Any]]
 
 _GOLDEN: Final = 0x9E3779B97F4A7C15  # 2**64 / φ: its multiples fall evenly over the key space (Knuth, TAOCP 6.4)
 _MASK: Final = (1 << 64) - 1
@@ -50,40 +52,61 @@ def spread_point(count: int) -> int:
     return count * _GOLDEN & _MASK
 
 
-def key_points(keys: pa.Array | pa.ChunkedArray, *, spread_from: int) -> Points:
-    """The points of a key column, in its order; null keys are spread, counted from `spread_from`.
+@dataclass(frozen=True, slots=True)
+class KeyPoints:
+    """The key points of a column's rows, each different one held once: row i has point `points[codes[i]]`. Routing
+    then costs one look-up per row, and hashing and searching are done per key."""
 
-    Each different key is hashed once. Raises InvalidKey, TooLarge.
-    """
-    if isinstance(keys, pa.ChunkedArray):
-        keys = keys.combine_chunks()
-    coded = keys.dictionary_encode()
-    if isinstance(coded, pa.ChunkedArray):  # combine_chunks keeps several chunks where 32-bit offsets overflow
-        return np.concatenate([key_points(chunk, spread_from=spread_from) for chunk in keys.chunks])
-    texts = _texts(coded.dictionary)
-    points = np.fromiter(
-        (_checked_point(text) for text in texts), dtype=np.uint64, count=len(texts)
-    )
-    if not coded.null_count:
-        found: Points = points[coded.indices.to_numpy()]
+    points: Points
+    codes: Codes
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def per_row(self) -> Points:
+        """The points row by row."""
+        found: Points = self.points[self.codes]
         return found
+
+    def select(self, rows: npt.NDArray[np.intp]) -> KeyPoints:
+        """Those of some rows."""
+        return KeyPoints(self.points, self.codes[rows])
+
+    def locate(self, ranges: Sequence[KeyRange]) -> npt.NDArray[np.uint16]:
+        """For each row the index of its range; `ranges` are in order and cover the key space once."""
+        lows = np.array([r.low for r in ranges], dtype=np.uint64)
+        # 16 bits: a stream has fewer segments, and numpy sorts such numbers by radix, several times faster.
+        where = (np.searchsorted(lows, self.points, side="right") - 1).astype(np.uint16)
+        found: npt.NDArray[np.uint16] = where[self.codes]
+        return found
+
+    @staticmethod
+    def joined(parts: Sequence[KeyPoints]) -> KeyPoints:
+        """Those of several columns, one behind the other."""
+        begins = np.cumsum([0, *(len(part.points) for part in parts[:-1])])
+        codes = [part.codes + begin for part, begin in zip(parts, begins, strict=True)]
+        return KeyPoints(np.concatenate([part.points for part in parts]), np.concatenate(codes))
+
+
+def key_points(keys: pa.Array, *, spread_from: int) -> KeyPoints:
+    """The points of a key column, in its order; null keys are spread, counted from `spread_from`. Raises InvalidKey,
+    TooLarge."""
+    coded = keys.dictionary_encode()
+    texts = _texts(coded.dictionary)
+    points = np.fromiter((_checked_point(text) for text in texts), dtype=np.uint64, count=len(texts))
+    if not coded.null_count:
+        return KeyPoints(points, coded.indices.to_numpy())
     nulls = np.asarray(coded.indices.is_null().to_numpy(zero_copy_only=False))
-    codes = coded.indices.fill_null(0).to_numpy()
-    result = points[codes] if len(points) else np.zeros(len(codes), dtype=np.uint64)
-    result[nulls] = spread_points(int(nulls.sum()), spread_from)
-    return result
+    count = int(nulls.sum())
+    codes = coded.indices.fill_null(0).to_numpy().copy()
+    codes[nulls] = np.arange(len(points), len(points) + count)
+    return KeyPoints(np.concatenate([points, spread_points(count, spread_from)]), codes)
 
 
 def spread_points(count: int, start: int) -> Points:
     """`spread_point` of `start` … `start + count - 1`."""
     with np.errstate(over="ignore"):
         return (np.arange(count, dtype=np.uint64) + np.uint64(start & _MASK)) * np.uint64(_GOLDEN)
-
-
-def locate(points: Points, ranges: Sequence[KeyRange]) -> npt.NDArray[np.intp]:
-    """For each point the index of its range; `ranges` are in order and cover the key space once."""
-    lows = np.array([r.low for r in ranges], dtype=np.uint64)
-    return np.searchsorted(lows, points, side="right") - 1
 
 
 def _texts(keys: pa.Array) -> list[str]:

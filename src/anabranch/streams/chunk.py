@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anabranch.core.routing import Points
+from anabranch.core.routing import KeyPoints
 from anabranch.core.rows import rows_to_batch
 from anabranch.errors import SchemaMismatch
 from anabranch.model.ids import Micros
@@ -92,7 +92,7 @@ class Piece:
 
     batch: pa.RecordBatch
     origins: list[tuple[ChunkState, Rows]]
-    points: Points | None = None
+    points: KeyPoints | None = None
     atomic: bool = False
     expected: int | None = None
     size: int = field(init=False)
@@ -115,7 +115,7 @@ def join(pieces: Sequence[Piece]) -> Piece:
     return Piece(
         pa.concat_batches([piece.batch for piece in pieces]),
         [origin for piece in pieces for origin in piece.origins],
-        np.concatenate(known) if len(known) == len(points) else None,
+        KeyPoints.joined(known) if len(known) == len(points) else None,
     )
 
 

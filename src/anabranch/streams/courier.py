@@ -6,8 +6,6 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from anabranch.catalog.port import Catalog
 from anabranch.errors import (
     AnabranchError,
@@ -350,5 +348,5 @@ def _back(flight: _Flight) -> Piece:
         return piece
     part = flight.slices[0]
     origins = [(state, rows) for state, rows, _ in origins_of(piece, part.rows)]
-    points = None if piece.points is None else piece.points[np.asarray(part.rows)]
+    points = None if piece.points is None else piece.points.select(part.rows)
     return Piece(part.batch, origins, points)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.core.routing import Points, key_points, locate, spread_points
+from anabranch.core.routing import KeyPoints, key_points, spread_points
 from anabranch.errors import StreamSealed
 from anabranch.model.append import Bounds
 from anabranch.model.ids import LogId, Micros, SegmentId
@@ -46,20 +46,19 @@ class Routes:
             self.logs.append(span.log)
             self.offsets[span.log] = span.offset - span.start
 
-    def split(self, batch: pa.RecordBatch, points: Points | None) -> Iterator[Slice]:
+    def split(self, batch: pa.RecordBatch, points: KeyPoints | None) -> Iterator[Slice]:
         """The batch by segment, each in the order it came; `points` None where there is but one segment."""
         schema = self.info.schema
         count = batch.num_rows
         if len(self.segments) == 1 or points is None:
             yield Slice(self.segments[0].id, self.logs[0], batch, np.arange(count), None)
             return
-        where = locate(points, [segment.range for segment in self.segments])
+        where = points.locate([segment.range for segment in self.segments])
         if count == 1 or (where == where[0]).all():
             first = int(where[0])
             yield Slice(self.segments[first].id, self.logs[first], batch, np.arange(count), None)
             return
-        # Numbers of 16 bits are sorted by radix, several times faster; there are never more segments.
-        order = np.argsort(where.astype(np.uint16), kind="stable")
+        order = np.argsort(where, kind="stable")
         counts = np.bincount(where, minlength=len(self.segments))
         stops = np.cumsum(counts)
         sorted_batch = batch.take(pa.array(order))
@@ -74,10 +73,10 @@ class Routes:
         return len(self.segments) > 1
 
 
-def points_of(batch: pa.RecordBatch, schema: StreamSchema, spread_from: int) -> Points:
+def points_of(batch: pa.RecordBatch, schema: StreamSchema, spread_from: int) -> KeyPoints:
     """The key points of a batch; events without a key are spread, counted from `spread_from`."""
     if schema.key is None:
-        return spread_points(batch.num_rows, spread_from)
+        return KeyPoints(spread_points(batch.num_rows, spread_from), np.arange(batch.num_rows))
     return key_points(batch.column(schema.key), spread_from=spread_from)
 
 

@@ -106,7 +106,7 @@ class Stager:
 
     def _stage_batch(self, batch: pa.RecordBatch) -> Staged:
         spread = self._runtime.ids.bits(63)
-        points = points_of(batch, self._schema, spread)
+        points = points_of(batch, self._schema, spread).per_row()
         order = np.argsort(points, kind="stable")
         ordered = batch.take(pa.array(order))
         message = encode(ordered)
@@ -152,7 +152,7 @@ def slice_runs(
 def slice_again(message: pa.Buffer, staged: Staged, schema: StreamSchema, ranges: tuple[KeyRange, ...]) -> Staged:
     """The same staged batch with runs for other ranges: the segments were scaled meanwhile."""
     batch = decode(message, schema.columns)
-    points = points_of(batch, schema, staged.spread)
+    points = points_of(batch, schema, staged.spread).per_row()
     # The rows without a key were sorted by their spread points among the others: in order, these points rise.
     if schema.key is None:
         points = np.sort(points)
