@@ -70,7 +70,7 @@ class Store:
         self._appender = Appender(Committer(catalog, blobs, runtime), runtime, committed=self._tail.notify)
         self._logs = LogReader(catalog, blobs, runtime)
         self._lock = runtime.tasks.lock()
-        self._open: set[Writer] = set()
+        self._open: dict[Writer, None] = {}  # no set: its order would differ from run to run
         self._closed = False
         self.streams = Streams(catalog, runtime, cut_at=self._cut_at, changed=self._tail.notify)
         self._at_exit = _close_at_exit(self)
@@ -80,9 +80,9 @@ class Store:
         self._alive()
         info = self.streams.get(stream)
         writer = Writer(
-            self._appender, self.catalog, self.runtime, info.id, id=id, fence=fence, on_close=self._open.discard
+            self._appender, self.catalog, self.runtime, info.id, id=id, fence=fence, on_close=self._forget
         )
-        self._open.add(writer)
+        self._open[writer] = None
         return writer
 
     def close(self) -> None:
@@ -119,6 +119,9 @@ class Store:
         except AnabranchError:
             if error is None:
                 raise
+
+    def _forget(self, writer: Writer) -> None:
+        self._open.pop(writer, None)
 
     def _alive(self) -> None:
         if self._closed:
