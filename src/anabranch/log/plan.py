@@ -1,0 +1,82 @@
+"""Plans of reads: which extents hold a segment range. A plan is a page long, and may be stale when it is carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from anabranch.catalog.port import Reading
+from anabranch.core.spans import locate
+from anabranch.errors import CorruptCatalog
+from anabranch.model.ids import LogId, SegmentId, StreamId
+from anabranch.model.stream import Extent, StreamView
+
+
+class Piece(NamedTuple):
+    """The events of one extent that a read wants: positions `start <= position < stop` of its log. Adding `shift`
+    to a position gives the segment's offset. `columns` are those the extent was encoded with."""
+
+    extent: Extent
+    start: int
+    stop: int
+    shift: int
+    columns: pa.Schema
+
+
+class Plan(NamedTuple):
+    """Pieces in offset order. It covers the offsets up to `stop`; those in no piece were pruned."""
+
+    pieces: list[Piece]
+    stop: int
+
+
+def plan(
+    reading: Reading,
+    view: StreamView,
+    segment: SegmentId,
+    start: int,
+    stop: int,
+    *,
+    extents_max: int,
+    columns: Callable[[Reading, StreamId, int], pa.Schema],
+    between: tuple[int, int] | None = None,
+) -> Plan:
+    """Plan the read of a segment's offsets `start <= offset < stop`, at most `extents_max` extents of it.
+
+    `between` prunes extents none of whose event times lies in `between[0] <= time < between[1]`. An extent without
+    bounds is never pruned. Raises CorruptCatalog where the log has no extent for a position.
+    """
+    pieces: list[Piece] = []
+    left, reach = extents_max, start
+    for span, low, high in locate(view.spans.get(segment, ()), start, stop):
+        owner, shift, position = _owner(reading, view, span.log), span.offset - span.start, low
+        extents = reading.extents(span.log, low, high, left)
+        for extent in extents:
+            if extent.start > position:
+                break
+            first, position = position, min(extent.stop, high)
+            if between is None or _intersects(extent, *between):
+                pieces.append(Piece(extent, first, position, shift, columns(reading, owner, extent.schema)))
+        reach = position + shift
+        if position < high and (len(extents) < left or extents[-1].stop > position):
+            raise CorruptCatalog(f"log {span.log} has no extent for position {position}")
+        left -= len(extents)
+        if left <= 0:
+            return Plan(pieces, reach)
+    if reach < stop:
+        raise CorruptCatalog(f"segment {segment} of '{view.info.name}' has no span for offset {reach}")
+    return Plan(pieces, reach)
+
+
+def _owner(reading: Reading, view: StreamView, log: LogId) -> StreamId:
+    state = view.logs.get(log) or reading.logs([log]).get(log)
+    if state is None:
+        raise CorruptCatalog(f"log {log} is missing, though a span of '{view.info.name}' lies in it")
+    return state.stream
+
+
+def _intersects(extent: Extent, low: int, high: int) -> bool:
+    bounds = extent.events
+    return bounds.low is None or bounds.high is None or (bounds.low < high and bounds.high >= low)

@@ -1,0 +1,99 @@
+"""Waiting for new events: woken within the process, polling for those of other processes."""
+
+from __future__ import annotations
+
+from anabranch import limits
+from anabranch.catalog.port import Catalog
+from anabranch.runtime.ports import Runtime
+
+
+class Tail:
+    """Tells the readers of a process that something may have changed. One for a store.
+
+    Within the process the appender calls `notify`. What other processes commit is found by asking the catalog's token;
+    one of the waiting readers asks for all of them, less and less often while nothing happens: every
+    `limits.TAIL_POLL_US_MIN` at first, every `settings.tail_poll_us_max` in the end.
+    """
+
+    def __init__(self, catalog: Catalog, runtime: Runtime) -> None:
+        self._catalog = catalog
+        self._clock = runtime.clock
+        self._interval_max = runtime.settings.tail_poll_us_max / 1e6
+        self._interval_min = min(limits.TAIL_POLL_US_MIN / 1e6, self._interval_max)
+        self._changed = runtime.tasks.condition()
+        self._generation = 0
+        self._token: int | None = None
+        self._polling = False
+        self._closed = False
+
+    def seen(self) -> int:
+        """A number for what is in the store now. Take it before looking, and give it to `wait` if nothing was found:
+        then nothing that is committed in between is missed."""
+        self._poll()
+        return self._generation
+
+    def notify(self) -> None:
+        """Wake everybody who waits: something was committed, or a reader was closed."""
+        with self._changed:
+            self._generation += 1
+            self._changed.notify_all()
+
+    def wait(self, since: int, timeout_s: float | None = None) -> bool:
+        """Wait until something may have changed since `seen` returned `since`; False after `timeout_s` seconds, or
+        once closed. True may be a false alarm."""
+        deadline = None if timeout_s is None else self._clock.monotonic() + timeout_s
+        with self._changed:
+            while self._polling:
+                if (woken := self._woken(since, deadline)) is not None:
+                    return woken
+                self._changed.wait(self._left(deadline))
+            if (woken := self._woken(since, deadline)) is not None:
+                return woken
+            self._polling = True
+        try:
+            return self._wait_polling(since, deadline)
+        finally:
+            with self._changed:
+                self._polling = False
+                self._changed.notify_all()  # somebody else polls from now on
+
+    def _wait_polling(self, since: int, deadline: float | None) -> bool:
+        interval = self._interval_min
+        while True:
+            with self._changed:
+                if (woken := self._woken(since, deadline)) is not None:
+                    return woken
+                left = self._left(deadline)
+                self._changed.wait(interval if left is None else min(interval, left))
+                if (woken := self._woken(since, deadline)) is not None:
+                    return woken
+            self._poll()
+            interval = min(2 * interval, self._interval_max)
+
+    def _woken(self, since: int, deadline: float | None) -> bool | None:
+        """What `wait` returns now, or None where it goes on waiting."""
+        if self._closed:
+            return False
+        if self._generation != since:
+            return True
+        left = self._left(deadline)
+        return False if left is not None and left <= 0 else None
+
+    def _left(self, deadline: float | None) -> float | None:
+        return None if deadline is None else deadline - self._clock.monotonic()
+
+    def close(self) -> None:
+        """Wake everybody for good. A second close is harmless."""
+        with self._changed:
+            self._closed = True
+            self._generation += 1
+            self._changed.notify_all()
+
+    def _poll(self) -> None:
+        # Not under the condition's lock, which an appender takes at every commit.
+        token = self._catalog.token()
+        with self._changed:
+            if token != self._token:
+                self._token = token
+                self._generation += 1
+                self._changed.notify_all()

@@ -1,0 +1,2 @@
+"""Reading streams: single readers now; reader groups, checkpoints and watermarks belong here too. Nothing is written
+to logs from here."""
