@@ -73,7 +73,7 @@ class Courier:
         self._lock = runtime.tasks.lock()
         self._queue: deque[Piece] = deque()
         self._returned: list[tuple[int, Piece]] = []
-        self._outstanding: set[ChunkState] = set()
+        self._outstanding: dict[ChunkState, None] = {}  # no set: its order would differ from run to run
         self._queue_bytes = 0
         self._flight_bytes = 0
         self._in_flight = 0
@@ -99,12 +99,13 @@ class Courier:
 
     def watch(self, state: ChunkState) -> None:
         """Count the state among those that `flush` waits for."""
-        self._outstanding.add(state)
+        with self._lock:
+            self._outstanding[state] = None
 
     def outstanding(self) -> list[ChunkState]:
         """The states that are not done."""
         with self._lock:
-            self._outstanding = {state for state in self._outstanding if not state.done}
+            self._outstanding = {state: None for state in self._outstanding if not state.done}
             return list(self._outstanding)
 
     @property
