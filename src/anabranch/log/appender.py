@@ -131,7 +131,8 @@ class Appender:
                     ticket = self._tickets
                     self._tickets += 1
                     self._in_flight += 1
-                if self._ready or self._closed:
+                # Without works, what was taken may have been refused on the spot, and somebody waits to hear of it.
+                if self._ready or self._closed or not works:
                     self._changed.notify_all()
         if works:
             self._carry_out(works, ticket)
