@@ -8,7 +8,7 @@ is JSON that names the format and the parts. `docs/FORMATS.md` is the contract.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 from anabranch import limits
 from anabranch.core import codec
 from anabranch.errors import CorruptBlob, FormatTooNew
-from anabranch.model.ids import LogId, StreamId
+from anabranch.model.append import Bounds
+from anabranch.model.ids import LogId, Micros, StreamId
 from anabranch.model.schema import TIME_TYPE
 
 APPENDED: Final = "_appended"
@@ -216,6 +217,20 @@ class ParquetReader:
         groups = self._groups(row, row + count)
         sizes = (self.metadata.row_group(group) for group in groups)
         return sum(g.column(i).total_compressed_size for g in sizes for i in range(g.num_columns))
+
+    def bounds(self, groups: Sequence[int], column: str) -> Bounds:
+        """Smallest and greatest value of a column of 64-bit integers or times in these row groups, by their
+        statistics; None where those do not tell."""
+        index = self._file.schema_arrow.get_field_index(column)
+        if index < 0 or self._file.schema_arrow.field(index).type != TIME_TYPE:
+            return Bounds(None, None)
+        names = [self.metadata.schema.column(i).path for i in range(self.metadata.num_columns)]
+        leaf = names.index(column)
+        told = [self.metadata.row_group(group).column(leaf).statistics for group in groups]
+        known = [(each.min_raw, each.max_raw) for each in told if each is not None and each.has_min_max]
+        if not known:
+            return Bounds(None, None)
+        return Bounds(Micros(min(low for low, _ in known)), Micros(max(high for _, high in known)))
 
     def read(self, row: int, count: int, columns: pa.Schema) -> Iterator[tuple[pa.RecordBatch, pa.Array]]:
         """Rows `row … row + count - 1` in order, as batches of `columns` (nulls where the file is of an older schema)

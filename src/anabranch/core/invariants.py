@@ -1,0 +1,239 @@
+"""What must hold of the catalog's rows, as pure functions from rows to sentences about what does not.
+
+They assume nothing: any row may have been changed by anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from anabranch import limits
+from anabranch.core.compaction import ARROW, PARQUET
+from anabranch.model.append import LogState, Progress
+from anabranch.model.ids import LogId, SegmentId, StreamId, WriterId
+from anabranch.model.keyspace import WHOLE, KeyRange
+from anabranch.model.stream import Extent, Segment, Span, StreamView
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """Something that does not hold: of a segment or a log of a stream, or of the stream as a whole."""
+
+    what: str
+    segment: SegmentId | None = None
+    log: LogId | None = None
+
+
+# streams
+
+
+def stream_flaws(view: StreamView) -> Iterator[Flaw]:
+    """What does not hold of a stream: epochs and key space, bookkeeping of segments, spans. O(n log n)."""
+    for segment in view.ordered:
+        for what in _segment_flaws(view, segment):
+            yield Flaw(what, segment.id)
+    yield from _coverage_flaws(view)
+    for unknown in view.spans.keys() - view.segments.keys():
+        yield Flaw("spans belong to a segment that does not exist", unknown)
+    for segment in view.ordered:
+        yield from _span_flaws(view, segment)
+
+
+def _segment_flaws(view: StreamView, segment: Segment) -> Iterator[str]:
+    epoch = view.info.epoch
+    if segment.created > epoch:
+        yield f"was created in epoch {segment.created}, but the stream is in epoch {epoch}"
+    if segment.id.number >= view.info.next_number:
+        yield f"has number {segment.id.number}, but the stream's next number is {view.info.next_number}"
+    if segment.retired is not None and not segment.created < segment.retired <= epoch:
+        yield f"was retired in epoch {segment.retired}; it lies not between {segment.created + 1} and {epoch}"
+
+
+def _coverage_flaws(view: StreamView) -> Iterator[Flaw]:
+    """Each epoch covers the key space once: the first does, and in each later one the new segments take over exactly
+    the keys of those they retired."""
+    created: dict[int, list[KeyRange]] = {}
+    retired: dict[int, list[KeyRange]] = {}
+    for segment in view.ordered:
+        created.setdefault(segment.created, []).append(segment.range)
+        if segment.retired is not None:
+            retired.setdefault(segment.retired, []).append(segment.range)
+    if not created:
+        yield Flaw("it has no segments")
+        return
+    first = min(created)
+    for epoch in range(first, view.info.epoch + 1):
+        new = created.get(epoch, [])
+        if not new:
+            yield Flaw(f"epoch {epoch} began without a new segment")
+        for low, high in pairwise(sorted(new)):
+            if low.overlaps(high):
+                yield Flaw(f"in epoch {epoch} the key ranges {low} and {high} overlap")
+        if epoch == first:
+            if _union(new) != [WHOLE]:
+                yield Flaw(f"the segments of epoch {epoch} do not cover the key space")
+        elif _union(new) != _union(retired.get(epoch, [])):
+            yield Flaw(f"the segments that epoch {epoch} began with do not take over the keys of those it retired")
+
+
+def _union(ranges: Sequence[KeyRange]) -> list[KeyRange]:
+    joined: list[KeyRange] = []
+    for each in sorted(ranges):
+        if joined and each.low <= joined[-1].high:
+            joined[-1] = KeyRange(joined[-1].low, max(joined[-1].high, each.high))
+        else:
+            joined.append(each)
+    return joined
+
+
+def _span_flaws(view: StreamView, segment: Segment) -> Iterator[Flaw]:
+    spans = view.spans.get(segment.id, ())
+    for span in spans:
+        for what in _placement_flaws(view.logs.get(span.log), span):
+            yield Flaw(what, segment.id, span.log)
+    for before, after in pairwise(spans):
+        if before.stop is None:
+            yield Flaw("a span that follows its log is not the last of its segment", segment.id, before.log)
+        elif before.offset + before.stop - before.start != after.offset:
+            end = before.offset + before.stop - before.start
+            yield Flaw(f"one span ends at offset {end}, the next begins at {after.offset}", segment.id, after.log)
+    yield from _edge_flaws(view, segment, spans)
+
+
+def _placement_flaws(log: LogState | None, span: Span) -> Iterator[str]:
+    if log is None:
+        yield f"the span at offset {span.offset} lies in a log that does not exist"
+        return
+    stop = log.length if span.stop is None else span.stop
+    if not 0 <= span.start <= stop:
+        yield f"the span at offset {span.offset} runs from position {span.start} to {stop}"
+    elif stop > log.length:
+        yield f"the span at offset {span.offset} ends at position {stop}, its log at {log.length}"
+    elif span.start < log.low_water and span.start < stop:
+        yield f"the span at offset {span.offset} begins at position {span.start}, its log only at {log.low_water}"
+
+
+def _edge_flaws(view: StreamView, segment: Segment, spans: Sequence[Span]) -> Iterator[Flaw]:
+    """The head lies in the segment; the end is open exactly if the segment is."""
+    sealed = view.sealed(segment.id)
+    if not spans:
+        if not sealed:
+            yield Flaw("is open, but has no span", segment.id)
+        return
+    last = spans[-1]
+    log = view.logs.get(last.log)
+    if sealed and last.stop is None:
+        yield Flaw("is sealed, but its last span follows its log", segment.id, last.log)
+    if not sealed and last.stop is not None:
+        yield Flaw("is open, but its last span does not follow its log", segment.id, last.log)
+    if not sealed and log is not None and log.sealed:
+        yield Flaw("is open, but its log is sealed", segment.id, last.log)
+    if log is not None:
+        length = last.offset + (log.length if last.stop is None else last.stop) - last.start
+        if not spans[0].offset <= segment.head <= length:
+            yield Flaw(f"its head is {segment.head}, its offsets are {spans[0].offset} … {length}", segment.id)
+
+
+# logs
+
+
+def log_flaws(log: LogState, spans: Sequence[tuple[StreamId, Span]]) -> Iterator[str]:
+    """What does not hold of a log and of all the spans that view it."""
+    following = sum(span.stop is None for _, span in spans)
+    if not 0 <= log.low_water <= log.length:
+        yield f"its low-water mark is {log.low_water}, its length {log.length}"
+    if log.sealed and following:
+        yield "it is sealed, but a span follows it"
+    if not log.sealed and following != 1:
+        yield f"it is open, but {following or 'no'} spans follow it"
+
+
+@dataclass(slots=True)
+class ExtentChain:
+    """A log's extents, told one after another from its low-water mark on; each answer is what does not hold."""
+
+    _last: Extent | None = field(default=None)
+
+    def follow(self, log: LogState, extent: Extent) -> Iterator[str]:
+        """The next extent; `log` as of the same snapshot."""
+        here = f"the extent {extent.start} … {extent.stop}"
+        last, self._last = self._last, extent
+        if extent.start >= extent.stop:
+            yield f"{here} is empty"
+        if last is None:
+            if extent.start > log.low_water:
+                yield f"positions {log.low_water} … {extent.start - 1} are in no extent"
+        elif extent.start > last.stop:
+            yield f"positions {last.stop} … {extent.start - 1} are in no extent"
+        elif extent.start < last.stop:
+            yield f"{here} overlaps the one before, which ends at {last.stop}"
+        if extent.stop > log.length:
+            yield f"{here} reaches beyond the log's length {log.length}"
+        if extent.size_end < (last.size_end if last else 0):
+            yield f"{here} ends at logical byte {extent.size_end}, the one before at {last.size_end if last else 0}"
+        for what in (*_time_flaws(log, extent, last), *_form_flaws(extent)):
+            yield f"{here} {what}"
+
+    def end(self, log: LogState) -> Iterator[str]:
+        """There are no more; `log` as of the same snapshot."""
+        last = self._last
+        if last is None:
+            if log.low_water != log.length:
+                yield f"positions {log.low_water} … {log.length - 1} are in no extent"
+            return
+        if last.stop < log.length:
+            yield f"positions {last.stop} … {log.length - 1} are in no extent"
+        if last.size_end != log.size:
+            yield f"its extents hold {last.size_end} logical bytes, the log's row says {log.size}"
+        if last.appended.high is not None and last.appended.high > log.appended_at:
+            yield f"its last extent was appended at {last.appended.high} µs, the log's row says {log.appended_at}"
+
+
+def _time_flaws(log: LogState, extent: Extent, last: Extent | None) -> Iterator[str]:
+    low, high = extent.appended.low, extent.appended.high
+    if low is None or high is None or low > high:
+        yield f"was appended from {low} to {high} µs"
+    elif last is not None and last.appended.high is not None and low < last.appended.high:
+        yield f"was appended at {low} µs, the one before at {last.appended.high}"
+    elif extent.encoding == ARROW and low != high:
+        yield f"was appended at once, from {low} to {high} µs"
+    low, high = extent.events.low, extent.events.high
+    if (low is None) != (high is None) or (low is not None and high is not None and low > high):
+        yield f"has event times from {low} to {high} µs"
+    elif high is not None and (log.event_high is None or high > log.event_high):
+        yield f"has event times up to {high} µs, the log's row says {log.event_high}"
+
+
+def _form_flaws(extent: Extent) -> Iterator[str]:
+    if extent.encoding not in (ARROW, PARQUET):
+        yield f"has an unknown encoding '{extent.encoding}'"
+    if extent.blob is None and extent.data is None:
+        yield "has neither a blob nor inlined bytes"
+    if extent.blob is not None and extent.data is not None:
+        yield "has both a blob and inlined bytes"
+    if extent.blob is not None and extent.key is None:
+        yield f"lies in blob {extent.blob}, which the catalog does not list"
+    if min(extent.place.offset, extent.place.length, extent.place.row) < 0:
+        yield f"lies at byte {extent.place.offset}, length {extent.place.length}, row {extent.place.row}"
+
+
+def progress_flaws(log: LogState, writer: WriterId, progress: Progress) -> Iterator[str]:
+    """What does not hold of what a log remembers of a writer."""
+    who = f"writer {writer}"
+    batches = progress.recent
+    if len(batches) > limits.WRITER_BATCHES_KEPT:
+        yield f"{who} has {len(batches)} batches kept, {limits.WRITER_BATCHES_KEPT} at most are"
+    for (first, count, start, at), (next_first, _, next_start, next_at) in pairwise(batches):
+        if first + count != next_first or start + count > next_start or at > next_at:
+            yield f"{who}: its batches {first} and {next_first} do not follow each other"
+    for first, count, start, at in batches:
+        # A sealed log may have been cut behind the last position that anybody views.
+        beyond = start + count > log.length and not log.sealed
+        if first < 0 or count <= 0 or start < 0 or beyond or at > log.appended_at:
+            yield f"{who}: its batch {first} of {count} events at {start} is not in the log"
+    if batches and batches[-1][0] + batches[-1][1] != progress.next:
+        yield f"{who} goes on with {progress.next}, its last batch ends at {batches[-1][0] + batches[-1][1]}"
+    if progress.next < 0 or progress.fence < 0:
+        yield f"{who} goes on with {progress.next} under fence {progress.fence}"

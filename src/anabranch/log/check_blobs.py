@@ -1,0 +1,141 @@
+"""Checking bytes: that a blob is there, is whole, and holds the events its extents say it holds."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from anabranch.blobs import keys, layout
+from anabranch.blobs.port import Blobs
+from anabranch.catalog.port import BlobRow
+from anabranch.core import codec
+from anabranch.core.compaction import ARROW
+from anabranch.errors import AnabranchError
+from anabranch.log.parquet import APPENDED, ParquetReader
+from anabranch.model.append import Bounds
+from anabranch.model.ids import LogId
+from anabranch.model.schema import StreamSchema
+from anabranch.model.stream import Extent
+
+Schemas = Mapping[tuple[LogId, int], StreamSchema | None]
+BlobFlaw = tuple[LogId | None, str]  # None: the blob as a whole
+
+
+def inline_flaws(extent: Extent, schema: StreamSchema) -> Iterator[str]:
+    """What is wrong with an extent's inlined bytes."""
+    assert extent.data is not None
+    for what in _message_flaws(extent, pa.py_buffer(extent.data), schema):
+        yield f"the extent {extent.start} … {extent.stop}: {what}"
+
+
+def blob_flaws(
+    blobs: Blobs, row: BlobRow, extents: Sequence[Extent], schemas: Schemas, *, deep: bool
+) -> Iterator[BlobFlaw]:
+    """What is wrong with a blob that `extents` lie in. `schemas` holds those of the extents, None where unknown (which
+    is reported elsewhere). Without `deep`, no byte is read. May raise what reading damaged bytes raises."""
+    if keys.begun_at(row.key) != row.begun_at:
+        yield None, f"its row says it was begun at {row.begun_at} µs, its key something else"
+    for extent in extents:
+        if extent.encoding != row.encoding:
+            yield extent.log, f"the extent {extent.start} … {extent.stop} is {extent.encoding}, the blob {row.encoding}"
+            return
+    size = blobs.size(row.key)
+    if size is None:
+        yield None, f"it is missing; {len(extents)} extent(s) lie in it"
+        return
+    if size != row.size:
+        yield None, f"it holds {size} bytes, not {row.size}"
+        return  # a file that was cut short must not be mapped
+    if deep:
+        data = blobs.get(row.key)
+        yield from (_arrow_flaws if row.encoding == ARROW else _parquet_flaws)(row.key, data, extents, schemas)
+
+
+def _arrow_flaws(key: str, data: pa.Buffer, extents: Sequence[Extent], schemas: Schemas) -> Iterator[BlobFlaw]:
+    places: set[tuple[int, int]] | None = None
+    try:
+        index = layout.read_index(key, data)
+        places = {(part["at"], part["length"]) for part in index["parts"]}
+    except (AnabranchError, KeyError, TypeError) as exc:
+        yield None, str(exc)
+    for extent in extents:
+        here = f"the extent {extent.start} … {extent.stop}"
+        at, length = extent.place.offset, extent.place.length
+        if at < 0 or length <= 0 or at + length > data.size:
+            yield extent.log, f"{here} lies at byte {at}, length {length}, beyond the blob's {data.size}"
+            continue
+        if places is not None and (at, length) not in places:
+            yield extent.log, f"{here} lies at byte {at}, where the blob's index has no part of {length} bytes"
+        schema = schemas.get((extent.log, extent.schema))
+        if schema is not None:
+            for what in _message_flaws(extent, data.slice(at, length), schema):
+                yield extent.log, f"{here}: {what}"
+
+
+def _message_flaws(extent: Extent, message: pa.Buffer, schema: StreamSchema) -> Iterator[str]:
+    if codec.checksum(message) != extent.checksum:
+        yield "its bytes do not match its checksum"
+        return
+    try:
+        batch = codec.decode(message, schema.columns)
+        batch.validate(full=True)
+    except (AnabranchError, pa.ArrowException, ValueError) as exc:
+        yield str(exc)
+        return
+    count = extent.stop - extent.start
+    rows = batch.slice(extent.place.row, count)
+    if rows.num_rows != count:
+        yield f"it has rows {extent.place.row} … of a batch that holds {batch.num_rows}, which are not {count}"
+        return
+    yield from _bounds_flaws("event times", codec.event_bounds(rows, schema), extent.events)
+
+
+def _bounds_flaws(what: str, found: Bounds, said: Bounds) -> Iterator[str]:
+    if found.low is None or found.high is None:
+        return
+    if said.low is None or said.high is None or not said.low <= found.low <= found.high <= said.high:
+        yield f"its {what} are {found.low} … {found.high} µs, its row says {said.low} … {said.high}"
+
+
+def _parquet_flaws(key: str, data: pa.Buffer, extents: Sequence[Extent], schemas: Schemas) -> Iterator[BlobFlaw]:
+    digest = codec.checksum(data)
+    wrong = [extent for extent in extents if extent.checksum != digest]
+    if wrong:
+        yield wrong[0].log, f"its bytes do not match the checksum of {len(wrong)} extent(s)"
+        return
+    reader = ParquetReader(key, data)
+    parts = {int(part["row"]): part for part in reader.parts()}
+    firsts = sorted(parts)  # a file may hold a thousand
+    for extent in extents:
+        here = f"the extent {extent.start} … {extent.stop}"
+        nearest = bisect_right(firsts, extent.place.row) - 1
+        part = parts[firsts[nearest]] if nearest >= 0 else None
+        if part is None or not _inside(extent, part):
+            yield extent.log, f"{here} lies at row {extent.place.row}, where the file has no such part"
+            continue
+        if int(part["row"]) + int(part["rows"]) > reader.rows:
+            yield extent.log, f"{here} ends at row {part['row'] + part['rows']} of a file that holds {reader.rows}"
+            continue
+        schema = schemas.get((extent.log, extent.schema))
+        whole = (extent.start, extent.stop) == (part["start"], part["stop"])
+        if schema is not None and whole:
+            for what in _statistics_flaws(reader, extent, part, schema):
+                yield extent.log, f"{here}: {what}"
+
+
+def _inside(extent: Extent, part: dict[str, Any]) -> bool:
+    row = int(part["row"]) + extent.start - int(part["start"])
+    return part["log"] == extent.log and row == extent.place.row and extent.stop <= part["stop"]
+
+
+def _statistics_flaws(
+    reader: ParquetReader, extent: Extent, part: dict[str, Any], schema: StreamSchema
+) -> Iterator[str]:
+    """Compare the extent's bounds with the statistics of its row groups: the bytes are known to be right."""
+    groups = range(int(part["group"]), int(part["group"]) + int(part["groups"]))
+    yield from _bounds_flaws("append times", reader.bounds(groups, APPENDED), extent.appended)
+    if schema.time is not None:
+        yield from _bounds_flaws("event times", reader.bounds(groups, schema.time), extent.events)
