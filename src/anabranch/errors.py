@@ -1,26 +1,26 @@
 """Every error the store raises, in one tree. A new type exists only where a caller would react differently.
 
-    AnabranchError
-    ├── InvalidArgument (also ValueError)   the call can never succeed as written
-    │   ├── InvalidName · InvalidKey · InvalidCut · InvalidPointer · InvalidSql
-    │   ├── SchemaMismatch                  a column is missing, unknown or of another type
-    │   └── TooLarge                        an event or batch over its limit
-    ├── NotFound (also LookupError)         ScopeNotFound · StreamNotFound · EventNotFound · PipelineNotFound
-    ├── AlreadyExists                       ScopeExists · StreamExists
-    ├── ScopeNotEmpty
-    ├── StreamSealed                        no event can be appended any more
-    ├── AppendRefused                       the commit decided against an append; nothing was written
-    │   ├── Fenced · OutOfSequence · WriterUnknown · ConditionFailed · SegmentSealed · BlobExpired
-    ├── AppendUncertain                     the outcome is unknown: ask for the writer's progress
-    ├── Truncated                           the position lies before the stream's head
-    ├── CorruptStore                        CorruptBlob · BlobMissing · CorruptCatalog
-    ├── StoreUnavailable (also OSError)     DiskFull · ReadOnlyStore · StoreBusy
-    ├── FormatTooNew                        the store was written by a newer release
-    ├── Conflict                            another client changed what this plan was made from
-    ├── LeaseExpired
-    ├── RequestMismatch                     a request id was used again for something else
-    ├── MissingExtra (also ImportError)     an optional dependency is not installed
-    └── Closed                              the object was closed
+AnabranchError
+├── InvalidArgument (also ValueError)   the call can never succeed as written
+│   ├── InvalidName · InvalidKey · InvalidCut · InvalidPointer · InvalidSql
+│   ├── SchemaMismatch                  a column is missing, unknown or of another type
+│   └── TooLarge                        an event or batch over its limit
+├── NotFound (also LookupError)         StoreNotFound · ScopeNotFound · StreamNotFound · EventNotFound · PipelineNotFound
+├── AlreadyExists                       ScopeExists · StreamExists
+├── ScopeNotEmpty
+├── StreamSealed                        no event can be appended any more
+├── AppendRefused                       the commit decided against an append; nothing was written
+│   ├── Fenced · OutOfSequence · WriterUnknown · ConditionFailed · SegmentSealed · BlobExpired
+├── AppendUncertain                     the outcome is unknown: ask for the writer's progress
+├── Truncated                           the position lies before the stream's head
+├── CorruptStore                        CorruptBlob · BlobMissing · CorruptCatalog
+├── StoreUnavailable (also OSError)     DiskFull · ReadOnlyStore · StoreBusy
+├── FormatTooNew                        the store was written by a newer release
+├── Conflict                            another client changed what this plan was made from
+├── LeaseExpired
+├── RequestMismatch                     a request id was used again for something else
+├── MissingExtra (also ImportError)     an optional dependency is not installed
+└── Closed                              the object was closed
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ __all__ = [
     "ScopeNotFound",
     "SegmentSealed",
     "StoreBusy",
+    "StoreNotFound",
     "StoreUnavailable",
     "StreamExists",
     "StreamNotFound",
@@ -128,6 +129,14 @@ class NotFound(AnabranchError, LookupError):
 
     def __str__(self) -> str:  # LookupError's repr-like text is not for people
         return str(self.args[0]) if self.args else type(self).__name__
+
+
+class StoreNotFound(NotFound):
+    """There is no store where one was said to be."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__(f"there is no store in {place}")
+        self.place = place
 
 
 class ScopeNotFound(NotFound):
@@ -330,7 +339,9 @@ class MissingExtra(AnabranchError, ImportError):
     """An optional dependency is not installed; the message says which extra brings it."""
 
     def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(f"{feature} needs an optional part of anabranch; install it with: pip install 'anabranch[{extra}]'")
+        super().__init__(
+            f"{feature} needs an optional part of anabranch; install it with: pip install 'anabranch[{extra}]'"
+        )
         self.extra = extra
 
 

@@ -5,44 +5,66 @@ from __future__ import annotations
 import atexit
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from urllib.parse import urlsplit
 
+from anabranch import limits
 from anabranch.blobs.local import LocalBlobs
 from anabranch.blobs.memory import MemoryBlobs
 from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Catalog
+from anabranch.catalog.sqlite.adapter import FILE as CATALOG_FILE
 from anabranch.catalog.sqlite.adapter import SqliteCatalog
-from anabranch.errors import AnabranchError, Closed, InvalidArgument, ReadOnlyStore
+from anabranch.errors import AnabranchError, Closed, InvalidArgument, ReadOnlyStore, StoreNotFound
 from anabranch.log.appender import Appender
+from anabranch.log.check import Finding, check
+from anabranch.log.collect import CollectReport, collect
 from anabranch.log.commit import Committer
+from anabranch.log.compact import CompactReport, compact
+from anabranch.log.lease import Hold
 from anabranch.log.read import LogReader
+from anabranch.log.seek import cut_at
 from anabranch.log.tail import Tail
-from anabranch.model.cut import StreamCut
-from anabranch.model.ids import Micros
+from anabranch.log.watch import Watch
+from anabranch.model.cut import HEAD, StreamCut
+from anabranch.model.event import Event
+from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
+from anabranch.model.pointer import EventPointer
 from anabranch.model.stream import StreamView
+from anabranch.readers.place import Place, TimeKind, fetch
+from anabranch.readers.reader import Reader
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
 from anabranch.streams.manager import Streams
+from anabranch.streams.publish import Publication, publish
+from anabranch.streams.stage import Stager
 from anabranch.streams.writer import Writer
 
 
 def connect(
-    url: str | os.PathLike[str], *, settings: Settings | None = None, runtime: Runtime | None = None
+    url: str | os.PathLike[str],
+    *,
+    create: bool = True,
+    settings: Settings | None = None,
+    runtime: Runtime | None = None,
 ) -> Store:
     """Open a store, creating it where there is none.
 
     `url` is a folder (`./river`, `file:///data/river`) that any number of processes may share, or `memory://` for a
-    store that lives as long as the object. Raises ReadOnlyStore, CorruptCatalog, FormatTooNew, InvalidArgument.
+    store that lives as long as the object. Raises StoreNotFound where there is none and `create` is False,
+    ReadOnlyStore, CorruptCatalog, FormatTooNew, InvalidArgument.
     """
     runtime = runtime or Runtime(settings=settings or Settings())
     text = os.fspath(url)
     if text == "memory://":
         return Store(SqliteCatalog(None, runtime), MemoryBlobs(), runtime, url=text)
     folder = _folder(text)
+    if not create and not (folder / CATALOG_FILE).exists():
+        raise StoreNotFound(str(folder))
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
@@ -70,20 +92,105 @@ class Store:
         self._appender = Appender(Committer(catalog, blobs, runtime), runtime, committed=self._tail.notify)
         self._logs = LogReader(catalog, blobs, runtime)
         self._lock = runtime.tasks.lock()
-        self._open: dict[Writer, None] = {}  # no set: its order would differ from run to run
+        self._open: dict[Writer | Reader, None] = {}  # no set: its order would differ from run to run
         self._closed = False
         self.streams = Streams(catalog, runtime, cut_at=self._cut_at, changed=self._tail.notify)
         self._at_exit = _close_at_exit(self)
 
-    def writer(self, stream: str | StreamName, *, id: str | None = None, fence: int | None = None) -> Writer:
+    # writing and reading
+
+    def writer(self, stream: str | StreamName, *, writer_id: str | None = None, fence: int | None = None) -> Writer:
         """A writer to a stream; see `Writer`. Raises StreamNotFound, StreamSealed."""
         self._alive()
         info = self.streams.get(stream)
-        writer = Writer(
-            self._appender, self.catalog, self.runtime, info.id, id=id, fence=fence, on_close=self._forget
-        )
+        writer = Writer(self._appender, self.catalog, self.runtime, info.id, writer_id=writer_id, fence=fence, on_close=self._forget)
         self._open[writer] = None
         return writer
+
+    def reader(
+        self,
+        stream: str | StreamName,
+        *,
+        start: Place = HEAD,
+        end: Place | None = None,
+        follow: bool = False,
+        columns: Sequence[str] | None = None,
+        between: tuple[datetime | int | str, datetime | int | str] | None = None,
+        by: TimeKind = "append",
+        batch_rows: int = limits.READ_ROWS_MAX,
+    ) -> Reader:
+        """A reader of a stream; see `Reader` for what the arguments mean and raise."""
+        self._alive()
+        reader = Reader(
+            self.catalog,
+            self._logs,
+            self._tail,
+            self.runtime,
+            self.streams.get(stream).id,
+            start=start,
+            end=end,
+            follow=follow,
+            columns=columns,
+            between=between,
+            by=by,
+            batch_rows=batch_rows,
+            on_close=self._forget,
+        )
+        self._open[reader] = None
+        return reader
+
+    def fetch(self, pointer: EventPointer | str) -> Event:
+        """The event at a pointer. Raises InvalidPointer, StreamNotFound, EventNotFound, Truncated."""
+        self._alive()
+        where = pointer if isinstance(pointer, EventPointer) else EventPointer.parse(pointer)
+        return fetch(self.catalog, self._logs, self.streams.view(where.stream), where)
+
+    # staging: for jobs whose output counts as a whole or not at all
+
+    def hold(self, kind: str, holder: str) -> Hold:
+        """A lease, to be entered before anything is staged and kept until it is published; see `Hold`."""
+        self._alive()
+        return Hold(self.catalog, self.runtime, kind, holder)
+
+    def stager(self, stream: str | StreamName | StreamId) -> Stager:
+        """Stages events for a stream; see `Stager`. Raises StreamNotFound."""
+        self._alive()
+        view = self.streams.view(stream)
+        ranges = tuple(segment.range for segment in view.current)
+        return Stager(self.blobs, self.runtime, view.info.schema, view.info.schema_version, ranges)
+
+    def publish(self, publications: Sequence[Publication], *, request: str) -> bool:
+        """Make staged events visible, all at once and only once; see `anabranch.streams.publish`."""
+        self._alive()
+        done = publish(self.catalog, self.blobs, self.runtime, publications, request=request)
+        self._tail.notify()
+        return done
+
+    # upkeep
+
+    def compact(
+        self, stream: str | StreamName | None = None, *, force: bool = False, progress: Watch | None = None
+    ) -> CompactReport:
+        """Turn fresh blobs into Parquet; see `anabranch.log.compact`. `force` takes also what is hardly worth it."""
+        self._alive()
+        ident = None if stream is None else self.streams.get(stream).id
+        return compact(self.catalog, self.blobs, self.runtime, stream=ident, force=force, progress=progress)
+
+    def collect(self, *, horizon_us: int | None = None, progress: Watch | None = None) -> CollectReport:
+        """Remove what nothing views any more; see `anabranch.log.collect`."""
+        self._alive()
+        return collect(self.catalog, self.blobs, self.runtime, horizon_us=horizon_us, progress=progress)
+
+    def check(
+        self, stream: str | StreamName | None = None, *, deep: bool = True, progress: Watch | None = None
+    ) -> Iterator[Finding]:
+        """What is wrong with the store, or one stream of it; nothing for a sound one. See `anabranch.log.check`."""
+        self._alive()
+        ident = None if stream is None else self.streams.get(stream).id
+        now = self.runtime.clock.now()
+        return check(self.catalog, self.blobs, stream=ident, deep=deep, now=now, progress=progress)
+
+    # ending
 
     def close(self) -> None:
         """Commit what was accepted, end background work, release files. A second call is harmless.
@@ -120,15 +227,15 @@ class Store:
             if error is None:
                 raise
 
-    def _forget(self, writer: Writer) -> None:
-        self._open.pop(writer, None)
+    def _forget(self, each: Writer | Reader) -> None:
+        self._open.pop(each, None)
 
     def _alive(self) -> None:
         if self._closed:
             raise Closed("store")
 
     def _cut_at(self, view: StreamView, time: Micros, by_event_time: bool) -> StreamCut:
-        raise NotImplementedError
+        return cut_at(self.catalog, self._logs, view, time, by_event_time=by_event_time)
 
 
 def _close_at_exit(store: Store) -> Callable[[], None]:

@@ -1,14 +1,14 @@
 """The layout of a tier-1 blob. `docs/FORMATS.md` is the contract; this file is its code.
 
-    0   8  magic  b"ANABRNCH"
-    8   2  format version, little-endian
-    10  1  encoding: 1 = Arrow record batch messages
-    11  1  cipher: 0 = none
-    12  4  length of the index in bytes
-    16  8  xxh3-64 of everything behind the header (index, padding and messages)
-    24  8  length of the whole blob
-    32     index: JSON that names the commit, schemas and parts
-    …      zero padding to 64 bytes, then the parts' messages, each padded to 64 bytes
+0   8  magic  b"ANABRNCH"
+8   2  format version, little-endian
+10  1  encoding: 1 = Arrow record batch messages
+11  1  cipher: 0 = none
+12  4  length of the index in bytes
+16  8  xxh3-64 of everything behind the header (index, padding and messages)
+24  8  length of the whole blob
+32     index: JSON that names the commit, schemas and parts
+…      zero padding to 64 bytes, then the parts' messages, each padded to 64 bytes
 """
 
 from __future__ import annotations

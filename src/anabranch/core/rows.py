@@ -56,7 +56,14 @@ class RowChecker:
     def _ask_arrow(self, name: str, value: Any) -> None:
         try:
             pa.array([value], self._types[name])
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError, ValueError, OverflowError) as exc:
+        except (
+            pa.ArrowInvalid,
+            pa.ArrowTypeError,
+            pa.ArrowNotImplementedError,
+            TypeError,
+            ValueError,
+            OverflowError,
+        ) as exc:
             raise _mismatch(name, self._types[name], exc) from exc
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from anabranch import limits
 from anabranch.errors import InvalidArgument
@@ -34,7 +35,7 @@ def plan_merge(view: StreamView, segments: Sequence[SegmentId]) -> ScalePlan:
     if len(segments) < 2:
         raise InvalidArgument("a merge takes at least 2 segments")
     ranges = sorted(segment.range for segment in _current(view, segments))
-    if any(left.high != right.low for left, right in zip(ranges, ranges[1:], strict=False)):
+    if any(left.high != right.low for left, right in pairwise(ranges)):
         raise InvalidArgument("only segments whose key ranges adjoin can be merged")
     return plan_replacement(view, segments, [KeyRange(ranges[0].low, ranges[-1].high)])
 

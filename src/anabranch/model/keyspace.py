@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from anabranch.errors import InvalidArgument
@@ -35,7 +36,7 @@ class KeyRange:
         if not 1 <= parts <= width:
             raise InvalidArgument(f"a range of {width} points can't be split into {parts}")
         edges = [self.low + width * i // parts for i in range(parts + 1)]
-        return tuple(KeyRange(low, high) for low, high in zip(edges, edges[1:], strict=False))
+        return tuple(KeyRange(low, high) for low, high in pairwise(edges))
 
     def __str__(self) -> str:
         return f"[{self.low:016x}, {self.high:016x})"

@@ -68,7 +68,9 @@ class StreamSchema:
             if index < 0:
                 raise SchemaMismatch(f"column '{field.name}' can't be dropped", column=field.name)
             if wider.columns.field(index).type != field.type:
-                raise SchemaMismatch(f"column '{field.name}' can't change its type from {field.type}", column=field.name)
+                raise SchemaMismatch(
+                    f"column '{field.name}' can't change its type from {field.type}", column=field.name
+                )
         added = [field for field in wider.columns if field.name not in self.columns.names]
         return replace(self, columns=pa.schema([*self.columns, *added]))
 

@@ -280,7 +280,9 @@ class Courier:
                 return WriterUnknown(self._name.id, flight.firsts[0])
             case Refusal.CONDITION:
                 assert flight.piece.expected is not None
-                return ConditionFailed(flight.piece.expected, refused.actual + flight.routes.offsets[flight.slices[0].log])
+                return ConditionFailed(
+                    flight.piece.expected, refused.actual + flight.routes.offsets[flight.slices[0].log]
+                )
             case _:
                 return Conflict(f"the append was refused again and again: {refused.reason.value}")
 

@@ -18,9 +18,7 @@ def evolve_stream(txn: Writing, info: StreamInfo, columns: pa.Schema, now: Micro
     schema = info.schema.evolved(columns)
     if schema == info.schema:
         return
-    txn.update_stream(
-        replace(info, schema=schema, schema_version=info.schema_version + 1, version=info.version + 1)
-    )
+    txn.update_stream(replace(info, schema=schema, schema_version=info.schema_version + 1, version=info.version + 1))
     added = [name for name in schema.columns.names if name not in info.schema.columns.names]
     txn.add_change(info.id, "evolved", {"columns": added}, now=now)
 

@@ -278,7 +278,9 @@ def _schema(columns: Any, key: str | None, time: str | None) -> StreamSchema:
         try:
             columns = pa.schema(columns)
         except (TypeError, ValueError, pa.ArrowInvalid) as exc:
-            raise InvalidArgument(f"schema= takes an Arrow schema or what makes one, not {type(columns).__name__}") from exc
+            raise InvalidArgument(
+                f"schema= takes an Arrow schema or what makes one, not {type(columns).__name__}"
+            ) from exc
     return StreamSchema.typed(columns, key, time)
 
 

@@ -142,7 +142,7 @@ def slice_runs(
     lows = np.array([part.low for part in ranges], dtype=np.uint64)
     edges = [*np.searchsorted(points, lows, side="left").tolist(), ordered.num_rows]
     runs = []
-    for part, row, stop in zip(ranges, edges, edges[1:], strict=True):
+    for part, row, stop in zip(ranges, edges[:-1], edges[1:], strict=True):
         if stop > row:
             rows = ordered.slice(row, stop - row)
             runs.append(Run(part, row, stop - row, event_bounds(rows, schema), rows.nbytes))
@@ -161,5 +161,12 @@ def slice_again(message: pa.Buffer, staged: Staged, schema: StreamSchema, ranges
         points[missing] = np.sort(spread_points(nulls, staged.spread))
     runs = slice_runs(batch, points, ranges, schema)
     return Staged(
-        staged.blob, staged.data, staged.place, staged.checksum, staged.count, runs, staged.spread, staged.schema_version
+        staged.blob,
+        staged.data,
+        staged.place,
+        staged.checksum,
+        staged.count,
+        runs,
+        staged.spread,
+        staged.schema_version,
     )

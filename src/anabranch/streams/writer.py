@@ -35,7 +35,7 @@ class Writer:
     """Appends events to one stream. Thread-safe; events of one thread keep their order per key.
 
     A write is accepted when the call returns, and durable when its acknowledgement says so; `flush` waits for all.
-    Splits, merges and lost answers are dealt with inside. A writer made with an `id` continues where the last one of
+    Splits, merges and lost answers are dealt with inside. A writer made with a `writer_id` continues where the last one of
     that name stopped, and fences it off. `fence` guards every append with a number at least the stream's own.
     """
 
@@ -46,7 +46,7 @@ class Writer:
         runtime: Runtime,
         stream: StreamId,
         *,
-        id: str | None = None,
+        writer_id: str | None = None,
         fence: int | None = None,
         on_close: Callable[[Writer], None] | None = None,
     ) -> None:
@@ -57,9 +57,9 @@ class Writer:
         self._on_close = on_close
         self._lock = runtime.tasks.lock()
         self._closed = False
-        self._name = WriterName(WriterId(id or token(runtime.ids)))
+        self._name = WriterName(WriterId(writer_id or token(runtime.ids)))
         self._courier = Courier(
-            appender, catalog, runtime, stream, self._name, named=id is not None, fence=fence, drain=self._drain
+            appender, catalog, runtime, stream, self._name, named=writer_id is not None, fence=fence, drain=self._drain
         )
         self._schema = self._courier.routes.info.schema
         self._checker = None if self._schema.raw else RowChecker(self._schema)

@@ -57,9 +57,7 @@ class SqliteWriting(SqliteReading):
 
     def _put_schema(self, info: StreamInfo) -> None:
         schema = info.schema
-        self._do(
-            "put_schema", (info.id, info.schema_version, schema.to_bytes(), schema.key, schema.time, schema.raw)
-        )
+        self._do("put_schema", (info.id, info.schema_version, schema.to_bytes(), schema.key, schema.time, schema.raw))
 
     def drop_stream(self, stream: StreamId) -> None:
         for name in ("drop_stream_spans", "drop_segments", "drop_stream"):
