@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from anabranch import limits
-from anabranch.model.append import Appended, LogState, Part, Progress, Refusal, Refused, Verdict
+from anabranch.model.append import Appended, Batch, LogState, Part, Progress, Refusal, Refused, Verdict
 from anabranch.model.ids import Micros
 
 
@@ -41,12 +41,13 @@ def decide(
 
 def _landed(part: Part, progress: Progress | None) -> Appended | None:
     assert part.sequence is not None
-    # A newer owner of the writer's name never repeats its predecessor's batches, however alike their numbers.
-    if progress is None or part.sequence.first >= progress.next or part.sequence.fence > progress.fence:
+    if progress is None or part.sequence.first >= progress.next:
         return None
-    for first, count, start, appended_at in progress.recent:
-        if first == part.sequence.first and count == part.count:
-            return Appended(start, Micros(appended_at), duplicate=True)
+    # Another owner of the writer's name may number its batches alike: only one with this fence is the same batch.
+    wanted = (part.sequence.first, part.count, part.sequence.fence)
+    for batch in progress.recent:
+        if (batch.first, batch.count, batch.fence) == wanted:
+            return Appended(batch.start, Micros(batch.appended_at), duplicate=True)
     return None
 
 
@@ -66,7 +67,7 @@ def advance_progress(progress: Progress | None, part: Part, appended: Appended) 
     """The writer's progress after an accepted part that carried a sequence."""
     assert part.sequence is not None
     before = progress or Progress()
-    batch = (part.sequence.first, part.count, appended.start, appended.appended_at)
+    batch = Batch(part.sequence.first, part.count, appended.start, appended.appended_at, part.sequence.fence)
     return Progress(
         next=part.sequence.first + part.count,
         fence=max(before.fence, part.sequence.fence),

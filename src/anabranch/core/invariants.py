@@ -225,13 +225,14 @@ def progress_flaws(log: LogState, writer: WriterId, progress: Progress) -> Itera
     batches = progress.recent
     if len(batches) > limits.WRITER_BATCHES_KEPT:
         yield f"{who} has {len(batches)} batches kept, {limits.WRITER_BATCHES_KEPT} at most are"
-    for (first, count, start, at), (next_first, _, next_start, next_at) in pairwise(batches):
-        if first + count != next_first or start + count > next_start or at > next_at:
-            yield f"{who}: its batches {first} and {next_first} do not follow each other"
-    for first, count, start, at in batches:
+    for one, two in pairwise(batches):
+        follow = one.first + one.count == two.first and one.start + one.count <= two.start
+        if not follow or one.appended_at > two.appended_at or one.fence > two.fence:
+            yield f"{who}: its batches {one.first} and {two.first} do not follow each other"
+    for first, count, start, at, fence in batches:
         # A sealed log may have been cut behind the last position that anybody views.
         beyond = start + count > log.length and not log.sealed
-        if first < 0 or count <= 0 or start < 0 or beyond or at > log.appended_at:
+        if first < 0 or count <= 0 or start < 0 or beyond or at > log.appended_at or fence > progress.fence:
             yield f"{who}: its batch {first} of {count} events at {start} is not in the log"
     if batches and batches[-1][0] + batches[-1][1] != progress.next:
         yield f"{who} goes on with {progress.next}, its last batch ends at {batches[-1][0] + batches[-1][1]}"

@@ -24,9 +24,11 @@ from anabranch.model.append import (
     Progress,
     Refusal,
     Refused,
-    Sequence as WriterSequence,
     Unit,
     Verdict,
+)
+from anabranch.model.append import (
+    Sequence as WriterSequence,
 )
 from anabranch.model.ids import LogId, Micros, WriterId
 from anabranch.model.schema import StreamSchema
@@ -173,9 +175,11 @@ class Committer:
             for draft, part in zip(work.drafts, unit.parts, strict=True):
                 assert part.sequence is not None
                 progress = txn.progress(draft.log, draft.writer.id) or Progress()
-                for first, count, start, appended_at in progress.recent:
-                    if (first, count) == (part.sequence.first, part.count):
-                        verdicts.append(Appended(start, Micros(appended_at), duplicate=True))
+                # Its own fences since it was encoded: none but this writer has raised it in between.
+                own = range(part.sequence.fence, draft.writer.fences.get(draft.log, 0) + 1)
+                for batch in progress.recent:
+                    if (batch.first, batch.count) == (part.sequence.first, part.count) and batch.fence in own:
+                        verdicts.append(Appended(batch.start, Micros(batch.appended_at), duplicate=True))
             if len(verdicts) == len(unit.parts):
                 return tuple(verdicts)
             for draft in work.drafts:
@@ -187,7 +191,10 @@ def _raise_fence(txn: Writing, draft: Draft, *, now: Micros) -> None:
     if draft.log not in txn.logs([draft.log]):
         return  # the stream was deleted: the lost commit has nowhere to land
     progress = txn.progress(draft.log, draft.writer.id) or Progress()
-    carried = max(progress.fence, draft.writer.fences.get(draft.log, 0)) + 1
+    carried = draft.writer.fences.get(draft.log, 0)
+    if progress.fence > carried:
+        return  # another took over: it can't land any more, and the name is not ours to take back
+    carried += 1
     txn.put_progress(draft.log, draft.writer.id, replace(progress, fence=carried), now=now)
     draft.writer.fences[draft.log] = carried
 

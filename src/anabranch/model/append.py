@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from anabranch.model.ids import LogId, Micros, StreamId, WriterId
 
@@ -139,11 +140,23 @@ class LogState:
     event_high: Micros | None = None
 
 
+class Batch(NamedTuple):
+    """A batch that landed: its first sequence number, its events, the offset of the first, and the fence it carried.
+
+    Two owners of a writer's name may number batches alike; the fence tells whose it is.
+    """
+
+    first: int
+    count: int
+    start: int
+    appended_at: int
+    fence: int
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a log remembers of a writer: the next sequence number, its fence, and the last batches as
-    (first sequence, count, start offset, append time), oldest first."""
+    """What a log remembers of a writer: the next sequence number, its fence, and the last batches, oldest first."""
 
     next: int = 0
     fence: int = 0
-    recent: tuple[tuple[int, int, int, int], ...] = field(default=())
+    recent: tuple[Batch, ...] = field(default=())

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from anabranch.catalog.port import BlobRow
-from anabranch.model.append import Bounds, LogState, Place, Progress
+from anabranch.model.append import Batch, Bounds, LogState, Place, Progress
 from anabranch.model.ids import BlobId, LogId, Micros, SegmentId, StreamId
 from anabranch.model.keyspace import KeyRange
 from anabranch.model.names import StreamName
@@ -17,7 +17,7 @@ from anabranch.model.stream import Extent, Scope, Segment, Span, StreamInfo
 
 Row = tuple[Any, ...]
 
-_BATCH = struct.Struct("<4q")
+_BATCH = struct.Struct("<5q")
 
 
 def compact_json(value: object) -> str:
@@ -100,9 +100,9 @@ def blob(row: Row) -> BlobRow:
 
 def progress(row: Row) -> Progress:
     following, fence, recent = row
-    return Progress(following, fence, tuple(_BATCH.iter_unpack(recent)))
+    return Progress(following, fence, tuple(Batch(*batch) for batch in _BATCH.iter_unpack(recent)))
 
 
-def pack_recent(batches: Sequence[tuple[int, int, int, int]]) -> bytes:
+def pack_recent(batches: Sequence[Batch]) -> bytes:
     """A writer's kept batches, oldest first."""
     return b"".join(_BATCH.pack(*batch) for batch in batches)

@@ -127,6 +127,16 @@ class AppendContract:
         (verdict,) = append(self.catalog, part(self.log, writer="w", first=0, writer_fence=2))
         assert verdict == Appended(1, NOW)
 
+    def test_batches_of_two_owners_are_told_apart_however_alike_their_numbers(self) -> None:
+        first, second = (part(self.log, 3, writer="w", first=0, writer_fence=fence) for fence in (1, 2))
+        with self.catalog.writing() as writing:
+            writing.put_progress(self.log, WriterId("w"), Progress(next=0, fence=2), now=NOW)
+        assert append(self.catalog, second) == (Appended(0, NOW),)
+        assert append(self.catalog, first) == (Refused(Refusal.FENCED, 2),)
+        assert append(self.catalog, second) == (Appended(0, NOW, duplicate=True),)
+        late = part(self.log, 3, writer="w", first=0, writer_fence=3)
+        assert append(self.catalog, late) == (Refused(Refusal.UNKNOWN_WRITER, 3),)
+
     def test_a_log_that_is_gone_refuses(self) -> None:
         assert append(self.catalog, part(self.log + 1000)) == (Refused(Refusal.GONE),)
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from anabranch.catalog.port import Catalog, Checkpointed, Lease
 from anabranch.errors import Closed, CorruptCatalog, StreamExists
-from anabranch.model.append import LogState, Progress
+from anabranch.model.append import Batch, LogState, Progress
 from anabranch.model.ids import BlobId, LogId, Micros, SegmentId, StreamId, WriterId
 from anabranch.model.keyspace import WHOLE
 from anabranch.model.names import StreamName
@@ -238,7 +238,7 @@ class CatalogContract:
 
     def test_progress_is_kept_by_log_and_writer(self) -> None:
         log = new_stream(self.catalog)
-        some = Progress(9, 2, ((0, 4, 100, int(NOW)), (4, 5, 104, int(NOW) + 1)))
+        some = Progress(9, 2, (Batch(0, 4, 100, NOW, 1), Batch(4, 5, 104, NOW + 1, 2)))
         with self.catalog.writing() as writing:
             writing.put_progress(log, WriterId("b"), some, now=NOW)
             writing.put_progress(log, WriterId("a"), Progress(), now=Micros(NOW + 10))

@@ -93,7 +93,7 @@ create table writers (
     writer text not null,
     next integer not null,
     fence integer not null,
-    recent blob not null,                  -- (first, count, start, appended_at) as 4 × int64, little-endian
+    recent blob not null,                  -- (first, count, start, appended_at, fence) as 5 × int64, little-endian
     seen_at integer not null,
     primary key (log, writer)
 ) without rowid;
