@@ -75,7 +75,7 @@ class _Check:
         self._schemas: dict[tuple[StreamId, int], StreamSchema | None] = {}
 
     def run(self, stream: StreamId | None, now: Micros | None) -> Iterator[Finding]:
-        yield from self._guarded("catalog", self._database)
+        yield from self._guarded("database", self._database)
         if stream is not None:
             yield from self._one_stream(stream)
             return
@@ -230,13 +230,17 @@ class _Check:
             after = page[-1][0]
 
     def _place(self, log: LogId) -> str:
-        """A log as people know it: by the streams and segments that view it."""
+        """A log as people know it: by a stream and segment that view it, the log's own stream before its copies."""
         with self._catalog.reading() as snapshot:
-            viewers = []
-            for stream, span in snapshot.spans_of_log(log)[:1]:
+            state = snapshot.logs([log]).get(log)
+            viewers = snapshot.spans_of_log(log)
+            viewers.sort(key=lambda viewer: state is None or viewer[0] != state.stream)
+            for stream, span in viewers[:1]:
                 info = snapshot.stream(stream)
-                viewers.append(f"stream {info.name if info else f'{stream:016x}'}, segment {span.segment}, ")
-        return f"{''.join(viewers)}log {log}"
+                others = len({viewer for viewer, _ in viewers}) - 1
+                also = f" (and {others} other stream(s))" if others else ""
+                return f"stream {info.name if info else f'{stream:016x}'}, segment {span.segment}, log {log}{also}"
+        return f"log {log}"
 
     # blobs
 

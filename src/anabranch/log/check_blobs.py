@@ -27,7 +27,7 @@ BlobFlaw = tuple[LogId | None, str]  # None: the blob as a whole
 def inline_flaws(extent: Extent, schema: StreamSchema) -> Iterator[str]:
     """What is wrong with an extent's inlined bytes."""
     assert extent.data is not None
-    for what in _message_flaws(extent, pa.py_buffer(extent.data), schema):
+    for what in _rows_flaws(extent, _Message(pa.py_buffer(extent.data)), schema):
         yield f"the extent {extent.start} … {extent.stop}: {what}"
 
 
@@ -61,6 +61,7 @@ def _arrow_flaws(key: str, data: pa.Buffer, extents: Sequence[Extent], schemas: 
         places = {(part["at"], part["length"]) for part in index["parts"]}
     except (AnabranchError, KeyError, TypeError) as exc:
         yield None, str(exc)
+    messages: dict[tuple[int, int], _Message] = {}  # staged rows: many extents may be slices of one message
     for extent in extents:
         here = f"the extent {extent.start} … {extent.stop}"
         at, length = extent.place.offset, extent.place.length
@@ -71,17 +72,36 @@ def _arrow_flaws(key: str, data: pa.Buffer, extents: Sequence[Extent], schemas: 
             yield extent.log, f"{here} lies at byte {at}, where the blob's index has no part of {length} bytes"
         schema = schemas.get((extent.log, extent.schema))
         if schema is not None:
-            for what in _message_flaws(extent, data.slice(at, length), schema):
+            message = messages.get((at, length))
+            if message is None:
+                message = messages[at, length] = _Message(data.slice(at, length))
+            for what in _rows_flaws(extent, message, schema):
                 yield extent.log, f"{here}: {what}"
 
 
-def _message_flaws(extent: Extent, message: pa.Buffer, schema: StreamSchema) -> Iterator[str]:
-    if codec.checksum(message) != extent.checksum:
+class _Message:
+    """An encoded batch whose bytes are summed, decoded and validated once."""
+
+    def __init__(self, data: pa.Buffer) -> None:
+        self._data = data
+        self.checksum = codec.checksum(data)
+        self._batch: pa.RecordBatch | None = None
+
+    def batch(self, schema: StreamSchema) -> pa.RecordBatch:
+        """The whole batch. Raises what decoding and validating bad bytes raises."""
+        if self._batch is None:
+            batch = codec.decode(self._data, schema.columns)
+            batch.validate(full=True)
+            self._batch = batch
+        return self._batch
+
+
+def _rows_flaws(extent: Extent, message: _Message, schema: StreamSchema) -> Iterator[str]:
+    if message.checksum != extent.checksum:
         yield "its bytes do not match its checksum"
         return
     try:
-        batch = codec.decode(message, schema.columns)
-        batch.validate(full=True)
+        batch = message.batch(schema)
     except (AnabranchError, pa.ArrowException, ValueError) as exc:
         yield str(exc)
         return

@@ -1,0 +1,102 @@
+"""Upkeep in the background runs, survives errors and stops when told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anabranch import limits
+from anabranch.errors import StoreUnavailable
+from anabranch.log.lease import Hold
+from anabranch.log.maintain import Maintenance
+from anabranch.runtime.clock import SystemClock
+from anabranch.runtime.ports import Runtime
+from tests.store.kit import SECOND, Kit
+
+
+@pytest.fixture
+def kit(tmp_path: Path) -> Iterator[Kit]:
+    made = Kit(tmp_path)
+    made.clock.micros = SystemClock().now() - 2 * limits.COMPACT_AGE_US
+    stream = made.create("iot/sensors")
+    for _ in range(4):
+        made.append(stream, [5])
+        made.clock.pass_time(SECOND)
+    yield made
+    made.close()
+
+
+def running(kit: Kit, seconds: float | None = 0.01, blobs: Any = None) -> Maintenance:
+    runtime = Runtime(settings=replace(kit.runtime.settings, maintenance_s=seconds))
+    made = Maintenance(kit.catalog, blobs or kit.blobs, runtime)
+    made.start()
+    return made
+
+
+def wait_for(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_old_extents_are_compacted_by_themselves(kit: Kit) -> None:
+    upkeep = running(kit)
+    wait_for(lambda: len(kit.files("history/")) == 1)
+    wait_for(lambda: upkeep.rounds >= 2)
+    upkeep.close()
+    assert upkeep.failure is None
+    rounds = upkeep.rounds
+    time.sleep(0.05)
+    assert upkeep.rounds == rounds
+
+
+def test_without_a_period_nothing_runs_and_close_is_harmless(kit: Kit) -> None:
+    upkeep = running(kit, None)
+    time.sleep(0.05)
+    upkeep.close()
+    upkeep.close()
+    assert kit.files("history/") == []
+
+
+def test_close_ends_a_long_rest_at_once(kit: Kit) -> None:
+    upkeep = running(kit, 3600)
+    began = time.monotonic()
+    upkeep.close()
+    assert time.monotonic() - began < 5
+
+
+def test_an_error_is_kept_and_the_next_round_tries_again(kit: Kit) -> None:
+    class Failing:
+        broken = True
+
+        def put(self, key: str, chunks: Any) -> None:
+            if self.broken:
+                raise StoreUnavailable("the disk is gone")
+            kit.blobs.put(key, chunks)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(kit.blobs, name)
+
+    blobs = Failing()
+    upkeep = running(kit, blobs=blobs)
+    wait_for(lambda: isinstance(upkeep.failure, StoreUnavailable))
+    blobs.broken = False
+    wait_for(lambda: len(kit.files("history/")) == 1)
+    wait_for(lambda: upkeep.failure is None)
+    upkeep.close()
+
+
+def test_while_another_process_compacts_it_does_not(kit: Kit) -> None:
+    kit.clock.micros = SystemClock().now()
+    with Hold(kit.catalog, kit.runtime, "compact", "another process"):
+        upkeep = running(kit)
+        wait_for(lambda: upkeep.rounds >= 2)
+        assert kit.files("history/") == []
+    wait_for(lambda: len(kit.files("history/")) == 1)
+    upkeep.close()
