@@ -13,6 +13,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import socket
 import sys
 from typing import Final
 
@@ -39,6 +40,17 @@ def main() -> None:
 
     from pyspark import daemon
 
+    serve = daemon.worker
+
+    def serve_quietly(sock: socket.socket, authenticated: bool) -> int:
+        # Spark hangs up on its workers when a query stops or fails. Whoever waits for the query is told why; the
+        # traceback that each worker would print besides says only that nobody listens.
+        try:
+            return serve(sock, authenticated)
+        except BrokenPipeError:
+            return 1
+
+    daemon.worker = serve_quietly
     daemon.manager()
 
 
