@@ -46,7 +46,7 @@ def _landed(part: Part, progress: Progress | None) -> Appended | None:
     # Another owner of the writer's name may number its batches alike: only one with this fence is the same batch.
     wanted = (part.sequence.first, part.count, part.sequence.fence)
     for batch in progress.recent:
-        if (batch.first, batch.count, batch.fence) == wanted:
+        if (batch.first, batch.events, batch.fence) == wanted:
             return Appended(batch.start, Micros(batch.appended_at), duplicate=True)
     return None
 

@@ -226,7 +226,7 @@ def progress_flaws(log: LogState, writer: WriterId, progress: Progress) -> Itera
     if len(batches) > limits.WRITER_BATCHES_KEPT:
         yield f"{who} has {len(batches)} batches kept, {limits.WRITER_BATCHES_KEPT} at most are"
     for one, two in pairwise(batches):
-        follow = one.first + one.count == two.first and one.start + one.count <= two.start
+        follow = one.first + one.events == two.first and one.start + one.events <= two.start
         if not follow or one.appended_at > two.appended_at or one.fence > two.fence:
             yield f"{who}: its batches {one.first} and {two.first} do not follow each other"
     for first, count, start, at, fence in batches:

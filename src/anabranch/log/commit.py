@@ -178,7 +178,7 @@ class Committer:
                 # Its own fences since it was encoded: none but this writer has raised it in between.
                 own = range(part.sequence.fence, draft.writer.fences.get(draft.log, 0) + 1)
                 for batch in progress.recent:
-                    if (batch.first, batch.count) == (part.sequence.first, part.count) and batch.fence in own:
+                    if (batch.first, batch.events) == (part.sequence.first, part.count) and batch.fence in own:
                         verdicts.append(Appended(batch.start, Micros(batch.appended_at), duplicate=True))
             if len(verdicts) == len(unit.parts):
                 return tuple(verdicts)

@@ -141,13 +141,13 @@ class LogState:
 
 
 class Batch(NamedTuple):
-    """A batch that landed: its first sequence number, its events, the offset of the first, and the fence it carried.
+    """A batch that landed: its first sequence number, how many events, the offset of the first, and the fence it carried.
 
     Two owners of a writer's name may number batches alike; the fence tells whose it is.
     """
 
     first: int
-    count: int
+    events: int
     start: int
     appended_at: int
     fence: int
