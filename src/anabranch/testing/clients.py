@@ -1,0 +1,317 @@
+"""The simulation's clients: each a loop over the real store that draws what to do next, and keeps the ledger."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from anabranch.core.routing import point_of
+from anabranch.errors import (
+    AnabranchError,
+    AppendRefused,
+    AppendUncertain,
+    Conflict,
+    InvalidArgument,
+    LeaseExpired,
+    StreamNotFound,
+    StreamSealed,
+)
+from anabranch.log.check import Severity
+from anabranch.model.cut import HEAD
+from anabranch.model.pointer import EventPointer
+from anabranch.testing.ledger import Event, Ledger, Reading, Sighting
+
+if TYPE_CHECKING:
+    from anabranch.store import Store
+    from anabranch.streams.writer import Writer
+
+__all__ = ["Arena", "Client", "checked", "stored"]
+
+KEYS: Final = ("a", "b", "c", "d", "e")
+NAMED: Final = ("named-1", "named-2")  # writers that several processes open under one name
+# What may happen to a client of a store whose other clients scale, seal and take over.
+EXPECTED: Final = (AppendRefused, AppendUncertain, Conflict, LeaseExpired, StreamSealed, StreamNotFound)
+_PAUSE_S: Final = 0.004
+
+Client = Callable[["Arena", "Store", str], None]
+
+
+@dataclass
+class Arena:
+    """What all clients share: chance, the streams' ledgers, and the sign to stop."""
+
+    rng: random.Random
+    ledgers: dict[str, Ledger] = field(default_factory=dict)
+    active: list[str] = field(default_factory=list)
+    done: Counter[str] = field(default_factory=Counter)
+    violations: list[str] = field(default_factory=list)
+    stopping: bool = False
+    _serial: int = 0
+
+    def serial(self) -> int:
+        """A fresh number."""
+        self._serial += 1
+        return self._serial
+
+    def pick(self) -> Ledger:
+        """One of the streams that are written to."""
+        return self.ledgers[self.rng.choice(self.active)]
+
+    def new_stream(self, store: Store) -> str:
+        """Create a stream, and have it written to from now on."""
+        name = f"sim/stream{self.serial()}"
+        store.streams.create(name, scaling=self.rng.randrange(1, 4))
+        self.ledgers[name] = Ledger(name)
+        self.active.append(name)
+        return name
+
+    def chance(self, part: float) -> bool:
+        """True in about this part of all cases."""
+        return self.rng.random() < part
+
+
+def stored(store: Store, stream: str) -> list[Sighting]:
+    """The whole stream, from head to tail."""
+    with store.reader(stream, start=HEAD) as reader:
+        return [Sighting(event.pointer, event.body) for event in reader]
+
+
+def checked(store: Store) -> list[str]:
+    """What is wrong with the store by its own account."""
+    return [f"check: {finding}" for finding in store.check() if finding.severity is Severity.ERROR]
+
+
+# ---------------------------------------------------------------------- writing
+
+
+def write(arena: Arena, store: Store, name: str) -> None:
+    """Open writers one after another, some under a name that others use too, and write in bursts."""
+    while not arena.stopping:
+        ledger = arena.pick()
+        named = arena.rng.choice(NAMED) if arena.chance(0.2) else None
+        try:
+            with store.writer(ledger.stream, writer_id=named) as writer:
+                hand = _Hand(arena, store, ledger, writer, named or f"{name}.{arena.serial()}")
+                for _ in range(arena.rng.randrange(1, 6)):
+                    hand.burst()
+                hand.settle()
+        except EXPECTED:
+            arena.done["writer refused"] += 1
+        store.runtime.tasks.sleep(arena.rng.random() * _PAUSE_S)
+
+
+class _Hand:
+    """One writer at work. `label` is the name its events carry."""
+
+    def __init__(self, arena: Arena, store: Store, ledger: Ledger, writer: Writer, label: str) -> None:
+        self._arena = arena
+        self._store = store
+        self._ledger = ledger
+        self._writer = writer
+        self._label = label
+        self._open: list[tuple[Event, Callable[[], EventPointer]]] = []
+
+    def burst(self) -> None:
+        """Some pipelined events, a batch, or a conditional append; then perhaps wait for the answers."""
+        draw = self._arena.rng.random()
+        if draw < 0.6:
+            for _ in range(self._arena.rng.randrange(1, 12)):
+                self._single()
+        elif draw < 0.85:
+            self._batch(atomic=self._arena.chance(0.5))
+        else:
+            self._conditional()
+        if self._arena.chance(0.5):
+            self.settle()
+
+    def settle(self) -> None:
+        """Wait for all answers, and note them."""
+        pending, self._open = self._open, []
+        for event, pointer in pending:
+            self._note(event, pointer)
+
+    def _note(self, event: Event, pointer: Callable[[], EventPointer]) -> EventPointer | None:
+        try:
+            place = pointer()
+        except (AppendRefused, StreamSealed, StreamNotFound):
+            self._ledger.refused(event)
+            self._arena.done["event refused"] += 1
+        except AnabranchError:
+            self._ledger.unknown(event)
+            self._arena.done["event uncertain"] += 1
+        else:
+            self._ledger.acked(event, place)
+            self._arena.done["event acknowledged"] += 1
+            return place
+        return None
+
+    def _attempt(self) -> Event:
+        return self._ledger.attempt(self._label, self._arena.rng.choice(KEYS))
+
+    def _payload(self, event: Event) -> bytes:
+        return event.payload(self._arena.rng.choice((0, 0, 20, 200)))
+
+    def _single(self) -> None:
+        event = self._attempt()
+        try:
+            ack = self._writer.write(self._payload(event), key=event.key)
+        except EXPECTED:
+            self._ledger.refused(event)
+            raise
+        self._open.append((event, ack.result))
+
+    def _batch(self, *, atomic: bool) -> None:
+        events = [self._attempt() for _ in range(self._arena.rng.randrange(1, 9))]
+        columns = {"key": [event.key for event in events], "payload": [self._payload(event) for event in events]}
+        if atomic:
+            self._ledger.unit(events)
+        try:
+            ack = self._writer.write_batch(pa.table(columns), atomic=atomic)
+        except EXPECTED:
+            # Of a batch that is not atomic, the first pieces may have been accepted.
+            for event in events:
+                self._ledger.refused(event) if atomic else self._ledger.unknown(event)
+            raise
+        for row, event in enumerate(events):
+            self._open.append((event, lambda row=row: ack.pointer(row)))  # type: ignore[misc]
+
+    def _conditional(self) -> None:
+        """Append one event on condition of its segment's length, which may be wrong by then, or from the start."""
+        self.settle()
+        key = self._arena.rng.choice(KEYS)
+        view = self._store.streams.view(self._ledger.stream)
+        point = point_of(key)
+        segment = next(segment.id for segment in view.current if point in segment.range)
+        expected = view.length(segment) + self._arena.chance(0.1)
+        event = self._ledger.attempt(self._label, key)
+        try:
+            ack = self._writer.write(self._payload(event), key=key, expected=expected)
+        except EXPECTED:
+            self._ledger.refused(event)
+            raise
+        place = self._note(event, ack.result)
+        if place is not None and place.offset != expected:
+            self._arena.violations.append(f"{event} was to be appended at {expected} only, and is at {place}")
+        self._arena.done["conditional append"] += 1
+
+
+# ---------------------------------------------------------------------- reading
+
+
+def read(arena: Arena, store: Store, name: str) -> None:
+    """Read whole streams again and again: as events or as batches, all at once or with pauses."""
+    while not arena.stopping:
+        ledger = arena.ledgers[arena.rng.choice(sorted(arena.ledgers))]
+        reading = ledger.reading(f"{name}.{arena.serial()}")
+        with store.reader(ledger.stream, start=HEAD) as reader:
+            for event in reader:
+                reading.seen.append(Sighting(event.pointer, event.body))
+                if arena.chance(0.01):
+                    store.runtime.tasks.sleep(arena.rng.random() * _PAUSE_S)
+        reading.finished = True
+        arena.done["whole read"] += 1
+        store.runtime.tasks.sleep(arena.rng.random() * 5 * _PAUSE_S)
+
+
+def follow(arena: Arena, store: Store, name: str) -> None:
+    """Follow one stream from its head until all stops; then everything acknowledged must have come."""
+    ledger = arena.pick()
+    reading = ledger.reading(f"{name}.follower")
+    with store.reader(ledger.stream, start=HEAD, follow=True) as reader:
+        watch = store.runtime.tasks.spawn("stop", lambda: _stop(arena, store, ledger, reading, reader.close))
+        for event in reader:
+            reading.seen.append(Sighting(event.pointer, event.body))
+            arena.done["event followed"] += 1
+    watch.join()
+    reading.finished = arena.stopping
+
+
+def _stop(arena: Arena, store: Store, ledger: Ledger, reading: Reading, close: Callable[[], None]) -> None:
+    """Close a follower once all has stopped and it had time to catch up."""
+    clock = store.runtime.clock
+    while not arena.stopping:
+        store.runtime.tasks.sleep(0.02)
+    reading.owed = ledger.reading("nobody").owed
+    deadline = clock.monotonic() + 2
+    while clock.monotonic() < deadline and len(reading.seen) < len(reading.owed):
+        store.runtime.tasks.sleep(0.02)
+    store.runtime.tasks.sleep(0.1)
+    close()
+
+
+# ---------------------------------------------------------------------- everything else
+
+
+def scale(arena: Arena, store: Store, name: str) -> None:
+    """Split, merge and re-cut segments; now and then seal a stream and begin another."""
+    rng = arena.rng
+    while not arena.stopping:
+        store.runtime.tasks.sleep(rng.random() * 10 * _PAUSE_S)
+        ledger = arena.pick()
+        try:
+            if arena.chance(0.05):
+                arena.new_stream(store)
+                arena.active.remove(ledger.stream)
+                store.streams.seal(ledger.stream)
+                arena.done["seal"] += 1
+                continue
+            current = store.streams.view(ledger.stream).current
+            draw = rng.random()
+            if draw < 0.4 and len(current) < 6:
+                store.streams.scale(ledger.stream, split=rng.choice(current).id, into=rng.randrange(2, 4))
+            elif draw < 0.8 and len(current) > 1:
+                first = rng.randrange(len(current) - 1)
+                store.streams.scale(ledger.stream, merge=[segment.id for segment in current[first : first + 2]])
+            else:
+                store.streams.scale(ledger.stream, rng.randrange(1, 4))
+            arena.done["scale"] += 1
+        except (*EXPECTED, InvalidArgument):  # another one scaled first
+            arena.done["scale refused"] += 1
+
+
+def maintain(arena: Arena, store: Store, name: str) -> None:
+    """Compact, collect, check, and make garbage by deleting streams."""
+    rng = arena.rng
+    while not arena.stopping:
+        store.runtime.tasks.sleep(rng.random() * 20 * _PAUSE_S)
+        draw = rng.random()
+        try:
+            if draw < 0.5:
+                report = store.compact(force=arena.chance(0.7))
+                arena.violations += [f"compact skipped {text}" for text in report.skipped]
+                arena.done["compact"] += 1
+            elif draw < 0.6:
+                arena.violations += checked(store)
+                arena.done["check"] += 1
+            elif draw < 0.9:
+                store.collect()
+                arena.done["collect"] += 1
+            else:
+                _scratch(arena, store)
+                arena.done["delete"] += 1
+        except EXPECTED:
+            arena.done["maintenance refused"] += 1
+
+
+def _scratch(arena: Arena, store: Store) -> None:
+    """A stream that nobody keeps."""
+    name = f"sim/scratch{arena.serial()}"
+    store.streams.create(name)
+    with store.writer(name) as writer:
+        writer.write_batch(pa.table({"key": ["k"] * 5, "payload": [b"x" * 300] * 5})).result()
+    store.streams.delete(name)
+
+
+ALL: Final[Sequence[tuple[str, Client]]] = (
+    ("write", write),
+    ("write", write),
+    ("read", read),
+    ("follow", follow),
+    ("scale", scale),
+    ("maintain", maintain),
+)

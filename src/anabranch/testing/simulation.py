@@ -1,0 +1,185 @@
+"""One simulated life of a store: clients in several processes, crashes and restarts at random, judgement at the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from anabranch import limits
+from anabranch.runtime.settings import Settings
+from anabranch.testing import clients
+from anabranch.testing.clients import Arena
+from anabranch.testing.faults import Action, Faults, RandomFaults
+from anabranch.testing.scheduler import Scheduler, SimTask
+from anabranch.testing.world import Process, ProcessCrashed, World
+
+if TYPE_CHECKING:
+    from anabranch.store import Store
+
+__all__ = ["Outcome", "Simulation", "tight_limits"]
+
+# Small, so that a few events suffice to have blobs beside inlined commits, two commits in flight, writers that wait
+# for room, and collections that find something.
+SETTINGS: Final = Settings(
+    inline_bytes_max=1_500,
+    commit_bytes_max=6_000,
+    pending_bytes_max=12_000,
+    pipeline_bytes_min=800,
+    horizon_us=150_000,
+)
+_LIMITS: Final = {"LEASE_US": 400_000, "EXTENTS_PER_PLAN_MAX": 8, "COLLECT_PAGE_ROWS": 5, "WAL_PAGES_CHECKPOINT": 16}
+_RATES: Final = {
+    Action.CRASH_BEFORE: 0.0002,
+    Action.CRASH_AFTER: 0.0002,
+    Action.UNCERTAIN_LANDED: 0.01,
+    Action.UNCERTAIN_LOST: 0.01,
+}
+_END_S: Final = 120.0  # virtual seconds that clients may take to stop
+
+
+@contextmanager
+def tight_limits() -> Iterator[None]:
+    """Lower some limits of the store, so that a short run meets them."""
+    before = {name: getattr(limits, name) for name in _LIMITS}
+    for name, value in _LIMITS.items():
+        setattr(limits, name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(limits, name, value)
+
+
+@dataclass
+class Outcome:
+    """What a run came to. `error` is what ended it early: a deadlock, or an error that no client expects."""
+
+    seed: int
+    steps: int = 0
+    virtual_s: float = 0.0
+    digest: str = ""
+    crashes: int = 0
+    done: Counter[str] = field(default_factory=Counter)
+    violations: list[str] = field(default_factory=list)
+    error: BaseException | None = None
+    trace: list[str] = field(default_factory=list)
+
+    @property
+    def sound(self) -> bool:
+        """True if nothing was violated."""
+        return not self.violations and self.error is None
+
+
+class Simulation:
+    """A run from one seed. `tell` hears of steps and acknowledged events now and then."""
+
+    def __init__(
+        self, seed: int, *, steps: int, processes: int = 3, tell: Callable[[int, int], None] | None = None
+    ) -> None:
+        self._seed = seed
+        self._steps = steps
+        self._count = processes
+        self._tell = tell
+        # The end needs steps too; only a run that spins comes near this.
+        self._scheduler = Scheduler(seed, steps_max=20 * steps + 500_000, trace_max=100_000)
+        self._world = World(seed, settings=SETTINGS, scheduler=self._scheduler)
+        self._arena = Arena(self._world.rng)
+        self._living: list[tuple[Process, list[SimTask]]] = []
+        self._outcome = Outcome(seed)
+
+    def run(self) -> Outcome:
+        """Run it. Raises nothing but KeyboardInterrupt: whatever goes wrong is in the outcome."""
+        outcome = self._outcome
+        with self._world, tight_limits():
+            try:
+                self._world.run(self._story)
+            except Exception as exc:
+                outcome.error = exc
+        outcome.steps = self._scheduler.steps
+        outcome.virtual_s = self._scheduler.now_us / 1e6
+        outcome.digest = self._scheduler.digest
+        outcome.done = self._arena.done
+        outcome.violations = list(dict.fromkeys(self._arena.violations))
+        outcome.trace = self._scheduler.trace()
+        return outcome
+
+    def _story(self) -> None:
+        first = self._world.process("first")
+        first.call(self._prepare)
+        first.close()
+        while len(self._living) < self._count:
+            self._start()
+        while self._scheduler.steps < self._steps:
+            self._world.sleep(self._world.rng.random() * 0.02)
+            self._replace_the_dead()
+            if self._world.rng.random() < 0.03:
+                self._world.rng.choice(self._living)[0].crash()
+            if self._tell:
+                self._tell(self._scheduler.steps, self._arena.done["event acknowledged"])
+        self._wind_down()
+        self._judge()
+
+    def _prepare(self, store: Store) -> None:
+        store.streams.create_scope("sim")
+        for _ in range(2):
+            self._arena.new_stream(store)
+
+    def _start(self) -> None:
+        """A new process with its clients; it may crash while it opens."""
+        serial = self._arena.serial()
+        faults: Faults = RandomFaults(self._world.rng, _RATES)
+        try:
+            process = self._world.process(f"p{serial}", faults=faults)
+        except ProcessCrashed:
+            self._outcome.crashes += 1
+            return
+        tasks = []
+        for number, (name, client) in enumerate(clients.ALL):
+            if self._world.rng.random() < 0.7:
+                tasks.append(process.spawn(name, self._client(client, f"p{serial}.{name}{number}")))
+        self._living.append((process, tasks))
+
+    def _client(self, client: clients.Client, name: str) -> Callable[[Store], None]:
+        return lambda store: client(self._arena, store, name)
+
+    def _replace_the_dead(self) -> None:
+        alive = [each for each in self._living if each[0].alive]
+        self._outcome.crashes += len(self._living) - len(alive)
+        self._living = alive
+        while len(self._living) < self._count:
+            self._start()
+
+    def _wind_down(self) -> None:
+        """Have every client stop by itself, and every store close in good order."""
+        self._arena.stopping = True
+        for process, tasks in self._living:
+            for task in tasks:
+                if not self._world.join(task, _END_S):
+                    self._arena.violations.append(f"{task.name} does not end:\n{self._scheduler.report()}")
+                    return
+            try:
+                process.close()
+            except ProcessCrashed:
+                self._outcome.crashes += 1
+
+    def _judge(self) -> None:
+        """In a fresh process: hold every ledger against what is stored, before and after all is compacted and
+        collected, and check the store."""
+        if self._arena.violations:
+            return
+        last = self._world.process("last")
+        last.call(self._judge_streams)
+        last.call(lambda store: store.compact(force=True))
+        for _ in range(3):
+            last.call(lambda store: store.collect())
+            self._world.sleep(1)
+        last.call(self._judge_streams)
+        last.close()
+
+    def _judge_streams(self, store: Store) -> None:
+        for name, ledger in self._arena.ledgers.items():
+            self._arena.violations += ledger.judge(clients.stored(store, name))
+        self._arena.violations += clients.checked(store)
