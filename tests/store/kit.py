@@ -54,6 +54,7 @@ class Kit:
     clock: HandClock = field(default_factory=HandClock)
 
     def __post_init__(self) -> None:
+        self.folder.mkdir(exist_ok=True)
         self.runtime = Runtime(clock=self.clock, settings=Settings(inline_bytes_max=self.inline_bytes_max))
         self.catalog = SqliteCatalog(self.folder, self.runtime)
         self.blobs = LocalBlobs(self.folder, self.runtime)

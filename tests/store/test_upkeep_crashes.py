@@ -1,0 +1,130 @@
+"""A crash at any port call of compaction and of collection loses nothing, and leaves nothing that is never found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anabranch import limits
+from anabranch.log.check import check
+from anabranch.log.collect import collect
+from anabranch.log.compact import compact
+from tests.store.kit import SECOND, Kit
+
+
+class Crash(BaseException):
+    """The process ends here: no handler may know of it."""
+
+
+class Doomed:
+    """Ports of one process that crashes at its `number`th call: calls of blobs, and beginning or committing a
+    transaction. Odd crashes come before the effect, even ones after it."""
+
+    def __init__(self, kit: Kit, number: int) -> None:
+        self._kit = kit
+        self._left = number
+        self.dead = False
+        self.catalog: Any = self
+        self.blobs: Any = _DoomedBlobs(kit, self)
+
+    def step(self) -> None:
+        """A point where the crash may strike."""
+        if self.dead:
+            raise Crash  # whatever still runs on the way out has no effect
+        self._left -= 1
+        if self._left == 0:
+            self.dead = True
+            raise Crash
+
+    @contextmanager
+    def reading(self) -> Iterator[Any]:
+        self.step()
+        with self._kit.catalog.reading() as snapshot:
+            yield snapshot
+
+    @contextmanager
+    def writing(self) -> Iterator[Any]:
+        self.step()
+        with self._kit.catalog.writing() as txn:
+            yield txn
+            self.step()  # rolls back
+        self.step()
+
+
+class _DoomedBlobs:
+    def __init__(self, kit: Kit, doomed: Doomed) -> None:
+        self._kit = kit
+        self._doomed = doomed
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*arguments: Any) -> Any:
+            self._doomed.step()
+            result = getattr(self._kit.blobs, name)(*arguments)
+            self._doomed.step()
+            return result
+
+        return call
+
+
+def prepare(folder: Path) -> tuple[Kit, dict[Any, Any]]:
+    kit = Kit(folder, inline_bytes_max=1_000)
+    sensors, other, doomed = kit.create("iot/sensors", segments=2), kit.create("iot/other"), kit.create("iot/doomed")
+    for count in (2, 50, 3):
+        kit.append(sensors, [count, count])
+        kit.append(other, [count])
+        kit.append(doomed, [count])
+        kit.clock.pass_time(SECOND)
+    compact(kit.catalog, kit.blobs, kit.runtime, stream=other, force=True)
+    kit.append(other, [4])
+    kit.drop(doomed)
+    collect(kit.catalog, kit.blobs, kit.runtime)
+    kit.clock.pass_time(2 * limits.HORIZON_US)
+    return kit, {log: kit.read(log) for stream in (sensors, other) for log in kit.logs(stream)}
+
+
+def do_compact(kit: Kit, catalog: Any, blobs: Any) -> None:
+    compact(catalog, blobs, kit.runtime, force=True)
+
+
+def do_collect(kit: Kit, catalog: Any, blobs: Any) -> None:
+    collect(catalog, blobs, kit.runtime)
+
+
+@pytest.mark.parametrize("work", [do_compact, do_collect])
+def test_a_crash_at_any_port_call_is_harmless(tmp_path: Path, work: Callable[[Kit, Any, Any], None]) -> None:
+    number, crashed = 0, True
+    while crashed:
+        number += 1
+        assert number < 500
+        kit, rows = prepare(tmp_path / str(number))
+        doomed = Doomed(kit, number)
+        try:
+            work(kit, doomed.catalog, doomed.blobs)
+            crashed = False
+        except Crash:
+            pass
+        assert list(check(kit.catalog, kit.blobs, now=kit.clock.now())) == [], f"crash at call {number}"
+        assert {log: kit.read(log) for log in rows} == rows, f"crash at call {number}"
+        recover(kit)
+        assert {log: kit.read(log) for log in rows} == rows, f"crash at call {number}"
+        kit.close()
+    assert number > 10
+
+
+def recover(kit: Kit) -> None:
+    """Another process does the same later; then every file is one that somebody views."""
+    kit.clock.pass_time(2 * limits.HORIZON_US)
+    compact(kit.catalog, kit.blobs, kit.runtime, force=True)
+    for _ in range(2):
+        collect(kit.catalog, kit.blobs, kit.runtime)
+        kit.clock.pass_time(2 * limits.HORIZON_US)
+    assert list(check(kit.catalog, kit.blobs, now=kit.clock.now())) == []
+    with kit.catalog.reading() as snapshot:
+        listed = {row.key for row in snapshot.blobs_after(0, 1_000) if snapshot.blob_in_use(row.id)}  # type: ignore[arg-type]
+        assert snapshot.leases() == []
+    assert set(kit.files()) == listed
+    assert kit.files("commits/") == []
