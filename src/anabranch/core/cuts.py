@@ -69,7 +69,7 @@ def _turns(ending: Iterable[Segment], beginning: Iterable[Segment]) -> list[Turn
 
 def settle(view: StreamView, positions: Mapping[SegmentId, int]) -> dict[SegmentId, int]:
     """The same place, in its furthest form: where all predecessors of a turn are exhausted, its successors stand at
-    their heads instead. The key space stays covered exactly once."""
+    their heads instead, or where `positions` has them already. The key space stays covered exactly once."""
     return _settle(view, positions, None)
 
 
@@ -85,7 +85,8 @@ def _settle(view: StreamView, positions: Mapping[SegmentId, int], lineage: Linea
         if all(exhausted(segment) for segment in turn.before):
             for segment in turn.before:
                 del settled[segment]
-            settled.update((segment, view.segments[segment].head) for segment in turn.after)
+            for segment in turn.after:
+                settled.setdefault(segment, view.segments[segment].head)
     return settled
 
 

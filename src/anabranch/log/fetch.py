@@ -18,13 +18,14 @@ from anabranch.runtime.ports import Runtime
 from anabranch.runtime.tasks import Task
 
 _Place = tuple[str, int]  # a blob's key and an offset in it
+_WHOLE = -1  # stands for the offset of a whole file
 _HELPERS_MAX = 2
 
 
 class Fetcher:
     """Gives out the bytes of extents. A message's checksum is verified when the process first reads it.
 
-    Tier-2 files are verified page by page by their own checksums. Thread-safe.
+    So is a tier-2 file's when it is first opened, and its pages' whenever they are read. Thread-safe.
     """
 
     def __init__(self, blobs: Blobs, runtime: Runtime) -> None:
@@ -78,7 +79,13 @@ class Fetcher:
         with self._lock:
             file = self._files.pop(extent.key, None)
         # An opened file is for one iteration at a time, so it is out of the cache while it is in use.
-        file = file or ParquetReader(extent.key, self._blobs.get(extent.key))
+        if file is None:
+            data = self._blobs.get(extent.key)
+            # The pages have checksums of their own, but what tells where they lie and what they mean has none.
+            if (extent.key, _WHOLE) not in self._verified:
+                _verify(extent, data)
+                self._remember((extent.key, _WHOLE))
+            file = ParquetReader(extent.key, data)
         try:
             yield from file.read(row, count, columns)
         finally:
@@ -124,7 +131,11 @@ class Fetcher:
                 self._verified.pop(next(iter(self._verified)))
 
 
-def _verify(extent: Extent, message: pa.Buffer) -> None:
-    if codec.checksum(message) != extent.checksum:
-        place = f"the message at byte {extent.place.offset}" if extent.key else f"log {extent.log} at {extent.start}"
-        raise CorruptBlob(extent.key or "inline", f"the checksum of {place} does not match its bytes")
+def _verify(extent: Extent, data: pa.Buffer) -> None:
+    if codec.checksum(data) != extent.checksum:
+        raise CorruptBlob(name_of(extent), f"the checksum of the bytes from {extent.place.offset} on does not match")
+
+
+def name_of(extent: Extent) -> str:
+    """Where an extent's bytes lie, for errors."""
+    return extent.key or f"(inline in log {extent.log} at {extent.start})"

@@ -234,11 +234,12 @@ class ParquetReader:
 
     def read(self, row: int, count: int, columns: pa.Schema) -> Iterator[tuple[pa.RecordBatch, pa.Array]]:
         """Rows `row … row + count - 1` in order, as batches of `columns` (nulls where the file is of an older schema)
-        with their append times."""
+        with their append times. Other columns are not read."""
         groups = self._groups(row, row + count)
+        wanted = [name for name in self._file.schema_arrow.names if name == APPENDED or name in columns.names]
         position = self._starts[groups[0]] if groups else 0
         try:
-            for batch in self._file.iter_batches(limits.READ_ROWS_MAX, row_groups=groups):
+            for batch in self._file.iter_batches(limits.READ_ROWS_MAX, row_groups=groups, columns=wanted):
                 first, stop = max(row - position, 0), min(row + count - position, batch.num_rows)
                 position += batch.num_rows
                 if first < stop:

@@ -15,8 +15,8 @@ from anabranch import limits
 from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Catalog, Reading
 from anabranch.core import codec
-from anabranch.errors import BlobMissing, CorruptBlob
-from anabranch.log.fetch import Fetcher
+from anabranch.errors import BlobMissing, CorruptBlob, CorruptStore
+from anabranch.log.fetch import Fetcher, name_of
 from anabranch.log.plan import Piece, Plan, plan
 from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.schema import TIME_TYPE
@@ -123,20 +123,27 @@ class LogReader:
         """The rows of pieces in order, neighbours put together where they are few. Raises BlobMissing, CorruptBlob."""
         small: list[Rows] = []
         held = 0
-        for piece, message in self._fetcher.messages(pieces):
-            for rows in self._decode(piece, message, selection):
+        try:
+            for rows in self._pieces(pieces, selection):
                 count = rows.batch.num_rows
-                if count >= limits.SMALL_ROWS or held + count > selection.rows_max:
-                    if small:
-                        yield _together(small)
-                        small, held = [], 0
-                    if count >= limits.SMALL_ROWS:
-                        yield rows
-                        continue
-                small.append(rows)
-                held += count
+                if small and (count >= limits.SMALL_ROWS or held + count > selection.rows_max):
+                    ready, small, held = _together(small), [], 0
+                    yield ready
+                if count >= limits.SMALL_ROWS:
+                    yield rows
+                else:
+                    small.append(rows)
+                    held += count
+        except CorruptStore:
+            if small:  # they lie before the damage
+                yield _together(small)
+            raise
         if small:
             yield _together(small)
+
+    def _pieces(self, pieces: Sequence[Piece], selection: Selection) -> Iterator[Rows]:
+        for piece, message in self._fetcher.messages(pieces):
+            yield from self._decode(piece, message, selection)
 
     def append_times(self, piece: Piece) -> Iterator[tuple[int, pa.Array]]:
         """The append times of a piece of a tier-2 extent, in runs that begin at a position. Nothing for a tier-1
@@ -158,11 +165,10 @@ class LogReader:
                 yield from _cut(batch, first + piece.shift, appended, selection)
                 first += batch.num_rows
             return
-        name = extent.key or f"inline in log {extent.log}"
-        batch = codec.decode(message, piece.columns, key=name)
+        batch = codec.decode(message, piece.columns, key=name_of(extent))
         row, count = extent.place.row + piece.start - extent.start, piece.stop - piece.start
         if row + count > batch.num_rows:
-            raise CorruptBlob(name, f"its message holds {batch.num_rows} rows, {row + count} were expected")
+            raise CorruptBlob(name_of(extent), f"its message holds {batch.num_rows} rows, {row + count} were expected")
         if count != batch.num_rows:
             batch = batch.slice(row, count)
         if not piece.columns.equals(selection.decoded):

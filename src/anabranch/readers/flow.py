@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import NamedTuple
 
 from anabranch import limits
@@ -21,11 +21,13 @@ _EXTENTS_PER_PLAN_MIN = 16
 
 
 class Delivery(NamedTuple):
-    """Rows of one segment, and the view in which they were found."""
+    """Rows of one segment, at least one; the view in which they were found; and how far other segments, or this one,
+    were read since the last delivery without finding any row that was asked for."""
 
     segment: SegmentId
     rows: Rows
     view: StreamView
+    skipped: Mapping[SegmentId, int]
 
 
 class _Stale(Exception):
@@ -53,7 +55,13 @@ class Flow:
         self._end = None if end is None else cuts.reached(view, end)
         self._positions = cuts.settle(view, start.as_dict())
         self._open: dict[SegmentId, tuple[Generator[Rows], int]] = {}  # reads under way, and where each stops
+        self._skipped: dict[SegmentId, int] = {}
         self._turns = self._waiting()
+
+    @property
+    def positions(self) -> dict[SegmentId, int]:
+        """Where the flow stands: behind everything it has delivered or left out."""
+        return dict(self._positions)
 
     @property
     def view(self) -> StreamView:
@@ -76,7 +84,8 @@ class Flow:
                     raise
                 if rows is not None:
                     self._turns.append(segment)
-                    return Delivery(segment, rows, self._view)
+                    skipped, self._skipped = self._skipped, {}
+                    return Delivery(segment, rows, self._view, skipped)
             settled = cuts.settle(self._view, self._positions)
             if settled == self._positions:
                 return None
@@ -112,14 +121,17 @@ class Flow:
             try:
                 rows = next(reading)
             except StopIteration:
-                self._positions[segment] = ends  # what lies behind the last rows was pruned
+                if self._positions[segment] < ends:  # what lies behind the last rows was pruned
+                    self._positions[segment] = self._skipped[segment] = ends
                 del self._open[segment]
                 continue
             except BaseException:
                 self._open.pop(segment, None)
                 raise
             self._positions[segment] = rows.stop
-            return rows
+            if rows.batch.num_rows:
+                return rows
+            self._skipped[segment] = rows.stop
         return None
 
     def _begin(self, segment: SegmentId, stop: int) -> tuple[Generator[Rows], int]:

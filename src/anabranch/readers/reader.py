@@ -199,7 +199,7 @@ class Reader:
         self._deliver(delivery, whole=True)
         rows = delivery.rows
         added = [constant(delivery.segment.packed, rows.batch.num_rows), offsets_of(rows), appended_of(rows)]
-        return pa.RecordBatch.from_arrays([*rows.batch.columns, *added], schema=self.schema)
+        return pa.RecordBatch.from_arrays([*rows.batch.columns[: len(self._names)], *added], schema=self.schema)
 
     # closing
 
@@ -259,6 +259,8 @@ class Reader:
         if self._as_events:  # an event knows its key and time, whatever its body holds
             wanted = [schema.key, schema.time, "payload" if schema.raw else None]
             names += [name for name in wanted if name is not None and name not in names]
+        # A batch without columns has no rows to count, so there is always one, which is left out again in the end.
+        names = names or [schema.time or schema.key or schema.columns.names[0]]
         columns = pa.schema([schema.columns.field(name) for name in names])
         return Selection(columns, self._rows_max, schema.time, self._between)
 
@@ -267,7 +269,7 @@ class Reader:
         or the reader was closed."""
         try:
             with self._busy:
-                return self._take() or self._wait_alone(timeout_s, lambda: self._closed)
+                return self._supplied(self._take() or self._wait_alone(timeout_s, lambda: self._closed))
         finally:
             self._tidy()
 
@@ -275,7 +277,7 @@ class Reader:
         if self._ready is None and not self._closed:
             with suppress(Closed):
                 await self._pump.call()
-        return self._take()
+        return self._supplied(self._take())
 
     def _fill(self, interrupted: Callable[[], bool]) -> bool:
         """Have the next rows ready. False if it was interrupted; True without rows is the end."""
@@ -296,9 +298,7 @@ class Reader:
         while not interrupted():
             delivery = self._flow.pull()
             if delivery is not None:
-                if delivery.rows.batch.num_rows:
-                    return delivery
-                continue  # all its rows were left out
+                return delivery
             if self._flow.exhausted:
                 return None
             seen = self._tail.seen()
@@ -310,13 +310,19 @@ class Reader:
             self._tail.wait(seen, left)
         return None
 
+    def _supplied(self, delivery: Delivery | None) -> Delivery | None:
+        if delivery is None and not self._closed:
+            # All that was delivered is handed out, and what lies behind it was left out.
+            self._delivered, self._under_way = self._flow.positions, None
+        return delivery
+
     def _deliver(self, delivery: Delivery, *, whole: bool) -> None:
         """Move the position: behind what was under way, into the delivery's segment, and behind the delivery."""
         if self._under_way is not None:
             before, self._under_way = self._under_way, None
             self._delivered[before.delivery.segment] = before.delivery.rows.stop
-        if delivery.segment not in self._delivered:
-            self._delivered = cuts.settle(delivery.view, self._delivered)
+        if delivery.skipped or delivery.segment not in self._delivered:
+            self._delivered = cuts.settle(delivery.view, {**self._delivered, **delivery.skipped})
         if whole:
             self._delivered[delivery.segment] = delivery.rows.stop
 
