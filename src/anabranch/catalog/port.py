@@ -224,6 +224,11 @@ class Writing(Reading, Protocol):
         """Replace what the log remembers of a writer."""
         ...
 
+    def inherit_fences(self, log: LogId, heir: LogId) -> None:
+        """Let every fence that a writer raised on `log` hold on `heir` too, where it is not higher already: who was
+        taken over on a segment can't append to its successors."""
+        ...
+
     def drop_progress_before(self, time: Micros, limit: int) -> int:
         """Forget writers not seen since `time`; returns how many."""
         ...

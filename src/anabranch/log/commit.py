@@ -50,6 +50,11 @@ class WriterName:
     id: WriterId
     fences: dict[LogId, int] = field(default_factory=dict)
 
+    @property
+    def highest(self) -> int:
+        """The highest fence it ever carried: the one to carry where it comes for the first time."""
+        return max(self.fences.values(), default=0)
+
 
 @dataclass(frozen=True, slots=True)
 class Draft:
@@ -177,9 +182,12 @@ class Committer:
                 progress = txn.progress(draft.log, draft.writer.id) or Progress()
                 # Its own fences since it was encoded: none but this writer has raised it in between.
                 own = range(part.sequence.fence, draft.writer.fences.get(draft.log, 0) + 1)
-                for batch in progress.recent:
-                    if (batch.first, batch.events) == (part.sequence.first, part.count) and batch.fence in own:
-                        verdicts.append(Appended(batch.start, Micros(batch.appended_at), duplicate=True))
+                wanted = (part.sequence.first, part.count)
+                verdicts += [
+                    Appended(batch.start, Micros(batch.appended_at), duplicate=True)
+                    for batch in progress.recent
+                    if (batch.first, batch.events) == wanted and batch.fence in own
+                ]
             if len(verdicts) == len(unit.parts):
                 return tuple(verdicts)
             for draft in work.drafts:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from anabranch.catalog.port import Catalog
+from anabranch.catalog.port import Catalog, Reading, Writing
 from anabranch.errors import (
     AnabranchError,
     AppendUncertain,
@@ -296,7 +296,7 @@ class Courier:
                 self._ask_progress(sorted(self._uncertain))
                 self._uncertain.clear()
             self.routes = self._load_routes()
-        except (StreamSealed, StreamNotFound) as exc:
+        except (StreamSealed, StreamNotFound, Fenced) as exc:
             self.dead = exc
         except AnabranchError as exc:
             self._barrier = True
@@ -313,30 +313,50 @@ class Courier:
         self._queue_bytes = 0
 
     def _load_routes(self) -> Routes:
-        with self._catalog.reading() as txn:
-            view = txn.view(self._stream)
-        if view is None:
-            raise StreamNotFound(f"{self._stream:016x}")
-        routes = Routes(view)
-        if self._named:
-            fresh = [log for log in routes.logs if log not in self._landed]
-            if fresh:
-                self._ask_progress(fresh)
+        if not self._named:
+            with self._catalog.reading() as txn:
+                routes = self._routes_of(txn)
+            for log in routes.logs:
+                self._name.fences.setdefault(log, self._name.highest)
+            return routes
+        # In one transaction, so that no scale hides a segment from the fence.
+        with self._catalog.writing() as writing:
+            routes = self._routes_of(writing)
+            self._own(writing, [log for log in routes.logs if log not in self._landed])
         return routes
 
-    def _ask_progress(self, logs: list[LogId]) -> None:
-        """Raise this writer's fence on the logs, so that no earlier holder of its name can append any more, and learn
-        how far it got."""
+    def _routes_of(self, txn: Reading) -> Routes:
+        view = txn.view(self._stream)
+        if view is None:
+            raise StreamNotFound(f"{self._stream:016x}")
+        return Routes(view)
+
+    def _own(self, txn: Writing, logs: Sequence[LogId]) -> None:
+        """Hold the name on logs that are new to this writer: when it opens, by a fence above all others; afterwards
+        by that same fence, or not at all where another took over meanwhile. Raises Fenced."""
+        known = {log: txn.progress(log, self._name.id) or Progress() for log in logs}
+        highest = max((each.fence for each in known.values()), default=0)
+        fence = self._name.highest or highest + 1
+        if highest > fence:
+            raise Fenced(fence, highest)
+        for log, progress in known.items():
+            self._raise_fence(txn, log, progress, fence)
+
+    def _ask_progress(self, logs: Sequence[LogId]) -> None:
+        """Raise this writer's fence on the logs, so that nothing of unknown outcome can land any more, and learn how
+        far it got. Raises Fenced where another took the name over."""
         with self._catalog.writing() as txn:
-            existing = txn.logs(logs)
-            for log in logs:
-                if log not in existing:
-                    continue
-                known = txn.progress(log, self._name.id) or Progress()
-                fence = max(known.fence, self._name.fences.get(log, 0)) + 1
-                txn.put_progress(log, self._name.id, replace(known, fence=fence), now=self._runtime.clock.now())
-                self._name.fences[log] = fence
-                self._landed[log] = self._next[log] = known.next
+            for log in txn.logs(logs):
+                progress = txn.progress(log, self._name.id) or Progress()
+                carried = self._name.fences.get(log, 0)
+                if progress.fence > carried:
+                    raise Fenced(carried, progress.fence)
+                self._raise_fence(txn, log, progress, carried + 1)
+
+    def _raise_fence(self, txn: Writing, log: LogId, progress: Progress, fence: int) -> None:
+        txn.put_progress(log, self._name.id, replace(progress, fence=fence), now=self._runtime.clock.now())
+        self._name.fences[log] = fence
+        self._landed[log] = self._next[log] = progress.next
 
 
 def _first_refusal(outcome: tuple[Appended | Refused, ...]) -> Refused | None:

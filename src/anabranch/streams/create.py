@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from anabranch.catalog.port import Writing
 from anabranch.errors import StreamExists
-from anabranch.model.ids import Micros, SegmentId, StreamId
+from anabranch.model.ids import LogId, Micros, SegmentId, StreamId
 from anabranch.model.keyspace import WHOLE
 from anabranch.model.names import StreamName
 from anabranch.model.policy import Fixed
@@ -38,14 +38,15 @@ def create_stream(
     return info
 
 
-def open_segment(txn: Writing, stream: StreamId, segment: Segment, *, appended_at: Micros, fence: int) -> None:
-    """Give a new segment an open log of its own. Its append times start at `appended_at`, so that they rise along a
-    key's segments too."""
+def open_segment(txn: Writing, stream: StreamId, segment: Segment, *, appended_at: Micros, fence: int) -> LogId:
+    """Give a new segment an open log of its own, and return that. Its append times start at `appended_at`, so that
+    they rise along a key's segments too."""
     log = txn.new_log(stream, appended_at=appended_at)
     if fence:
         txn.update_log(replace(txn.logs([log])[log], fence=fence))
     txn.put_segment(stream, segment)
     txn.put_span(stream, Span(segment.id, 0, log, 0, None))
+    return log
 
 
 def delete_stream(txn: Writing, name: StreamName, now: Micros) -> StreamId:

@@ -24,7 +24,9 @@ def apply_scale(txn: Writing, view: StreamView, plan: ScalePlan, now: Micros) ->
     for segment in plan.created:
         before = [_open_log(view, old) for old in plan.sealed if old.range.overlaps(segment.range)]
         appended_at = max(log.appended_at for log in before)
-        open_segment(txn, stream, segment, appended_at=appended_at, fence=max(log.fence for log in before))
+        heir = open_segment(txn, stream, segment, appended_at=appended_at, fence=max(log.fence for log in before))
+        for log in before:
+            txn.inherit_fences(log.id, heir)
     txn.update_stream(
         replace(
             view.info,

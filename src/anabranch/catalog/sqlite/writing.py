@@ -102,6 +102,9 @@ class SqliteWriting(SqliteReading):
         kept = rows.pack_recent(progress.recent)
         self._do("put_progress", (log, writer, progress.next, progress.fence, kept, now))
 
+    def inherit_fences(self, log: LogId, heir: LogId) -> None:
+        self._database.execute(SQL["inherit_fences"], {"log": log, "heir": heir})
+
     def drop_progress_before(self, time: Micros, limit: int) -> int:
         return self._do("drop_progress_before", (time, limit))
 

@@ -253,6 +253,19 @@ class CatalogContract:
             assert writing.drop_progress_before(Micros(NOW + 20), 10) == 1
             assert [writer for writer, _ in writing.writers_of_log(log, WriterId(""), 10)] == ["c"]
 
+    def test_an_heir_inherits_the_fences_of_its_predecessors(self) -> None:
+        log, heir = new_stream(self.catalog), new_stream(self.catalog, 78, "iot/heir")
+        with self.catalog.writing() as writing:
+            for writer, fence in (("low", 2), ("high", 5), ("none", 0)):
+                writing.put_progress(log, WriterId(writer), Progress(9, fence, (Batch(0, 9, 0, NOW, fence),)), now=NOW)
+            for writer, fence in (("low", 3), ("high", 4)):
+                writing.put_progress(heir, WriterId(writer), Progress(1, fence), now=NOW)
+            writing.put_progress(log, WriterId("new"), Progress(9, 1), now=NOW)
+            writing.inherit_fences(log, heir)
+        with self.catalog.reading() as reading:
+            held = dict(reading.writers_of_log(heir, WriterId(""), 10))
+        assert held == {"low": Progress(1, 3), "high": Progress(1, 5), "new": Progress(0, 1)}
+
     # small state
 
     def test_the_horizon_never_goes_back(self) -> None:

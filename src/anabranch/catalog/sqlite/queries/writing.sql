@@ -72,6 +72,11 @@ insert into writers (log, writer, next, fence, recent, seen_at) values (?, ?, ?,
 on conflict (log, writer) do update
 set next = excluded.next, fence = excluded.fence, recent = excluded.recent, seen_at = excluded.seen_at;
 
+-- name: inherit_fences
+insert into writers (log, writer, next, fence, recent, seen_at)
+select :heir, writer, 0, fence, x'', seen_at from writers where log = :log and fence > 0
+on conflict (log, writer) do update set fence = max(fence, excluded.fence);
+
 -- name: drop_progress_before
 delete from writers where (log, writer) in (select log, writer from writers where seen_at < ? limit ?);
 
