@@ -1,0 +1,134 @@
+"""`python -m bench`, or `./dev bench`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from bench import (
+    append_batches,
+    append_events,
+    catch_up,
+    machine,
+    many_segments,
+    one_event,
+    spark_history,
+    spark_microbatch,
+    table,
+    tail_latency,
+)
+from bench.result import Figure, Setting
+
+FIGURES: dict[str, Figure] = {
+    module.FIGURE.name: module.FIGURE
+    for module in (
+        append_batches,
+        append_events,
+        one_event,
+        catch_up,
+        tail_latency,
+        many_segments,
+        spark_history,
+        spark_microbatch,
+    )
+}
+PAGE = Path(__file__).parents[1] / "docs" / "BENCHMARKS.md"
+_LASTING = Path("/var/tmp")  # where /tmp is memory, this usually is not
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, and show what was found. Returns the exit code: 0 unless a figure could not be measured."""
+    parser = _parser()
+    chosen = parser.parse_args(arguments)
+    if chosen.write and chosen.quick:
+        parser.error("a quick run's numbers are not worth keeping: --write goes without --quick")
+    log = Console(stderr=True, highlight=False)
+    names = chosen.only or list(FIGURES)
+    if chosen.light:
+        names = [name for name in names if not FIGURES[name].heavy]
+    with _folder(chosen.folder) as folder:
+        about = machine.describe(folder)
+        figures: dict[str, Any] = {}
+        failed = []
+        for name in names:
+            log.print(f"{FIGURES[name].title} …", markup=False)
+            place = folder / name
+            place.mkdir()
+            try:
+                setting = Setting(place, chosen.quick, lambda line: log.print(f"  {line}", markup=False))
+                results = FIGURES[name].run(setting)
+            except Exception:
+                log.print_exception()
+                failed.append(name)
+                continue
+            finally:
+                shutil.rmtree(place, ignore_errors=True)
+            figures[name] = {
+                "title": FIGURES[name].title,
+                "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+                "results": [result.to_json() for result in results],
+            }
+    if chosen.json:
+        sys.stdout.write(json.dumps({"machine": about, "quick": chosen.quick, "figures": figures}, indent=1) + "\n")
+    else:
+        console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
+        for name, value in about.items():
+            console.print(f"{name}: {value}", markup=False, soft_wrap=True)
+        table.show((line for figure in figures.values() for line in figure["results"]), console)
+    if chosen.write:
+        _write(about, figures)
+    return 1 if failed else 0
+
+
+def _write(about: dict[str, str], figures: dict[str, Any]) -> None:
+    """Put fresh figures in their places on the committed page, and in the file that it is made from."""
+    kept = PAGE.with_suffix(".json")
+    whole = table.merged(kept, about, figures)
+    whole["figures"] = {name: whole["figures"][name] for name in FIGURES if name in whole["figures"]}
+    PAGE.parent.mkdir(exist_ok=True)
+    kept.write_text(json.dumps(whole, indent=1, ensure_ascii=False) + "\n")
+    PAGE.write_text(table.page(about, whole["figures"]))
+
+
+@contextmanager
+def _folder(chosen: Path | None) -> Iterator[Path]:
+    """An empty folder on the disk to measure, removed afterwards."""
+    where = chosen or (_LASTING if _LASTING.is_dir() else Path(tempfile.gettempdir()))
+    where.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="anabranch-bench-", dir=where) as name:
+        yield Path(name)
+
+
+def _parser() -> argparse.ArgumentParser:
+    listing = "\n".join(f"  {figure.name:<18}{figure.title}{' (heavy)' * figure.heavy}" for figure in FIGURES.values())
+    parser = argparse.ArgumentParser(
+        prog="./dev bench",
+        description="Measure the store, with the floor of this machine or another system beside each figure.",
+        epilog=f"figures:\n{listing}\n\nHeavy ones take minutes. The machine should have nothing else to do.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--only", metavar="NAME", action="append", choices=list(FIGURES), help="measure this figure; may be repeated"
+    )
+    parser.add_argument("--light", action="store_true", help="leave the heavy figures out")
+    parser.add_argument("--quick", action="store_true", help="about a second a figure, to see that all of it works")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    parser.add_argument("--write", action="store_true", help="update docs/BENCHMARKS.md (not with --quick)")
+    parser.add_argument(
+        "--folder", type=Path, metavar="PATH", help="measure on the disk that holds this folder (default: /var/tmp)"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

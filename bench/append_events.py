@@ -1,0 +1,68 @@
+"""One event a call, pipelined: what the path through Python costs per event, beside clients of other systems."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from bench import peers
+from bench.measure import in_turn, seconds
+from bench.payloads import PAYLOAD_BYTES, keys, payloads
+from bench.result import Bound, Figure, Result, Setting, Target
+from bench.stores import fresh
+
+SEGMENTS = 8
+TARGETS = {"redis": Target(Bound.AT_LEAST, 5.0)}
+
+
+def run(setting: Setting) -> Sequence[Result]:
+    """`writer.write` for each event and one `flush`, in turn with each peer's pipelined writes, until all are
+    acknowledged. Ours are durable then; what the peers' acknowledgement means stands beside them."""
+    count = setting.scaled(200_000, 2_000)
+    bodies, names = payloads(count, 1), keys(count, 1)
+    results = []
+    with fresh(setting.folder / "store", segments=SEGMENTS) as store, store.writer("bench/events") as writer:
+
+        def append() -> None:
+            write = writer.write
+            for body, key in zip(bodies, names, strict=True):
+                write(body, key=key)
+            writer.flush()
+
+        append()
+        with peers.running(setting) as (running, missing):
+            for peer in running:
+                rounds = in_turn(
+                    setting.scaled(5, 1),
+                    lambda: count / seconds(append) / 1e3,
+                    lambda peer=peer: count / peer.write(bodies, names) / 1e3,  # type: ignore[misc]
+                )
+                results.append(
+                    Result(
+                        "append_events",
+                        f"writer.write, one event a call, pipelined, beside {peer.version()}",
+                        "k events/s",
+                        median(rounds.ours),
+                        median(rounds.other),
+                        peer.write_style,
+                        rounds.ratio,
+                        rounds.spread,
+                        TARGETS.get(peer.name),
+                        (
+                            f"key and {PAYLOAD_BYTES} bytes of payload in both; ours over {SEGMENTS} segments, durable",
+                            f"{peer.name}: {peer.durability}",
+                        ),
+                    )
+                )
+        if not any(peer.name in TARGETS for peer in running):
+            alone = median(count / seconds(append) / 1e3 for _ in range(setting.scaled(5, 1)))
+            what = "writer.write, one event a call, pipelined"
+            results.append(
+                Result("append_events", what, "k events/s", alone, target=TARGETS["redis"], notes=tuple(missing))
+            )
+        elif missing:
+            results[0] = results[0].with_notes(*missing)
+    return results
+
+
+FIGURE = Figure("append_events", "one event a call, pipelined", run)
