@@ -24,6 +24,7 @@ from anabranch.log.check import Finding, check
 from anabranch.log.collect import CollectReport, collect
 from anabranch.log.commit import Committer
 from anabranch.log.compact import CompactReport, compact
+from anabranch.log.maintain import Maintenance
 from anabranch.log.lease import Hold
 from anabranch.log.read import LogReader
 from anabranch.log.seek import cut_at
@@ -95,6 +96,8 @@ class Store:
         self._open: dict[Writer | Reader, None] = {}  # no set: its order would differ from run to run
         self._closed = False
         self.streams = Streams(catalog, runtime, cut_at=self._cut_at, changed=self._tail.notify)
+        self._maintenance = Maintenance(catalog, blobs, runtime)
+        self._maintenance.start()
         self._at_exit = _close_at_exit(self)
 
     # writing and reading
@@ -208,6 +211,7 @@ class Store:
                 each.close()
             except AnabranchError as exc:
                 failures.append(exc)
+        self._maintenance.close()
         self._appender.close()
         self._tail.close()
         self.catalog.close()

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+import anabranch as ab
 from anabranch import limits
 from anabranch.errors import StoreUnavailable
 from anabranch.log.lease import Hold
 from anabranch.log.maintain import Maintenance
 from anabranch.runtime.clock import SystemClock
 from anabranch.runtime.ports import Runtime
+from anabranch.runtime.settings import Settings
 from tests.store.kit import SECOND, Kit
 
 
@@ -100,3 +102,18 @@ def test_while_another_process_compacts_it_does_not(kit: Kit) -> None:
         assert kit.files("history/") == []
     wait_for(lambda: len(kit.files("history/")) == 1)
     upkeep.close()
+
+
+@pytest.mark.parametrize("where", ["memory://", "folder"])
+def test_a_store_keeps_itself_up_while_it_is_written_to(tmp_path: Path, where: str) -> None:
+    url = where if where == "memory://" else str(tmp_path / "store")
+    with ab.connect(url, settings=Settings(maintenance_s=0.02)) as store:
+        store.streams.create_scope("iot")
+        store.streams.create("iot/raw")
+        bodies = [b"event %d" % number for number in range(limits.COMPACT_EXTENTS_MIN + 300)]
+        with store.writer("iot/raw") as writer:
+            for body in bodies:
+                writer.write(body).result()
+        wait_for(lambda: any(True for _ in store.blobs.list("history/")))
+        assert list(store.check()) == []
+        assert [event.body for event in store.reader("iot/raw")] == bodies

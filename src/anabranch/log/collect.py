@@ -8,7 +8,8 @@ A reader with an older plan misses a blob and plans again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, NamedTuple
@@ -96,9 +97,7 @@ class _Collection:
             with self._catalog.reading() as snapshot:
                 page = snapshot.logs_after(after, limits.COLLECT_PAGE_ROWS)
                 garbage = [log.id for log in page if self._excess(snapshot, log)]
-            for log in garbage:
-                while self._trim(log):
-                    pass
+            self._trim_all(garbage)
             if not page:
                 return
             after = page[-1].id
@@ -116,18 +115,29 @@ class _Collection:
         # The log's row keeps what its writers landed: whoever still retries an append to it gets the first answer.
         return not viewed.named and log.appended_at < self.report.horizon
 
-    def _trim(self, ident: LogId) -> bool:
-        """One bounded transaction on one log; True if there may be more to do."""
-        with self._catalog.writing() as txn:
-            log = txn.logs([ident]).get(ident)
-            if log is None:
-                return False
-            viewed = _viewed(txn, log)
-            if viewed.empty:
-                return self._bury(txn, log, viewed)
-            if viewed.low > log.low_water:
-                return self._trim_head(txn, log, viewed.low)
-            return self._trim_tail(txn, log, viewed.high)
+    def _trim_all(self, garbage: Sequence[LogId]) -> None:
+        """Many logs a transaction where they are small, many transactions a log where it is large."""
+        left = deque(garbage)
+        while left:
+            with self._catalog.writing() as txn:
+                room = limits.COLLECT_PAGE_ROWS
+                while left and room > 0:
+                    before = self.report.extents
+                    if not self._trim(txn, left[0]):
+                        left.popleft()
+                    room -= 1 + self.report.extents - before
+
+    def _trim(self, txn: Writing, ident: LogId) -> bool:
+        """One bounded step on one log; True if there may be more to do."""
+        log = txn.logs([ident]).get(ident)
+        if log is None:
+            return False
+        viewed = _viewed(txn, log)
+        if viewed.empty:
+            return self._bury(txn, log, viewed)
+        if viewed.low > log.low_water:
+            return self._trim_head(txn, log, viewed.low)
+        return self._trim_tail(txn, log, viewed.high)
 
     def _bury(self, txn: Writing, log: LogState, viewed: _Viewed) -> bool:
         """A log that nothing views: its extents go now, its row once it is old."""
