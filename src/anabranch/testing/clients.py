@@ -256,7 +256,7 @@ def scale(arena: Arena, store: Store, name: str) -> None:
         try:
             if arena.chance(0.05):
                 arena.new_stream(store)
-                arena.active.remove(ledger.stream)
+                arena.active = [name for name in arena.active if name != ledger.stream]
                 store.streams.seal(ledger.stream)
                 arena.done["seal"] += 1
                 continue
