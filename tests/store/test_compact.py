@@ -16,7 +16,7 @@ import pytest
 from anabranch import limits
 from anabranch.core import codec
 from anabranch.core.compaction import CompactionPolicy
-from anabranch.errors import Closed, LeaseExpired, StreamNotFound
+from anabranch.errors import Closed, CorruptBlob, FormatTooNew, LeaseExpired, StreamNotFound
 from anabranch.log.collect import collect
 from anabranch.log.compact import CompactReport, compact
 from anabranch.log.parquet import ParquetBuilder, ParquetReader
@@ -221,6 +221,19 @@ def test_row_groups_stay_below_their_limits() -> None:
     builder.write(batch, pa.nulls(500, TIME_TYPE))
     builder.end()
     assert ParquetReader("file", builder.finish().data).metadata.num_row_groups == 3
+
+
+def test_a_file_of_a_newer_release_or_of_another_make_is_refused() -> None:
+    def file(metadata: dict[str, str]) -> pa.Buffer:
+        sink = pa.BufferOutputStream()
+        table = pa.table({"device": ["a"]}).replace_schema_metadata(metadata)
+        pq.write_table(table, sink)
+        return sink.getvalue()
+
+    with pytest.raises(FormatTooNew):
+        ParquetReader("file", file({"anabranch": '{"format": 2, "parts": []}'}))
+    with pytest.raises(CorruptBlob):
+        ParquetReader("file", file({}))
 
 
 def test_thousands_of_single_events_become_one_row_group() -> None:

@@ -182,7 +182,7 @@ def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
 
 
 class ParquetReader:
-    """A tier-2 file opened for reading. Raises CorruptBlob, naming `key`, for what is no Parquet or has damaged pages;
+    """A tier-2 file opened for reading. Raises CorruptBlob, naming `key`, for what is no such file or has damaged pages;
     FormatTooNew for a newer release's file."""
 
     def __init__(self, key: str, data: pa.Buffer) -> None:
@@ -192,6 +192,7 @@ class ParquetReader:
         except (pa.ArrowException, OSError, ValueError) as exc:
             raise CorruptBlob(key, f"no Parquet file ({exc})") from exc
         self.metadata = self._file.metadata
+        self._parts = self._told_parts()
         self._starts = [0]
         for group in range(self.metadata.num_row_groups):
             self._starts.append(self._starts[-1] + self.metadata.row_group(group).num_rows)
@@ -202,7 +203,10 @@ class ParquetReader:
         return self._starts[-1]
 
     def parts(self) -> list[dict[str, Any]]:
-        """What the key-value metadata tells of the parts."""
+        """What the key-value metadata tells of the parts, in row order."""
+        return self._parts
+
+    def _told_parts(self) -> list[dict[str, Any]]:
         try:
             told = json.loads((self.metadata.metadata or {})[METADATA_KEY])
             version, parts = int(told["format"]), list(told["parts"])
