@@ -234,7 +234,7 @@ class Writing(Reading, Protocol):
         ...
 
     def insert_blob(self, key: str, size: int, begun_at: Micros, encoding: str) -> BlobId:
-        """List a durable blob."""
+        """List a durable blob; one that is listed already keeps its id."""
         ...
 
     def swap_extents(self, log: LogId, old: Sequence[Extent], new: Sequence[Extent]) -> bool:

@@ -307,11 +307,9 @@ def _scratch(arena: Arena, store: Store) -> None:
     store.streams.delete(name)
 
 
-ALL: Final[Sequence[tuple[str, Client]]] = (
-    ("write", write),
-    ("write", write),
-    ("read", read),
-    ("follow", follow),
-    ("scale", scale),
-    ("maintain", maintain),
+# What a process may be made of. Readers alone must hear of everything from other processes.
+CASTS: Final[Sequence[Sequence[tuple[str, Client]]]] = (
+    (("write", write), ("write", write), ("read", read), ("follow", follow), ("scale", scale), ("maintain", maintain)),
+    (("write", write), ("write", write), ("write", write), ("follow", follow)),
+    (("read", read), ("follow", follow)),
 )

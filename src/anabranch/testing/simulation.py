@@ -137,8 +137,9 @@ class Simulation:
             self._outcome.crashes += 1
             return
         tasks = []
-        for number, (name, client) in enumerate(clients.ALL):
-            if self._world.rng.random() < 0.7:
+        cast = self._world.rng.choice(clients.CASTS)
+        for number, (name, client) in enumerate(cast):
+            if self._world.rng.random() < 0.8:
                 tasks.append(process.spawn(name, self._client(client, f"p{serial}.{name}{number}")))
         self._living.append((process, tasks))
 

@@ -21,7 +21,7 @@ from anabranch.model.append import (
     Refused,
     Unit,
 )
-from anabranch.model.ids import LogId, Micros, WriterId
+from anabranch.model.ids import BlobId, LogId, Micros, WriterId
 from anabranch.testing.contracts.samples import NOW, append, lengths, new_stream, part
 
 __all__ = ["AppendContract"]
@@ -69,7 +69,7 @@ class AppendContract:
         parts = (part(self.log, 2, blob="commits/a"), part(other, 3, blob="commits/a"))
         self.catalog.commit(Commit(tuple(Unit((each,)) for each in parts), NOW, (BlobEntry("commits/a", 512, NOW),)))
         with self.catalog.reading() as reading:
-            (blob,) = reading.blobs_after(0, 10)  # type: ignore[arg-type]
+            (blob,) = reading.blobs_after(BlobId(0), 10)
             held = [reading.extents(log, 0, 10, 10)[0] for log in (self.log, other)]
             assert reading.extents_of_blob(blob.id) == held
             assert reading.blob_in_use(blob.id)
@@ -81,6 +81,17 @@ class AppendContract:
             None,
         )
         assert {extent.key for extent in held} == {"commits/a"}
+
+    def test_a_blob_that_several_transactions_use_is_listed_once(self) -> None:
+        entry = BlobEntry("commits/a", 512, NOW)
+        units = [Unit((part(self.log, 2, blob="commits/a"),)) for _ in range(3)]
+        with self.catalog.writing() as writing:
+            for unit in units[:2]:
+                writing.append(unit, now=NOW, blobs=(entry,))
+        self.catalog.commit(Commit((units[2],), NOW, (entry,)))
+        with self.catalog.reading() as reading:
+            (blob,) = reading.blobs_after(BlobId(0), 10)
+            assert [extent.blob for extent in reading.extents(self.log, 0, 10, 10)] == [blob.id] * 3
 
     def test_append_times_of_a_log_never_go_back(self) -> None:
         assert append(self.catalog, part(self.log), now=NOW + 50) == (Appended(0, Micros(NOW + 50)),)

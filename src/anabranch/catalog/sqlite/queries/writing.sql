@@ -80,8 +80,10 @@ on conflict (log, writer) do update set fence = max(fence, excluded.fence);
 -- name: drop_progress_before
 delete from writers where (log, writer) in (select log, writer from writers where seen_at < ? limit ?);
 
+-- A blob that is listed already, by an earlier unit or commit that used it, keeps its row.
 -- name: insert_blob
-insert into blobs (key, size, encoding, begun_at) values (?, ?, ?, ?) returning id;
+insert into blobs (key, size, encoding, begun_at) values (?, ?, ?, ?)
+on conflict (key) do update set size = excluded.size returning id;
 
 -- name: set_blob_dead
 update blobs set dead_at = ? where id = ?;
