@@ -196,9 +196,9 @@ def test_order_of_every_key_holds_across_splits_and_merges(store: ab.Store, tier
         store.streams.scale("s/a", segments=segments)
     write(store, at, 300, size=50)
     tier(store)
-    for kind in (lambda r: r, lambda r: r.batches()):
+    for as_events in (True, False):
         with reader(store) as some:
-            read = numbers(kind(some))
+            read = numbers(some if as_events else some.batches())
         assert sorted(read) == list(range(at + 300))
         assert_order_of_keys(read)
 
@@ -296,7 +296,7 @@ def test_a_reader_starts_at_a_time_and_compaction_changes_nothing(
     store.streams.scale("s/a", segments=1)
     write(store, 300, 300, size=30)
     with reader(store) as some:
-        times = {e.body["n"]: (e.appended_us if by == "append" else e.time_us) for e in some}
+        times = {e.body["n"]: (e.appended_us if by == "append" else e.time_us) or 0 for e in some}
     tier(store)
     for wanted in (0, 1, 29, 30, 299, 300, 450, 599):
         time_us = times[wanted]
@@ -346,6 +346,21 @@ def test_a_range_of_event_times_yields_exactly_its_events(store: ab.Store, tier:
         assert some.position == store.streams.tail("s/a")
 
 
+def test_the_position_of_a_reader_that_leaves_events_out_is_sound_across_a_scaling(store: ab.Store) -> None:
+    create(store, segments=2)
+    write(store, 0, 300, size=10)
+    store.streams.scale("s/a", segments=3)
+    write(store, 300, 300, size=10)
+    between = (T0 + 350, T0 + 360)
+    with reader(store, between=between) as some:
+        events = iter(some)
+        seen = []
+        for _ in range(10):
+            seen.append(next(events).body["n"])
+            with reader(store, start=some.position, between=between) as rest:
+                assert sorted(seen + numbers(rest)) == list(range(350, 360))
+
+
 def test_a_range_of_event_times_reads_only_extents_that_can_hold_it(store: ab.Store) -> None:
     create(store)
     write(store, 0, 1_000, size=50)
@@ -390,7 +405,7 @@ def test_reading_from_a_pointer_begins_with_its_event_and_holds_all_that_was_app
             read = numbers(some.batches())
         assert n in read
         assert_order_of_keys(read)
-        later = {m for m, e in events.items() if e.appended_us > events[n].appended_us}
+        later = {m for m, e in events.items() if (e.appended_us or 0) > (events[n].appended_us or 0)}
         assert later <= set(read)
         mine = [m for m in read if events[m].segment == events[n].segment]
         assert min(events[m].offset for m in mine) == events[n].offset
@@ -527,6 +542,21 @@ async def test_a_waiting_coroutine_leaves_the_loop_free_and_its_cancelling_loses
             with contextlib.suppress(asyncio.CancelledError):
                 await task
     assert seen == [*range(10, 20), *range(30, 40)]
+
+
+async def test_a_cancelled_coroutine_leaves_nobody_waiting_in_its_place(store: ab.Store) -> None:
+    create(store)
+    async with reader(store, follow=True) as some:
+        task = asyncio.ensure_future(anext(aiter(some)))
+        await asyncio.sleep(0.05)
+        with pytest.raises(errors.InvalidArgument, match="one consumer"):
+            some.batches()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert some.read() is None
+        write(store, 0, 10)
+        assert numbers([some.read(5)]) == list(range(10))
 
 
 async def test_closing_ends_a_waiting_coroutine(store: ab.Store) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -93,7 +95,7 @@ def worlds(draw: st.DrawFn) -> World:
     return world
 
 
-def stroll(draw: st.DrawFn, world: World, start: StreamCut, steps: int) -> list[StreamCut]:
+def stroll(draw: Callable[..., Any], world: World, start: StreamCut, steps: int) -> list[StreamCut]:
     """Cuts that a reader of this world may come by after `start`, in order."""
     view, found, at = world.view(), [start], start.as_dict()
     for _ in range(steps):

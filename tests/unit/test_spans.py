@@ -16,13 +16,16 @@ SEGMENT = SegmentId(0, 0)
 def segments(draw: st.DrawFn) -> tuple[list[Span], list[tuple[int, int]], int]:
     """Spans, the (log, position) of every event they view, and the segment's first offset."""
     first = draw(st.integers(0, 5))
-    spans, events, offset = [], [], first
+    spans: list[Span] = []
+    events: list[tuple[int, int]] = []
+    offset = first
     pieces = draw(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 20), st.integers(1, 9)), max_size=8))
     for log, start, count in pieces:
         spans.append(Span(SEGMENT, offset, LogId(log), start, start + count))
         events += [(log, position) for position in range(start, start + count)]
         offset += count
-    if spans and draw(st.booleans()):  # the last span follows its log
+    follows = draw(st.booleans())
+    if spans and follows:  # the last span follows its log
         last = spans[-1]
         spans[-1] = Span(SEGMENT, last.offset, last.log, last.start, None)
     return spans, events, first

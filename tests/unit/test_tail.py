@@ -1,0 +1,117 @@
+"""Waiting for new events: woken at once in the process, soon between processes, and cheap while idle."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+from anabranch.catalog.port import Catalog
+from anabranch.log.tail import Tail
+from anabranch.runtime.ports import Runtime
+from anabranch.runtime.settings import Settings
+
+
+class Token:
+    """Of a catalog, only its token, which counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.value = 0
+        self.asked = 0
+
+    def token(self) -> int:
+        self.asked += 1
+        return self.value
+
+
+def tail_of(token: Token, poll_us_max: int = 5_000) -> Tail:
+    return Tail(cast("Catalog", token), Runtime(settings=Settings(tail_poll_us_max=poll_us_max)))
+
+
+@contextmanager
+def waiting(tail: Tail, count: int = 1) -> Iterator[Callable[[], list[bool]]]:
+    """Threads that wait on the tail; the function joins them and gives their results."""
+    results: list[Any] = []
+    since = tail.seen()
+    threads = [threading.Thread(target=lambda: results.append(tail.wait(since, 20))) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.05)
+    assert all(thread.is_alive() for thread in threads)
+
+    def join() -> list[bool]:
+        for thread in threads:
+            thread.join(10)
+            assert not thread.is_alive()
+        return results
+
+    yield join
+
+
+def test_a_notification_wakes_everybody_long_before_the_next_poll() -> None:
+    tail = tail_of(Token(), poll_us_max=10_000_000)
+    with waiting(tail, 3) as join:
+        began = time.monotonic()
+        tail.notify()
+        assert join() == [True] * 3
+        assert time.monotonic() - began < 1
+
+
+def test_what_another_process_commits_wakes_everybody() -> None:
+    token = Token()
+    with waiting(tail_of(token), 3) as join:
+        token.value += 1
+        assert join() == [True] * 3
+
+
+def test_nothing_committed_between_looking_and_waiting_is_missed() -> None:
+    token = Token()
+    tail = tail_of(token)
+    since = tail.seen()
+    token.value += 1
+    assert tail.wait(since, 5)
+    since = tail.seen()
+    tail.notify()
+    assert tail.wait(since, 0)
+
+
+def test_one_waiter_polls_for_all_of_them() -> None:
+    token = Token()
+    tail = tail_of(token, poll_us_max=20_000)
+    with waiting(tail, 8) as join:
+        before = token.asked
+        time.sleep(0.5)
+        assert 5 <= token.asked - before <= 30
+        tail.notify()
+        join()
+
+
+def test_polling_goes_on_when_the_one_who_polls_leaves() -> None:
+    token = Token()
+    tail = tail_of(token)
+    since = tail.seen()
+    first = threading.Thread(target=lambda: tail.wait(since, 0.2))
+    first.start()
+    time.sleep(0.05)
+    woken: list[bool] = []
+    second = threading.Thread(target=lambda: woken.append(tail.wait(since, 20)))
+    second.start()
+    first.join(5)
+    time.sleep(0.05)
+    token.value += 1
+    second.join(5)
+    assert woken == [True]
+
+
+def test_waiting_ends_in_time_or_with_the_tail() -> None:
+    tail = tail_of(Token())
+    began = time.monotonic()
+    assert not tail.wait(tail.seen(), 0.1)
+    assert 0.09 < time.monotonic() - began < 2
+    with waiting(tail, 2) as join:
+        tail.close()
+        tail.close()
+        assert join() == [False] * 2
+    assert not tail.wait(tail.seen())
