@@ -24,8 +24,8 @@ from anabranch.log.check import Finding, check
 from anabranch.log.collect import CollectReport, collect
 from anabranch.log.commit import Committer
 from anabranch.log.compact import CompactReport, compact
-from anabranch.log.maintain import Maintenance
 from anabranch.log.lease import Hold
+from anabranch.log.maintain import Maintenance
 from anabranch.log.read import LogReader
 from anabranch.log.seek import cut_at
 from anabranch.log.tail import Tail
@@ -106,8 +106,10 @@ class Store:
         """A writer to a stream; see `Writer`. Raises StreamNotFound, StreamSealed."""
         self._alive()
         info = self.streams.get(stream)
-        writer = Writer(self._appender, self.catalog, self.runtime, info.id, writer_id=writer_id, fence=fence, on_close=self._forget)
-        self._open[writer] = None
+        writer = Writer(
+            self._appender, self.catalog, self.runtime, info.id, writer_id=writer_id, fence=fence, on_close=self._forget
+        )
+        self._keep(writer)
         return writer
 
     def reader(
@@ -139,7 +141,7 @@ class Store:
             batch_rows=batch_rows,
             on_close=self._forget,
         )
-        self._open[reader] = None
+        self._keep(reader)
         return reader
 
     def fetch(self, pointer: EventPointer | str) -> Event:
@@ -230,6 +232,14 @@ class Store:
         except AnabranchError:
             if error is None:
                 raise
+
+    def _keep(self, each: Writer | Reader) -> None:
+        with self._lock:
+            if not self._closed:
+                self._open[each] = None
+                return
+        each.close()  # the store was closed while this was being opened
+        raise Closed("store")
 
     def _forget(self, each: Writer | Reader) -> None:
         self._open.pop(each, None)

@@ -35,11 +35,21 @@ def key_text(key: Any) -> str | None:
         return key
     if isinstance(key, bool):
         return "true" if key else "false"
-    if isinstance(key, (str, int, UUID)):
+    if isinstance(key, str):
+        return str.__str__(key)  # not that of a subclass: an enumeration's would be its name
+    if isinstance(key, int):
+        return int.__repr__(key)
+    if isinstance(key, UUID):
         return str(key)
     if isinstance(key, date) and not isinstance(key, datetime):
         return key.isoformat()
     raise InvalidKey(f"a {type(key).__name__} can't be a routing key: use text, an integer, a bool, a date or a UUID")
+
+
+def check_key(text: str) -> None:
+    """Raise InvalidKey or TooLarge where a key's text can't be stored."""
+    if not text.isascii() or len(text) > limits.KEY_BYTES_MAX:
+        _utf8(text)
 
 
 def point_of(text: str) -> int:
@@ -115,11 +125,21 @@ def _texts(keys: pa.Array) -> list[str]:
         keys = pc.cast(keys, pa.string())  # Arrow's casts of these are the canonical texts
     elif not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         raise InvalidKey(f"a column of type {kind} can't be the routing key")
-    return [text for text in keys.to_pylist() if text is not None]
+    try:
+        return [text for text in keys.to_pylist() if text is not None]
+    except UnicodeDecodeError as exc:
+        raise InvalidKey(f"a routing key is no UTF-8 text: {exc}") from exc
 
 
 def _checked_point(text: str) -> int:
-    data = text.encode()
+    return xxhash.xxh3_64_intdigest(_utf8(text))
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        data = text.encode()
+    except UnicodeEncodeError as exc:
+        raise InvalidKey(f"the routing key {text[:40]!a} is no text: {exc.reason}") from exc
     if len(data) > limits.KEY_BYTES_MAX:
         raise TooLarge("a routing key", len(data), limits.KEY_BYTES_MAX)
-    return xxhash.xxh3_64_intdigest(data)
+    return data

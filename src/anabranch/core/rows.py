@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
@@ -12,6 +12,14 @@ import pyarrow as pa
 from anabranch.errors import InvalidArgument, SchemaMismatch
 from anabranch.model.schema import StreamSchema
 
+_REFUSALS: Final = (
+    pa.ArrowInvalid,
+    pa.ArrowTypeError,
+    pa.ArrowNotImplementedError,
+    TypeError,
+    ValueError,
+    OverflowError,
+)
 _NONE: Final = frozenset({type(None)})
 _CLASSES: Final[list[tuple[Any, frozenset[type]]]] = [
     (pa.types.is_string, frozenset({str})),
@@ -35,6 +43,11 @@ class RowChecker:
     def __init__(self, schema: StreamSchema) -> None:
         self._types = {field.name: field.type for field in schema.columns}
         self._classes = {field.name: _classes(field.type) for field in schema.columns}
+        self._sized = [field.name for field in schema.columns if not _fixed_width(field.type)]
+
+    def bytes_of(self, row: Mapping[str, Any]) -> int:
+        """About what the row's values of no fixed width weigh: text counts one byte a character."""
+        return sum(_weight(row.get(name)) for name in self._sized) if self._sized else 0
 
     def check(self, row: Mapping[str, Any]) -> None:
         """Raise SchemaMismatch if the row has an unknown column or a value of another type."""
@@ -56,14 +69,7 @@ class RowChecker:
     def _ask_arrow(self, name: str, value: Any) -> None:
         try:
             pa.array([value], self._types[name])
-        except (
-            pa.ArrowInvalid,
-            pa.ArrowTypeError,
-            pa.ArrowNotImplementedError,
-            TypeError,
-            ValueError,
-            OverflowError,
-        ) as exc:
+        except _REFUSALS as exc:
             raise _mismatch(name, self._types[name], exc) from exc
 
 
@@ -72,15 +78,23 @@ def rows_to_batch(rows: Sequence[Mapping[str, Any]], schema: StreamSchema) -> pa
     kind = pa.struct(list(schema.columns))
     try:
         return pa.RecordBatch.from_struct_array(pa.array(rows, kind))
-    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError, OverflowError):
-        pass
+    except _REFUSALS as exc:
+        for _, wrong in wrong_rows(rows, schema):
+            raise wrong from exc
+        raise
+
+
+def wrong_rows(rows: Sequence[Mapping[str, Any]], schema: StreamSchema) -> Iterator[tuple[int, SchemaMismatch]]:
+    """The rows that `rows_to_batch` can't take, each with what is wrong with its first wrong value."""
     for number, row in enumerate(rows):
         for name, value in row.items():
             try:
                 pa.array([value], schema.columns.field(name).type)
-            except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError, OverflowError) as exc:
-                raise _mismatch(name, schema.columns.field(name).type, exc, number) from exc
-    raise AssertionError("Arrow refused rows each of whose values it takes")
+            except _REFUSALS as exc:
+                wrong = _mismatch(name, schema.columns.field(name).type, exc, number)
+                wrong.__cause__ = exc
+                yield number, wrong
+                break
 
 
 def conform(data: Any, schema: StreamSchema) -> pa.Table:
@@ -126,6 +140,20 @@ def _table(data: Any) -> pa.Table:
     raise InvalidArgument(
         f"a batch is anything with __arrow_c_stream__ (Arrow, pandas, polars …), not {type(data).__name__}"
     )
+
+
+def _fixed_width(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_primitive(kind) or pa.types.is_decimal(kind))
+
+
+def _weight(value: Any) -> int:
+    if isinstance(value, (str, bytes)):
+        return len(value)
+    if isinstance(value, Mapping):
+        return sum(_weight(each) + 8 for each in value.values())
+    if isinstance(value, (list, tuple)):
+        return sum(_weight(each) + 8 for each in value)
+    return len(value) if hasattr(value, "__len__") else 0
 
 
 def _classes(kind: pa.DataType) -> frozenset[type]:

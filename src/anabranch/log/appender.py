@@ -6,8 +6,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from anabranch.errors import AnabranchError, AppendUncertain, Closed
+from anabranch.errors import AnabranchError, AppendUncertain, Closed, StoreUnavailable
 from anabranch.log.commit import Committer, Encoded, Outcome, Work
+from anabranch.runtime.interrupts import Undisturbed
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.tasks import Task
 
@@ -16,7 +17,8 @@ class Source(Protocol):
     """Something with events to append: a writer."""
 
     def take(self, bytes_max: int) -> list[Work]:
-        """The next works in order, of about `bytes_max` in all, or none for now. Called by one thread at a time."""
+        """The next works in order, of about `bytes_max` in all, or none for now. Called by one thread at a time.
+        Raises nothing: what can't be made a work is refused on the spot."""
         ...
 
     @property
@@ -117,6 +119,11 @@ class Appender:
 
     def _step(self) -> bool:
         """Do one commit, if there is one to do and nobody else is at it."""
+        # Half a step would leave events behind of which nobody ever hears, and Ctrl-C may come at any line.
+        with Undisturbed():
+            return self._step_whole()
+
+    def _step_whole(self) -> bool:
         with self._changed:
             if not self._may_gather():
                 return False
@@ -172,18 +179,34 @@ class Appender:
                 encoded = self._committer.prepare(works)
             except AnabranchError as exc:
                 outcomes = [exc] * len(works)
+            except Exception as exc:  # no memory, say: nothing was appended, and whose events these are must hear it
+                outcomes = [_caused(StoreUnavailable(f"the append failed: {exc!r}"), exc)] * len(works)
         finally:
             with self._changed:
                 while self._turn != ticket:
                     self._changed.wait()
             try:
                 if encoded is not None:
-                    outcomes = self._committer.commit(encoded)
+                    outcomes = self._commit(encoded)
             finally:
-                for work, outcome in zip(works, outcomes, strict=True):
-                    work.settle(outcome)
-                with self._changed:
-                    self._turn += 1
-                    self._in_flight -= 1
-                    self._changed.notify_all()
-                self._committed()
+                try:
+                    for work, outcome in zip(works, outcomes, strict=True):
+                        work.settle(outcome)
+                finally:
+                    with self._changed:
+                        self._turn += 1
+                        self._in_flight -= 1
+                        self._changed.notify_all()
+                    self._committed()
+
+    def _commit(self, encoded: Encoded) -> list[Outcome]:
+        try:
+            return self._committer.commit(encoded)
+        except Exception as exc:
+            uncertain = AppendUncertain(f"the commit failed in an unforeseen way: {exc!r}")
+            return [_caused(uncertain, exc)] * len(encoded.works)
+
+
+def _caused(error: AnabranchError, cause: Exception) -> AnabranchError:
+    error.__cause__ = cause
+    return error

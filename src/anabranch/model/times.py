@@ -16,6 +16,8 @@ def to_micros(value: datetime | int | str) -> Micros:
     if isinstance(value, bool):
         raise InvalidArgument("a truth value is no time")
     if isinstance(value, int):
+        if not -(1 << 63) <= value < 1 << 63:
+            raise InvalidArgument(f"{value} µs is no time that 64 bits can hold")
         return Micros(value)
     if isinstance(value, str):
         try:

@@ -65,6 +65,13 @@ class ChunkState:
         self._errors.append((error, rows))
         self._settle(len(rows))
 
+    def give_up(self, total: int, error: AnabranchError) -> None:
+        """All of `total` events, none of which has got anywhere, are refused."""
+        self.total = total
+        self._errors.clear()
+        self.settled = 0
+        self.fail(error, np.arange(total))
+
     def _settle(self, count: int) -> None:
         self.settled += count
         if self.done:
@@ -91,7 +98,7 @@ class ChunkState:
         if self._errors:
             for error, rows in self._errors:
                 if row in rows:
-                    raise error
+                    raise error.with_traceback(None)  # else each raising of it would add to its traceback
         if self._places is None:
             segments, offsets = np.zeros(self.total, np.int64), np.zeros(self.total, np.int64)
             for segment, start, rows in self._landings:
@@ -104,7 +111,7 @@ class ChunkState:
     def ranges(self) -> tuple[EventRange, ...]:
         """Where the events landed. Raises what the first refused part was refused with."""
         if self._errors:
-            raise self._errors[0][0]
+            raise self._errors[0][0].with_traceback(None)
         return tuple(sorted(EventRange(segment, start, start + len(rows)) for segment, start, rows in self._landings))
 
     @property

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from anabranch.core.routing import KeyPoints
-from anabranch.core.rows import rows_to_batch
+from anabranch.core.rows import rows_to_batch, wrong_rows
 from anabranch.errors import SchemaMismatch
 from anabranch.model.ids import Micros
 from anabranch.model.schema import RAW, TIME_TYPE, StreamSchema
@@ -23,16 +23,22 @@ Rows = npt.NDArray[np.intp]
 class RawChunk:
     """Single events of a raw stream, in columns."""
 
-    __slots__ = ("keys", "payloads", "state", "times")
+    __slots__ = ("keys", "offered", "payloads", "state", "times")
 
     def __init__(self, state: ChunkState) -> None:
         self.state = state
+        self.offered = False  # the appender knows that there is something to take
         self.payloads: list[bytes] = []
         self.keys: list[str | None] = []
         self.times: list[int | None] | None = None  # None while no event brought a time of its own
 
     def __len__(self) -> int:
         return len(self.payloads)
+
+    def cut(self, count: int) -> None:
+        """Keep the first `count` events: adding another one was interrupted."""
+        for column in (self.payloads, self.keys, self.times or []):
+            del column[count:]
 
     def close(self, now: Micros) -> list[Piece]:
         """The events as a batch; those without a time get `now`."""
@@ -50,30 +56,35 @@ class RawChunk:
 class TypedChunk:
     """Single events of a typed stream, as mappings."""
 
-    __slots__ = ("rows", "schema", "state")
+    __slots__ = ("offered", "rows", "schema", "state")
 
     def __init__(self, state: ChunkState, schema: StreamSchema) -> None:
         self.state = state
         self.schema = schema
+        self.offered = False
         self.rows: list[Any] = []
 
     def __len__(self) -> int:
         return len(self.rows)
 
+    def cut(self, count: int) -> None:
+        """Keep the first `count` events: adding another one was interrupted."""
+        del self.rows[count:]
+
     def close(self, now: Micros) -> list[Piece]:
         """The events as a batch. A row that no column type takes fails alone."""
         self.state.total = len(self.rows)
         numbers = np.arange(len(self.rows))
-        rows: Sequence[Any] = self.rows
-        while len(rows):
-            try:
-                return [Piece(rows_to_batch(rows, self.schema), [(self.state, numbers)])]
-            except SchemaMismatch as exc:
-                assert exc.row is not None  # noqa: PT017 - no test: rows_to_batch always names the row
-                self.state.fail(exc, numbers[exc.row : exc.row + 1])
-                rows = [*rows[: exc.row], *rows[exc.row + 1 :]]
-                numbers = np.delete(numbers, exc.row)
-        return []
+        try:
+            return [Piece(rows_to_batch(self.rows, self.schema), [(self.state, numbers)])]
+        except SchemaMismatch:
+            wrong = dict(wrong_rows(self.rows, self.schema))
+        right = np.array([number for number in numbers if number not in wrong], dtype=np.intp)
+        for number, error in wrong.items():
+            self.state.fail(error, numbers[number : number + 1])
+        if not len(right):
+            return []
+        return [Piece(rows_to_batch([self.rows[i] for i in right], self.schema), [(self.state, right)])]
 
 
 Chunk = RawChunk | TypedChunk

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from anabranch.catalog.port import Catalog, Reading, Writing
@@ -15,6 +15,7 @@ from anabranch.errors import (
     Fenced,
     InvalidArgument,
     OutOfSequence,
+    StoreUnavailable,
     StreamNotFound,
     StreamSealed,
     WriterUnknown,
@@ -30,6 +31,7 @@ from anabranch.streams.routes import Routes, Slice, points_of
 
 _RUNS_PER_TAKE_MAX = 4  # with two commits in flight, 8 batches per log: half of what a log remembers
 _JOIN_BYTES_MAX = 1 << 20  # a copy of this much costs less than one more batch per log
+_WATCHED_MIN = 64  # states that are done are forgotten when so many, or twice those left the last time, have gathered
 
 
 @dataclass(slots=True)
@@ -74,6 +76,7 @@ class Courier:
         self._queue: deque[Piece] = deque()
         self._returned: list[tuple[int, Piece]] = []
         self._outstanding: dict[ChunkState, None] = {}  # no set: its order would differ from run to run
+        self._watched_max = _WATCHED_MIN
         self._queue_bytes = 0
         self._flight_bytes = 0
         self._in_flight = 0
@@ -88,25 +91,42 @@ class Courier:
         self.refusal: AnabranchError | None = None  # the first since it was last asked for
         self.dead: AnabranchError | None = None  # set once no event can ever be appended
         self.routes = self._load_routes()
+        # What the writer conforms its events to, whatever the stream evolves into meanwhile.
+        self.schema = self.routes.info.schema
+        self._schema_version = self.routes.info.schema_version
 
     # accepting
 
-    def enqueue(self, piece: Piece) -> None:
-        """Take charge of a piece. The caller offers this source to the appender."""
-        with self._lock:
-            self._queue.append(piece)
-            self._queue_bytes += piece.size
-
-    def watch(self, state: ChunkState) -> None:
-        """Count the state among those that `flush` waits for."""
+    def enqueue(self, pieces: Sequence[Piece], state: ChunkState) -> None:
+        """Take charge of pieces, and count their state among those that `flush` waits for. The caller offers this
+        source to the appender."""
         with self._lock:
             self._outstanding[state] = None
+            if len(self._outstanding) >= self._watched_max:
+                self._forget_done()
+            for piece in pieces:
+                self._queue.append(piece)
+                self._queue_bytes += piece.size
+
+    def abandon(self, pieces: Iterable[Piece], error: AnabranchError) -> None:
+        """Have pieces fail that never got into the queue."""
+        with self._lock:
+            for piece in pieces:
+                self._fail(piece, error)
+
+    def note(self, error: AnabranchError | None) -> None:
+        """Remember a refusal for the next `flush`, unless there is one already."""
+        self.refusal = self.refusal or error
 
     def outstanding(self) -> list[ChunkState]:
         """The states that are not done."""
         with self._lock:
-            self._outstanding = {state: None for state in self._outstanding if not state.done}
+            self._forget_done()
             return list(self._outstanding)
+
+    def _forget_done(self) -> None:
+        self._outstanding = {state: None for state in self._outstanding if not state.done}
+        self._watched_max = max(_WATCHED_MIN, 2 * len(self._outstanding))
 
     @property
     def pending_bytes(self) -> int:
@@ -134,12 +154,14 @@ class Courier:
                 if self._in_flight:
                     return []
                 self._recover()
+            if self.dead is not None:
+                self._fail_queue(self.dead)
             runs = self._take_runs(bytes_max)
             self._in_flight += 1  # a hold, so that nothing counts as landed while works are still being made
         works: list[Work] = []
         try:
             for run in runs:
-                works += self._route(run)
+                works += self._made(run)
         finally:
             with self._lock:
                 self._in_flight += len(works) - 1
@@ -147,7 +169,17 @@ class Courier:
                     self._landed_all()
         return works
 
-    def _take_runs(self, bytes_max: int) -> list[Piece]:
+    def _made(self, run: list[Piece]) -> list[Work]:
+        try:
+            return self._route(join(run))
+        except Exception as exc:
+            with self._lock:
+                self._barrier = self._broken = True  # numbers may have been given to works that are lost
+                for piece in run:
+                    self._fail(piece, _as_error(exc))
+            return []
+
+    def _take_runs(self, bytes_max: int) -> list[list[Piece]]:
         runs: list[list[Piece]] = []
         left = bytes_max
         while self._queue and left > 0:
@@ -170,22 +202,15 @@ class Courier:
             if piece.expected is not None:
                 self._barrier = True
                 break
-        return [join(run) for run in runs]
+        return runs
 
     def _route(self, piece: Piece) -> list[Work]:
         routes = self.routes
         if piece.points is None and routes.needs_points():
-            try:
-                piece.points = points_of(piece.batch, routes.info.schema, self.spread(piece.batch.num_rows))
-            except AnabranchError as exc:
-                with self._lock:
-                    self._fail(piece, exc)
-                return []
+            piece.points = points_of(piece.batch, self.schema, self.spread(piece.batch.num_rows))
         slices = list(routes.split(piece.batch, piece.points))
         if piece.expected is not None and len(slices) > 1:
-            with self._lock:
-                self._fail(piece, InvalidArgument("a conditional append needs all its events in one segment"))
-            return []
+            raise InvalidArgument("a conditional append needs all its events in one segment")
         groups = [slices] if piece.atomic else [[each] for each in slices]
         return [self._work(piece, group, routes) for group in groups]
 
@@ -200,8 +225,8 @@ class Courier:
                 Draft(
                     log=part.log,
                     batch=part.batch,
-                    schema=routes.info.schema,
-                    schema_version=routes.info.schema_version,
+                    schema=self.schema,
+                    schema_version=self._schema_version,
                     writer=self._name,
                     first=first,
                     expected=expected,
@@ -230,6 +255,8 @@ class Courier:
                 self._barrier = True
                 self._returned.append((flight.order, _back(flight)))
             else:
+                if refused.reason in (Refusal.GAP, Refusal.UNKNOWN_WRITER):
+                    self._uncertain.update(part.log for part in flight.slices)  # count anew from what the log knows
                 self._refuse(flight, self._error(flight, refused))
             self._in_flight -= 1
             self._landed_all()
@@ -250,12 +277,12 @@ class Courier:
         for part in flight.slices:
             for state, rows, _ in origins_of(flight.piece, part.rows):
                 state.fail(error, rows)
-        self.refusal = self.refusal or error
+        self.note(error)
 
     def _fail(self, piece: Piece, error: AnabranchError) -> None:
         for state, rows in piece.origins:
             state.fail(error, rows)
-        self.refusal = self.refusal or error
+        self.note(error)
 
     def _landed_all(self) -> None:
         """Once nothing is in flight, let what came back go first, and have the appender ask again. Needs the lock."""
@@ -296,11 +323,13 @@ class Courier:
                 self._ask_progress(sorted(self._uncertain))
                 self._uncertain.clear()
             self.routes = self._load_routes()
-        except (StreamSealed, StreamNotFound, Fenced) as exc:
+        except StreamNotFound:
+            self.dead = StreamNotFound(str(self.routes.info.name))
+        except (StreamSealed, Fenced) as exc:
             self.dead = exc
-        except AnabranchError as exc:
+        except Exception as exc:
             self._barrier = True
-            self._fail_queue(exc)
+            self._fail_queue(_as_error(exc))
             return
         self._broken = False
         self._next = dict(self._landed)
@@ -357,6 +386,14 @@ class Courier:
         txn.put_progress(log, self._name.id, replace(progress, fence=fence), now=self._runtime.clock.now())
         self._name.fences[log] = fence
         self._landed[log] = self._next[log] = progress.next
+
+
+def _as_error(exc: Exception) -> AnabranchError:
+    if isinstance(exc, AnabranchError):
+        return exc
+    error = StoreUnavailable(f"the append failed: {exc!r}")
+    error.__cause__ = exc
+    return error
 
 
 def _first_refusal(outcome: tuple[Appended | Refused, ...]) -> Refused | None:

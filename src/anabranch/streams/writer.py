@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from datetime import datetime
 from types import TracebackType
@@ -13,14 +14,24 @@ import pyarrow.compute as pc
 
 from anabranch import limits
 from anabranch.catalog.port import Catalog
-from anabranch.core.routing import key_text
+from anabranch.core.routing import check_key, key_text
 from anabranch.core.rows import RowChecker, conform
-from anabranch.errors import AnabranchError, Closed, InvalidArgument, SchemaMismatch, TooLarge
+from anabranch.errors import (
+    AnabranchError,
+    AppendRefused,
+    Closed,
+    InvalidArgument,
+    SchemaMismatch,
+    StoreUnavailable,
+    TooLarge,
+)
 from anabranch.log.appender import Appender
 from anabranch.log.commit import WriterName
 from anabranch.model.ids import StreamId, WriterId
+from anabranch.model.schema import StreamSchema
 from anabranch.model.times import to_micros
 from anabranch.runtime.ids import token
+from anabranch.runtime.interrupts import Undisturbed
 from anabranch.runtime.ports import Runtime
 from anabranch.streams.ack import Ack, BatchAck, ChunkState
 from anabranch.streams.chunk import Piece, RawChunk, new_chunk
@@ -61,8 +72,9 @@ class Writer:
         self._courier = Courier(
             appender, catalog, runtime, stream, self._name, named=writer_id is not None, fence=fence, drain=self._drain
         )
-        self._schema = self._courier.routes.info.schema
+        self._schema = self._courier.schema
         self._checker = None if self._schema.raw else RowChecker(self._schema)
+        self._text_key = _text_key(self._schema)
         self._chunk = new_chunk(self._schema, ChunkState(stream, appender))
 
     @property
@@ -86,34 +98,44 @@ class Writer:
         With `expected` the event is appended only if its segment holds exactly that many events, else
         ConditionFailed. Raises SchemaMismatch, InvalidKey, TooLarge, StreamSealed, Closed.
         """
-        size = self._check_raw(event) if self._checker is None else self._check_typed(event, key, time)
         if self._checker is None:
             if type(event) is not bytes:
-                event = event.encode() if isinstance(event, str) else bytes(event)
-            if key is not None and type(key) is not str:
-                key = key_text(key)
+                event = _payload(event)
+            size, weight = len(event), _ROW_BYTES
+            if key is not None:
+                if type(key) is not str:
+                    key = key_text(key)
+                check_key(key)
             if time is not None:
                 time = to_micros(time)
+        else:
+            event = self._checked(self._checker, event, key, time)
+            size, weight = self._checker.bytes_of(event), _ROW_BYTES * (1 + len(event))
+        if size > self._settings.event_bytes_max:
+            raise TooLarge("an event", size, self._settings.event_bytes_max)
         if expected is not None:
             return self._write_expecting(event, key, time, expected)
         with self._lock:
-            if self._closed:
-                raise Closed("writer")
+            self._alive()
             chunk = self._chunk
-            if isinstance(chunk, RawChunk):
-                row = len(chunk.payloads)
-                if time is not None and chunk.times is None:
-                    chunk.times = [None] * row
-                chunk.payloads.append(event)
-                chunk.keys.append(key)
-                if chunk.times is not None:
-                    chunk.times.append(time)  # type: ignore[arg-type]
-            else:
-                row = len(chunk.rows)
-                chunk.rows.append(event)
-            self._courier.gathered_bytes += size
-        if row == 0:
-            self._announce(chunk.state)
+            row = len(chunk)
+            try:
+                if isinstance(chunk, RawChunk):
+                    if time is not None and chunk.times is None:
+                        chunk.times = [None] * row
+                    chunk.payloads.append(event)
+                    chunk.keys.append(key)
+                    if chunk.times is not None:
+                        chunk.times.append(time)  # type: ignore[arg-type]
+                else:
+                    chunk.rows.append(event)
+            except BaseException:  # Ctrl-C between the columns
+                chunk.cut(row)
+                raise
+            self._courier.gathered_bytes += size + weight
+        if not chunk.offered:
+            self._offer()
+            chunk.offered = True
         elif self._courier.gathered_bytes > _CHUNK_BYTES_MAX:
             self._hand_over()
         return Ack(chunk.state, row)
@@ -124,20 +146,34 @@ class Writer:
         Missing columns are null. With `atomic` all of it appears at once or not at all; it must then fit one commit's
         memory, at most 1 GiB. `expected` as in `write`; all events must go to one segment then. Raises as `write`.
         """
+        self._alive()
         table = conform(data, self._schema)
         self._check_sizes(table)
         state = ChunkState(self._stream, self._appender)
         state.total = table.num_rows
-        pieces = self._pieces(table, state, whole=atomic or expected is not None)
+        pieces = deque(self._pieces(table, state, whole=atomic or expected is not None))
         for piece in pieces:
             piece.atomic, piece.expected = atomic, expected
-            self._accept([piece])
-            self._announce(state)
+        accepted = False
+        try:
+            while pieces:
+                self._accept(pieces, 1, state, begun=accepted)
+                accepted = True
+                self._offer()
+        except BaseException:
+            if accepted:  # Ctrl-C while too much was pending: flush must not wait for the rest
+                self._courier.abandon(pieces, AppendRefused("the call that wrote this batch was interrupted"))
+            raise
         return BatchAck(state)
 
     def flush(self) -> None:
         """Return once every event accepted so far is durable. Raises the first refusal since the last flush."""
-        for state in self._courier.outstanding():
+        with self._lock:
+            states = self._courier.outstanding()
+            if len(self._chunk):
+                states.append(self._chunk.state)
+                self._appender.again(self._courier)
+        for state in states:
             state.wait(None)
         error, self._courier.refusal = self._courier.refusal, None
         if error is not None:
@@ -167,20 +203,14 @@ class Writer:
             if error is None:
                 raise
 
-    def _check_raw(self, event: Any) -> int:
-        if not isinstance(event, (bytes, str, bytearray, memoryview)):
-            raise SchemaMismatch(f"an event of a raw stream is bytes or text, not {type(event).__name__}")
-        size = len(event)
-        if size > self._settings.event_bytes_max:
-            raise TooLarge("an event", size, self._settings.event_bytes_max)
-        return size + _ROW_BYTES
-
-    def _check_typed(self, event: Any, key: Any, time: Any) -> int:
-        assert self._checker is not None
+    def _checked(self, checker: RowChecker, event: Any, key: Any, time: Any) -> dict[str, Any]:
+        """A typed event as a mapping of our own: the caller may go on to use theirs for the next one."""
         if key is not None or time is not None:
             raise InvalidArgument("a typed stream takes key and time from the event's columns")
-        self._checker.check(event)
-        return _ROW_BYTES * (1 + len(event))
+        checker.check(event)
+        if self._text_key is not None and (text := event.get(self._text_key)) is not None:
+            check_key(text)
+        return dict(event)
 
     def _check_sizes(self, table: pa.Table) -> None:
         if table.nbytes > limits.BATCH_BYTES_MAX:
@@ -217,51 +247,73 @@ class Writer:
             chunk.payloads, chunk.keys, chunk.times = [event], [key], [time]
         else:
             chunk.rows = [event]
-        pieces = chunk.close(self._runtime.clock.now())
+        pieces = deque(chunk.close(self._runtime.clock.now()))
         for piece in pieces:
             piece.expected = expected
-        self._accept(pieces)
-        self._announce(chunk.state)
+        self._courier.note(chunk.state.error)
+        self._accept(pieces, len(pieces), chunk.state)
+        self._offer()
         return Ack(chunk.state, 0)
 
-    def _announce(self, state: ChunkState) -> None:
-        """Count the state among what flush waits for, and have the appender come; wait where too much is pending."""
+    def _alive(self) -> None:
+        if self._closed:
+            raise Closed("writer")
         if self._courier.dead is not None:
-            raise self._courier.dead
-        self._courier.watch(state)
+            raise self._courier.dead.with_traceback(None)  # else each raising of it would add to its traceback
+
+    def _offer(self) -> None:
+        """Have the appender come; wait where too much is pending."""
         self._appender.offer(self._courier)
         most = self._settings.pending_bytes_max
         if self._courier.unsettled_bytes > most:
             self._appender.wait(lambda: self._courier.unsettled_bytes <= most // 2)
 
-    def _accept(self, pieces: list[Piece]) -> None:
-        """Queue the pieces behind the rows gathered so far."""
-        with self._lock:
-            if self._closed:
-                raise Closed("writer")
-            for piece in [*self._close_chunk(), *pieces]:
-                self._courier.enqueue(piece)
+    def _accept(self, pieces: deque[Piece], count: int, state: ChunkState, *, begun: bool = False) -> None:
+        """Queue the first `count` pieces behind the rows gathered so far. A batch that has `begun` is accepted whole,
+        even where the writer is closed meanwhile."""
+        with Undisturbed(), self._lock:
+            if not begun:
+                self._alive()
+            self._close_chunk()
+            self._courier.enqueue([pieces.popleft() for _ in range(count)], state)
 
     def _hand_over(self) -> None:
         """Close a chunk that is big enough, in the writing thread, and go on with a fresh one."""
-        with self._lock:
-            pieces = self._close_chunk()
-            for piece in pieces:
-                self._courier.enqueue(piece)
-        if pieces:
-            self._announce(pieces[0].origins[0][0])
+        with Undisturbed(), self._lock:
+            self._close_chunk()
+        self._offer()
 
     def _drain(self) -> None:
         # Queued under the writer's lock: a batch written meanwhile must not overtake these rows.
         with self._lock:
-            for piece in self._close_chunk():
-                self._courier.enqueue(piece)
+            self._close_chunk()
 
-    def _close_chunk(self) -> list[Piece]:
-        """The rows gathered so far as a piece. Needs the lock."""
+    def _close_chunk(self) -> None:
+        """Queue the rows gathered so far. Needs the lock."""
         chunk = self._chunk
-        if not len(chunk):
-            return []
-        self._chunk = new_chunk(self._schema, ChunkState(self._stream, self._appender))
-        self._courier.gathered_bytes = 0
-        return chunk.close(self._runtime.clock.now())
+        if len(chunk):
+            self._chunk = new_chunk(self._schema, ChunkState(self._stream, self._appender))
+            self._courier.gathered_bytes = 0
+            try:
+                pieces = chunk.close(self._runtime.clock.now())
+            except Exception as exc:  # no memory, say: whose events these are must hear of it
+                chunk.state.give_up(len(chunk), StoreUnavailable(f"the append failed: {exc!r}"))
+                pieces = []
+            self._courier.note(chunk.state.error)  # that of a row which no column took
+            self._courier.enqueue(pieces, chunk.state)
+
+
+def _payload(event: Any) -> bytes:
+    if isinstance(event, str):
+        try:
+            return event.encode()
+        except UnicodeEncodeError as exc:
+            raise SchemaMismatch(f"the event is no text: {exc.reason} at {exc.start}") from exc
+    if isinstance(event, (bytes, bytearray, memoryview)):
+        return bytes(event)
+    raise SchemaMismatch(f"an event of a raw stream is bytes or text, not {type(event).__name__}")
+
+
+def _text_key(schema: StreamSchema) -> str | None:
+    """The column whose text is the routing key, if it is text."""
+    return schema.key if schema.key is not None and pa.types.is_string(schema.columns.field(schema.key).type) else None
