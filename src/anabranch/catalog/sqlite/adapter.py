@@ -8,12 +8,12 @@ from pathlib import Path
 
 import apsw
 
-from anabranch import limits
 from anabranch.catalog.port import Reading, Writing
 from anabranch.catalog.sqlite.append import Appending
 from anabranch.catalog.sqlite.connection import check_format, migrate, open_database, translated
 from anabranch.catalog.sqlite.lock import FairLock
 from anabranch.catalog.sqlite.reading import SqliteReading
+from anabranch.catalog.sqlite.wal import WriteAheadLog
 from anabranch.catalog.sqlite.writing import SqliteWriting
 from anabranch.errors import AppendUncertain, Closed, ReadOnlyStore
 from anabranch.model.append import Commit, Verdict
@@ -47,6 +47,7 @@ class SqliteCatalog:
         else:
             with self._turn():
                 migrate(self._database, self._path)
+        self._wal = None if folder is None or read_only else WriteAheadLog(self._database, self._path)
         self._watch = self._database if folder is None else open_database(self._path, read_only=True)
         self._watch_lock = runtime.tasks.lock()
 
@@ -68,11 +69,11 @@ class SqliteCatalog:
         database = self._borrow()
         try:
             with translated(self._path):
-                database.execute("begin")
                 try:
+                    database.execute("begin")
                     yield SqliteReading(database)
                 finally:
-                    database.execute("rollback")
+                    _end(database)
         finally:
             self._give_back(database)
 
@@ -80,31 +81,26 @@ class SqliteCatalog:
     def writing(self) -> Iterator[Writing]:
         """See the port."""
         with self._turn(), translated(self._path):
-            self._database.execute("begin immediate")
             try:
+                self._database.execute("begin immediate")
                 yield SqliteWriting(self._database)
-            except BaseException:
-                self._database.execute("rollback")
-                raise
-            self._finish()
+                self._finish()
+            finally:
+                _end(self._database)
         self._checkpoint_if_due()
 
     def commit(self, commit: Commit) -> tuple[tuple[Verdict, ...], ...]:
         """See the port."""
         with self._turn(), translated(self._path):
             database = self._database
-            database.execute("begin immediate")
             try:
+                database.execute("begin immediate")
                 appending = Appending(database, commit.now, commit.units, commit.blobs)
                 verdicts = tuple(appending.unit(unit) for unit in commit.units)
-                changed = appending.flush()
-            except BaseException:
-                database.execute("rollback")
-                raise
-            if changed:
-                self._finish()
-            else:
-                database.execute("rollback")
+                if appending.flush():
+                    self._finish()
+            finally:
+                _end(database)
         self._checkpoint_if_due()
         return verdicts
 
@@ -113,14 +109,10 @@ class SqliteCatalog:
             self._database.execute("commit")
         except apsw.IOError as exc:
             # The write-ahead log may or may not have reached the disk: a crash now could still bring the commit back.
-            if self._database.in_transaction:
-                self._database.execute("rollback")
             raise AppendUncertain(f"the disk failed while the catalog {self._path} was committing: {exc}") from exc
-        except apsw.Error:
-            if self._database.in_transaction:
-                self._database.execute("rollback")
-            raise
         self._commits += 1
+        if self._wal is not None:
+            self._wal.make_room()
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -132,8 +124,8 @@ class SqliteCatalog:
             if self._fair is None:
                 yield
                 return
-            self._fair.acquire()
             try:
+                self._fair.acquire()
                 yield
             finally:
                 self._fair.release()
@@ -141,10 +133,7 @@ class SqliteCatalog:
     # checkpoints of the write-ahead log
 
     def _checkpoint_if_due(self) -> None:
-        if self.in_memory or self._commits % 64 or self._checkpoint is not None:
-            return
-        wal = Path(self._path + "-wal")
-        if wal.exists() and wal.stat().st_size > limits.WAL_PAGES_CHECKPOINT * 4096:
+        if self._wal is not None and self._checkpoint is None and self._wal.full:
             self._checkpoint = self._runtime.tasks.spawn("checkpoint", self._run_checkpoint)
 
     def _run_checkpoint(self) -> None:
@@ -212,3 +201,9 @@ class SqliteCatalog:
                 self._fair.close()
         if checkpoint is not None:
             checkpoint.join()
+
+
+def _end(database: apsw.Connection) -> None:
+    """Leave no transaction behind, wherever it was interrupted."""
+    if database.in_transaction:
+        database.execute("rollback")
