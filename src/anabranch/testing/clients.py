@@ -18,24 +18,27 @@ from anabranch.errors import (
     Conflict,
     InvalidArgument,
     LeaseExpired,
+    RequestMismatch,
     StreamNotFound,
     StreamSealed,
+    Truncated,
 )
 from anabranch.log.check import Severity
 from anabranch.model.cut import HEAD
 from anabranch.model.pointer import EventPointer
+from anabranch.streams.publish import Publication
 from anabranch.testing.ledger import Event, Ledger, Reading, Sighting
 
 if TYPE_CHECKING:
     from anabranch.store import Store
     from anabranch.streams.writer import Writer
 
-__all__ = ["Arena", "Client", "checked", "stored"]
+__all__ = ["Arena", "Client", "checked", "judged", "stored"]
 
 KEYS: Final = ("a", "b", "c", "d", "e")
 NAMED: Final = ("named-1", "named-2")  # writers that several processes open under one name
 # What may happen to a client of a store whose other clients scale, seal and take over.
-EXPECTED: Final = (AppendRefused, AppendUncertain, Conflict, LeaseExpired, StreamSealed, StreamNotFound)
+EXPECTED: Final = (AppendRefused, AppendUncertain, Conflict, LeaseExpired, StreamSealed, StreamNotFound, Truncated)
 _PAUSE_S: Final = 0.004
 
 Client = Callable[["Arena", "Store", str], None]
@@ -79,6 +82,12 @@ def stored(store: Store, stream: str) -> list[Sighting]:
     """The whole stream, from head to tail."""
     with store.reader(stream, start=HEAD) as reader:
         return [Sighting(event.pointer, event.body) for event in reader]
+
+
+def judged(store: Store, ledger: Ledger) -> list[str]:
+    """What is wrong with one stream by its ledger."""
+    heads = {segment.id: segment.head for segment in store.streams.view(ledger.stream).ordered}
+    return ledger.judge(stored(store, ledger.stream), heads)
 
 
 def checked(store: Store) -> list[str]:
@@ -195,9 +204,55 @@ class _Hand:
             self._ledger.refused(event)
             raise
         place = self._note(event, ack.result)
+        if place is not None and self._arena.chance(0.5):
+            self._fetch(event, place)
         if place is not None and place.offset != expected:
             self._arena.violations.append(f"{event} was to be appended at {expected} only, and is at {place}")
         self._arena.done["conditional append"] += 1
+
+    def _fetch(self, event: Event, place: EventPointer) -> None:
+        found = self._store.fetch(place).body
+        if Event.parse(found) != event:
+            self._arena.violations.append(f"{event} was acknowledged at {place}, where {found[:60]!r} is")
+        self._arena.done["fetch"] += 1
+
+
+def publish(arena: Arena, store: Store, name: str) -> None:
+    """Stage events, sometimes for longer than the lease lives, and publish them as one unit, sometimes twice."""
+    while not arena.stopping:
+        store.runtime.tasks.sleep(arena.rng.random() * 8 * _PAUSE_S)
+        ledger = arena.pick()
+        label = f"{name}.{arena.serial()}"
+        events = [ledger.attempt(label, arena.rng.choice(KEYS)) for _ in range(arena.rng.randrange(1, 20))]
+        ledger.unit(events)
+        try:
+            _publish(arena, store, ledger.stream, label, events)
+        except AppendUncertain:
+            for event in events:
+                ledger.unknown(event)
+        except EXPECTED:
+            for event in events:
+                ledger.refused(event)
+            arena.done["publication refused"] += 1
+        else:
+            for event in events:
+                ledger.acked(event, None)
+            arena.done["publication"] += 1
+
+
+def _publish(arena: Arena, store: Store, stream: str, label: str, events: Sequence[Event]) -> None:
+    padding = arena.rng.choice((0, 500))
+    with store.hold("sim", label) as hold:
+        stager = store.stager(stream)
+        stager.write(pa.table({"key": [e.key for e in events], "payload": [e.payload(padding) for e in events]}))
+        publication = Publication(store.streams.get(stream).id, stager.finish())
+        if arena.chance(0.3):
+            store.runtime.tasks.sleep(arena.rng.random())
+        if not store.publish([publication], request=label):
+            raise RequestMismatch(f"{label} was never published before")
+        if arena.chance(0.3) and store.publish([publication], request=label):
+            arena.violations.append(f"request {label} was published twice")
+        hold.renew()
 
 
 # ---------------------------------------------------------------------- reading
@@ -208,12 +263,15 @@ def read(arena: Arena, store: Store, name: str) -> None:
     while not arena.stopping:
         ledger = arena.ledgers[arena.rng.choice(sorted(arena.ledgers))]
         reading = ledger.reading(f"{name}.{arena.serial()}")
-        with store.reader(ledger.stream, start=HEAD) as reader:
-            for event in reader:
-                reading.seen.append(Sighting(event.pointer, event.body))
-                if arena.chance(0.01):
-                    store.runtime.tasks.sleep(arena.rng.random() * _PAUSE_S)
-        reading.finished = True
+        try:
+            with store.reader(ledger.stream, start=HEAD) as reader:
+                for event in reader:
+                    reading.seen.append(Sighting(event.pointer, event.body))
+                    if arena.chance(0.01):
+                        store.runtime.tasks.sleep(arena.rng.random() * _PAUSE_S)
+            reading.finished = True
+        except Truncated:
+            arena.done["reader truncated"] += 1
         arena.done["whole read"] += 1
         store.runtime.tasks.sleep(arena.rng.random() * 5 * _PAUSE_S)
 
@@ -224,11 +282,14 @@ def follow(arena: Arena, store: Store, name: str) -> None:
     reading = ledger.reading(f"{name}.follower")
     with store.reader(ledger.stream, start=HEAD, follow=True) as reader:
         watch = store.runtime.tasks.spawn("stop", lambda: _stop(arena, store, ledger, reading, reader.close))
-        for event in reader:
-            reading.seen.append(Sighting(event.pointer, event.body))
-            arena.done["event followed"] += 1
+        try:
+            for event in reader:
+                reading.seen.append(Sighting(event.pointer, event.body))
+                arena.done["event followed"] += 1
+            reading.finished = arena.stopping
+        except Truncated:
+            arena.done["reader truncated"] += 1
     watch.join()
-    reading.finished = arena.stopping
 
 
 def _stop(arena: Arena, store: Store, ledger: Ledger, reading: Reading, close: Callable[[], None]) -> None:
@@ -278,24 +339,36 @@ def maintain(arena: Arena, store: Store, name: str) -> None:
     """Compact, collect, check, and make garbage by deleting streams."""
     rng = arena.rng
     while not arena.stopping:
-        store.runtime.tasks.sleep(rng.random() * 20 * _PAUSE_S)
+        store.runtime.tasks.sleep(rng.random() * 8 * _PAUSE_S)
         draw = rng.random()
         try:
-            if draw < 0.5:
+            if draw < 0.4:
                 report = store.compact(force=arena.chance(0.7))
                 arena.violations += [f"compact skipped {text}" for text in report.skipped]
                 arena.done["compact"] += 1
-            elif draw < 0.6:
+            elif draw < 0.5:
                 arena.violations += checked(store)
                 arena.done["check"] += 1
-            elif draw < 0.9:
+            elif draw < 0.85:
                 store.collect()
                 arena.done["collect"] += 1
+            elif draw < 0.9:
+                _truncate(arena, store)
             else:
                 _scratch(arena, store)
                 arena.done["delete"] += 1
         except EXPECTED:
             arena.done["maintenance refused"] += 1
+
+
+def _truncate(arena: Arena, store: Store) -> None:
+    """Cut a stream's head off where a reader stands after a few events."""
+    ledger = arena.pick()
+    with store.reader(ledger.stream, start=HEAD) as reader:
+        for _ in zip(range(arena.rng.randrange(1, 30)), reader, strict=False):
+            pass
+        store.streams.truncate(ledger.stream, reader.position)
+    arena.done["truncate"] += 1
 
 
 def _scratch(arena: Arena, store: Store) -> None:
@@ -310,6 +383,6 @@ def _scratch(arena: Arena, store: Store) -> None:
 # What a process may be made of. Readers alone must hear of everything from other processes.
 CASTS: Final[Sequence[Sequence[tuple[str, Client]]]] = (
     (("write", write), ("write", write), ("read", read), ("follow", follow), ("scale", scale), ("maintain", maintain)),
-    (("write", write), ("write", write), ("write", write), ("follow", follow)),
+    (("write", write), ("write", write), ("publish", publish), ("follow", follow)),
     (("read", read), ("follow", follow)),
 )

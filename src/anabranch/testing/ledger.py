@@ -7,7 +7,7 @@ what is found in a stream can be held against what was written.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -92,11 +92,12 @@ class Ledger:
         self.fates[event] = Fate.PENDING
         return event
 
-    def acked(self, event: Event, pointer: EventPointer) -> None:
-        """The store said that the event is durable at `pointer`."""
+    def acked(self, event: Event, pointer: EventPointer | None) -> None:
+        """The store said that the event is durable, at `pointer` if it told so much."""
         self.fates[event] = Fate.ACKED
-        self.pointers[event] = pointer
         self._acked.add(event)
+        if pointer is not None:
+            self.pointers[event] = pointer
 
     def refused(self, event: Event) -> None:
         """The store said that it did not take the event."""
@@ -122,19 +123,24 @@ class Ledger:
 
     # judgement
 
-    def judge(self, stored: Sequence[Sighting]) -> list[str]:
-        """Violations, given the whole stream as read from head to tail. Empty when all is well."""
+    def judge(self, stored: Sequence[Sighting], heads: Mapping[SegmentId, int] | None = None) -> list[str]:
+        """Violations, given the whole stream as read from head to tail. Empty when all is well.
+
+        `heads`: the first offset of each segment that was truncated. What lies before is gone by right.
+        """
+        heads = {segment: head for segment, head in (heads or {}).items() if head}
         events = [(sighting, Event.parse(sighting.payload)) for sighting in stored]
+        there = {event for _, event in events if event}
         found = [
             *self._unknown_or_doubled(events),
-            *self._lost(events),
+            *self._lost(events, heads),
             *self._disordered("the stream", [event for _, event in events if event]),
-            *_holes("the stream", [sighting.pointer for sighting in stored], from_zero=True),
-            *self._torn({event for _, event in events if event}),
+            *_holes("the stream", [sighting.pointer for sighting in stored], heads),
+            *([] if heads else self._torn(there)),
         ]
         content = {sighting.pointer: sighting.payload for sighting in stored}
         for reading in self.readings:
-            found += self._misread(reading, content)
+            found += self._misread(reading, content, heads)
         return [f"{self.stream}: {text}" for text in found]
 
     def _unknown_or_doubled(self, events: Sequence[tuple[Sighting, Event | None]]) -> list[str]:
@@ -151,15 +157,24 @@ class Ledger:
             *_told("stored more than once", doubled),
         ]
 
-    def _lost(self, events: Sequence[tuple[Sighting, Event | None]]) -> list[str]:
+    def _lost(self, events: Sequence[tuple[Sighting, Event | None]], heads: Mapping[SegmentId, int]) -> list[str]:
         where = {event: sighting.pointer for sighting, event in events if event}
-        lost = [f"{event} at {pointer}" for event, pointer in self.pointers.items() if event not in where]
+        lost = [
+            f"{event} at {self.pointers.get(event, 'a place unknown')}"
+            for event, fate in self.fates.items()
+            if fate is Fate.ACKED and event not in where and not self._gone(event, heads)
+        ]
         moved = [
             f"{event}: acknowledged at {pointer}, found at {where[event]}"
             for event, pointer in self.pointers.items()
             if event in where and where[event] != pointer
         ]
         return [*_told("acknowledged, and not there", lost), *_told("not where it was acknowledged", moved)]
+
+    def _gone(self, event: Event, heads: Mapping[SegmentId, int]) -> bool:
+        """True if the event may have been truncated away."""
+        pointer = self.pointers.get(event)
+        return bool(heads) if pointer is None else _before(pointer, heads)
 
     def _disordered(self, where: str, events: Iterable[Event]) -> list[str]:
         last: dict[tuple[str, str], int] = {}
@@ -179,25 +194,37 @@ class Ledger:
                 torn.append(f"{have} of the {len(unit)} events from {unit[0]} on")
         return _told("torn atomic unit", torn)
 
-    def _misread(self, reading: Reading, content: dict[EventPointer, bytes]) -> list[str]:
+    def _misread(
+        self, reading: Reading, content: Mapping[EventPointer, bytes], heads: Mapping[SegmentId, int]
+    ) -> list[str]:
         name = f"reader {reading.name}"
         events = [event for sighting in reading.seen if (event := Event.parse(sighting.payload))]
-        wrong = [f"{s.payload[:60]!r} at {s.pointer}" for s in reading.seen if content.get(s.pointer) != s.payload]
+        wrong = [
+            f"{s.payload[:60]!r} at {s.pointer}"
+            for s in reading.seen
+            if content.get(s.pointer) != s.payload and not _before(s.pointer, heads)
+        ]
         unseen = sorted(reading.owed - set(events)) if reading.finished else []
+        missed = [str(event) for event in unseen if not self._gone(event, heads)]
         return [
             *_told(f"{name} saw what is not stored there", wrong),
             *self._disordered(name, events),
-            *_holes(name, [sighting.pointer for sighting in reading.seen], from_zero=reading.whole),
-            *_told(f"{name} began after these were acknowledged and did not see them", map(str, unseen)),
+            *_holes(name, [s.pointer for s in reading.seen], {} if reading.whole and not heads else None),
+            *_told(f"{name} began after these were acknowledged and did not see them", missed),
         ]
 
 
-def _holes(where: str, pointers: Iterable[EventPointer], *, from_zero: bool) -> list[str]:
-    """Offsets of a segment rise by one, from 0 where the reader began at the head."""
+def _before(pointer: EventPointer, heads: Mapping[SegmentId, int]) -> bool:
+    return pointer.offset < heads.get(pointer.segment, 0)
+
+
+def _holes(where: str, pointers: Iterable[EventPointer], heads: Mapping[SegmentId, int] | None) -> list[str]:
+    """Offsets of a segment rise by one, from its head, or from anywhere where `heads` is None."""
     expected: dict[SegmentId, int] = {}
     wrong = []
     for pointer in pointers:
-        wanted = expected.get(pointer.segment, 0 if from_zero else pointer.offset)
+        first = pointer.offset if heads is None else heads.get(pointer.segment, 0)
+        wanted = expected.get(pointer.segment, first)
         if pointer.offset != wanted:
             wrong.append(f"segment {pointer.segment} goes on at {pointer.offset}, not {wanted}")
         expected[pointer.segment] = pointer.offset + 1

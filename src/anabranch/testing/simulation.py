@@ -181,6 +181,6 @@ class Simulation:
         last.close()
 
     def _judge_streams(self, store: Store) -> None:
-        for name, ledger in self._arena.ledgers.items():
-            self._arena.violations += ledger.judge(clients.stored(store, name))
+        for ledger in self._arena.ledgers.values():
+            self._arena.violations += clients.judged(store, ledger)
         self._arena.violations += clients.checked(store)
