@@ -36,8 +36,6 @@ READ_ROWS_MAX: Final = 65_536  # rows of one batch that a reader yields
 SMALL_ROWS: Final = 1_024  # batches below this are put together before they are yielded
 OPEN_PARQUET_MAX: Final = 32  # opened tier-2 files kept by a process, beside those in use
 VERIFIED_PLACES_MAX: Final = 65_536  # messages whose checksum a process remembers to have verified
-VERIFY_AHEAD_BYTES: Final = 32 * MIB  # verified by a helper ahead of a reader
-VERIFY_AHEAD_BYTES_MIN: Final = 4 * MIB  # less than this is not worth a helper
 SCHEMAS_KEPT_MAX: Final = 1_024  # schema versions a process remembers
 
 # Tail

@@ -29,6 +29,7 @@ VERSION: Final = 1
 
 _COALESCE_BATCHES = 1_024  # so many small batches become one before they are buffered further
 _SAMPLE_ROWS = 4_096
+_FEW_ROWS = 8_192
 _SAMPLE_ROWS_MIN = 64
 
 
@@ -242,8 +243,10 @@ class ParquetReader:
         groups = self._groups(row, row + count)
         wanted = [name for name in self._file.schema_arrow.names if name == APPENDED or name in columns.names]
         position = self._starts[groups[0]] if groups else 0
+        # Whoever wants a few rows does not wait for many to be decoded.
+        batch_rows = limits.READ_ROWS_MAX if count > _FEW_ROWS else _FEW_ROWS
         try:
-            for batch in self._file.iter_batches(limits.READ_ROWS_MAX, row_groups=groups, columns=wanted):
+            for batch in self._file.iter_batches(batch_rows, row_groups=groups, columns=wanted):
                 first, stop = max(row - position, 0), min(row + count - position, batch.num_rows)
                 position += batch.num_rows
                 if first < stop:

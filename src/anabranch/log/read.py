@@ -142,8 +142,8 @@ class LogReader:
             yield _together(small)
 
     def _pieces(self, pieces: Sequence[Piece], selection: Selection) -> Iterator[Rows]:
-        for piece, message in self._fetcher.messages(pieces):
-            yield from self._decode(piece, message, selection)
+        for piece in pieces:
+            yield from self._decode(piece, self._fetcher.message(piece.extent), selection)
 
     def append_times(self, piece: Piece) -> Iterator[tuple[int, pa.Array]]:
         """The append times of a piece of a tier-2 extent, in runs that begin at a position. Nothing for a tier-1
