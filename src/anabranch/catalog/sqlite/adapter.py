@@ -45,11 +45,20 @@ class SqliteCatalog:
         if read_only:
             check_format(self._database, self._path)
         else:
-            with self._turn():
-                migrate(self._database, self._path)
+            self._prepare()
         self._wal = None if folder is None or read_only else WriteAheadLog(self._database, self._path)
         self._watch = self._database if folder is None else open_database(self._path, read_only=True)
         self._watch_lock = runtime.tasks.lock()
+
+    def _prepare(self) -> None:
+        try:
+            with self._turn():
+                migrate(self._database, self._path)
+        except BaseException:
+            self._database.close()
+            if self._fair is not None:
+                self._fair.close()
+            raise
 
     @property
     def in_memory(self) -> bool:

@@ -24,14 +24,12 @@ FORMAT = len(MIGRATIONS)
 
 
 def open_database(path: str, *, read_only: bool = False) -> apsw.Connection:
-    """A connection with the durability the commit protocol rests on: WAL, every commit synced, no automatic
-    checkpoint. `path` may be `:memory:`."""
+    """A connection with the durability the commit protocol rests on: every commit synced, no automatic checkpoint.
+    `path` may be `:memory:`. Changes nothing in the file."""
     with translated(path):
         flags = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         database = apsw.Connection(path, flags=flags, statementcachesize=200)
         database.set_busy_timeout(5_000)  # ours is the fair lock; this covers foreign tools and recovery
-        if not read_only and path != ":memory:":
-            database.pragma("journal_mode", "wal")
         database.pragma("synchronous", 2)
         database.pragma("foreign_keys", True)
         database.pragma("wal_autocheckpoint", 0)
@@ -51,8 +49,13 @@ def check_format(database: apsw.Connection, path: str) -> int:
 
 
 def migrate(database: apsw.Connection, path: str) -> None:
-    """Bring the database to the present format, each step in a transaction of its own. The caller holds the lock."""
-    for number in range(check_format(database, path), FORMAT):
+    """Bring the database to the present format, each step in a transaction of its own, and into WAL mode. The caller
+    holds the lock. A database that is not ours, or too new for us, is left as it is."""
+    found = check_format(database, path)
+    if path != ":memory:":
+        with translated(path):
+            database.pragma("journal_mode", "wal")
+    for number in range(found, FORMAT):
         with translated(path), database:
             database.execute(MIGRATIONS[number])
             database.pragma("application_id", APPLICATION_ID)

@@ -31,6 +31,14 @@ class FairLock:
 
     def acquire(self) -> None:
         """Wait for the lock, at most `settings.catalog_lock_s`. Raises StoreBusy."""
+        try:
+            self._take()
+        except BaseException:  # Ctrl-C too: whoever leaves the queue must not keep it
+            self.release()
+            raise
+        fcntl.flock(self._queue, fcntl.LOCK_UN)
+
+    def _take(self) -> None:
         deadline: float | None = None
         for file, patience in ((self._queue, _QUEUE_PATIENCE_S), (self._lock, _PATIENCE_S)):
             while not _try(file):
@@ -38,18 +46,16 @@ class FairLock:
                 if deadline is None:
                     deadline = now + self._runtime.settings.catalog_lock_s
                 if now > deadline:
-                    if file is self._lock:
-                        fcntl.flock(self._queue, fcntl.LOCK_UN)
                     raise StoreBusy(
                         f"another process has held the store in {self._folder} for over "
                         f"{self._runtime.settings.catalog_lock_s:g} s; is it stopped?"
                     )
                 self._runtime.tasks.sleep(patience)
-        fcntl.flock(self._queue, fcntl.LOCK_UN)
 
     def release(self) -> None:
-        """Let the next one in."""
+        """Let the next one in. Harmless where the lock is not held."""
         fcntl.flock(self._lock, fcntl.LOCK_UN)
+        fcntl.flock(self._queue, fcntl.LOCK_UN)
 
     def close(self) -> None:
         """Close the lock files."""
