@@ -242,7 +242,7 @@ def publish(arena: Arena, store: Store, name: str) -> None:
 
 def _publish(arena: Arena, store: Store, stream: str, label: str, events: Sequence[Event]) -> None:
     padding = arena.rng.choice((0, 500))
-    with store.hold("sim", label) as hold:
+    with store.hold("sim", label):
         stager = store.stager(stream)
         stager.write(pa.table({"key": [e.key for e in events], "payload": [e.payload(padding) for e in events]}))
         publication = Publication(store.streams.get(stream).id, stager.finish())
@@ -252,7 +252,6 @@ def _publish(arena: Arena, store: Store, stream: str, label: str, events: Sequen
             raise RequestMismatch(f"{label} was never published before")
         if arena.chance(0.3) and store.publish([publication], request=label):
             arena.violations.append(f"request {label} was published twice")
-        hold.renew()
 
 
 # ---------------------------------------------------------------------- reading
