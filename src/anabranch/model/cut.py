@@ -10,7 +10,8 @@ from enum import Enum
 from anabranch.errors import InvalidCut
 from anabranch.model.ids import SegmentId, StreamId
 
-_TEXT = re.compile(r"([0-9a-f]{16})((?::[0-9a-f]{16}@[0-9a-f]{1,16})+)\Z")
+_ID = r"[0-7][0-9a-f]{15}"  # below 2**63, as every number that a catalog keeps
+_TEXT = re.compile(rf"({_ID})((?::{_ID}@(?:[0-9a-f]{{1,15}}|{_ID}))+)\Z")
 
 
 class Edge(Enum):
@@ -46,7 +47,7 @@ class StreamCut:
     @classmethod
     def parse(cls, text: str) -> StreamCut:
         """Parse the text form. Raises InvalidCut."""
-        match = _TEXT.match(text)
+        match = _TEXT.match(text) if isinstance(text, str) else None
         if not match:
             raise InvalidCut(f"'{text}' is no stream cut")
         parts = [part.split("@") for part in match[2].split(":")[1:]]

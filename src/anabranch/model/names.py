@@ -14,7 +14,7 @@ _PART = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.\-]{{0,{limits.NAME_CHARS_MAX - 1}
 
 def check_scope(scope: str) -> str:
     """Return `scope` if it is a usable scope name, else raise InvalidName."""
-    if not _PART.match(scope):
+    if not isinstance(scope, str) or not _PART.match(scope):
         raise InvalidName(
             f"'{scope}' is no scope name: letters, digits, '_', '-' and '.', at most {limits.NAME_CHARS_MAX} characters"
         )
@@ -33,6 +33,8 @@ class StreamName:
         """Parse `scope/name`. Raises InvalidName."""
         if isinstance(text, StreamName):
             return text
+        if not isinstance(text, str):
+            raise InvalidName(f"a stream name is text, not {type(text).__name__}")
         scope, slash, name = text.partition("/")
         if not slash or not _PART.match(scope) or not _PART.match(name):
             raise InvalidName(

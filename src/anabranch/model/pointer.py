@@ -8,7 +8,7 @@ from typing import NamedTuple
 from anabranch.errors import InvalidPointer
 from anabranch.model.ids import SegmentId, StreamId
 
-_TEXT = re.compile(r"[0-9a-f]{48}\Z")
+_TEXT = re.compile(r"[0-7][0-9a-f]{15}[0-7][0-9a-f]{15}[0-7][0-9a-f]{15}\Z")  # each number is below 2**63
 
 
 class EventPointer(NamedTuple):
@@ -25,7 +25,7 @@ class EventPointer(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> EventPointer:
         """Parse the text form. Raises InvalidPointer."""
-        if not _TEXT.match(text):
+        if not isinstance(text, str) or not _TEXT.match(text):
             raise InvalidPointer(f"'{text}' is no event pointer: 48 lower-case hex digits")
         stream, segment, offset = int(text[:16], 16), int(text[16:32], 16), int(text[32:], 16)
         return cls(StreamId(stream), SegmentId.unpack(segment), offset)

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from anabranch import limits
 from anabranch.catalog.port import Catalog, Writing
+from anabranch.core.codec import checksum
 from anabranch.core.cuts import distance, head_cut, tail_cut
 from anabranch.core.scale import ScalePlan, plan_merge, plan_replacement, plan_segments, plan_split
 from anabranch.errors import InvalidArgument
@@ -58,7 +59,7 @@ class Streams:
                 create_scope(txn, name, tags or {}, now)
             return {}
 
-        self._change(f"create scope {name}", request, act)
+        self._change(f"create scope {name}{_said(tags=tags, exist_ok=exist_ok)}", request, act)
         return self.scope(name)
 
     def delete_scope(self, name: str, *, request: str | None = None) -> None:
@@ -110,7 +111,8 @@ class Streams:
                 return {"stream": present.id}
             return {"stream": create_stream(txn, full, stream, wanted, policy, tags or {}, now).id}
 
-        result = self._change(f"create {full}", request, act)
+        operation = f"create {full}{_said(schema=wanted, segments=policy.segments, tags=tags, exist_ok=exist_ok)}"
+        result = self._change(operation, request, act)
         with self._catalog.reading() as txn:
             return need_info(txn, StreamId(int(str(result["stream"]))))
 
@@ -194,10 +196,11 @@ class Streams:
             chosen = plan(view)
             if chosen is not None:
                 apply_scale(txn, view, chosen, now)
-            return {}
+            return {"stream": view.info.id, "epoch": view.info.epoch if chosen is None else chosen.epoch}
 
-        self._change(f"scale {full}", request, act)
-        return self.view(full).current
+        said = _said(segments=segments, split=split, into=into if split else None, merge=merge, replace=replace)
+        result = self._change(f"scale {full}{said}", request, act)
+        return self.view(StreamId(int(str(result["stream"])))).at_epoch(int(str(result["epoch"])))
 
     def fence(self, name: Name, fence: int, *, request: str | None = None) -> None:
         """Refuse appends that carry a lower fence from now on. It covers the segments of later scalings too."""
@@ -222,12 +225,13 @@ class Streams:
     def evolve(self, name: Name, schema: Any, *, request: str | None = None) -> StreamInfo:
         """Add the nullable columns of `schema` that the stream lacks. Raises SchemaMismatch for any other change."""
         full = StreamName.parse(name)
+        columns = _columns(schema)
 
         def act(txn: Writing, now: Micros) -> Result:
-            evolve_stream(txn, need_info(txn, full), schema, now)
+            evolve_stream(txn, need_info(txn, full), columns, now)
             return {}
 
-        self._change(f"evolve {full}", request, act)
+        self._change(f"evolve {full}{_said(schema=columns)}", request, act)
         return self.get(full)
 
     def tag(self, name: Name, tags: Mapping[str, str], *, request: str | None = None) -> StreamInfo:
@@ -238,7 +242,7 @@ class Streams:
             tag_stream(txn, need_info(txn, full), tags, now)
             return {}
 
-        self._change(f"tag {full}", request, act)
+        self._change(f"tag {full}{_said(tags=tags)}", request, act)
         return self.get(full)
 
     # cuts
@@ -274,14 +278,33 @@ def _schema(columns: Any, key: str | None, time: str | None) -> StreamSchema:
         if key is not None or time is not None:
             raise InvalidArgument("key= and time= name columns of a schema; a raw stream has its own")
         return RAW
-    if not isinstance(columns, pa.Schema):
-        try:
-            columns = pa.schema(columns)
-        except (TypeError, ValueError, pa.ArrowInvalid) as exc:
-            raise InvalidArgument(
-                f"schema= takes an Arrow schema or what makes one, not {type(columns).__name__}"
-            ) from exc
-    return StreamSchema.typed(columns, key, time)
+    return StreamSchema.typed(_columns(columns), key, time)
+
+
+def _columns(schema: Any) -> pa.Schema:
+    if isinstance(schema, pa.Schema):
+        return schema
+    try:
+        return pa.schema(schema)
+    except (TypeError, ValueError, pa.ArrowInvalid) as exc:
+        raise InvalidArgument(f"schema= takes an Arrow schema or what makes one, not {type(schema).__name__}") from exc
+
+
+def _said(**arguments: Any) -> str:
+    """The arguments of a request as text, so that the same id with others is noticed."""
+    return "".join(f" {name}={_as_said(value)}" for name, value in arguments.items() if value)
+
+
+def _as_said(value: Any) -> str:
+    if isinstance(value, pa.Schema):
+        return checksum(value.serialize()).to_bytes(8, "big", signed=True).hex()
+    if isinstance(value, StreamSchema):
+        return f"{_as_said(value.columns)},{value.key},{value.time},{value.raw}"
+    if isinstance(value, Mapping):
+        return ",".join(f"{each}:{_as_said(value[each])}" for each in sorted(value, key=str))
+    if isinstance(value, Sequence) and not isinstance(value, str | SegmentId):
+        return ",".join(map(str, value))
+    return str(value)
 
 
 def _segment(text: SegmentId | str) -> SegmentId:
