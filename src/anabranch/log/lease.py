@@ -23,6 +23,19 @@ class Hold:
         self._holder = holder
         self._lease: Lease | None = None
 
+    @classmethod
+    def resumed(cls, catalog: Catalog, runtime: Runtime, lease: Lease) -> Hold:
+        """A lease that was entered elsewhere, perhaps in another process, to be renewed and left here."""
+        hold = cls(catalog, runtime, lease.kind, lease.holder)
+        hold._lease = lease
+        return hold
+
+    @property
+    def lease(self) -> Lease:
+        """What is held; a small value that can travel to other processes."""
+        assert self._lease is not None
+        return self._lease
+
     @property
     def begun_at(self) -> Micros:
         """The time that the horizon does not pass; blobs written under the lease take it for their own `begun_at`."""
