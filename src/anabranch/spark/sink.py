@@ -156,12 +156,27 @@ class StreamWriter(_Sink, DataSourceStreamArrowWriter):
         return self._stage(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Publish the batch, unless it was published before. Raises as `Store.publish`."""
+        """Publish the batch with its late events, unless it was published before. Raises as `Store.publish`."""
         query = self._query(messages, batchId)
-        publications = self._publications(messages)
+        publications = [*self._publications(messages), *self._late_events(messages, batchId)]
         if publications:
             self._store().publish(publications, request=f"spark:{query}:{batchId}")
         self._leave(messages)
+
+    def _late_events(self, messages: _Messages, batch: int) -> list[Publication]:
+        if self._options.late is None:
+            return []
+        # Imported only here because it brings the parser of pipelines with it.
+        from anabranch.spark.late_commit import LateAccount, batch_read, late_publication
+
+        account = LateAccount.from_option(self._options.late)
+        if self._options.checkpoint is None:
+            raise InvalidArgument("option 'late' needs option 'checkpointLocation' beside it")
+        read = batch_read(self._options.checkpoint, batch)
+        leases = [each.lease for each in messages if isinstance(each, Written)]
+        assert leases, "Spark writes at least one partition"
+        found = late_publication(open_store(self._options.path), account, read, self._hold(leases[0]))
+        return [] if found is None else [found]
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """What was staged was never visible; the collector removes it."""
