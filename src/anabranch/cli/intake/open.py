@@ -1,0 +1,139 @@
+"""Choosing how a file or pipe is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import PurePath
+from typing import Final, Protocol
+
+import pyarrow as pa
+
+from anabranch.cli.formats import FileFormat
+from anabranch.cli.intake.arrow_files import ArrowIntake, ParquetIntake
+from anabranch.cli.intake.batch import ADDED, Batch
+from anabranch.cli.intake.csv_records import read_csv_records
+from anabranch.cli.intake.infer import infer_csv, infer_json
+from anabranch.cli.intake.json_lines import read_json_lines
+from anabranch.cli.intake.plain_lines import read_plain_lines
+from anabranch.cli.intake.source import LineBlocks, Source
+from anabranch.errors import InvalidArgument
+from anabranch.model.ids import Micros
+from anabranch.model.schema import StreamSchema
+from anabranch.runtime.clock import SystemClock
+
+_ENDINGS: Final = {
+    ".jsonl": FileFormat.jsonl,
+    ".ndjson": FileFormat.jsonl,
+    ".json": FileFormat.jsonl,
+    ".csv": FileFormat.csv,
+    ".tsv": FileFormat.csv,
+    ".parquet": FileFormat.parquet,
+    ".pq": FileFormat.parquet,
+    ".arrow": FileFormat.arrow,
+    ".arrows": FileFormat.arrow,
+    ".feather": FileFormat.arrow,
+    ".txt": FileFormat.lines,
+    ".log": FileFormat.lines,
+}
+
+
+class Intake(Protocol):
+    """One input, to be read once."""
+
+    def schema(self) -> pa.Schema | None:
+        """The columns it seems to have; None for plain lines. Raises BadInput, InvalidArgument."""
+        ...
+
+    def batches(self, stream: StreamSchema) -> Iterator[Batch]:
+        """Its rows for a stream of this schema. Raises BadInput behind the last right row, InvalidArgument."""
+        ...
+
+
+def open_intake(
+    source: Source,
+    told: FileFormat | None,
+    *,
+    present: StreamSchema | None,
+    delimiter: str | None = None,
+    now: Callable[[], Micros] | None = None,
+) -> Intake:
+    """The intake for a source: of the format that was told, or that its name's ending says, else that the stream there
+    is (`present`) suggests: JSON lines for a typed one, plain lines for a raw one. For a new stream JSON lines are
+    taken where the first character is a brace."""
+    ending = PurePath(source.format_name).suffix
+    kind = told or _ENDINGS.get(ending)
+    if kind is FileFormat.parquet:
+        return _Ready(ParquetIntake(source))
+    if kind is FileFormat.arrow:
+        return _Ready(ArrowIntake(source))
+    blocks = LineBlocks(source, quoted=kind is FileFormat.csv)
+    if kind is None:
+        kind = _guess(blocks, present)
+    if kind is FileFormat.csv:
+        delimiter = delimiter or ("\t" if ending == ".tsv" else ",")
+        if len(delimiter) != 1:
+            raise InvalidArgument(f"a delimiter is one character, not '{delimiter}'")
+        return _Csv(blocks, source.name, delimiter)
+    return _Json(blocks, source.name) if kind is FileFormat.jsonl else _Lines(blocks, now or SystemClock().now)
+
+
+def _guess(blocks: LineBlocks, present: StreamSchema | None) -> FileFormat:
+    if present is not None:
+        return FileFormat.lines if present.raw else FileFormat.jsonl
+    first = blocks.peek()
+    return FileFormat.jsonl if first is not None and first.data.lstrip().startswith(b"{") else FileFormat.lines
+
+
+class _Json:
+    def __init__(self, blocks: LineBlocks, name: str) -> None:
+        self._blocks = blocks
+        self._name = name
+
+    def schema(self) -> pa.Schema:
+        return infer_json(self._blocks, self._name)
+
+    def batches(self, stream: StreamSchema) -> Iterator[Batch]:
+        return read_json_lines(self._blocks, stream)
+
+
+class _Csv:
+    def __init__(self, blocks: LineBlocks, name: str, delimiter: str) -> None:
+        self._blocks = blocks
+        self._name = name
+        self._delimiter = delimiter
+
+    def schema(self) -> pa.Schema:
+        return infer_csv(self._blocks, self._name, self._delimiter)
+
+    def batches(self, stream: StreamSchema) -> Iterator[Batch]:
+        return read_csv_records(self._blocks, stream, delimiter=self._delimiter)
+
+
+class _Lines:
+    def __init__(self, blocks: LineBlocks, now: Callable[[], Micros]) -> None:
+        self._blocks = blocks
+        self._now = now
+
+    def schema(self) -> None:
+        return None
+
+    def batches(self, stream: StreamSchema) -> Iterator[Batch]:
+        if not stream.raw:
+            raise InvalidArgument(
+                f"plain lines go to a raw stream; this one has columns ({', '.join(stream.columns.names)}): "
+                "say --format jsonl or csv"
+            )
+        return read_plain_lines(self._blocks, now=self._now)
+
+
+class _Ready:
+    """Files with columns and types of their own."""
+
+    def __init__(self, file: ParquetIntake | ArrowIntake) -> None:
+        self._file = file
+
+    def schema(self) -> pa.Schema:
+        return pa.schema([field for field in self._file.schema() if field.name not in ADDED])
+
+    def batches(self, stream: StreamSchema) -> Iterator[Batch]:
+        return self._file.batches()

@@ -1,0 +1,31 @@
+"""Plain lines: each is the payload of one event of a raw stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pyarrow as pa
+
+from anabranch.cli.intake.batch import Batch
+from anabranch.cli.intake.source import LineBlocks
+from anabranch.model.ids import Micros
+from anabranch.model.schema import RAW, TIME_TYPE
+
+
+def read_plain_lines(blocks: LineBlocks, *, now: Callable[[], Micros]) -> Iterator[Batch]:
+    """The lines without their ends, empty ones too, as payloads. Their event time is when they were read."""
+    for block in blocks:
+        lines = block.data.removesuffix(b"\n").split(b"\n")
+        if b"\r" in block.data:
+            lines = [line.removesuffix(b"\r") for line in lines]
+        columns = [
+            pa.nulls(len(lines), pa.string()),
+            pa.repeat(pa.scalar(now(), TIME_TYPE), len(lines)),
+            pa.array(lines, pa.binary()),
+        ]
+        yield Batch(pa.table(columns, schema=RAW.columns), partial(_place, block.first))
+
+
+def _place(first: int, row: int) -> str:
+    return f"line {first + row}"

@@ -1,0 +1,177 @@
+"""Bytes from files and pipes."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import select
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Final
+
+from anabranch import limits
+from anabranch.errors import InvalidArgument
+
+BLOCK_BYTES: Final = 4 * limits.MIB
+LINE_BYTES_MAX: Final = 2 * limits.EVENT_BYTES_MAX  # an event's text may be longer than the event
+_READ_BYTES: Final = 256 * limits.KIB
+
+
+class Source:
+    """A file, or stdin for `-`. A name that ends in .gz is unpacked. Close it, or use it as a context manager."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.name = "stdin" if path is None else str(path)
+        try:
+            self._raw: IO[bytes] = sys.stdin.buffer if path is None else path.open("rb")
+        except OSError as exc:
+            raise InvalidArgument(f"{self.name} can't be read: {exc.strerror}") from exc
+        self._packed = path is not None and path.suffix == ".gz"
+        self._file: Any = gzip.GzipFile(fileobj=self._raw) if self._packed else self._raw
+        status = _status(self._raw)
+        self.waits = not self._packed and status is not None and not stat.S_ISREG(status.st_mode)
+        self.size = status.st_size if status is not None and stat.S_ISREG(status.st_mode) else None
+        if status is not None and stat.S_ISDIR(status.st_mode):
+            raise InvalidArgument(f"{self.name} is a folder")
+
+    @property
+    def format_name(self) -> str:
+        """The name whose ending tells the format."""
+        return "" if self.path is None else self.path.name.lower().removesuffix(".gz")
+
+    @property
+    def done(self) -> int:
+        """How many bytes of `size` are read."""
+        return self._raw.tell() if self.size is not None else 0
+
+    def read(self) -> bytes:
+        """What is there, at least one byte, waiting for it; empty at the end."""
+        try:
+            data: bytes = self._file.read1(_READ_BYTES)
+        except (OSError, EOFError) as exc:
+            raise InvalidArgument(f"{self.name} can't be read: {exc}") from exc
+        return data
+
+    def idle(self) -> bool:
+        """True if a read would wait: the other end of the pipe pauses."""
+        return self.waits and not select.select([self._raw.fileno()], [], [], 0)[0]
+
+    def seekable(self) -> IO[bytes]:
+        """The whole as a file that can be read from anywhere: a pipe is first copied to an unnamed file."""
+        if self.size is not None and not self._packed:
+            return self._raw
+        whole: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as what reads from it
+        while data := self.read():
+            whole.write(data)
+        whole.seek(0)
+        return whole
+
+    def close(self) -> None:
+        """Close the file; stdin stays open."""
+        if self.path is not None:
+            self._file.close()
+            self._raw.close()
+
+    def __enter__(self) -> Source:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _status(file: IO[bytes]) -> os.stat_result | None:
+    try:
+        return os.fstat(file.fileno())
+    except (io.UnsupportedOperation, OSError, ValueError):
+        return None
+
+
+@dataclass(slots=True)
+class Lines:
+    """Whole lines, `count` of them, the first being line `first` of the file (from 1). The last may lack its end."""
+
+    data: bytes
+    first: int
+    count: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.count = self.data.count(b"\n") + (not self.data.endswith(b"\n"))
+
+
+class LineBlocks:
+    """A source as blocks of whole lines, about `BLOCK_BYTES` each, or what has come where the source pauses.
+
+    With `quoted`, line ends between double quotes end no line (CSV). A byte order mark is skipped.
+    """
+
+    def __init__(self, source: Source, *, quoted: bool = False) -> None:
+        self._source = source
+        self._quoted = quoted
+        self._line = 1
+        self._rest = b""
+        self._peeked: list[Lines] = []
+        self._blocks = self._read()
+
+    def peek(self) -> Lines | None:
+        """The next block, which stays the next; None at the end."""
+        if not self._peeked:
+            block = next(self._blocks, None)
+            if block is None:
+                return None
+            self._peeked.append(block)
+        return self._peeked[0]
+
+    def __iter__(self) -> Iterator[Lines]:
+        while (block := self.peek()) is not None:
+            self._peeked.pop()
+            yield block
+
+    def _read(self) -> Iterator[Lines]:
+        begun = False
+        while True:
+            parts, size, ended = [self._rest], len(self._rest), False
+            while size < BLOCK_BYTES and not (size > len(self._rest) and self._source.idle()):
+                data = self._source.read()
+                if not data:
+                    ended = True
+                    break
+                parts.append(data)
+                size += len(data)
+            whole = b"".join(parts)
+            if not begun and whole:
+                whole, begun = whole.removeprefix(b"\xef\xbb\xbf"), True
+            cut = len(whole) if ended else self._last_end(whole)
+            self._rest = whole[cut:]
+            if len(self._rest) > LINE_BYTES_MAX:
+                raise BadInput(f"line {self._line}", f"it is longer than {LINE_BYTES_MAX:,} bytes")
+            if cut:
+                block = Lines(whole[:cut], self._line)
+                self._line += block.count
+                yield block
+            if ended:
+                return
+
+    def _last_end(self, data: bytes) -> int:
+        """Behind the last line end that ends a line."""
+        end = data.rfind(b"\n") + 1
+        while self._quoted and end and data.count(b'"', 0, end) % 2:
+            end = data.rfind(b"\n", 0, end - 1) + 1
+        return end
+
+
+class BadInput(Exception):
+    """A row of the input that is refused: where it is, and why. All rows before it have been handed out."""
+
+    def __init__(self, place: str, why: str) -> None:
+        super().__init__(f"{place}: {why}")
+        self.place = place
+        self.why = why

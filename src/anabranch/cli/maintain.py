@@ -1,0 +1,161 @@
+"""What keeps a store small and sure of itself: compact, collect, check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store
+from anabranch.cli.output import print_json, say, size_text
+from anabranch.cli.progress import Meter
+from anabranch.errors import CorruptCatalog, InvalidArgument
+
+if TYPE_CHECKING:
+    from anabranch.log.check import Finding
+    from anabranch.log.collect import CollectReport
+    from anabranch.log.compact import CompactReport
+    from anabranch.store import Store
+
+compact_app, collect_app, check_app = new_app(), new_app(), new_app()
+
+OneStreamArgument = Annotated[str | None, typer.Argument(metavar="[STREAM]", help="Only this stream.")]
+EveryOption = Annotated[float | None, typer.Option("--every", metavar="SECONDS", help="Again and again, until Ctrl-C.")]
+
+
+@compact_app.command()
+def compact(
+    stream: OneStreamArgument = None,
+    force: Annotated[bool, typer.Option("--force", help="Take also what is fresh and small.")] = False,
+    every: EveryOption = None,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Turn what was appended into Parquet files that any engine reads. Offsets, order and times stay what they are.
+
+    Without --force only what is worth a file is taken: 64 MiB of a segment, 1,024 commits, or what is over 15 minutes
+    old. Safe while others write and read.
+
+    Examples:
+
+      anabranch compact
+      anabranch compact iot/sensors --force
+      anabranch compact --every 60
+    """
+
+    def once(opened: Store, meter: Meter) -> None:
+        report = opened.compact(stream, force=force, progress=meter.show)
+        _told(as_json, asdict(report), _compacted(report))
+        for reason in report.skipped:
+            say(f"skipped: {reason}")
+
+    _repeat(store, every, "compact", once)
+
+
+@collect_app.command()
+def collect(
+    grace: Annotated[
+        float | None,
+        typer.Option("--grace", metavar="SECONDS", help="Give up uploads older than this; default: an hour.", min=0),
+    ] = None,
+    every: EveryOption = None,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Remove bytes that no stream views any more. A file found unused is removed by a later collection, once the grace
+    time has passed, so that nobody who still reads it is disturbed.
+
+    Examples:
+
+      anabranch collect
+      anabranch collect --every 600
+    """
+
+    def once(opened: Store, meter: Meter) -> None:
+        horizon_us = None if grace is None else round(grace * 1_000_000)
+        report = opened.collect(horizon_us=horizon_us, progress=meter.show)
+        _told(as_json, asdict(report), _collected(report))
+
+    _repeat(store, every, "collect", once)
+
+
+@check_app.command()
+def check(
+    stream: OneStreamArgument = None,
+    fast: Annotated[
+        bool, typer.Option("--fast", help="Do not read the blobs: they must be there, of their size.")
+    ] = False,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Verify the store: key space covered once, spans within logs, extents without gaps, every blob's bytes what was
+    written. Says what is wrong and where. Safe while others write and read.
+
+    Exit code: 0 all is well, 1 something was found, 2 it could not be looked at.
+
+    Examples:
+
+      anabranch check
+      anabranch check iot/sensors --fast
+      anabranch check --json | jq -r '.findings[].where'
+    """
+    findings: list[Finding] = []
+    try:
+        with open_store(store) as opened, Meter("checking", unit_bytes=False) as meter:
+            for finding in opened.check(stream, deep=not fast, progress=meter.show):
+                findings.append(finding)
+                if not as_json:
+                    print(finding, flush=True)
+    except CorruptCatalog as exc:  # damaged beyond opening: found all the same
+        from anabranch.log.check import Finding
+
+        findings.append(Finding("catalog", str(exc)))
+        if not as_json:
+            print(findings[-1])
+    if as_json:
+        told = [{"where": f.where, "what": f.what, "severity": f.severity.value} for f in findings]
+        print_json({"ok": not findings, "findings": told})
+    elif findings:
+        say(f"{len(findings):,} finding(s)")
+    else:
+        say("all is well")
+    if findings:
+        raise typer.Exit(1)
+
+
+def _repeat(option: str | None, every: float | None, what: str, once: Callable[[Store, Meter], None]) -> None:
+    if every is not None and every <= 0:
+        raise InvalidArgument("--every takes a number of seconds above 0")
+    with open_store(option) as opened:
+        while True:
+            with Meter(what, unit_bytes=what == "compact") as meter:
+                once(opened, meter)
+            if every is None:
+                return
+            opened.runtime.tasks.sleep(every)
+
+
+def _told(as_json: bool, report: dict[str, Any], text: str) -> None:
+    if as_json:
+        print_json(report)
+    else:
+        say(text)
+
+
+def _compacted(report: CompactReport) -> str:
+    if not report.files:
+        return "nothing is worth compacting yet (--force takes it all the same)"
+    return (
+        f"{report.events:,} events in {report.extents:,} pieces are {report.files:,} Parquet file(s) now: "
+        f"{size_text(report.bytes_in)} became {size_text(report.bytes_out)}, in {report.seconds:.1f} s"
+    )
+
+
+def _collected(report: CollectReport) -> str:
+    waiting = f"; {report.blobs_waiting:,} unused blob(s) wait for their grace time" if report.blobs_waiting else ""
+    return (
+        f"{size_text(report.bytes_freed)} freed: {report.blobs:,} blob(s), {report.orphans:,} orphan(s), "
+        f"{report.logs:,} log(s), in {report.seconds:.1f} s{waiting}"
+    )

@@ -1,0 +1,123 @@
+"""Options that verbs share, and opening the store that they name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from anabranch.errors import InvalidArgument, StoreNotFound
+
+if TYPE_CHECKING:
+    from anabranch.catalog.port import Catalog
+    from anabranch.model.cut import StreamCut
+    from anabranch.model.ids import Micros
+    from anabranch.model.stream import StreamView
+    from anabranch.store import Store
+    from anabranch.streams.manager import Streams
+
+STORE_VARIABLE: Final = "ANABRANCH_STORE"
+DEFAULT_STORE: Final = "./river"
+
+StoreOption = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="PATH",
+        help=f"The store's folder; may also stand before the verb. Default: {STORE_VARIABLE}, else {DEFAULT_STORE}.",
+        show_default=False,
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+StreamArgument = Annotated[str, typer.Argument(metavar="STREAM", help="The stream, as scope/name.")]
+TagOption = Annotated[
+    list[str] | None, typer.Option("--tag", metavar="NAME=VALUE", help="A tag; may be given several times.")
+]
+
+
+def new_app(help: str | None = None) -> typer.Typer:  # noqa: A002 - typer's own word
+    """A noun's commands, or with no help the one command of a verb."""
+    return typer.Typer(help=help, no_args_is_help=help is not None, add_completion=False, rich_markup_mode="rich")
+
+
+@dataclass
+class Invocation:
+    """What was said before the verb."""
+
+    store: str | None = None
+    debug: bool = False
+
+
+invocation: Final = Invocation()
+
+
+def store_path(option: str | None) -> str:
+    """The store that is meant: said after the verb, before it, by the environment, or the default."""
+    return option or invocation.store or DEFAULT_STORE
+
+
+def open_store(option: str | None, *, create: bool = False) -> Store:
+    """The whole store, to be closed. Raises StoreNotFound unless it may be created, and what `connect` raises."""
+    from anabranch.store import connect
+
+    return connect(store_path(option), create=create)
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """A store's catalog alone: enough for verbs that touch no event, and opened much faster."""
+
+    catalog: Catalog
+    streams: Streams
+
+
+@contextmanager
+def open_names(option: str | None, *, create: bool = False) -> Iterator[Names]:
+    """The catalog of the store. Raises as `open_store`."""
+    from anabranch.catalog.sqlite.adapter import FILE, SqliteCatalog
+    from anabranch.errors import ReadOnlyStore
+    from anabranch.runtime.ports import Runtime
+    from anabranch.streams.manager import Streams
+
+    path = store_path(option)
+    if "://" in path:
+        with open_store(option, create=create) as store:
+            yield Names(store.catalog, store.streams)
+        return
+    folder = Path(path).expanduser().absolute()
+    if not create and not (folder / FILE).exists():
+        raise StoreNotFound(str(folder))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise ReadOnlyStore(f"the folder {folder} can't be made: {exc.strerror}") from exc
+    runtime = Runtime()
+    catalog = SqliteCatalog(folder, runtime)
+    try:
+        yield Names(catalog, Streams(catalog, runtime, cut_at=_no_events, changed=lambda: None))
+    finally:
+        catalog.close()
+
+
+def _no_events(view: StreamView, time: Micros, by_event_time: bool) -> StreamCut:
+    raise AssertionError("a cut at a time needs the whole store")
+
+
+def parse_tags(texts: list[str] | None) -> dict[str, str]:
+    """`name=value` texts as tags. Raises InvalidArgument."""
+    tags = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InvalidArgument(f"'{text}' is no tag: write name=value")
+        tags[name] = value
+    return tags
+
+
+def split_list(text: str | None) -> list[str] | None:
+    """`a,b,c` as a list; None stays None."""
+    return None if text is None else [part.strip() for part in text.split(",") if part.strip()]

@@ -1,0 +1,48 @@
+"""Progress for the person in front of the terminal: on stderr, and only where that is one."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import Any
+
+
+class Meter:
+    """A line that shows how far something is. Does nothing where stderr is no terminal."""
+
+    def __init__(self, what: str, *, total: int | None = None, unit_bytes: bool = True) -> None:
+        self._what = what
+        self._total = total
+        self._unit_bytes = unit_bytes
+        self._bar: Any = None
+        self._task: Any = None
+
+    def __enter__(self) -> Meter:
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import (
+                BarColumn,
+                DownloadColumn,
+                MofNCompleteColumn,
+                Progress,
+                TextColumn,
+                TimeElapsedColumn,
+            )
+
+            counted = DownloadColumn() if self._unit_bytes else MofNCompleteColumn()
+            columns = [TextColumn("{task.description}"), BarColumn(), counted, TimeElapsedColumn()]
+            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._bar.start()
+            self._task = self._bar.add_task(self._what, total=self._total)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def show(self, what: str, done: int, total: int | None) -> None:
+        """Now at `done` of `total` (None or 0: unknown), doing `what`. Fits `anabranch.log.watch.Watch`."""
+        if self._bar is not None:
+            self._bar.update(self._task, description=what, completed=done, total=total or None)

@@ -1,0 +1,62 @@
+"""`anabranch query`: SQL over streams."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from anabranch.cli.formats import Format
+from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store
+from anabranch.errors import InvalidArgument
+
+app = new_app()
+
+
+@app.command()
+def query(
+    sql: Annotated[
+        str | None, typer.Argument(metavar="[SQL]", help="The query; - is stdin.", show_default=False)
+    ] = None,
+    file: Annotated[Path | None, typer.Option("--file", metavar="FILE", help="Take the query from a file.")] = None,
+    form: Annotated[
+        Format | None, typer.Option("--format", help="Default: a table on a terminal, else JSON lines.")
+    ] = None,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Ask streams a question in SQL: DuckDB's dialect, over all events from head to tail as of now.
+
+    A stream is a table, written iot.sensors or "iot/sensors". Only the columns that the query needs are read. It also
+    has _segment, _offset and _appended where the query names one of them. A column called at must be quoted: "at".
+
+    Examples:
+
+      anabranch query 'SELECT device, avg(celsius) FROM iot.sensors GROUP BY device'
+      anabranch query 'SELECT count(*) FROM "iot/sensors"' --json
+      anabranch query --file report.sql --format csv > report.csv
+    """
+    from anabranch.cli.render import choose, render
+
+    kind = choose(form, as_json=as_json)
+    text = _text(sql, file)
+    with open_store(store) as opened:
+        from anabranch.query import Query
+
+        with Query(opened) as asked:
+            result = asked.run(text)
+            if result is not None:
+                render(result, result.schema, kind)
+
+
+def _text(sql: str | None, file: Path | None) -> str:
+    if (sql is None) == (file is None):
+        raise InvalidArgument("say the query, or --file with a file that holds it")
+    try:
+        if file is not None:
+            return file.read_text()
+        return sys.stdin.read() if sql == "-" else str(sql)
+    except (OSError, UnicodeDecodeError) as exc:
+        raise InvalidArgument(f"the query can't be read: {exc}") from exc

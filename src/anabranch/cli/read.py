@@ -1,0 +1,141 @@
+"""`anabranch read`: events of a stream, as they were appended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from anabranch.cli.formats import Format
+from anabranch.cli.options import JsonOption, StoreOption, StreamArgument, new_app, open_store, split_list
+from anabranch.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from anabranch.model.ids import Micros
+    from anabranch.readers.reader import Reader
+
+app = new_app()
+
+
+@app.command()
+def read(
+    stream: StreamArgument,
+    start: Annotated[
+        str,
+        typer.Option(
+            "--from", metavar="PLACE", help="head, tail, a stream cut, an event pointer, a time, or -15m before now."
+        ),
+    ] = "head",
+    end: Annotated[
+        str | None, typer.Option("--to", metavar="PLACE", help="End before this place; default: the tail as of now.")
+    ] = None,
+    by: Annotated[
+        str, typer.Option("--by", metavar="append|event", help="Which time --from and --to mean.")
+    ] = "append",
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on and wait for more, until Ctrl-C.")] = False,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", metavar="N", min=0, help="At most so many events.")
+    ] = None,
+    columns: Annotated[str | None, typer.Option("--columns", metavar="A,B", help="Only these columns.")] = None,
+    where_time: Annotated[
+        str | None, typer.Option("--where-time", metavar="FROM..TO", help="Only events of this time, TO exclusive.")
+    ] = None,
+    meta: Annotated[bool, typer.Option("--meta", help="Add _pointer and _appended to each event.")] = False,
+    form: Annotated[
+        Format | None, typer.Option("--format", help="Default: a table on a terminal, else JSON lines.")
+    ] = None,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Print the events of a stream. Those of one key come in the order in which they were appended.
+
+    Bytes that are no UTF-8 stand in base64: under NAME_base64 in JSON, behind base64: in CSV. A reader of the output
+    that has had enough, such as head, ends it without a complaint.
+
+    Examples:
+
+      anabranch read iot/sensors --limit 10
+      anabranch read iot/sensors --from tail --follow
+      anabranch read iot/sensors --from -1h --columns device,celsius --format csv > last-hour.csv
+      anabranch read iot/sensors --where-time 2026-01-01..2026-02-01 --format arrow > january.arrows
+    """
+    from anabranch.cli.places import parse_place
+    from anabranch.cli.render import choose, render
+
+    if by not in ("append", "event"):
+        raise InvalidArgument(f"--by is append or event, not '{by}'")
+    kind = choose(form, as_json=as_json)
+    with open_store(store) as opened:
+        now = opened.runtime.clock.now()
+        options: dict[str, Any] = {} if limit is None else {"batch_rows": max(1, min(limit, 65_536))}
+        with opened.reader(
+            stream,
+            start=parse_place(start, now=now),
+            end=None if end is None else parse_place(end, now=now),
+            follow=follow,
+            columns=split_list(columns),
+            between=None if where_time is None else _between(where_time, now),
+            by=by,  # type: ignore[arg-type] # one of its two words, as checked above
+            **options,
+        ) as reader:
+            shown = _Shown(reader, meta=meta)
+            render(_at_most(shown.batches(), limit), shown.schema, kind)
+
+
+def _between(text: str, now: Micros) -> tuple[int, int]:
+    from anabranch.cli.places import parse_time
+
+    low, dots, high = text.partition("..")
+    if not dots or not (low or high):
+        raise InvalidArgument(
+            f"'{text}' is no span of time: write FROM..TO, as 2026-01-01..2026-02-01; one may be empty"
+        )
+    return (
+        int(parse_time(low, now=now)) if low else -(1 << 63),
+        int(parse_time(high, now=now)) if high else (1 << 63) - 1,
+    )
+
+
+def _at_most(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
+    left = limit
+    if left == 0:
+        return
+    for batch in batches:
+        if left is None:
+            yield batch
+            continue
+        yield batch.slice(0, left)
+        left -= min(left, batch.num_rows)
+        if not left:
+            return
+
+
+class _Shown:
+    """A reader's batches with the columns that are shown."""
+
+    def __init__(self, reader: Reader, *, meta: bool) -> None:
+        import pyarrow as pa
+
+        self._reader = reader
+        self._meta = meta
+        self._names = [name for name in reader.schema.names if name not in ("_segment", "_offset", "_appended")]
+        fields = [reader.schema.field(name) for name in self._names]
+        if meta:
+            fields += [pa.field("_pointer", pa.string()), reader.schema.field("_appended")]
+        self.schema: pa.Schema = pa.schema(fields)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The batches, in order."""
+        import pyarrow as pa
+
+        stream = f"{self._reader.position.stream:016x}"
+        for batch in self._reader.batches():
+            columns = [batch.column(name) for name in self._names]
+            if self._meta:
+                places = zip(batch.column("_segment").to_pylist(), batch.column("_offset").to_pylist(), strict=True)
+                pointers = [f"{stream}{segment:016x}{offset:016x}" for segment, offset in places]
+                columns += [pa.array(pointers, pa.string()), batch.column("_appended")]
+            yield pa.record_batch(columns, schema=self.schema)

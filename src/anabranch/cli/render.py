@@ -1,0 +1,286 @@
+"""Record batches as text or bytes on stdout: a table for people, JSON lines, CSV, or an Arrow stream."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import shutil
+import sys
+from collections.abc import Callable, Iterable
+from json.encoder import encode_basestring
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from anabranch.cli.formats import Format
+from anabranch.cli.output import strong
+from anabranch.errors import InvalidArgument
+
+_PAGE_ROWS: Final = 200  # of a table; each page is aligned anew only where something is wider
+_CELL_CHARS_MAX: Final = 60
+_ROWS_PER_WRITE: Final = 8_192
+
+
+class Renderer(Protocol):
+    """Prints the batches of one result, in order; each is out when `write` returns."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Print one batch."""
+        ...
+
+    def close(self) -> None:
+        """Print what ends the result."""
+        ...
+
+
+def choose(wanted: Format | None, *, as_json: bool) -> Format:
+    """What is printed: as told, else a table for a terminal and JSON lines for a program."""
+    if as_json:
+        if wanted not in (None, Format.jsonl):
+            raise InvalidArgument(f"--json prints JSON lines; it can't be said with --format {wanted.value}")
+        return Format.jsonl
+    return wanted or (Format.table if sys.stdout.isatty() else Format.jsonl)
+
+
+def render(batches: Iterable[pa.RecordBatch], schema: pa.Schema, kind: Format) -> None:
+    """Print batches of one schema as they come."""
+    renderer = _MAKERS[kind](schema)
+    for batch in batches:
+        renderer.write(batch)
+    renderer.close()
+
+
+class _Text:
+    """Prints through the text stream's buffer, so that bytes and text stay in order."""
+
+    def __init__(self) -> None:
+        sys.stdout.flush()
+        self._out = sys.stdout.buffer
+
+    def put(self, text: str) -> None:
+        self._out.write(text.encode("utf-8", "surrogateescape"))
+        self._out.flush()
+
+
+class JsonLines(_Text):
+    """One JSON object a row. Times are ISO 8601; bytes that are no UTF-8 stand in base64 under `NAME_base64`; NaN and
+    infinities, which JSON does not have, are null."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        super().__init__()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        for start in range(0, batch.num_rows, _ROWS_PER_WRITE):
+            piece = batch.slice(start, _ROWS_PER_WRITE)
+            members = [_members(f.name, c) for f, c in zip(piece.schema, piece.columns, strict=True)]
+            self.put("".join([f"{{{', '.join(row)}}}\n" for row in zip(*members, strict=True)]))
+
+    def close(self) -> None:
+        pass
+
+
+class Csv(_Text):
+    """CSV with a header. Text is quoted, null is empty; nested values are JSON; bytes that are no UTF-8 stand behind
+    `base64:`."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        super().__init__()
+        header = pa.record_batch([pa.array([], pa.string()) for _ in schema], names=schema.names)
+        self._write(header, header=True)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        columns = [_flat(column) for column in batch.columns]
+        self._write(pa.record_batch(columns, names=batch.schema.names), header=False)
+
+    def _write(self, batch: pa.RecordBatch, *, header: bool) -> None:
+        sink = pa.BufferOutputStream()
+        pa.csv.write_csv(batch, sink, pa.csv.WriteOptions(include_header=header))
+        self._out.write(sink.getvalue())
+        self._out.flush()
+
+    def close(self) -> None:
+        pass
+
+
+class Arrow:
+    """An Arrow IPC stream."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        if sys.stdout.isatty():
+            raise InvalidArgument("an Arrow stream is no text: send it to a file or a program")
+        sys.stdout.flush()
+        self._out = sys.stdout.buffer
+        self._sink = pa.BufferOutputStream()
+        self._schema = schema
+        self._sent = False
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._send_schema()
+        self._out.write(batch.serialize())
+        self._out.flush()
+
+    def _send_schema(self) -> None:
+        if not self._sent:
+            self._out.write(self._schema.serialize())
+            self._sent = True
+
+    def close(self) -> None:
+        self._send_schema()
+        self._out.write(b"\xff\xff\xff\xff\x00\x00\x00\x00")  # the end of an IPC stream
+        self._out.flush()
+
+
+class Table(_Text):
+    """Columns for a person, a page at a time, so that a long stream begins to appear at once."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        super().__init__()
+        self._names: list[str] = schema.names
+        self._right = [pa.types.is_integer(f.type) or pa.types.is_floating(f.type) for f in schema]
+        self._widths = [0] * len(self._names)
+        self._cells = max(12, min(_CELL_CHARS_MAX, shutil.get_terminal_size().columns // max(1, len(self._names))))
+        if not sys.stdout.isatty():
+            self._cells = _CELL_CHARS_MAX
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        for start in range(0, batch.num_rows, _PAGE_ROWS):
+            page = batch.slice(start, _PAGE_ROWS)
+            self._page([[self._cell(value) for value in _plain(column)] for column in page.columns])
+
+    def _page(self, columns: list[list[str]]) -> None:
+        widths = [max(map(len, [name, *cells])) for name, cells in zip(self._names, columns, strict=True)]
+        lines = []
+        if not any(self._widths) or any(new > old for new, old in zip(widths, self._widths, strict=True)):
+            first = not any(self._widths)
+            self._widths = [max(pair) for pair in zip(widths, self._widths, strict=True)]
+            if first:
+                lines.append(strong(self._line(self._names)))
+        lines += [self._line(row) for row in zip(*columns, strict=True)]
+        self.put("\n".join(lines) + "\n")
+
+    def _line(self, cells: Iterable[str]) -> str:
+        padded = [
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(cells, self._widths, self._right, strict=True)
+        ]
+        return "  ".join(padded).rstrip()
+
+    def _cell(self, value: Any) -> str:
+        text = "-" if value is None else value if isinstance(value, str) else _dump(value)
+        if not text.isprintable():  # nothing in an event may steer the terminal
+            text = text.encode("unicode_escape").decode()
+        return text if len(text) <= self._cells else text[: self._cells - 1] + "…"
+
+    def close(self) -> None:
+        if not any(self._widths):
+            self._page([[] for _ in self._names])
+
+
+_MAKERS: Final[dict[Format, Callable[[pa.Schema], Renderer]]] = {
+    Format.table: Table,
+    Format.jsonl: JsonLines,
+    Format.csv: Csv,
+    Format.arrow: Arrow,
+}
+
+
+def _members(name: str, column: pa.Array) -> list[str]:
+    """A column as members of JSON objects."""
+    label = f"{_dump(name)}: "
+    if _is_bytes(column.type):
+        return [_bytes_member(name, label, value) for value in column.to_pylist()]
+    kind = column.type
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return [label + "null" if text is None else f'{label}"{text}"' for text in _iso(column)]
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        encode = encode_basestring
+        return [label + "null" if text is None else label + encode(text) for text in column.to_pylist()]
+    if pa.types.is_integer(kind):
+        return [label + "null" if value is None else f"{label}{value}" for value in column.to_pylist()]
+    return [label + _dump(value) for value in column.to_pylist()]
+
+
+def _bytes_member(name: str, label: str, value: bytes | None) -> str:
+    if value is None:
+        return label + "null"
+    try:
+        return label + encode_basestring(value.decode())
+    except UnicodeDecodeError:
+        return f'{_dump(name + "_base64")}: "{base64.b64encode(value).decode()}"'
+
+
+def _flat(column: pa.Array) -> pa.Array:
+    """A column as CSV can hold it."""
+    kind = column.type
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return _iso_array(column)
+    if _is_bytes(kind):
+        return pa.array([None if value is None else _bytes_text(value) for value in column.to_pylist()], pa.string())
+    if pa.types.is_nested(kind):
+        return pa.array([None if value is None else _dump(value) for value in column.to_pylist()], pa.string())
+    if pa.types.is_decimal(kind) or pa.types.is_duration(kind) or pa.types.is_interval(kind):
+        return pa.array([None if value is None else str(value) for value in column.to_pylist()], pa.string())
+    return column
+
+
+def _plain(column: pa.Array) -> list[Any]:
+    """A column's values as a person reads them."""
+    kind = column.type
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return list(_iso(column))
+    return [
+        value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value for value in column.to_pylist()
+    ]
+
+
+def _bytes_text(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return "base64:" + base64.b64encode(value).decode()
+
+
+def _iso(column: pa.Array) -> list[str | None]:
+    texts: list[str | None] = _iso_array(column).to_pylist()
+    return texts
+
+
+def _iso_array(column: pa.Array) -> pa.Array:
+    kind = column.type
+    if pa.types.is_timestamp(kind) and kind.tz not in (None, "UTC"):
+        column = column.cast(pa.timestamp(kind.unit, "UTC"))
+    return pc.replace_substring(column.cast(pa.string()), " ", "T")
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind))
+
+
+def _dump(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, default=_unusual, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(value), ensure_ascii=False, default=_unusual)
+
+
+def _unusual(value: Any) -> Any:
+    """Values inside nested ones that JSON does not know."""
+    if isinstance(value, bytes):
+        return _bytes_text(value)
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    return str(value)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value

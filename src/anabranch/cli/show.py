@@ -1,0 +1,154 @@
+"""What `stream list` and `stream show` tell of a stream."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anabranch.catalog.port import Reading
+from anabranch.cli.output import iso_time, print_columns, size_text, strong
+from anabranch.core.cuts import head_cut, tail_cut
+from anabranch.model.append import LogState
+from anabranch.model.ids import SegmentId
+from anabranch.model.stream import Segment, StreamView
+
+
+def summary(view: StreamView) -> dict[str, Any]:
+    """A stream in one row."""
+    info = view.info
+    return {
+        "name": str(info.name),
+        "id": f"{info.id:016x}",
+        "kind": "raw" if info.schema.raw else "typed",
+        "key": info.schema.key,
+        "time": info.schema.time,
+        "segments_open": len(view.current),
+        "events": sum(view.length(segment.id) - segment.head for segment in view.ordered),
+        "epoch": info.epoch,
+        "sealed": info.sealed,
+        "tags": dict(info.tags),
+        "created_at": iso_time(info.created_at),
+    }
+
+
+def print_summaries(rows: list[dict[str, Any]]) -> None:
+    """Streams as columns."""
+    header = ("STREAM", "EVENTS", "SEGMENTS", "KEY", "TIME", "STATE", "TAGS")
+    print_columns(
+        header,
+        [
+            (
+                row["name"],
+                row["events"],
+                row["segments_open"],
+                row["key"],
+                row["time"],
+                "sealed" if row["sealed"] else "open",
+                " ".join(f"{k}={v}" for k, v in row["tags"].items()),
+            )
+            for row in rows
+        ],
+    )
+
+
+def details(reading: Reading, view: StreamView) -> dict[str, Any]:
+    """All there is to say of a stream. `bytes` are logical: what its events weighed when they were appended."""
+    segments = [_segment(reading, view, segment) for segment in view.ordered]
+    return {
+        **summary(view),
+        "bytes": sum(segment["bytes"] for segment in segments),
+        "head": str(head_cut(view)),
+        "tail": str(tail_cut(view)),
+        "schema_version": view.info.schema_version,
+        "columns": [{"name": field.name, "type": str(field.type)} for field in view.info.schema.columns],
+        "epochs": _epochs(view),
+        "segments": segments,
+    }
+
+
+def print_details(told: dict[str, Any]) -> None:
+    """A stream on a page."""
+    print(strong(told["name"]))
+    facts = {
+        "id": told["id"],
+        "created": told["created_at"],
+        "state": "sealed" if told["sealed"] else "open",
+        "events": f"{told['events']:,}",
+        "bytes": size_text(told["bytes"]),
+        "epoch": told["epoch"],
+        "tags": " ".join(f"{k}={v}" for k, v in told["tags"].items()) or "-",
+        "head": told["head"],
+        "tail": told["tail"],
+    }
+    for name, value in facts.items():
+        print(f"  {name:<8} {value}")
+    print()
+    roles = {told["key"]: "key", told["time"]: "time"}
+    print_columns(
+        ("COLUMN", "TYPE", "ROLE"), [(c["name"], c["type"], roles.get(c["name"])) for c in told["columns"]], indent="  "
+    )
+    print()
+    print_columns(
+        ("SEGMENT", "KEYS FROM", "KEYS TO", "EPOCHS", "STATE", "HEAD", "TAIL", "EVENTS", "BYTES"),
+        [
+            (
+                s["segment"],
+                s["low"],
+                s["high"],
+                f"{s['created']}–{'' if s['retired'] is None else s['retired'] - 1}",
+                s["state"],
+                s["head"],
+                s["tail"],
+                s["events"],
+                size_text(s["bytes"]),
+            )
+            for s in told["segments"]
+        ],
+        indent="  ",
+    )
+
+
+def _segment(reading: Reading, view: StreamView, segment: Segment) -> dict[str, Any]:
+    retired = segment.retired is not None
+    return {
+        "segment": str(segment.id),
+        "low": f"{segment.range.low:016x}",
+        "high": f"{segment.range.high:016x}",
+        "created": segment.created,
+        "retired": segment.retired,
+        "state": "retired" if retired else "sealed" if view.info.sealed else "open",
+        "head": segment.head,
+        "tail": view.length(segment.id),
+        "events": view.length(segment.id) - segment.head,
+        "bytes": _bytes(reading, view, segment.id),
+    }
+
+
+def _epochs(view: StreamView) -> list[dict[str, Any]]:
+    first = min((segment.created for segment in view.ordered), default=0)
+    return [
+        {"epoch": epoch, "segments": [str(segment.id) for segment in view.at_epoch(epoch)]}
+        for epoch in range(first, view.info.epoch + 1)
+        if view.at_epoch(epoch)
+    ]
+
+
+def _bytes(reading: Reading, view: StreamView, segment: SegmentId) -> int:
+    total = 0
+    for span in view.spans.get(segment, ()):
+        log = view.logs[span.log]
+        stop = log.length if span.stop is None else span.stop
+        total += _size_at(reading, log, stop) - _size_at(reading, log, span.start)
+    return total
+
+
+def _size_at(reading: Reading, log: LogState, position: int) -> int:
+    """The log's running size at a position; within an extent its events are taken to weigh the same."""
+    if position >= log.length:
+        return log.size
+    extent = reading.extent_before(log.id, position) if position else None
+    if extent is None:
+        return 0 if position == 0 else log.size * position // log.length  # collected: on average
+    if extent.stop <= position:
+        return extent.size_end
+    before = _size_at(reading, log, extent.start)
+    return before + (extent.size_end - before) * (position - extent.start) // (extent.stop - extent.start)

@@ -1,0 +1,236 @@
+"""`anabranch stream`: the life of streams."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from anabranch.cli.options import (
+    JsonOption,
+    StoreOption,
+    StreamArgument,
+    TagOption,
+    new_app,
+    open_names,
+    open_store,
+    parse_tags,
+    split_list,
+)
+from anabranch.cli.output import confirm, print_json, say
+from anabranch.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from anabranch.cli.options import Names
+    from anabranch.model.stream import StreamView
+
+app = new_app("Create, list, show, scale, seal, truncate and delete streams.")
+
+KeyOption = Annotated[str | None, typer.Option("--key", metavar="COLUMN", help="The column that is the routing key.")]
+TimeOption = Annotated[str | None, typer.Option("--time", metavar="COLUMN", help="The column that is the event time.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+@app.command()
+def create(
+    stream: StreamArgument,
+    schema: Annotated[
+        str | None, typer.Option("--schema", metavar="TEXT", help="Columns as 'name:type, name:type'.")
+    ] = None,
+    schema_from: Annotated[
+        Path | None,
+        typer.Option(
+            "--schema-from", metavar="FILE", help="Take the columns of a CSV, JSON lines, Parquet or Arrow file."
+        ),
+    ] = None,
+    key: KeyOption = None,
+    time: TimeOption = None,
+    segments: Annotated[int, typer.Option("--segments", metavar="N", help="Segments of equal key range.")] = 1,
+    tag: TagOption = None,
+    exist_ok: Annotated[
+        bool, typer.Option("--exist-ok", help="Do nothing if the stream is there with the same schema.")
+    ] = False,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Create a stream. Without a schema it is raw: its events are bytes with a key and a time.
+
+    Types: string, int64 (int), int8 … uint64, double, float32, bool, timestamp, date, binary, decimal(p, s), list<t>,
+    map<k, v>, struct<name: type, …>. A timestamp is in µs, UTC.
+
+    Examples:
+
+      anabranch stream create iot/raw
+      anabranch stream create iot/sensors --schema "device:string, at:timestamp, celsius:double" --key device --time at
+      anabranch stream create iot/sensors --schema-from measurements.csv --key device --time at --segments 4
+    """
+    if schema is not None and schema_from is not None:
+        raise InvalidArgument("say --schema or --schema-from, not both")
+    columns: Any = None
+    if schema is not None:
+        from anabranch.cli.schema_text import parse_schema
+
+        columns = parse_schema(schema)
+    elif schema_from is not None:
+        from anabranch.cli.intake.infer import schema_of_file
+
+        columns = schema_of_file(schema_from)
+    with open_names(store) as names:
+        names.streams.create(
+            stream, schema=columns, key=key, time=time, scaling=segments, tags=parse_tags(tag), exist_ok=exist_ok
+        )
+        view = names.streams.view(stream)
+    _tell(view, as_json, f"stream '{stream}' is there, with {len(view.current)} segment(s)")
+
+
+@app.command("list")
+def list_streams(
+    scope: Annotated[str | None, typer.Argument(metavar="[SCOPE]", help="Only streams of this scope.")] = None,
+    internal: Annotated[bool, typer.Option("--internal", help="The store's own streams too.")] = False,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """List streams by name.
+
+    Examples:
+
+      anabranch stream list
+      anabranch stream list iot --json | jq -r '.[].name'
+    """
+    from anabranch.cli.show import print_summaries, summary
+    from anabranch.errors import StreamNotFound
+
+    rows = []
+    with open_names(store) as names:
+        for info in names.streams.list(scope, internal=internal):
+            try:
+                rows.append(summary(names.streams.view(info.id)))
+            except StreamNotFound:
+                continue  # deleted while we looked
+    if as_json:
+        print_json(rows)
+    else:
+        print_summaries(rows)
+
+
+@app.command()
+def show(stream: StreamArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
+    """Show a stream: columns, segments with their key ranges, events and bytes, epochs, head and tail.
+
+    Examples:
+
+      anabranch stream show iot/sensors
+      anabranch stream show iot/sensors --json | jq -r .tail
+    """
+    from anabranch.cli.show import details, print_details
+    from anabranch.model.names import StreamName
+    from anabranch.streams.find import need_view
+
+    with open_names(store) as names, names.catalog.reading() as reading:
+        told = details(reading, need_view(reading, StreamName.parse(stream)))
+    if as_json:
+        print_json(told)
+    else:
+        print_details(told)
+
+
+@app.command()
+def scale(
+    stream: StreamArgument,
+    segments: Annotated[int | None, typer.Option("--segments", metavar="N", help="So many of equal key range.")] = None,
+    split: Annotated[str | None, typer.Option("--split", metavar="SEGMENT", help="Split this segment.")] = None,
+    into: Annotated[int, typer.Option("--into", metavar="N", help="Into so many.")] = 2,
+    merge: Annotated[
+        str | None, typer.Option("--merge", metavar="SEGMENT,SEGMENT", help="Merge segments whose key ranges adjoin.")
+    ] = None,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Change the number of segments. Writers and readers go on by themselves; the order of each key is kept.
+
+    Examples:
+
+      anabranch stream scale iot/sensors --segments 8
+      anabranch stream scale iot/sensors --split 0.1
+      anabranch stream scale iot/sensors --merge 1.4,1.5
+    """
+    merged = split_list(merge) or []
+    if sum([segments is not None, split is not None, bool(merged)]) != 1:
+        raise InvalidArgument("say one of --segments, --split and --merge")
+    with open_names(store) as names:
+        names.streams.scale(stream, segments, split=split, into=into, merge=merged)
+        view = names.streams.view(stream)
+    current = ", ".join(str(segment.id) for segment in view.current)
+    _tell(view, as_json, f"stream '{stream}' is in epoch {view.info.epoch}, with the segments {current}")
+
+
+@app.command()
+def seal(stream: StreamArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
+    """Seal a stream: it can be read for ever, but takes no more events.
+
+    Example:
+
+      anabranch stream seal iot/sensors
+    """
+    with open_names(store) as names:
+        names.streams.seal(stream)
+        view = names.streams.view(stream)
+    _tell(view, as_json, f"stream '{stream}' is sealed")
+
+
+@app.command()
+def truncate(
+    stream: StreamArgument,
+    at: Annotated[
+        str, typer.Option("--at", metavar="PLACE", help="tail, a cut, a pointer, a time, or as -2h before now.")
+    ],
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Remove the events before a place. Offsets of those that stay do not change.
+
+    Examples:
+
+      anabranch stream truncate iot/sensors --at -30d
+      anabranch stream truncate iot/sensors --at 2026-01-31T12:00:00Z --yes
+    """
+    from anabranch.cli.places import parse_place, resolve
+
+    with open_store(store) as opened:
+        cut = resolve(opened, stream, parse_place(at, now=opened.runtime.clock.now()))
+        gone = opened.streams.distance(stream, opened.streams.head(stream), cut)
+        confirm(f"Remove {gone:,} events from '{stream}'?", yes=yes)
+        opened.streams.truncate(stream, cut)
+        view = opened.streams.view(stream)
+    _tell(view, as_json, f"{gone:,} events are removed from '{stream}'")
+
+
+@app.command()
+def delete(stream: StreamArgument, yes: YesOption = False, store: StoreOption = None) -> None:
+    """Delete a stream. Its bytes are freed by `anabranch collect`.
+
+    Example:
+
+      anabranch stream delete iot/sensors --yes
+    """
+    with open_names(store) as names:
+        events = _events(names, stream)
+        confirm(f"Delete stream '{stream}' with its {events:,} events?", yes=yes)
+        names.streams.delete(stream)
+    say(f"stream '{stream}' is deleted")
+
+
+def _events(names: Names, stream: str) -> int:
+    view = names.streams.view(stream)
+    return sum(view.length(segment.id) - segment.head for segment in view.ordered)
+
+
+def _tell(view: StreamView, as_json: bool, text: str) -> None:
+    from anabranch.cli.show import summary
+
+    if as_json:
+        print_json(summary(view))
+    else:
+        say(text)

@@ -1,0 +1,133 @@
+"""The tree of verbs, each loaded when it is asked for, and the one place where errors become lines and exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Annotated, Any, NamedTuple, NoReturn
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from anabranch.cli.options import DEFAULT_STORE, STORE_VARIABLE, invocation
+from anabranch.errors import AnabranchError
+
+
+class _Noun(NamedTuple):
+    module: str
+    panel: str
+    app: str = "app"
+
+
+_NOUNS = {
+    "scope": _Noun("scope", "Scopes and streams"),
+    "stream": _Noun("stream", "Scopes and streams"),
+    "write": _Noun("write", "Events"),
+    "read": _Noun("read", "Events"),
+    "query": _Noun("query", "Events"),
+    "pipeline": _Noun("pipeline", "Pipelines"),
+    "demo": _Noun("demo", "Pipelines"),
+    "compact": _Noun("maintain", "Upkeep", "compact_app"),
+    "collect": _Noun("maintain", "Upkeep", "collect_app"),
+    "check": _Noun("maintain", "Upkeep", "check_app"),
+    "version": _Noun("version", "Upkeep"),
+}
+
+
+class _Nouns(Mapping[str, Any]):
+    """The commands by name. A module is imported when its command is taken."""
+
+    def __getitem__(self, name: str) -> Any:
+        noun = _NOUNS[name]
+        command: Any = get_command(getattr(import_module(f"anabranch.cli.{noun.module}"), noun.app))
+        command.name, command.rich_help_panel = name, noun.panel
+        return command
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_NOUNS)
+
+    def __len__(self) -> int:
+        return len(_NOUNS)
+
+
+class _Root(TyperGroup):
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        commands: Any = _Nouns()
+        self.commands = commands
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a verb. What it raises ends here: 2 for what can't be done, 130 for Ctrl-C, 0 where the reader of our
+        output has had enough."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except AnabranchError as exc:
+            _fail(str(exc))
+        except BrokenPipeError:
+            _silence()
+            raise typer.Exit(0) from None
+        except OSError as exc:
+            _fail(f"{exc.filename}: {exc.strerror}" if exc.filename and exc.strerror else str(exc))
+        except KeyboardInterrupt:
+            if invocation.debug:
+                traceback.print_exc()
+            _silence()
+            raise typer.Exit(130) from None
+        return result
+
+
+def _fail(message: str) -> NoReturn:
+    if invocation.debug:
+        traceback.print_exc()
+    print(f"anabranch: {' '.join(message.split())}", file=sys.stderr)
+    raise typer.Exit(2) from None
+
+
+def _silence() -> None:
+    """Let the interpreter flush what is left of our output into nothing, instead of complaining."""
+    try:
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, sys.stdout.fileno())
+        os.close(nothing)
+    except (OSError, ValueError):  # a stdout without a file, as in tests
+        pass
+
+
+app = typer.Typer(
+    cls=_Root,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+def _root(
+    store: Annotated[
+        str | None,
+        typer.Option(
+            "--store", metavar="PATH", envvar=STORE_VARIABLE, help=f"The store's folder; {DEFAULT_STORE} if not given."
+        ),
+    ] = None,
+    debug: Annotated[
+        bool, typer.Option("--debug", envvar="ANABRANCH_DEBUG", help="Show the traceback of an error.")
+    ] = False,
+) -> None:
+    """Anabranch: streams that are used like files.
+
+    A stream is called scope/name and lives in a store, which is a folder. A first session:
+
+      anabranch scope create iot
+      anabranch write iot/sensors measurements.csv --key device --time at
+      anabranch read iot/sensors --limit 10
+      anabranch query 'SELECT device, avg(celsius) FROM iot.sensors GROUP BY device'
+
+    Exit codes: 0 done, 1 check found something, 2 it could not be done (one line on stderr says why), 130 interrupted.
+    """
+    invocation.store, invocation.debug = store, debug

@@ -1,0 +1,18 @@
+"""`anabranch version`."""
+
+from __future__ import annotations
+
+from anabranch import __version__
+from anabranch.cli.options import JsonOption, new_app
+from anabranch.cli.output import print_json
+
+app = new_app()
+
+
+@app.command()
+def version(as_json: JsonOption = False) -> None:
+    """Print the release."""
+    if as_json:
+        print_json({"version": __version__})
+    else:
+        print(f"anabranch {__version__}")
