@@ -72,10 +72,14 @@ def read_index(key: str, blob: pa.Buffer, *, verify: bool = True) -> dict[str, A
     magic, version, encoding, cipher, length, digest, size = _HEADER.unpack(blob.slice(0, _HEADER.size).to_pybytes())
     if magic != MAGIC:
         raise CorruptBlob(key, "it does not begin as a blob of this store")
+    if version < 1:
+        raise CorruptBlob(key, f"there never was a format {version}")
     if version > VERSION or encoding != _ARROW or cipher != _NO_CIPHER:
         raise FormatTooNew(f"blob {key}", version, VERSION)
     if size != blob.size:
         raise CorruptBlob(key, f"it holds {blob.size} bytes, not {size}")
+    if length > size - _HEADER.size:
+        raise CorruptBlob(key, "its index is longer than itself")
     if verify and xxhash.xxh3_64_intdigest(blob.slice(_HEADER.size)) != digest:
         raise CorruptBlob(key, "its checksum does not match its bytes")
     try:

@@ -21,7 +21,7 @@ def decode(message: pa.Buffer, schema: pa.Schema, *, key: str = "inline") -> pa.
     """The inverse of `encode`, zero-copy. Raises CorruptBlob, naming `key`."""
     try:
         return pa.ipc.read_record_batch(message, schema)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OSError, ValueError) as exc:
+    except (pa.ArrowException, EOFError, OSError, ValueError) as exc:
         raise CorruptBlob(key, f"no Arrow record batch of the stream's schema ({exc})") from exc
 
 

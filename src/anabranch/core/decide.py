@@ -12,9 +12,9 @@ from anabranch.model.ids import Micros
 def decide(
     part: Part, log: LogState | None, progress: Progress | None, *, now: Micros, expired: Micros | None = None
 ) -> Verdict:
-    """Duplicate, fence, seal, gap, condition: in this order, so that a retry finds its first answer even behind a
-    seal or a raised fence. A part without a sequence can't be a duplicate. `expired` is the collector's horizon where
-    the part's blob was begun before it, else None."""
+    """Duplicate, fence, expired, seal, gap, condition: in this order, so that a retry finds its first answer even
+    behind a seal or a raised fence. A part without a sequence can't be a duplicate. `expired` is the collector's
+    horizon where the part's blob was begun before it, else None."""
     if log is None:
         return Refused(Refusal.GONE)
     if part.sequence is not None:
@@ -22,10 +22,10 @@ def decide(
             return first
         if progress is not None and part.sequence.fence < progress.fence:
             return Refused(Refusal.FENCED, progress.fence)
-    if expired is not None:
-        return Refused(Refusal.EXPIRED, expired)
     if part.fence is not None and part.fence < log.fence:
         return Refused(Refusal.FENCED, log.fence)
+    if expired is not None:
+        return Refused(Refusal.EXPIRED, expired)
     if log.sealed:
         return Refused(Refusal.SEALED, log.length)
     if part.sequence is not None:

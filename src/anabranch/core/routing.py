@@ -101,6 +101,8 @@ class KeyPoints:
 def key_points(keys: pa.Array, *, spread_from: int) -> KeyPoints:
     """The points of a key column, in its order; null keys are spread, counted from `spread_from`. Raises InvalidKey,
     TooLarge."""
+    if not _usable(keys.type):
+        raise InvalidKey(f"a column of type {keys.type} can't be the routing key")
     coded = keys.dictionary_encode()
     texts = _texts(coded.dictionary)
     points = np.fromiter((_checked_point(text) for text in texts), dtype=np.uint64, count=len(texts))
@@ -119,12 +121,15 @@ def spread_points(count: int, start: int) -> Points:
         return (np.arange(count, dtype=np.uint64) + np.uint64(start & _MASK)) * np.uint64(_GOLDEN)
 
 
+def _usable(kind: pa.DataType) -> bool:
+    types = pa.types
+    text = types.is_string(kind) or types.is_large_string(kind)
+    return bool(text or types.is_boolean(kind) or types.is_integer(kind) or types.is_date(kind))
+
+
 def _texts(keys: pa.Array) -> list[str]:
-    kind = keys.type
-    if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_date(kind):
+    if not (pa.types.is_string(keys.type) or pa.types.is_large_string(keys.type)):
         keys = pc.cast(keys, pa.string())  # Arrow's casts of these are the canonical texts
-    elif not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-        raise InvalidKey(f"a column of type {kind} can't be the routing key")
     try:
         return [text for text in keys.to_pylist() if text is not None]
     except UnicodeDecodeError as exc:

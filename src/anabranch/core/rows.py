@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from numbers import Number
 from typing import Any, Final
 
 import pyarrow as pa
@@ -31,8 +32,6 @@ _CLASSES: Final[list[tuple[Any, frozenset[type]]]] = [
     (pa.types.is_date, frozenset({date})),
     (pa.types.is_duration, frozenset({timedelta})),
     (pa.types.is_decimal, frozenset({Decimal})),
-    (pa.types.is_list, frozenset({list, tuple})),
-    (pa.types.is_struct, frozenset({dict})),
 ]
 
 
@@ -68,6 +67,7 @@ class RowChecker:
 
     def _ask_arrow(self, name: str, value: Any) -> None:
         try:
+            _refuse_loss(value, self._types[name])
             pa.array([value], self._types[name])
         except _REFUSALS as exc:
             raise _mismatch(name, self._types[name], exc) from exc
@@ -140,6 +140,28 @@ def _table(data: Any) -> pa.Table:
     raise InvalidArgument(
         f"a batch is anything with __arrow_c_stream__ (Arrow, pandas, polars …), not {type(data).__name__}"
     )
+
+
+def _refuse_loss(value: Any, kind: pa.DataType) -> None:
+    """Raise ValueError for what Arrow would take, but not keep whole."""
+    types = pa.types
+    if value is None:
+        return
+    if types.is_list(kind):
+        if isinstance(value, (str, bytes)):
+            raise ValueError("text is no list")
+        for each in value:
+            _refuse_loss(each, kind.value_type)
+    elif types.is_struct(kind) and isinstance(value, Mapping):
+        fields = {field.name: field.type for field in kind}
+        for name, each in value.items():
+            if name not in fields:
+                raise ValueError(f"there is no field '{name}'")
+            _refuse_loss(each, fields[name])
+    elif types.is_date(kind) and isinstance(value, datetime):
+        raise ValueError("a date has no time of day")
+    elif (types.is_integer(kind) or types.is_temporal(kind)) and isinstance(value, Number) and value != int(value):  # type: ignore[call-overload]
+        raise ValueError(f"{value} has a fraction")
 
 
 def _fixed_width(kind: pa.DataType) -> bool:

@@ -104,10 +104,14 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
         return pa.date32()
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         return pa.list_(plain_type(kind.value_type))
-    if types.is_struct(kind):
+    if types.is_decimal(kind) and kind.bit_width < 128:
+        return pa.decimal128(kind.precision, kind.scale)
+    if types.is_struct(kind) and kind.num_fields:
         return pa.struct([pa.field(f.name, plain_type(f.type)) for f in kind])
     if types.is_map(kind):
         return pa.map_(plain_type(kind.key_type), plain_type(kind.item_type))
+    if types.is_interval(kind):
+        raise InvalidArgument(f"columns of type {kind} are not supported: Parquet, in which history lies, has none")
     if types.is_primitive(kind) or types.is_string(kind) or types.is_binary(kind) or types.is_decimal(kind):
         return kind
     raise InvalidArgument(f"columns of type {kind} are not supported")
