@@ -16,6 +16,8 @@ AnabranchError
 ├── CorruptStore                        CorruptBlob · BlobMissing · CorruptCatalog
 ├── StoreUnavailable (also OSError)     DiskFull · ReadOnlyStore · StoreBusy
 ├── FormatTooNew                        the store was written by a newer release
+├── PipelineRunning                     another process runs this pipeline
+├── PipelineFailed                      one of its queries failed while it ran
 ├── Conflict                            another client changed what this plan was made from
 ├── LeaseExpired
 ├── RequestMismatch                     a request id was used again for something else
@@ -54,7 +56,9 @@ __all__ = [
     "MissingExtra",
     "NotFound",
     "OutOfSequence",
+    "PipelineFailed",
     "PipelineNotFound",
+    "PipelineRunning",
     "ReadOnlyStore",
     "RequestMismatch",
     "SchemaMismatch",
@@ -161,6 +165,28 @@ class EventNotFound(NotFound):
 
 class PipelineNotFound(NotFound):
     """No pipeline has this name."""
+
+
+class PipelineRunning(AnabranchError):
+    """Another process runs the pipeline, and only one can. It may be waited for, or stopped."""
+
+    def __init__(self, name: str, pid: int, host: str) -> None:
+        super().__init__(
+            f"pipeline '{name}' runs already, in process {pid} on {host}; stop it with: anabranch pipeline stop {name}"
+        )
+        self.name = name
+        self.pid = pid
+        self.host = host
+
+
+class PipelineFailed(AnabranchError):
+    """A query of the pipeline failed while it ran. What it had published stays; running it again goes on from there."""
+
+    def __init__(self, name: str, target: str, why: str) -> None:
+        super().__init__(f"pipeline '{name}' failed at {target}: {why}")
+        self.name = name
+        self.target = target
+        self.why = why
 
 
 class AlreadyExists(AnabranchError):

@@ -91,7 +91,8 @@ class Statement:
     """One `CREATE STREAM`. `query` is Spark SQL over the views named in `sources` and `tables`.
 
     `sources` (read as streams) and `tables` (two-part names read as they are now) map a view's name to a stream's.
-    A name in `tables` that turns out not to be a stream is put back with `without_tables`. `line` counts from 1.
+    A name in `tables` that turns out not to be a stream is put back with `without_tables`. `line` and `query_line`,
+    where the statement and its query begin, count from 1.
     """
 
     target: StreamName
@@ -101,6 +102,7 @@ class Statement:
     tables: Mapping[str, StreamName]
     windows: tuple[Window, ...]
     line: int
+    query_line: int
 
     @property
     def late_target(self) -> StreamName:
@@ -247,6 +249,7 @@ class _StatementParser:
             tables=MappingProxyType(tables),
             windows=self._windows(begin),
             line=line,
+            query_line=self._tokens[begin].line,
         )
 
     # Tokens

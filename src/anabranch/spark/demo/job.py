@@ -1,0 +1,98 @@
+"""What the demo runs: a file of SQL under a name, and what is to be proved of its results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from anabranch.catalog.port import Catalog
+from anabranch.model.cut import StreamCut
+from anabranch.runtime.tasks import Task
+from anabranch.spark.demo.proof import Claim
+from anabranch.spark.offsets import SourceOffset
+from anabranch.store import Store
+
+if TYPE_CHECKING:
+    from anabranch.spark.pipeline import Pipeline
+
+__all__ = ["Job", "Launch", "committed"]
+
+# One short run on a machine that does other things too: code that is compiled quickly suits it better than code that is
+# compiled well, and two cores have no use for parallel garbage collection.
+JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A pipeline and its claims, one for each statement, in the file's order. `events_max` caps a micro-batch."""
+
+    name: str
+    sql: str
+    claims: tuple[Claim, ...]
+    events_max: int | None = None
+
+
+class Launch:
+    """Starts Spark and the pipeline beside the caller, who meanwhile collects and shows."""
+
+    def __init__(self, store: Store, job: Job) -> None:
+        self.stage = "starting Spark"
+        self.pipeline: Pipeline | None = None
+        self.error: Exception | None = None
+        self._store = store
+        self._job = job
+        self._cancelled = False
+        self._task: Task = store.runtime.tasks.spawn("launch", self._work)
+
+    def close(self) -> None:
+        """Stop the pipeline. If Spark is only starting, it is left to end with this process."""
+        self._cancelled = True
+        if self.stage != "starting Spark":
+            self._task.join()
+        if self.pipeline is not None:
+            self.pipeline.stop()
+
+    def _work(self) -> None:
+        try:
+            from anabranch.spark import pipeline
+            from anabranch.spark.session import session
+
+            spark = session(name="anabranch demo", **{"spark.driver.extraJavaOptions": JAVA_OPTIONS})
+            if self._cancelled:
+                return
+            self.stage = "starting the pipeline"
+            job = self._job
+            self.pipeline = pipeline.run(self._store, job.sql, name=job.name, spark=spark, events_max=job.events_max)
+            self.stage = "running"
+        except Exception as exc:  # told on the screen, whatever it is
+            self.error = exc
+
+
+def committed(catalog: Catalog, checkpoint: str) -> tuple[int, Mapping[str, StreamCut]]:
+    """The watermark (µs) and the place in each source of the last batch whose results are published.
+
+    Read from Spark's own log of offsets: a batch is planned in `offsets`, then published, then noted in `commits`.
+    """
+    root = Path(checkpoint)
+    batches = sorted(int(path.name) for path in (root / "offsets").glob("[0-9]*"))
+    if not batches:
+        return 0, {}
+    query = json.loads((root / "metadata").read_text(encoding="utf-8"))["id"]
+    for batch in reversed(batches):
+        if (root / "commits" / str(batch)).exists() or _published(catalog, f"spark:{query}:{batch}"):
+            return _offsets(root / "offsets" / str(batch))
+    return 0, {}
+
+
+def _published(catalog: Catalog, request: str) -> bool:
+    with catalog.reading() as txn:
+        return txn.request(request) is not None
+
+
+def _offsets(path: Path) -> tuple[int, dict[str, StreamCut]]:
+    _, told, *lines = path.read_text(encoding="utf-8").splitlines()
+    offsets = [SourceOffset.from_json(json.loads(line)) for line in lines if line.startswith("{")]
+    return int(json.loads(told)["batchWatermarkMs"]) * 1000, {str(each.stream): each.cut for each in offsets}

@@ -1,0 +1,62 @@
+"""Pipelines from outside: list them, look at one, stop one that another process runs, make one forget. Needs no Spark."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Final
+
+from anabranch.errors import PipelineRunning
+from anabranch.spark import pipeline_row as row_of
+from anabranch.spark.pipeline_row import PipelineRow
+from anabranch.store import Store
+
+__all__ = ["find", "pipelines", "reset", "stop"]
+
+_POLL_S: Final = 0.1
+STOP_S: Final = 60.0
+
+
+def pipelines(store: Store) -> list[PipelineRow]:
+    """All pipelines by name, with their state as of now."""
+    return row_of.rows(store.catalog)
+
+
+def find(store: Store, name: str) -> PipelineRow:
+    """One pipeline. Raises PipelineNotFound."""
+    return row_of.find(store.catalog, name)
+
+
+def stop(store: Store, name: str, *, timeout_s: float = STOP_S) -> PipelineRow:
+    """Ask the process that runs it to stop, and wait until it has. One that does not run is left as it is.
+
+    Raises PipelineNotFound, PipelineRunning if it still runs after `timeout_s` seconds.
+    """
+    clock = store.runtime.clock
+    deadline = clock.monotonic() + timeout_s
+    row = row_of.request_stop(store.catalog, name, now=clock.now())
+    asked = row.holder
+    while row.holder is not None and row.holder == asked and row.alive(clock.now()):
+        if clock.monotonic() > deadline:
+            raise PipelineRunning(name, row.holder.pid, row.holder.host)
+        store.runtime.tasks.sleep(_POLL_S)
+        row = row_of.find(store.catalog, name)
+    if row.holder == asked:  # its process was killed meanwhile
+        row = row_of.request_stop(store.catalog, name, now=clock.now())
+    return row
+
+
+def reset(store: Store, name: str, *, drop_results: bool = False) -> tuple[str, ...]:
+    """Forget its checkpoints, so that the next run begins where its statements say; results would be appended again.
+
+    With `drop_results` the streams it wrote are deleted; returns those. Raises PipelineNotFound, PipelineRunning.
+    """
+    row = row_of.forget_checkpoints(store.catalog, name, now=store.runtime.clock.now())
+    shutil.rmtree(Path(store.url) / "pipelines" / name, ignore_errors=True)
+    if not drop_results:
+        return ()
+    written = [name for output in row.outputs for name in (output.target, output.late) if name is not None]
+    dropped = [name for name in written if store.streams.exists(name)]
+    for each in dropped:
+        store.streams.delete(each)
+    return tuple(dropped)
