@@ -33,9 +33,9 @@ def compact(
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Turn what was appended into Parquet files that any engine reads. Offsets, order and times stay what they are.
+    """Turn what was appended into Parquet files.
 
-    Without --force only what is worth a file is taken: 64 MiB of a segment, 1,024 commits, or what is over 15 minutes
+    Any engine reads them, and reading gets faster; offsets, order and times stay what they are. Without --force only what is worth a file is taken: 64 MiB of a segment, 1,024 commits, or what is over 15 minutes
     old. Safe while others write and read.
 
     Examples:
@@ -64,8 +64,10 @@ def collect(
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Remove bytes that no stream views any more. A file found unused is removed by a later collection, once the grace
-    time has passed, so that nobody who still reads it is disturbed.
+    """Remove bytes that no stream views any more.
+
+    A file found unused is removed by a later collection, once the grace time has passed, so that nobody who still
+    reads it is disturbed.
 
     Examples:
 
@@ -90,8 +92,10 @@ def check(
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Verify the store: key space covered once, spans within logs, extents without gaps, every blob's bytes what was
-    written. Says what is wrong and where. Safe while others write and read.
+    """Verify the store, and say what is wrong and where.
+
+    The key space is covered once, spans lie within logs, extents leave no gaps, and every blob's bytes are those that
+    were written. Safe while others write and read.
 
     Exit code: 0 all is well, 1 something was found, 2 it could not be looked at.
 

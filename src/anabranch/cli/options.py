@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,6 +73,7 @@ class Names:
 
     catalog: Catalog
     streams: Streams
+    now: Callable[[], Micros]
 
 
 @contextmanager
@@ -86,7 +87,7 @@ def open_names(option: str | None, *, create: bool = False) -> Iterator[Names]:
     path = store_path(option)
     if "://" in path:
         with open_store(option, create=create) as store:
-            yield Names(store.catalog, store.streams)
+            yield Names(store.catalog, store.streams, store.runtime.clock.now)
         return
     folder = Path(path).expanduser().absolute()
     if not create and not (folder / FILE).exists():
@@ -98,7 +99,8 @@ def open_names(option: str | None, *, create: bool = False) -> Iterator[Names]:
     runtime = Runtime()
     catalog = SqliteCatalog(folder, runtime)
     try:
-        yield Names(catalog, Streams(catalog, runtime, cut_at=_no_events, changed=lambda: None))
+        streams = Streams(catalog, runtime, cut_at=_no_events, changed=lambda: None)
+        yield Names(catalog, streams, runtime.clock.now)
     finally:
         catalog.close()
 

@@ -27,14 +27,14 @@ def query(
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Ask streams a question in SQL: DuckDB's dialect, over all events from head to tail as of now.
+    """Ask streams a question in SQL.
 
-    A stream is a table, written iot.sensors or "iot/sensors". Only the columns that the query needs are read. It also
+    The dialect is DuckDB's; all events are seen, from head to tail as of now. A stream is a table, written iot.sensors or "iot/sensors". Only the columns that the query needs are read. It also
     has _segment, _offset and _appended where the query names one of them. A column called at must be quoted: "at".
 
     Examples:
 
-      anabranch query 'SELECT device, avg(celsius) FROM iot.sensors GROUP BY device'
+      anabranch query 'SELECT device, max(celsius) FROM iot.sensors GROUP BY 1'
       anabranch query 'SELECT count(*) FROM "iot/sensors"' --json
       anabranch query --file report.sql --format csv > report.csv
     """

@@ -50,17 +50,17 @@ def read(
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Print the events of a stream. Those of one key come in the order in which they were appended.
+    """Print the events of a stream.
 
-    Bytes that are no UTF-8 stand in base64: under NAME_base64 in JSON, behind base64: in CSV. A reader of the output
+    Those of one key come in the order in which they were appended. Bytes that are no UTF-8 stand in base64: under NAME_base64 in JSON, behind base64: in CSV. A reader of the output
     that has had enough, such as head, ends it without a complaint.
 
     Examples:
 
       anabranch read iot/sensors --limit 10
       anabranch read iot/sensors --from tail --follow
-      anabranch read iot/sensors --from -1h --columns device,celsius --format csv > last-hour.csv
-      anabranch read iot/sensors --where-time 2026-01-01..2026-02-01 --format arrow > january.arrows
+      anabranch read iot/sensors --from -1h --format csv > last-hour.csv
+      anabranch read iot/sensors --where-time 2026-01-01..2026-02-01 --json
     """
     from anabranch.cli.places import parse_place
     from anabranch.cli.render import choose, render

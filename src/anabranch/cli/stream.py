@@ -62,8 +62,9 @@ def create(
     Examples:
 
       anabranch stream create iot/raw
-      anabranch stream create iot/sensors --schema "device:string, at:timestamp, celsius:double" --key device --time at
-      anabranch stream create iot/sensors --schema-from measurements.csv --key device --time at --segments 4
+      anabranch stream create iot/sensors --key device --time at --segments 4 \\
+          --schema "device:string, at:timestamp, celsius:double"
+      anabranch stream create iot/sensors --schema-from measurements.csv
     """
     if schema is not None and schema_from is not None:
         raise InvalidArgument("say --schema or --schema-from, not both")

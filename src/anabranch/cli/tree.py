@@ -126,7 +126,7 @@ def _root(
       anabranch scope create iot
       anabranch write iot/sensors measurements.csv --key device --time at
       anabranch read iot/sensors --limit 10
-      anabranch query 'SELECT device, avg(celsius) FROM iot.sensors GROUP BY device'
+      anabranch query 'SELECT device, max(celsius) FROM iot.sensors GROUP BY 1'
 
     Exit codes: 0 done, 1 check found something, 2 it could not be done (one line on stderr says why), 130 interrupted.
     """

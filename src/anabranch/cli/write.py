@@ -52,9 +52,9 @@ def write(
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Append the events of a file or a pipe: JSON lines, CSV with a header, Parquet, Arrow, or plain lines.
+    """Append the events of a file or a pipe.
 
-    A stream that is not there is created with the columns that the first 4 MiB show; plain lines make a raw stream.
+    It holds JSON lines, CSV with a header, Parquet, Arrow, or plain lines, and may end in .gz. A stream that is not there is created with the columns that the first 4 MiB show; plain lines make a raw stream.
     Times are ISO 8601, or integers of µs since 1970. What comes through a pipe is durable as soon as the pipe pauses.
 
     A wrong line ends it, saying which line and what is wrong: all events before it are written, and nothing after it.

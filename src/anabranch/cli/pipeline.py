@@ -1,0 +1,221 @@
+"""`anabranch pipeline`: files of SQL that run over streams, on Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from anabranch.cli.formats import Format
+from anabranch.cli.options import JsonOption, StoreOption, new_app, open_names, open_store
+from anabranch.cli.output import confirm, iso_time, print_columns, print_json, say, strong
+from anabranch.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from anabranch.spark.pipeline_row import PipelineRow
+
+app = new_app("Run, list, show, stop and reset pipelines: SQL over streams, on Spark.")
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name.")]
+
+
+@app.command()
+def run(
+    file: Annotated[Path, typer.Argument(metavar="FILE.sql", help="The statements.")],
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="What it is called; default: the file's name.")
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Process what is there now, and end.")] = False,
+    start: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from", metavar="PLACE", help="Begin anew: head, tail, a time, -15m, or a cut (one per source)."
+        ),
+    ] = None,
+    by: Annotated[str, typer.Option("--by", metavar="append|event", help="Which time --from means.")] = "append",
+    replace: Annotated[bool, typer.Option("--replace", help="With --from: drop the earlier results.")] = False,
+    seconds: Annotated[
+        float | None, typer.Option("--seconds", metavar="N", min=0, help="Stop after so many seconds.")
+    ] = None,
+    events_max: Annotated[
+        int | None,
+        typer.Option("--events-max", metavar="N", min=1, help="Most events of a micro-batch, for each source."),
+    ] = None,
+    collect: Annotated[
+        bool, typer.Option("--collect", help="At the end, print what the last statement gave in this run.")
+    ] = False,
+    form: Annotated[
+        Format | None, typer.Option("--format", help="For --collect; default: a table on a terminal, else JSON lines.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Run a file of CREATE STREAM statements until Ctrl-C. It goes on where it stopped the last time.
+
+    With --from it begins anew at that place, to correct its results: they are appended behind the earlier ones, or
+    with --replace instead of them. Progress goes to stderr, or with --json as JSON lines to stdout.
+
+    Example of a statement:
+
+      CREATE STREAM iot.means WITH (key = device, time = closed) AS
+      SELECT window.end AS closed, device, avg(celsius) AS celsius
+      FROM STREAM iot.sensors GROUP BY window(at, '1 minute'), device;
+
+    Examples:
+
+      anabranch pipeline run means.sql
+      anabranch pipeline run means.sql --once --collect
+      anabranch pipeline run means.sql --from -1d --by event --replace
+    """
+    if by not in ("append", "event"):
+        raise InvalidArgument(f"--by is append or event, not '{by}'")
+    with open_store(store) as opened:
+        from anabranch.cli.places import parse_place
+        from anabranch.cli.render import choose, render
+        from anabranch.spark.pipeline import run as start_pipeline
+        from anabranch.spark.pipeline_screen import watch
+
+        kind = choose(form, as_json=as_json and collect)
+        now = opened.runtime.clock.now()
+        pipeline = start_pipeline(
+            opened,
+            file,
+            name=name,
+            once=once,
+            start_from=[parse_place(text, now=now) for text in start] if start else None,
+            by=by,
+            replace=replace,
+            events_max=events_max,
+        )
+        with pipeline:
+            watch(pipeline, seconds=seconds, as_json=as_json and not collect, quiet=quiet)
+            if collect:
+                table = pipeline.collect()
+                render(table.combine_chunks().to_batches(), table.schema, kind)
+
+
+@app.command("list")
+def list_pipelines(as_json: JsonOption = False, store: StoreOption = None) -> None:
+    """List the pipelines that ran in this store, with their state.
+
+    Examples:
+
+      anabranch pipeline list
+      anabranch pipeline list --json | jq -r '.[] | select(.state == "failed") | .name'
+    """
+    from anabranch.spark.pipeline_row import rows
+
+    with open_names(store) as names:
+        found, now = rows(names.catalog), names.now()
+    if as_json:
+        print_json([row.as_json(now) for row in found])
+        return
+    told = [
+        (
+            row.name,
+            row.state_at(now),
+            iso_time(row.started_at),
+            sum(each.get("read", 0) for each in row.progress),
+            sum(each.get("lag", 0) for each in row.progress),
+            ", ".join(output.target for output in row.outputs),
+        )
+        for row in found
+    ]
+    print_columns(("PIPELINE", "STATE", "STARTED", "READ", "LAG", "RESULTS"), told)
+
+
+@app.command()
+def show(name: NameArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
+    """Show a pipeline: its statements, state, sources and results, and how far each is.
+
+    Example:
+
+      anabranch pipeline show means
+    """
+    from anabranch.spark.pipeline_row import find
+
+    with open_names(store) as names:
+        row, now = find(names.catalog, name), names.now()
+    if as_json:
+        print_json(row.as_json(now))
+    else:
+        _print(row, now)
+
+
+@app.command()
+def stop(
+    name: NameArgument,
+    seconds: Annotated[float, typer.Option("--seconds", metavar="N", min=0, help="How long to wait for it.")] = 60.0,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Stop a pipeline, whichever process on this machine runs it. What it published stays.
+
+    Example:
+
+      anabranch pipeline stop means
+    """
+    from anabranch.spark import pipeline_admin
+
+    with open_store(store) as opened:
+        row = pipeline_admin.stop(opened, name, timeout_s=seconds)
+        now = opened.runtime.clock.now()
+    if as_json:
+        print_json(row.as_json(now))
+    else:
+        say(f"pipeline '{name}' is {row.state_at(now)}")
+
+
+@app.command()
+def reset(
+    name: NameArgument,
+    drop_results: Annotated[bool, typer.Option("--drop-results", help="Delete the streams it wrote, too.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    store: StoreOption = None,
+) -> None:
+    """Forget how far a pipeline is: its next run begins where its statements say, and appends its results again.
+
+    Example:
+
+      anabranch pipeline reset means --drop-results
+    """
+    from anabranch.spark import pipeline_admin
+
+    with open_store(store) as opened:
+        row = pipeline_admin.find(opened, name)
+        results = " and delete " + ", ".join(output.target for output in row.outputs) if drop_results else ""
+        confirm(f"Forget the checkpoints of pipeline '{name}'{results}?", yes=yes)
+        dropped = pipeline_admin.reset(opened, name, drop_results=drop_results)
+    say(f"pipeline '{name}' begins anew at its next run{''.join(f'; {each} is deleted' for each in dropped)}")
+
+
+def _print(row: PipelineRow, now: int) -> None:
+    print(strong(row.name))
+    facts: Mapping[str, Any] = {
+        "state": row.state_at(now),
+        "created": iso_time(row.created_at),
+        "started": iso_time(row.started_at),
+        "ended": iso_time(row.ended_at) or "-",
+        "process": f"{row.holder.pid} on {row.holder.host}" if row.holder is not None else "-",
+        "restarts": row.generation - 1,
+    }
+    for label, value in facts.items():
+        print(f"  {label:<8} {value}")
+    if row.error is not None:
+        print(f"  {'error':<8} {' '.join(row.error.split())}")
+    print()
+    progress = {str(each.get("target")): each for each in row.progress}
+    print_columns(
+        ("RESULT", "FROM", "READ", "LAG", "WRITTEN", "LATE", "WATERMARK"),
+        [(out.target, ", ".join(out.sources), *_numbers(progress.get(out.target, {}))) for out in row.outputs],
+        indent="  ",
+    )
+    print()
+    print("\n".join(f"  {line}".rstrip() for line in row.text.strip().splitlines()))
+
+
+def _numbers(told: Mapping[str, Any]) -> Sequence[Any]:
+    return (*(told.get(name, 0) for name in ("read", "lag", "written", "late")), iso_time(told.get("watermark_us")))
