@@ -104,8 +104,8 @@ def key_points(keys: pa.Array, *, spread_from: int) -> KeyPoints:
     if not _usable(keys.type):
         raise InvalidKey(f"a column of type {keys.type} can't be the routing key")
     coded = keys.dictionary_encode()
-    texts = _texts(coded.dictionary)
-    points = np.fromiter((_checked_point(text) for text in texts), dtype=np.uint64, count=len(texts))
+    texts = _utf8_texts(coded.dictionary)
+    points = np.fromiter(map(xxhash.xxh3_64_intdigest, texts), dtype=np.uint64, count=len(texts))
     if not coded.null_count:
         return KeyPoints(points, coded.indices.to_numpy())
     nulls = np.asarray(coded.indices.is_null().to_numpy(zero_copy_only=False))
@@ -121,6 +121,7 @@ def spread_points(count: int, start: int) -> Points:
         return (np.arange(count, dtype=np.uint64) + np.uint64(start & _MASK)) * np.uint64(_GOLDEN)
 
 
+<<<<<<< Updated upstream
 def _usable(kind: pa.DataType) -> bool:
     types = pa.types
     text = types.is_string(kind) or types.is_large_string(kind)
@@ -129,15 +130,22 @@ def _usable(kind: pa.DataType) -> bool:
 
 def _texts(keys: pa.Array) -> list[str]:
     if not (pa.types.is_string(keys.type) or pa.types.is_large_string(keys.type)):
+=======
+def _utf8_texts(keys: pa.Array) -> list[bytes]:
+    """The keys' canonical texts in UTF-8, as Arrow holds them: decoding each would take ten times as long."""
+    kind = keys.type
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_date(kind):
+>>>>>>> Stashed changes
         keys = pc.cast(keys, pa.string())  # Arrow's casts of these are the canonical texts
     try:
-        return [text for text in keys.to_pylist() if text is not None]
-    except UnicodeDecodeError as exc:
+        keys.validate(full=True)
+    except pa.ArrowInvalid as exc:
         raise InvalidKey(f"a routing key is no UTF-8 text: {exc}") from exc
-
-
-def _checked_point(text: str) -> int:
-    return xxhash.xxh3_64_intdigest(_utf8(text))
+    texts = keys.cast(pa.large_binary() if pa.types.is_large_string(keys.type) else pa.binary())
+    longest = pc.max(pc.binary_length(texts)).as_py() or 0
+    if longest > limits.KEY_BYTES_MAX:
+        raise TooLarge("a routing key", longest, limits.KEY_BYTES_MAX)
+    return [text for text in texts.to_pylist() if text is not None]
 
 
 def _utf8(text: str) -> bytes:
