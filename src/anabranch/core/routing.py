@@ -121,21 +121,15 @@ def spread_points(count: int, start: int) -> Points:
         return (np.arange(count, dtype=np.uint64) + np.uint64(start & _MASK)) * np.uint64(_GOLDEN)
 
 
-<<<<<<< Updated upstream
 def _usable(kind: pa.DataType) -> bool:
     types = pa.types
     text = types.is_string(kind) or types.is_large_string(kind)
     return bool(text or types.is_boolean(kind) or types.is_integer(kind) or types.is_date(kind))
 
 
-def _texts(keys: pa.Array) -> list[str]:
-    if not (pa.types.is_string(keys.type) or pa.types.is_large_string(keys.type)):
-=======
 def _utf8_texts(keys: pa.Array) -> list[bytes]:
     """The keys' canonical texts in UTF-8, as Arrow holds them: decoding each would take ten times as long."""
-    kind = keys.type
-    if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_date(kind):
->>>>>>> Stashed changes
+    if not (pa.types.is_string(keys.type) or pa.types.is_large_string(keys.type)):
         keys = pc.cast(keys, pa.string())  # Arrow's casts of these are the canonical texts
     try:
         keys.validate(full=True)
