@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import apsw
 
-from anabranch.catalog.sqlite import rows
+from anabranch.catalog import rows
 from anabranch.catalog.sqlite.reading import SQL, SqliteReading
 from anabranch.core.decide import advance_log, advance_progress, decide
 from anabranch.model.append import (
@@ -88,7 +88,7 @@ class Appending:
             return False
         execute, many = self._database.execute, self._database.executemany
         many(SQL["insert_extent"], self._extents)
-        many(SQL["update_log"], [log_row(self._logs[log]) for log in sorted(self._changed_logs)])
+        many(SQL["update_log"], [rows.log_values(self._logs[log]) for log in sorted(self._changed_logs)])
         kept = []
         for log, writer in sorted(self._changed_writers):
             progress = self._progress[log, writer]
@@ -109,20 +109,11 @@ class Appending:
             return None
         if part.blob not in self._blob_ids:
             entry = self._blobs[part.blob]
-            self._blob_ids[part.blob] = insert_blob(self._database, entry)
+            values = (entry.key, entry.size, entry.encoding, entry.begun_at)
+            row = self._database.execute(SQL["insert_blob"], values).fetchone()
+            assert row is not None
+            self._blob_ids[part.blob] = BlobId(row[0])
         return self._blob_ids[part.blob]
-
-
-def insert_blob(database: apsw.Connection, entry: BlobEntry) -> BlobId:
-    """List a durable blob."""
-    row = database.execute(SQL["insert_blob"], (entry.key, entry.size, entry.encoding, entry.begun_at)).fetchone()
-    assert row is not None
-    return BlobId(row[0])
-
-
-def log_row(log: LogState) -> tuple[object, ...]:
-    """The values of `update_log`."""
-    return (log.length, log.sealed, log.fence, log.low_water, log.size, log.appended_at, log.event_high, log.id)
 
 
 def _extent_row(part: Part, appended: Appended, after: LogState, blob: BlobId | None) -> tuple[object, ...]:

@@ -8,21 +8,17 @@ from typing import Any
 
 import apsw
 
-from anabranch.catalog.port import BlobRow, Change, Checkpointed, Lease
+from anabranch.catalog import rows
 from anabranch.catalog.queries import load
-from anabranch.catalog.sqlite import rows
-from anabranch.errors import CorruptCatalog
-from anabranch.model.append import LogState, Progress
-from anabranch.model.ids import BlobId, LogId, Micros, SegmentId, StreamId, WriterId
-from anabranch.model.names import StreamName
-from anabranch.model.schema import StreamSchema
-from anabranch.model.stream import Extent, Scope, Span, StreamInfo, StreamView
+from anabranch.catalog.reading import SqlReading
 
 SQL = load("anabranch.catalog.sqlite")
 
 
-class SqliteReading:
-    """`catalog.port.Reading` over a connection inside a transaction. Contracts stand there."""
+class SqliteReading(SqlReading):
+    """`catalog.port.Reading` over a connection inside a transaction."""
+
+    NO_LIMIT = -1
 
     def __init__(self, database: apsw.Connection) -> None:
         self._database = database
@@ -33,159 +29,8 @@ class SqliteReading:
     def _row(self, name: str, values: Any = ()) -> rows.Row | None:
         return self._database.execute(SQL[name], values).fetchone()
 
-    # scopes and streams
-
-    def scopes(self) -> list[Scope]:
-        return [rows.scope(row) for row in self._rows("scopes")]
-
-    def scope(self, name: str) -> Scope | None:
-        row = self._row("scope", (name,))
-        return None if row is None else rows.scope(row)
-
-    def streams(
-        self, scope: str | None = None, *, after: StreamName | None = None, limit: int | None = None
-    ) -> list[StreamInfo]:
-        found = self._rows(
-            "streams",
-            {
-                "scope": scope,
-                "after_scope": after.scope if after else "",
-                "after_name": after.name if after else "",
-                "limit": -1 if limit is None else limit,
-            },
-        )
-        return [rows.stream(row) for row in found]
-
-    def stream(self, stream: StreamName | StreamId) -> StreamInfo | None:
-        if isinstance(stream, StreamName):
-            row = self._row("stream_by_name", (stream.scope, stream.name))
-        else:
-            row = self._row("stream_by_id", (stream,))
-        return None if row is None else rows.stream(row)
-
-    def schema(self, stream: StreamId, version: int) -> StreamSchema:
-        row = self._row("schema", (stream, version))
-        if row is None:
-            raise CorruptCatalog(f"stream {stream:016x} has no schema of version {version}")
-        return rows.stream_schema(row)
-
-    def view(self, stream: StreamId) -> StreamView | None:
-        info = self.stream(stream)
-        if info is None:
-            return None
-        segments = [rows.segment(row) for row in self._rows("segments", (stream,))]
-        spans: dict[SegmentId, list[Span]] = {}
-        for row in self._rows("spans", (stream,)):
-            span = rows.span(row)
-            spans.setdefault(span.segment, []).append(span)
-        logs = [rows.log(row) for row in self._rows("logs_of_stream", (stream,))]
-        return StreamView(
-            info,
-            {segment.id: segment for segment in segments},
-            {segment: tuple(of_segment) for segment, of_segment in spans.items()},
-            {log.id: log for log in logs},
-        )
-
-    # logs
-
-    def logs(self, ids: Sequence[LogId]) -> dict[LogId, LogState]:
-        if len(ids) == 1:
-            found = self._rows("log", (ids[0],))
-        else:
-            found = self._rows("logs", (json.dumps(list(ids)),))
-        return {LogId(row[0]): rows.log(row) for row in found}
-
-    def logs_after(self, after: LogId, limit: int) -> list[LogState]:
-        return [rows.log(row) for row in self._rows("logs_after", (after, limit))]
-
-    def spans_of_log(self, log: LogId) -> list[tuple[StreamId, Span]]:
-        return [(StreamId(row[0]), rows.span(row[1:])) for row in self._rows("spans_of_log", (log,))]
-
-    def extents(self, log: LogId, start: int, stop: int, limit: int) -> list[Extent]:
-        found = self._rows("extents", {"log": log, "start": start, "stop": stop, "limit": limit})
-        return [rows.extent(row) for row in found]
-
-    def extent_before(self, log: LogId, stop: int) -> Extent | None:
-        row = self._row("extent_before", (log, stop))
-        return None if row is None else rows.extent(row)
-
-    def extent_at_time(self, log: LogId, start: int, time: Micros, *, by_event_time: bool) -> Extent | None:
-        position = self._first_by_event(log, start, time) if by_event_time else self._halve(log, start, time, 2)
-        if position is None:
-            return None
-        return next(iter(self.extents(log, position, position + 1, 1)), None)
-
-    def _first_by_event(self, log: LogId, start: int, time: Micros) -> int | None:
-        position = self._halve(log, start, time, 3)
-        if position is None:
-            return None
-        # Where an event before `start` was that late already (its extent may be dropped by now), the running maximum
-        # is above `time` from the first extent on and tells nothing: look at each.
-        row = self._row("first_extent_with_event", (log, position, time))
-        return None if row is None else int(row[0])
-
-    def _halve(self, log: LogId, start: int, time: Micros, column: int) -> int | None:
-        """The start of the first extent behind `start` whose rising `column` reaches `time`, by halving positions."""
-        state = self.logs([log]).get(log)
-        low, high = start, state.length if state else start
-        found = None
-        while low < high:
-            middle = (low + high) // 2
-            row = self._row("times_at", (log, middle))
-            if row is None or row[1] <= middle:  # dropped below the low-water mark
-                low = middle + 1
-            elif row[column] is not None and row[column] >= time:
-                found, high = row[0], min(middle, row[0])
-            else:
-                low = row[1]
-        return found
-
-    def progress(self, log: LogId, writer: WriterId) -> Progress | None:
-        row = self._row("progress", (log, writer))
-        return None if row is None else rows.progress(row)
-
-    def writers_of_log(self, log: LogId, after: WriterId, limit: int) -> list[tuple[WriterId, Progress]]:
-        found = self._rows("writers_of_log", (log, after, limit))
-        return [(WriterId(row[0]), rows.progress(row[1:])) for row in found]
-
-    # blobs, leases, requests, changes, pieces
-
-    def blobs_after(self, after: BlobId, limit: int) -> list[BlobRow]:
-        return [rows.blob(row) for row in self._rows("blobs_after", (after, limit))]
-
-    def blob_keys(self, keys: Sequence[str]) -> set[str]:
-        return {row[0] for row in self._rows("blob_keys", (json.dumps(list(keys)),))}
-
-    def blob_in_use(self, blob: BlobId) -> bool:
-        row = self._row("blob_in_use", (blob,))
-        return bool(row and row[0])
-
-    def extents_of_blob(self, blob: BlobId) -> list[Extent]:
-        return [rows.extent(row) for row in self._rows("extents_of_blob", (blob,))]
-
-    def horizon(self) -> Micros:
-        row = self._row("meta", ("horizon",))
-        return Micros(row[0] if row else 0)
-
-    def leases(self) -> list[Lease]:
-        return [Lease(*row) for row in self._rows("leases")]
-
-    def request(self, request: str) -> tuple[str, str] | None:
-        row = self._row("request", (request,))
-        return None if row is None else (row[0], row[1])
-
-    def changes(self, after: int, limit: int) -> list[Change]:
-        return [
-            Change(sequence, stream, at, kind, json.loads(detail))
-            for sequence, stream, at, kind, detail in self._rows("changes", (after, limit))
-        ]
-
-    def pieces(self, kind: str) -> list[Checkpointed]:
-        return [Checkpointed(row[0], row[1], json.loads(row[2])) for row in self._rows("pieces", (kind,))]
-
-    def piece(self, kind: str, name: str) -> Checkpointed | None:
-        row = self._row("piece", (kind, name))
-        return None if row is None else Checkpointed(row[0], row[1], json.loads(row[2]))
+    def _array(self, values: Sequence[Any]) -> str:
+        return json.dumps(values)
 
     def verify_database(self) -> list[str]:
         found = [row[0] for row in self._database.execute("pragma integrity_check")]

@@ -1,4 +1,4 @@
-"""Rows as values and back."""
+"""Rows as values and back, as every adapter has them."""
 
 from __future__ import annotations
 
@@ -99,10 +99,28 @@ def blob(row: Row) -> BlobRow:
 
 
 def progress(row: Row) -> Progress:
+    """`recent` comes packed (see `pack_recent`), or as the same numbers in a list."""
     following, fence, recent = row
-    return Progress(following, fence, tuple(Batch(*batch) for batch in _BATCH.iter_unpack(recent)))
+    if isinstance(recent, bytes):
+        return Progress(following, fence, tuple(Batch(*batch) for batch in _BATCH.iter_unpack(recent)))
+    return Progress(following, fence, tuple(Batch(*recent[at : at + 5]) for at in range(0, len(recent), 5)))
 
 
 def pack_recent(batches: Sequence[Batch]) -> bytes:
     """A writer's kept batches, oldest first."""
     return b"".join(_BATCH.pack(*batch) for batch in batches)
+
+
+def log_values(log: LogState) -> tuple[object, ...]:
+    """The values of `update_log`."""
+    return (log.length, log.sealed, log.fence, log.low_water, log.size, log.appended_at, log.event_high, log.id)
+
+
+def extent_values(extent: Extent, reach: int | None) -> tuple[object, ...]:
+    """The values of `insert_extent`; `reach` is the log's greatest event time up to there."""
+    place = extent.place
+    return (
+        (extent.log, extent.start, extent.stop, extent.blob, extent.encoding, place.offset, place.length, place.row)
+        + (extent.schema, extent.checksum, extent.appended.low, extent.appended.high)
+        + (extent.events.low, extent.events.high, reach, extent.size_end, extent.data)
+    )
