@@ -30,7 +30,8 @@ from anabranch.streams.chunk import Piece, join, origins_of
 from anabranch.streams.routes import Routes, Slice, points_of
 
 _RUNS_PER_TAKE_MAX = 4  # with two commits in flight, 8 batches per log: half of what a log remembers
-_JOIN_BYTES_MAX = 1 << 20  # a copy of this much costs less than one more batch per log
+_JOIN_BYTES_MAX = 1 << 20  # pieces are put together up to this much,
+_JOIN_BYTES_PER_LOG = 1 << 17  # or this much per log: a copy of it costs less than one more batch
 _WATCHED_MIN = 64  # states that are done are forgotten when so many, or twice those left the last time, have gathered
 
 
@@ -182,13 +183,16 @@ class Courier:
     def _take_runs(self, bytes_max: int) -> list[list[Piece]]:
         runs: list[list[Piece]] = []
         left = bytes_max
+        join_bytes_max = max(_JOIN_BYTES_MAX, _JOIN_BYTES_PER_LOG * len(self.routes.logs))
         while self._queue and left > 0:
             piece = self._queue[0]
+            if runs and piece.size > left:
+                break
             if piece.expected is not None and (self._in_flight or runs):
                 self._barrier = True  # a condition is tried with nothing else on its way
                 break
             joins = runs and not piece.alone and not runs[-1][0].alone
-            joins = joins and sum(p.size for p in runs[-1]) + piece.size <= _JOIN_BYTES_MAX
+            joins = joins and sum(p.size for p in runs[-1]) + piece.size <= join_bytes_max
             if not joins and len(runs) == _RUNS_PER_TAKE_MAX:
                 break
             self._queue.popleft()
