@@ -42,7 +42,7 @@ def raw_table(count: int, seed: int) -> pa.Table:
 
 def rows_for(megabytes: float) -> int:
     """How many events make a table of about so many MiB."""
-    return int(megabytes * (1 << 20) / (PAYLOAD_BYTES + 4 + 8 + 4 + len(key_texts()[0])))
+    return int(megabytes * (1 << 20) / (PAYLOAD_BYTES + 4 + 8 + 4 + len(key_texts()[0]) + 1))
 
 
 def _random_bytes(count: int, seed: int) -> npt.NDArray[np.uint8]:
