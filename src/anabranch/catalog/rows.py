@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Sequence
 from typing import Any
 
 from anabranch.catalog.port import BlobRow
-from anabranch.model.append import Batch, Bounds, LogState, Place, Progress
+from anabranch.model.append import Batch, Batches, Bounds, LogState, Place, Progress
 from anabranch.model.ids import BlobId, LogId, Micros, SegmentId, StreamId
 from anabranch.model.keyspace import KeyRange
 from anabranch.model.names import StreamName
@@ -16,8 +15,6 @@ from anabranch.model.schema import StreamSchema
 from anabranch.model.stream import Extent, Scope, Segment, Span, StreamInfo
 
 Row = tuple[Any, ...]
-
-_BATCH = struct.Struct("<5q")
 
 
 def compact_json(value: object) -> str:
@@ -102,13 +99,13 @@ def progress(row: Row) -> Progress:
     """`recent` comes packed (see `pack_recent`), or as the same numbers in a list."""
     following, fence, recent = row
     if isinstance(recent, bytes):
-        return Progress(following, fence, tuple(Batch(*batch) for batch in _BATCH.iter_unpack(recent)))
+        return Progress(following, fence, Batches(recent))
     return Progress(following, fence, tuple(Batch(*recent[at : at + 5]) for at in range(0, len(recent), 5)))
 
 
 def pack_recent(batches: Sequence[Batch]) -> bytes:
     """A writer's kept batches, oldest first."""
-    return b"".join(_BATCH.pack(*batch) for batch in batches)
+    return Batches.of(batches).packed
 
 
 def log_values(log: LogState) -> tuple[object, ...]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from anabranch import limits
-from anabranch.model.append import Appended, Batch, LogState, Part, Progress, Refusal, Refused, Verdict
+from anabranch.model.append import Appended, Batch, Batches, LogState, Part, Progress, Refusal, Refused, Verdict
 from anabranch.model.ids import Micros
 
 
@@ -54,9 +52,14 @@ def _landed(part: Part, progress: Progress | None) -> Appended | None:
 def advance_log(log: LogState, part: Part, appended: Appended) -> LogState:
     """The log after an accepted part."""
     highs = [high for high in (log.event_high, part.bounds.high) if high is not None]
-    return replace(
-        log,
+    # Written out: `replace` takes three times as long, and this is done for every log of every commit.
+    return LogState(
+        id=log.id,
+        stream=log.stream,
         length=appended.start + part.count,
+        sealed=log.sealed,
+        fence=log.fence,
+        low_water=log.low_water,
         size=log.size + part.size,
         appended_at=appended.appended_at,
         event_high=max(highs) if highs else None,
@@ -71,5 +74,5 @@ def advance_progress(progress: Progress | None, part: Part, appended: Appended) 
     return Progress(
         next=part.sequence.first + part.count,
         fence=max(before.fence, part.sequence.fence),
-        recent=(*before.recent, batch)[-limits.WRITER_BATCHES_KEPT :],
+        recent=Batches.of(before.recent).followed_by(batch, kept=limits.WRITER_BATCHES_KEPT),
     )

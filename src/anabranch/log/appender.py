@@ -158,7 +158,7 @@ class Appender:
                         self._enqueue(late)
                 break
             taken = source.take(budget)
-            budget -= sum(draft.batch.nbytes for work in taken for draft in work.drafts)
+            budget -= sum(draft.size for work in taken for draft in work.drafts)
             works += taken
             if taken and source.pending_bytes:
                 with self._changed:

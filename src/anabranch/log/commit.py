@@ -70,6 +70,10 @@ class Draft:
     expected: int | None = None
     fence: int | None = None
     bounds: Bounds | None = None
+    size: int = field(init=False)  # logical bytes
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", self.batch.nbytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +225,7 @@ def _units(encoded: Encoded) -> tuple[Unit, ...]:
                     schema=draft.schema_version,
                     place=Place(encoded.offsets[i], message.size),
                     checksum=encoded.checksums[i],
-                    size=draft.batch.nbytes,
+                    size=draft.size,
                     bounds=encoded.bounds[i],
                     sequence=sequence,
                     expected=draft.expected,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import struct
+from collections.abc import Iterator
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple, overload
 
 from anabranch.model.ids import LogId, Micros, StreamId, WriterId
 
@@ -153,10 +156,56 @@ class Batch(NamedTuple):
     fence: int
 
 
+_BATCH: Final = struct.Struct("<5q")
+
+
+class Batches(Seq[Batch]):
+    """Batches, oldest first, in the packed form in which they are kept: five little-endian int64 each. Only a retry
+    looks at them, while every commit hands them on, for each of perhaps a thousand logs."""
+
+    __slots__ = ("packed",)
+
+    def __init__(self, packed: bytes = b"") -> None:
+        self.packed = packed
+
+    @classmethod
+    def of(cls, batches: Seq[Batch]) -> Batches:
+        """The same batches, packed."""
+        return batches if isinstance(batches, cls) else cls(b"".join(_BATCH.pack(*batch) for batch in batches))
+
+    def followed_by(self, batch: Batch, *, kept: int) -> Batches:
+        """The last `kept` of these and one more."""
+        return Batches((self.packed + _BATCH.pack(*batch))[-kept * _BATCH.size :])
+
+    def __iter__(self) -> Iterator[Batch]:
+        return map(Batch._make, _BATCH.iter_unpack(self.packed))
+
+    def __len__(self) -> int:
+        return len(self.packed) // _BATCH.size
+
+    @overload
+    def __getitem__(self, index: int) -> Batch: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Batch, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Batch | tuple[Batch, ...]:
+        return tuple(self)[index]
+
+    def __eq__(self, other: object) -> bool:
+        return tuple(self) == tuple(other) if isinstance(other, (Batches, tuple)) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """What a log remembers of a writer: the next sequence number, its fence, and the last batches, oldest first."""
 
     next: int = 0
     fence: int = 0
-    recent: tuple[Batch, ...] = field(default=())
+    recent: Seq[Batch] = Batches()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import apsw
 
@@ -40,12 +40,7 @@ class Appending:
         self._now = now
         parts = [part for unit in units for part in unit.parts]
         self._logs: dict[LogId, LogState] = self._reading.logs(sorted({part.log for part in parts}))
-        self._progress: dict[_Writer, Progress | None] = {}
-        for part in parts:
-            if part.sequence is not None:
-                writer = (part.log, part.sequence.writer)
-                if writer not in self._progress:
-                    self._progress[writer] = self._reading.progress(*writer)
+        self._progress = self._progress_of({(p.log, p.sequence.writer): None for p in parts if p.sequence is not None})
         self._changed_logs: set[LogId] = set()
         self._changed_writers: set[_Writer] = set()
         self._extents: list[tuple[object, ...]] = []
@@ -99,6 +94,16 @@ class Appending:
         else:
             many(SQL["put_progress"], kept)
         return True
+
+    def _progress_of(self, writers: Iterable[_Writer]) -> dict[_Writer, Progress | None]:
+        logs_of: dict[WriterId, list[LogId]] = {}
+        for log, writer in writers:
+            logs_of.setdefault(writer, []).append(log)
+        found: dict[_Writer, Progress | None] = {}
+        for writer, logs in logs_of.items():
+            known = self._reading.progress_in(logs, writer)
+            found.update({(log, writer): known.get(log) for log in logs})
+        return found
 
     def _expired(self, part: Part) -> Micros | None:
         return self._horizon if part.blob is not None and self._blobs[part.blob].begun_at < self._horizon else None

@@ -11,6 +11,8 @@ import apsw
 from anabranch.catalog import rows
 from anabranch.catalog.queries import load
 from anabranch.catalog.reading import SqlReading
+from anabranch.model.append import Progress
+from anabranch.model.ids import LogId, WriterId
 
 SQL = load("anabranch.catalog.sqlite")
 
@@ -31,6 +33,14 @@ class SqliteReading(SqlReading):
 
     def _array(self, values: Sequence[Any]) -> str:
         return json.dumps(values)
+
+    def progress_in(self, logs: Sequence[LogId], writer: WriterId) -> dict[LogId, Progress]:
+        """A writer's progress in each of the logs that know it."""
+        if len(logs) == 1:
+            known = self.progress(logs[0], writer)
+            return {} if known is None else {logs[0]: known}
+        found = self._rows("progress_in", (writer, self._array(logs)))
+        return {LogId(row[0]): rows.progress(row[1:]) for row in found}
 
     def verify_database(self) -> list[str]:
         found = [row[0] for row in self._database.execute("pragma integrity_check")]

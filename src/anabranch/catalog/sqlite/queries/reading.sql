@@ -83,6 +83,9 @@ select start from extents where log = ? and start >= ? and event_high >= ? order
 -- name: progress
 select next, fence, recent from writers where log = ? and writer = ?;
 
+-- name: progress_in
+select w.log, w.next, w.fence, w.recent from json_each(?2) l join writers w on w.log = l.value and w.writer = ?1;
+
 -- name: writers_of_log
 select writer, next, fence, recent from writers where log = ? and writer > ? order by writer limit ?;
 
