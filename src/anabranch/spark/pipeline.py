@@ -24,10 +24,11 @@ from anabranch.readers.place import Place
 from anabranch.runtime.ids import token
 from anabranch.spark import pipeline_row as row_of
 from anabranch.spark.pipeline_plan import Step, place_text, plan
-from anabranch.spark.pipeline_prepare import Prepared, prepare
+from anabranch.spark.pipeline_prepare import Prepared, checkpoint_root, prepare
 from anabranch.spark.pipeline_progress import Gauge, QueryProgress
 from anabranch.spark.pipeline_query import explain, start
 from anabranch.spark.pipeline_row import HEARTBEAT_S, Holder, Restart
+from anabranch.spark.pipeline_session import quiet_session
 from anabranch.store import Store, connect
 
 if TYPE_CHECKING:
@@ -102,9 +103,7 @@ def _run(
     keeper = _Keeper(store, name, holder)
     try:
         if spark is None:
-            from anabranch.spark.session import session
-
-            spark = session(name=f"anabranch {name}")
+            spark = quiet_session(checkpoint_root(store, name), name=f"anabranch {name}")
         prepared = prepare(spark, store, row, steps, events_max=events_max)
         return Pipeline(store, spark, name, steps, prepared, keeper, once=once, owned=owned)
     except BaseException as exc:

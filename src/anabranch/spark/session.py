@@ -9,6 +9,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from anabranch.errors import MissingExtra
+from anabranch.spark.home import ensure_home
 from anabranch.spark.java import ensure_java
 
 if TYPE_CHECKING:
@@ -83,6 +84,8 @@ def session(*, master: str | None = None, name: str = "anabranch", **options: st
     settings = dict(_SETTINGS)
     if master.startswith("local"):
         settings |= _LOCAL_SETTINGS
+        if running is None:
+            ensure_home()
     settings["spark.driver.extraJavaOptions"] = _quiet(options.get("spark.driver.extraJavaOptions", ""))
     settings |= {key: value for key, value in options.items() if key != "spark.driver.extraJavaOptions"}
 

@@ -17,13 +17,14 @@ FROM STREAM host.metrics
 GROUP BY window(at, '5 seconds'), metric, source;
 
 -- Sliding windows, twenty seconds long, a new one every five: each event counts in four of them.
-CREATE STREAM host.smooth WITH (key = metric, time = closed, watermark = '1 second', trigger = '1 second') AS
+CREATE STREAM host.smooth WITH (key = source, time = closed, watermark = '1 second', trigger = '1 second') AS
 SELECT
   window.start AS opened,
   window.end AS closed,
   metric,
+  source,
   count(*) AS events,
   avg(value) AS mean,
   first(unit) AS unit
 FROM STREAM host.metrics
-GROUP BY window(at, '20 seconds', '5 seconds'), metric;
+GROUP BY window(at, '20 seconds', '5 seconds'), metric, source;

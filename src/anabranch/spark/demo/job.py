@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.catalog.port import Catalog
 from anabranch.model.cut import StreamCut
@@ -16,6 +16,8 @@ from anabranch.spark.offsets import SourceOffset
 from anabranch.store import Store
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from anabranch.spark.pipeline import Pipeline
 
 __all__ = ["Job", "Launch", "committed"]
@@ -58,17 +60,32 @@ class Launch:
     def _work(self) -> None:
         try:
             from anabranch.spark import pipeline
-            from anabranch.spark.session import session
+            from anabranch.spark.pipeline_prepare import checkpoint_root
+            from anabranch.spark.pipeline_session import quiet_session
 
-            spark = session(name="anabranch demo", **{"spark.driver.extraJavaOptions": JAVA_OPTIONS})
+            job = self._job
+            folder = checkpoint_root(self._store, job.name)
+            spark = quiet_session(folder, name="anabranch demo", **{"spark.driver.extraJavaOptions": JAVA_OPTIONS})
             if self._cancelled:
                 return
             self.stage = "starting the pipeline"
-            job = self._job
+            self._store.runtime.tasks.spawn("warm-up", lambda: _warm_up(spark))
             self.pipeline = pipeline.run(self._store, job.sql, name=job.name, spark=spark, events_max=job.events_max)
             self.stage = "running"
         except Exception as exc:  # told on the screen, whatever it is
             self.error = exc
+
+
+def _warm_up(spark: SparkSession) -> None:
+    """Have Spark start its Python workers while the pipeline is still being planned."""
+
+    def same(batches: Iterable[Any]) -> Iterator[Any]:
+        yield from batches
+
+    try:
+        spark.range(2).mapInArrow(same, "id long").collect()
+    except Exception:  # the pipeline itself will meet the same, and say so
+        return
 
 
 def committed(catalog: Catalog, checkpoint: str) -> tuple[int, Mapping[str, StreamCut]]:

@@ -192,7 +192,6 @@ class _Demo:
         report.summary(
             console,
             source=self._source,
-            store=self._store.url,
             written=self._feed.events,
             progress=self.scene.progress,
             batch_ms=list(self._batch_ms.values())[1:],

@@ -30,21 +30,22 @@ def summary(
     batch_ms: Sequence[int],
 ) -> None:
     """What was written, read and aggregated in this run."""
-    console.print(f"[bold]{written:,}[/] events were written to [cyan]{source}[/] in {store}, each durable at once.")
+    console.print(f"[bold]{written:,}[/] events were written to [cyan]{source}[/] in this run.", soft_wrap=True)
     for each in progress:
         console.print(
-            f"Spark read {each.read:,} of them for [cyan]{each.target}[/], which now has {each.written:,} rows; "
-            f"late: {each.late:,}; to be read: {each.lag:,}."
+            f"  [cyan]{each.target}[/]: {each.read:,} events read so far, {each.lag:,} to be read, "
+            f"{each.late:,} late; {each.written:,} rows written.",
+            soft_wrap=True,
         )
     if batch_ms:
-        console.print(f"A micro-batch took {median(batch_ms):,.0f} ms at the median, {max(batch_ms):,} ms at most.")
+        console.print(f"  A micro-batch took {median(batch_ms):,.0f} ms at the median, {max(batch_ms):,} ms at most.")
 
 
 def tell_proof(console: Console, proofs: Sequence[Proof]) -> bool:
     """Print the proof; True if it holds."""
     console.print()
-    console.print("[bold]Proof.[/] For every closed window: Spark's count + late events = the count from the store,")
-    console.print("made anew without Spark. Over all runs of this store.")
+    console.print("[bold]The proof:[/] in every closed window, Spark's count + late events = the store's events,")
+    console.print("counted anew without Spark, over all runs with this store.")
     for proof in proofs:
         _table(console, proof)
     wrong = [window for proof in proofs for window in proof.windows if not window.ok]

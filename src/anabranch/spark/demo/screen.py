@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from anabranch.errors import MissingExtra
 from anabranch.spark.demo.view import Closed, Meter, sparkline

@@ -189,8 +189,8 @@ def _metric(metric: str, rows: list[dict[str, Any]]) -> str:
     mean = sum(row["mean"] * row["events"] for row in found) / events
     if metric == "process":
         top = max(found, key=lambda row: row["mean"] * row["events"])
-        return f"busiest {top['source'].rpartition(' ')[0]}" if "source" in top else ""
+        return f"busiest {top['source'].rpartition(' ')[0]}"
     if metric in ("disk", "network"):
-        # Several rows are several disks and directions, which add up; one row is the mean of them.
+        # Its rows are disks or interfaces and directions, which add up.
         return f"{metric} {size_text(sum(row['mean'] for row in found))}/s"
     return f"{metric} {mean:.0f} %"

@@ -1,0 +1,64 @@
+"""A SPARK_HOME that makes Spark's Python workers start faster.
+
+Spark puts `$SPARK_HOME/python/lib/pyspark.zip` in front of everything that its workers import from. Python compiles what
+comes from a zip anew in every process: 0.6 s of processor time, and a streaming query needs about ten processes before
+its first result. The same package is installed beside it, compiled once. So workers get a SPARK_HOME without that zip.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+__all__ = ["ensure_home"]
+
+# What Spark's launcher and the JVM look for; all of a pip-installed pyspark but its Python.
+_PARTS: Final = ("bin", "data", "jars", "licenses", "sbin")
+
+
+def ensure_home() -> Path | None:
+    """Set the environment's SPARK_HOME to a folder of links to the installed pyspark, kept in the user's cache folder;
+    returns it.
+
+    None, and nothing done, where a SPARK_HOME is set, where workers run another Python than this one, or where such a
+    folder can't be made: Spark then works as ever.
+    """
+    if os.environ.get("SPARK_HOME") or os.environ.get("PYSPARK_PYTHON", sys.executable) != sys.executable:
+        return None
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        return None
+    installed = Path(spec.origin).parent
+    if not (installed / "python" / "lib" / "pyspark.zip").exists():
+        return None
+    try:
+        home = _linked(installed)
+    except (OSError, RuntimeError):  # no cache folder, or a file system without links
+        return None
+    os.environ["SPARK_HOME"] = str(home)
+    return home
+
+
+def _linked(installed: Path) -> Path:
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    folder = (Path(cache) if Path(cache).is_absolute() else Path("~/.cache").expanduser()) / "anabranch" / "spark"
+    home = folder / hashlib.sha256(str(installed).encode()).hexdigest()[:16]
+    home.mkdir(parents=True, exist_ok=True)
+    for part in _PARTS:
+        if (installed / part).exists():
+            _link(home / part, installed / part)
+    return home
+
+
+def _link(link: Path, target: Path) -> None:
+    """Point `link` at `target`, at once, whoever else does the same."""
+    if link.is_symlink() and link.readlink() == target:
+        return
+    fresh = link.with_name(f".{link.name}-{os.getpid()}")
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(target)
+    fresh.replace(link)
