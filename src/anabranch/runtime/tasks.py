@@ -6,6 +6,7 @@ must come from here too: under the simulation a plain `threading.Lock` would sto
 
 from __future__ import annotations
 
+import concurrent.futures.thread  # noqa: F401 - pyarrow loads it when it first needs it; at the interpreter's exit that fails
 import threading
 from collections.abc import Callable
 from types import TracebackType

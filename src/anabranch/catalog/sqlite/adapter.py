@@ -10,12 +10,12 @@ import apsw
 
 from anabranch.catalog.port import Reading, Writing
 from anabranch.catalog.sqlite.append import Appending
-from anabranch.catalog.sqlite.connection import check_format, migrate, open_database, translated
+from anabranch.catalog.sqlite.connection import check_format, migrate, open_database, translated, was_refused
 from anabranch.catalog.sqlite.lock import FairLock
 from anabranch.catalog.sqlite.reading import SqliteReading
 from anabranch.catalog.sqlite.wal import WriteAheadLog
 from anabranch.catalog.sqlite.writing import SqliteWriting
-from anabranch.errors import AppendUncertain, Closed, ReadOnlyStore
+from anabranch.errors import AppendUncertain, Closed, DiskFull, ReadOnlyStore
 from anabranch.model.append import Commit, Verdict
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.tasks import Task
@@ -117,6 +117,8 @@ class SqliteCatalog:
         try:
             self._database.execute("commit")
         except apsw.IOError as exc:
+            if was_refused(self._database, exc):
+                raise DiskFull(f"no space is left for the catalog {self._path}; nothing was changed") from exc
             # The write-ahead log may or may not have reached the disk: a crash now could still bring the commit back.
             raise AppendUncertain(f"the disk failed while the catalog {self._path} was committing: {exc}") from exc
         self._commits += 1

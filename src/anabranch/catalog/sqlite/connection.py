@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -69,6 +70,13 @@ def translated(path: str) -> Iterator[None]:
         yield
     except apsw.Error as exc:
         raise _translate(exc, path) from exc
+
+
+def was_refused(database: apsw.Connection, exc: apsw.IOError) -> bool:
+    """True if the system refused to write for want of room in a way that SQLite does not know: a quota, or a limit on
+    the file's size. Then the write-ahead log got no whole commit."""
+    written = getattr(exc, "extendedresult", None) == apsw.SQLITE_IOERR_WRITE
+    return written and database.system_errno in (errno.EDQUOT, errno.EFBIG, errno.ENOSPC)
 
 
 def _translate(exc: apsw.Error, path: str) -> AnabranchError:

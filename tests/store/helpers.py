@@ -1,0 +1,126 @@
+"""What tests of the write side share: whole streams read back, and ports that fail when told to."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import anabranch as ab
+from anabranch.blobs.local import LocalBlobs
+from anabranch.blobs.memory import MemoryBlobs
+from anabranch.blobs.port import BlobInfo, Blobs
+from anabranch.catalog.sqlite.adapter import SqliteCatalog
+from anabranch.model.append import Commit, Verdict
+from anabranch.runtime.ports import Runtime
+from anabranch.runtime.settings import Settings
+from anabranch.store import Store
+
+SCHEMA = pa.schema([("device", pa.string()), ("at", pa.timestamp("us", tz="UTC")), ("n", pa.int32())])
+
+
+def events_of(store: Store, stream: str, **options: Any) -> list[ab.Event]:
+    with store.reader(stream, **options) as reader:
+        return list(reader)
+
+
+def bodies_of(store: Store, stream: str) -> list[Any]:
+    return [event.body for event in events_of(store, stream)]
+
+
+def by_key(events: Sequence[ab.Event]) -> dict[Any, list[Any]]:
+    """The bodies of each key, in reading order."""
+    found: dict[Any, list[Any]] = defaultdict(list)
+    for event in events:
+        found[event.key].append(event.body)
+    return dict(found)
+
+
+def sound(store: Store) -> bool:
+    """True if `check` finds nothing; else the findings are shown."""
+    findings = list(store.check())
+    assert not findings, findings
+    return True
+
+
+class HookedBlobs:
+    """A blob store that calls `before_put` first, which may raise."""
+
+    def __init__(self, inner: Blobs) -> None:
+        self.inner = inner
+        self.before_put: Callable[[], None] = lambda: None
+        self.puts = 0
+
+    def put(self, key: str, chunks: Sequence[pa.Buffer | bytes]) -> None:
+        self.puts += 1
+        self.before_put()
+        self.inner.put(key, chunks)
+
+    def get(self, key: str, offset: int = 0, length: int | None = None) -> pa.Buffer:
+        return self.inner.get(key, offset, length)
+
+    def size(self, key: str) -> int | None:
+        return self.inner.size(key)
+
+    def list(self, prefix: str = "") -> Iterator[BlobInfo]:
+        return self.inner.list(prefix)
+
+    def delete(self, key: str) -> None:
+        self.inner.delete(key)
+
+    def path(self, key: str) -> str:
+        return self.inner.path(key)
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+class HookedCatalog(SqliteCatalog):
+    """The catalog, with hooks around its commit function: `before` may raise, `after` may lose the answer."""
+
+    commits = 0
+
+    def __init__(self, folder: Path | None, runtime: Runtime) -> None:
+        super().__init__(folder, runtime)
+        self.before: Callable[[Commit], None] = lambda commit: None
+        self.after: Callable[[Commit], None] = lambda commit: None
+
+    def commit(self, commit: Commit) -> tuple[tuple[Verdict, ...], ...]:
+        self.commits += 1
+        self.before(commit)
+        verdicts = super().commit(commit)
+        self.after(commit)
+        return verdicts
+
+
+class Rig:
+    """A store whose ports can be made to fail."""
+
+    def __init__(self, folder: Path | None = None, **settings: Any) -> None:
+        self.runtime = Runtime(settings=Settings(**settings))
+        self.catalog = HookedCatalog(folder, self.runtime)
+        self.blobs = HookedBlobs(MemoryBlobs() if folder is None else LocalBlobs(folder / "blobs", self.runtime))
+        self.store = Store(self.catalog, self.blobs, self.runtime)
+        self.store.streams.create_scope("s", exist_ok=True)
+
+    def __enter__(self) -> Rig:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.store.close()
+
+
+class Once:
+    """Raises the error the first `times` times it is called."""
+
+    def __init__(self, error: BaseException, times: int = 1) -> None:
+        self.error = error
+        self.left = times
+
+    def __call__(self, *_: object) -> None:
+        if self.left:
+            self.left -= 1
+            raise self.error
