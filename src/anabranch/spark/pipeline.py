@@ -23,6 +23,7 @@ from anabranch.model.pointer import EventPointer
 from anabranch.readers.place import Place
 from anabranch.runtime.ids import token
 from anabranch.spark import pipeline_row as row_of
+from anabranch.spark.pipeline_checkpoint import is_settled
 from anabranch.spark.pipeline_plan import Step, place_text, plan
 from anabranch.spark.pipeline_prepare import Prepared, checkpoint_root, prepare
 from anabranch.spark.pipeline_progress import Gauge, QueryProgress
@@ -255,11 +256,10 @@ class Pipeline:
         return list(self._keeper.progress)
 
     def caught_up(self) -> bool:
-        """True if every query has read its sources to their tails and has nothing left to do."""
+        """True if every query has read its sources to their tails and closed what it can close by them."""
         if any(each.lag or each.state != "running" for each in self.progress()):
             return False
-        statuses = [query.status for query in self._queries.values()]
-        return not any(status["isTriggerActive"] and status["isDataAvailable"] for status in statuses)
+        return all(is_settled(self._prepared[target].checkpoint, query) for target, query in self._queries.items())
 
     # results
 

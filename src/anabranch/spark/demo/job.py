@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from anabranch.catalog.port import Catalog
-from anabranch.model.cut import StreamCut
 from anabranch.runtime.tasks import Task
 from anabranch.spark.demo.proof import Claim
-from anabranch.spark.offsets import SourceOffset
 from anabranch.store import Store
 
 if TYPE_CHECKING:
@@ -20,7 +15,7 @@ if TYPE_CHECKING:
 
     from anabranch.spark.pipeline import Pipeline
 
-__all__ = ["Job", "Launch", "committed"]
+__all__ = ["Job", "Launch"]
 
 # One short run on a machine that does other things too: code that is compiled quickly suits it better than code that is
 # compiled well, and two cores have no use for parallel garbage collection.
@@ -86,30 +81,3 @@ def _warm_up(spark: SparkSession) -> None:
         spark.range(2).mapInArrow(same, "id long").collect()
     except Exception:  # the pipeline itself will meet the same, and say so
         return
-
-
-def committed(catalog: Catalog, checkpoint: str) -> tuple[int, Mapping[str, StreamCut]]:
-    """The watermark (µs) and the place in each source of the last batch whose results are published.
-
-    Read from Spark's own log of offsets: a batch is planned in `offsets`, then published, then noted in `commits`.
-    """
-    root = Path(checkpoint)
-    batches = sorted(int(path.name) for path in (root / "offsets").glob("[0-9]*"))
-    if not batches:
-        return 0, {}
-    query = json.loads((root / "metadata").read_text(encoding="utf-8"))["id"]
-    for batch in reversed(batches):
-        if (root / "commits" / str(batch)).exists() or _published(catalog, f"spark:{query}:{batch}"):
-            return _offsets(root / "offsets" / str(batch))
-    return 0, {}
-
-
-def _published(catalog: Catalog, request: str) -> bool:
-    with catalog.reading() as txn:
-        return txn.request(request) is not None
-
-
-def _offsets(path: Path) -> tuple[int, dict[str, StreamCut]]:
-    _, told, *lines = path.read_text(encoding="utf-8").splitlines()
-    offsets = [SourceOffset.from_json(json.loads(line)) for line in lines if line.startswith("{")]
-    return int(json.loads(told)["batchWatermarkMs"]) * 1000, {str(each.stream): each.cut for each in offsets}

@@ -14,11 +14,12 @@ from rich.console import Console
 from anabranch.errors import AnabranchError
 from anabranch.spark.demo import report
 from anabranch.spark.demo.collector import STREAM, Collector
-from anabranch.spark.demo.job import Job, Launch, committed
+from anabranch.spark.demo.job import Job, Launch
 from anabranch.spark.demo.proof import Claim, Proof, prove
 from anabranch.spark.demo.replay import Replay, load
 from anabranch.spark.demo.screen import LinesScreen, LiveScreen, Scene, Screen
 from anabranch.spark.demo.view import WINDOWS_KEPT, HostMeters, Meters, RowMeters, Tailing, closed_windows
+from anabranch.spark.pipeline_checkpoint import committed
 from anabranch.spark.pipeline_screen import interrupts
 from anabranch.store import Store, connect
 

@@ -24,8 +24,11 @@ __all__ = ["Replay", "Rows", "load"]
 
 SCOPE: Final = "file"
 FILE_BYTES_MAX: Final = 2 << 30
-BATCH_ROWS: Final = 20_000
-TRIGGER_EVENTS: Final = 200_000
+# A file is read in about a dozen micro-batches, so that there is something to watch, and windows close while events are
+# still to come: those that are out of order by more than a window then are late, as they would have been live.
+BATCHES_WANTED: Final = 12
+BATCH_ROWS_MIN: Final = 500
+BATCH_ROWS_MAX: Final = 500_000
 KEYS_MAX: Final = 200  # more groups than that would fill the screen and say little
 VALUES_MAX: Final = 3
 WINDOWS_WANTED: Final = 30
@@ -58,6 +61,11 @@ class Rows:
         return f"{SCOPE}/{self.name}"
 
     @property
+    def batch_rows(self) -> int:
+        """How many are written at once, and read at once."""
+        return min(max(self.table.num_rows // BATCHES_WANTED, BATCH_ROWS_MIN), BATCH_ROWS_MAX)
+
+    @property
     def grouped_key(self) -> str | None:
         """The key by which windows are grouped: the column of that role, unless it has too many values."""
         if self.key is None or len(pc.unique(self.table.column(self.key))) > KEYS_MAX:
@@ -88,7 +96,7 @@ class Rows:
             Claim(self.stream, self.time, f"{self.stream}_{kind}", f"{self.stream}_{kind}_late", us, size_us)
             for kind, us in (("windows", size_us), ("smooth", size_us * _SMOOTH))
         )
-        return Job(f"demo-{self.name}", sql, claims, events_max=TRIGGER_EVENTS)
+        return Job(f"demo-{self.name}", sql, claims, events_max=self.batch_rows)
 
 
 def load(path: Path, *, time: str | None = None, key: str | None = None) -> Rows:
@@ -238,10 +246,10 @@ class Replay:
     def _work(self) -> None:
         try:
             with self._store.writer(self._rows.stream) as writer:
-                for start in range(self.before, self.total, BATCH_ROWS):
+                for start in range(self.before, self.total, self._rows.batch_rows):
                     if self._closed:
                         return
-                    part = self._rows.table.slice(start, BATCH_ROWS)
+                    part = self._rows.table.slice(start, self._rows.batch_rows)
                     writer.write_batch(part, atomic=True).result()
                     self.events += part.num_rows
             self.done = True

@@ -24,7 +24,6 @@ def summary(
     console: Console,
     *,
     source: str,
-    store: str,
     written: int,
     progress: Sequence[QueryProgress],
     batch_ms: Sequence[int],
@@ -44,8 +43,8 @@ def summary(
 def tell_proof(console: Console, proofs: Sequence[Proof]) -> bool:
     """Print the proof; True if it holds."""
     console.print()
-    console.print("[bold]The proof:[/] in every closed window, Spark's count + late events = the store's events,")
-    console.print("counted anew without Spark, over all runs with this store.")
+    console.print("[bold]The proof:[/] for every closed window of this store, Spark's count and the late")
+    console.print("events together are the events in the store, counted anew without Spark.")
     for proof in proofs:
         _table(console, proof)
     wrong = [window for proof in proofs for window in proof.windows if not window.ok]
