@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -371,27 +372,52 @@ def test_a_writer_opened_before_the_schema_evolved_goes_on_with_its_own(store: S
     assert found == [(1, None), (2, None), (3, "x"), (4, None)]
 
 
+def test_an_atomic_batch_sent_back_by_a_seal_leaves_no_hole_in_the_segments_that_stay_open(tmp_path: Path) -> None:
+    """A scale seals one of the segments that the batch goes to; more for the others is on its way behind it."""
+    with Rig(tmp_path, commit_bytes_max=2_000, pipeline_bytes_min=1) as rig:
+        rig.store.streams.create("s/raw", scaling=2)
+        writer = rig.store.writer("s/raw")
+        table = pa.table({"key": [f"k{i}" for i in range(20)], "payload": [b"x"] * 20})
+        for round_ in range(10):
+            acks = [writer.write_batch(table, atomic=i % 2 == 0) for i in range(10)]
+            first = rig.store.streams.view("s/raw").current[0].id
+            rig.store.streams.scale("s/raw", split=first)
+            acks += [writer.write_batch(table, atomic=i % 2 == 0) for i in range(10)]
+            assert sum(part.stop - part.start for ack in acks for part in ack.result()) == 400, round_
+        writer.close()
+        assert sound(rig.store)
+
+
 # failures of the ports
 
 
+@pytest.mark.parametrize("landed_before", [0, 5])
 @pytest.mark.parametrize("error", [DiskFull("no space"), StoreUnavailable("gone"), MemoryError()])
 @pytest.mark.parametrize("port", ["blobs", "catalog"])
-def test_after_a_failure_later_events_are_taken_in_order(tmp_path: Path, error: Exception, port: str) -> None:
+def test_after_a_failure_later_events_are_taken_in_order(
+    tmp_path: Path, error: Exception, port: str, landed_before: int
+) -> None:
     with Rig(tmp_path, inline_bytes_max=0, commit_bytes_max=500, pipeline_bytes_min=1) as rig:
         rig.store.streams.create("s/raw", scaling=2)
         writer = rig.store.writer("s/raw")
-        for i in range(5):
+        for i in range(landed_before):
             writer.write(b"%d" % i, key="a").result()
-        fail = Once(error, 2)
+        once = Once(error, 1 + (landed_before > 0))
+
+        def fail(*_: object) -> None:
+            if once.left:
+                time.sleep(0.05)  # meanwhile the next commit is encoded and numbered
+            once()
+
         if port == "blobs":
             rig.blobs.before_put = fail
         else:
             rig.catalog.before = fail
         # Pieces that do not fit one commit together: some are on their way when one of them fails.
-        acks = [writer.write_batch(pa.table({"key": ["a"], "payload": [b"%d" % i]})) for i in range(5, 60)]
-        landed = [b"%d" % i for i in range(5)]
+        acks = [writer.write_batch(pa.table({"key": ["a"], "payload": [b"%d" % i]})) for i in range(landed_before, 60)]
+        landed = [b"%d" % i for i in range(landed_before)]
         refusals = set()
-        for i, ack in enumerate(acks, 5):
+        for i, ack in enumerate(acks, landed_before):
             try:
                 ack.result()
                 landed.append(b"%d" % i)

@@ -32,6 +32,8 @@ from anabranch.streams.routes import Routes, Slice, points_of
 _RUNS_PER_TAKE_MAX = 4  # with two commits in flight, 8 batches per log: half of what a log remembers
 _JOIN_BYTES_MAX = 1 << 20  # pieces are put together up to this much,
 _JOIN_BYTES_PER_LOG = 1 << 17  # or this much per log: a copy of it costs less than one more batch
+_MOVED = (Refusal.SEALED, Refusal.GONE)  # the events belong elsewhere by now
+_MISNUMBERED = (Refusal.GAP, Refusal.UNKNOWN_WRITER)  # behind a hole, these say no more than that there is one
 _WATCHED_MIN = 64  # states that are done are forgotten when so many, or twice those left the last time, have gathered
 
 
@@ -255,11 +257,13 @@ class Courier:
                 for part, first, verdict in zip(flight.slices, flight.firsts, outcome, strict=True):
                     assert isinstance(verdict, Appended)
                     self._land(flight, part, first, verdict)
-            elif refused.reason in (Refusal.SEALED, Refusal.GONE) or (refused.reason is Refusal.GAP and self._broken):
+            elif refused.reason in _MOVED or (refused.reason in _MISNUMBERED and self._broken):
                 self._barrier = True
+                # Of a unit, the parts for segments that are open still have left a hole there.
+                self._broken = self._broken or len(flight.slices) > 1
                 self._returned.append((flight.order, _back(flight)))
             else:
-                if refused.reason in (Refusal.GAP, Refusal.UNKNOWN_WRITER):
+                if refused.reason in _MISNUMBERED:
                     self._uncertain.update(part.log for part in flight.slices)  # count anew from what the log knows
                 self._refuse(flight, self._error(flight, refused))
             self._in_flight -= 1
