@@ -1,0 +1,184 @@
+"""Pipelines as rows of the catalog: who may run one, who takes over, what is refused. No Spark."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+import anabranch as ab
+from anabranch.errors import Conflict, InvalidArgument, InvalidSql, PipelineNotFound, PipelineRunning
+from anabranch.spark import pipeline_admin
+from anabranch.spark import pipeline_row as row_of
+from anabranch.spark.pipeline_plan import WATERMARK_US, plan
+from anabranch.spark.pipeline_row import LEASE_US, Holder, PipelineRow, Restart
+
+SQL = "CREATE STREAM s.out AS SELECT a, count(*) AS n FROM STREAM s.raw GROUP BY window(at, '1 minute'), a"
+NOW = 1_700_000_000_000_000
+ME = row_of.this_process("me")
+OTHER = Holder(os.getpid(), socket.gethostname(), "other")
+ELSEWHERE = Holder(1, "another-host", "elsewhere")
+
+
+@pytest.fixture
+def store() -> Iterator[ab.Store]:
+    with ab.connect("memory://") as opened:
+        yield opened
+
+
+def claim(
+    store: ab.Store, holder: Holder = ME, *, sql: str = SQL, now: int = NOW, restart: Restart | None = None
+) -> PipelineRow:
+    return row_of.claim(store.catalog, "p", sql, [s.output for s in plan(sql)], holder, now=now, restart=restart)
+
+
+def dead_process() -> Holder:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    return Holder(child.pid, socket.gethostname(), "dead")
+
+
+def test_a_claimed_pipeline_is_running_and_survives_the_way_through_json(store: ab.Store) -> None:
+    row = claim(store)
+    assert row_of.find(store.catalog, "p") == row
+    assert row.state_at(NOW) == "running"
+    assert row.outputs[0].target == "s/out"
+    assert row.outputs[0].sources == ("s/raw",)
+    assert [each.name for each in row_of.rows(store.catalog)] == ["p"]
+
+
+def test_a_second_runner_is_refused_by_name_and_process(store: ab.Store) -> None:
+    claim(store)
+    with pytest.raises(PipelineRunning, match=f"process {os.getpid()} on") as refused:
+        claim(store, OTHER)
+    assert refused.value.pid == os.getpid()
+
+
+def test_a_dead_process_of_this_machine_is_taken_over_at_once(store: ab.Store) -> None:
+    claim(store, dead_process())
+    assert row_of.find(store.catalog, "p").state_at(NOW) == "lost"
+    assert claim(store, ME).holder == ME
+
+
+def test_a_holder_elsewhere_is_taken_over_when_its_heartbeat_is_old(store: ab.Store) -> None:
+    claim(store, ELSEWHERE)
+    with pytest.raises(PipelineRunning):
+        claim(store, ME, now=NOW + LEASE_US)
+    assert claim(store, ME, now=NOW + LEASE_US + 1).holder == ME
+    with pytest.raises(Conflict, match="taken it over"):
+        row_of.beat(store.catalog, "p", ELSEWHERE, now=NOW)
+
+
+def test_a_heartbeat_keeps_the_row_and_brings_the_request_to_stop(store: ab.Store) -> None:
+    claim(store, ELSEWHERE)
+    assert not row_of.beat(store.catalog, "p", ELSEWHERE, now=NOW + LEASE_US, progress=[{"target": "s/out", "lag": 3}])
+    assert row_of.find(store.catalog, "p").progress == ({"target": "s/out", "lag": 3},)
+    row_of.request_stop(store.catalog, "p", now=NOW + 2 * LEASE_US)
+    assert row_of.beat(store.catalog, "p", ELSEWHERE, now=NOW + 2 * LEASE_US)
+    row_of.finish(store.catalog, "p", ELSEWHERE, now=NOW + 2 * LEASE_US)
+    row = row_of.find(store.catalog, "p")
+    assert (row.state, row.holder, row.stop_requested) == ("stopped", None, False)
+
+
+def test_a_failure_is_kept_until_the_next_run(store: ab.Store) -> None:
+    claim(store)
+    row_of.finish(store.catalog, "p", ME, now=NOW, error="it broke")
+    assert row_of.find(store.catalog, "p").state == "failed"
+    assert row_of.find(store.catalog, "p").error == "it broke"
+    assert claim(store).error is None
+
+
+def test_stopping_what_is_not_running_changes_nothing_but_marks_the_dead(store: ab.Store) -> None:
+    claim(store)
+    row_of.finish(store.catalog, "p", ME, now=NOW)
+    assert pipeline_admin.stop(store, "p").state == "stopped"
+    claim(store, dead_process())
+    assert pipeline_admin.stop(store, "p", timeout_s=1).state == "stopped"
+
+
+def test_stop_waits_no_longer_than_it_was_told(store: ab.Store) -> None:
+    claim(store, now=store.runtime.clock.now())
+    with pytest.raises(PipelineRunning):
+        pipeline_admin.stop(store, "p", timeout_s=0.2)
+
+
+def prepared(store: ab.Store) -> None:
+    row_of.save(store.catalog, replace(claim(store), prepared=True))
+    row_of.finish(store.catalog, "p", ME, now=NOW)
+
+
+def test_changed_statements_are_refused_while_there_are_checkpoints(store: ab.Store) -> None:
+    prepared(store)
+    changed = SQL.replace("1 minute", "2 minutes")
+    with pytest.raises(InvalidArgument, match=r"statement for s/out \(line 1\) is not the one .* reset p"):
+        claim(store, sql=changed)
+    row = claim(store, sql=changed, restart=Restart(("head",)))
+    assert (row.generation, row.prepared, row.text) == (2, False, changed)
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        f"-- a comment\n{SQL}",
+        SQL.replace("SELECT a,", "SELECT a ,\n  /* n */"),
+        SQL.replace("AS SELECT", "WITH (trigger = '5 seconds') AS SELECT", 1),
+    ],
+)
+def test_comments_layout_and_the_trigger_may_change(store: ab.Store, same: str) -> None:
+    prepared(store)
+    assert claim(store, sql=same).generation == 1
+
+
+def test_after_a_reset_other_statements_are_welcome(store: ab.Store) -> None:
+    prepared(store)
+    assert pipeline_admin.reset(store, "p") == ()
+    assert claim(store, sql=SQL.replace("1 minute", "2 minutes")).generation == 2
+
+
+def test_a_running_pipeline_is_not_reset_and_an_unknown_one_is_not_found(store: ab.Store) -> None:
+    claim(store, now=store.runtime.clock.now())
+    with pytest.raises(PipelineRunning):
+        pipeline_admin.reset(store, "p")
+    with pytest.raises(PipelineNotFound, match="no pipeline 'q'"):
+        pipeline_admin.find(store, "q")
+
+
+def test_a_pipeline_needs_a_usable_name(store: ab.Store) -> None:
+    with pytest.raises(InvalidArgument, match="no name for a pipeline"):
+        row_of.claim(store.catalog, "a/b", SQL, [], ME, now=NOW)
+
+
+# plans
+
+
+def test_statements_start_behind_those_they_read() -> None:
+    steps = plan(
+        "CREATE STREAM s.c AS SELECT * FROM STREAM s.b JOIN STREAM s.a USING (k);"
+        "CREATE STREAM s.b AS SELECT * FROM STREAM s.a;"
+        "CREATE STREAM s.a WITH (watermark = '3 seconds') AS SELECT * FROM STREAM s.raw"
+    )
+    assert [(step.target, step.level) for step in steps] == [("s/a", 0), ("s/b", 1), ("s/c", 2)]
+
+
+def test_a_chain_waits_no_longer_than_its_sources_are_disordered() -> None:
+    steps = plan(
+        "CREATE STREAM s.plain WITH (watermark = '3 seconds') AS SELECT * FROM STREAM s.raw;"
+        "CREATE STREAM s.counts AS SELECT window.end AS e FROM STREAM s.plain GROUP BY window(at, '1 minute');"
+        "CREATE STREAM s.more AS SELECT window.end AS e FROM STREAM s.counts GROUP BY window(e, '1 hour');"
+        "CREATE STREAM s.odd AS SELECT count(*) AS n FROM STREAM s.counts_late GROUP BY window(at, '1 hour')"
+    )
+    delays = {step.target: list(step.delays_us.values()) for step in steps}
+    assert delays == {"s/plain": [3_000_000], "s/counts": [3_000_000], "s/more": [0], "s/odd": [WATERMARK_US]}
+
+
+def test_a_stream_that_is_written_anew_with_every_batch_can_not_be_read_as_one() -> None:
+    with pytest.raises(InvalidSql, match="line 2: 's/a' is written anew"):
+        plan(
+            "CREATE STREAM s.a WITH (mode = complete) AS SELECT k, count(*) AS n FROM STREAM s.raw GROUP BY k;\n"
+            "CREATE STREAM s.b AS SELECT * FROM STREAM s.a"
+        )
