@@ -59,5 +59,7 @@ LEASE_US: Final = 600 * 1_000_000
 
 # Catalog
 CATALOG_PAGE_ROWS: Final = 1_000
-CATALOG_LOCK_S: Final = 60.0  # how long a process waits for its turn before StoreBusy
+CATALOG_LOCK_S: Final = 60.0  # how long a process waits for its turn before StoreBusy, and for a server that is away
+POSTGRES_CONNECTIONS_MAX: Final = 16  # of one process, beside one that listens and one that notifies
+LISTEN_POLL_US: Final = 1_000_000  # how often a listener looks by itself, in case notifications are lost
 WAL_PAGES_CHECKPOINT: Final = 4_096  # 16 MiB of write-ahead log start a checkpoint

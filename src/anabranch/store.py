@@ -18,7 +18,7 @@ from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Catalog
 from anabranch.catalog.sqlite.adapter import FILE as CATALOG_FILE
 from anabranch.catalog.sqlite.adapter import SqliteCatalog
-from anabranch.errors import AnabranchError, Closed, InvalidArgument, ReadOnlyStore, StoreNotFound
+from anabranch.errors import AnabranchError, Closed, InvalidArgument, MissingExtra, ReadOnlyStore, StoreNotFound
 from anabranch.log.appender import Appender
 from anabranch.log.check import Finding, check
 from anabranch.log.collect import CollectReport, collect
@@ -45,39 +45,78 @@ from anabranch.streams.publish import Publication, publish
 from anabranch.streams.stage import Stager
 from anabranch.streams.writer import Writer
 
+_POSTGRES = ("postgresql://", "postgres://")
+
 
 def connect(
     url: str | os.PathLike[str],
     *,
+    blobs: str | os.PathLike[str] | None = None,
     create: bool = True,
     settings: Settings | None = None,
     runtime: Runtime | None = None,
 ) -> Store:
     """Open a store, creating it where there is none.
 
-    `url` is a folder (`./river`, `file:///data/river`) that any number of processes may share, or `memory://` for a
-    store that lives as long as the object. Raises StoreNotFound where there is none and `create` is False,
-    ReadOnlyStore, CorruptCatalog, FormatTooNew, InvalidArgument.
+    `url` says where the catalog is: a folder (`./river`, `file:///data/river`) that any number of processes may share,
+    `postgresql://user@host/database` with any option of libpq (`?sslmode=verify-full`) and `schema` (default
+    `anabranch`), or `memory://` for a store that lives as long as the object. `blobs` says where the bytes are: a folder
+    or `memory://`; a PostgreSQL catalog needs it, the others have a place of their own.
+
+    Raises StoreNotFound where there is none and `create` is False, ReadOnlyStore, StoreUnavailable, CorruptCatalog,
+    FormatTooNew, InvalidArgument, MissingExtra.
     """
     runtime = runtime or Runtime(settings=settings or Settings())
     text = os.fspath(url)
+    if text.startswith(_POSTGRES):
+        if blobs is None:
+            raise InvalidArgument("a PostgreSQL catalog holds no blobs: say where they are by blobs=")
+        bytes_at = _blobs(blobs, runtime, create=create)
+        catalog, shown = _postgres(text, runtime, create=create)
+        return Store(catalog, bytes_at, runtime, url=shown)
     if text == "memory://":
-        return Store(SqliteCatalog(None, runtime), MemoryBlobs(), runtime, url=text)
+        return Store(SqliteCatalog(None, runtime), _blobs(blobs or text, runtime, create=create), runtime, url=text)
     folder = _folder(text)
     if not create and not (folder / CATALOG_FILE).exists():
         raise StoreNotFound(str(folder))
+    _make(folder)
+    bytes_at = _blobs(blobs or folder / "blobs", runtime, create=True)
+    return Store(SqliteCatalog(folder, runtime), bytes_at, runtime, url=str(folder))
+
+
+def _postgres(url: str, runtime: Runtime, *, create: bool) -> tuple[Catalog, str]:
+    """The catalog, and where it is without a password."""
+    try:
+        from anabranch.catalog.postgres.adapter import PostgresCatalog
+    except ImportError as exc:
+        raise MissingExtra("a catalog on PostgreSQL", "postgres") from exc
+    catalog = PostgresCatalog(url, runtime, create=create)
+    return catalog, catalog.shown
+
+
+def _blobs(place: str | os.PathLike[str], runtime: Runtime, *, create: bool) -> Blobs:
+    text = os.fspath(place)
+    if text == "memory://":
+        return MemoryBlobs()
+    folder = _folder(text)
+    if not create and not folder.exists():
+        raise StoreNotFound(str(folder))
+    _make(folder)
+    return LocalBlobs(folder, runtime)
+
+
+def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
         raise ReadOnlyStore(f"the folder {folder} can't be made: {exc.strerror}") from exc
-    return Store(SqliteCatalog(folder, runtime), LocalBlobs(folder / "blobs", runtime), runtime, url=str(folder))
 
 
 def _folder(text: str) -> Path:
     parts = urlsplit(text)
     if parts.scheme in ("", "file"):
         return Path(parts.path if parts.scheme else text).expanduser().absolute()
-    raise InvalidArgument(f"'{text}' is no store: give a folder, a file:// URL or memory://")
+    raise InvalidArgument(f"'{text}' is no store: give a folder, a file:// or postgresql:// URL, or memory://")
 
 
 class Store:

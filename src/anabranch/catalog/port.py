@@ -312,7 +312,8 @@ class Catalog(Protocol):
         ...
 
     def token(self) -> int:
-        """A number that differs whenever something may have changed since the last call, by any process. Cheap."""
+        """A number that differs whenever something may have changed since the last call, by any process. Cheap. What
+        this object committed it tells at once; what others did, soon: at most `limits.LISTEN_POLL_US` later."""
         ...
 
     def close(self) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pyarrow as pa
 
+from anabranch import limits
 from anabranch.catalog.port import Catalog, Checkpointed, Lease
 from anabranch.errors import Closed, CorruptCatalog, StreamExists
 from anabranch.model.append import Batch, LogState, Progress
@@ -76,7 +78,10 @@ class CatalogContract:
         assert after != before
         if other is not None:
             append(other, part(log))
-            assert self.catalog.token() != after
+            deadline = time.monotonic() + 10 * limits.LISTEN_POLL_US / 1e6
+            while self.catalog.token() == after:
+                assert time.monotonic() < deadline, "another process's commit was not told of"
+                time.sleep(0.001)
             other.close()
 
     def test_two_openings_share_one_order(self) -> None:

@@ -1,0 +1,184 @@
+"""The PostgreSQL catalog: connections, transactions, and what is done when the server goes away in between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+from psycopg import errors as pg
+
+from anabranch.catalog.port import Reading, Writing
+from anabranch.catalog.postgres.address import Address
+from anabranch.catalog.postgres.append import call_values, verdicts
+from anabranch.catalog.postgres.connection import AGAIN, SQL, Connection, is_lost, too_new, translate, translated
+from anabranch.catalog.postgres.migrate import FORMAT, check_format, migrate
+from anabranch.catalog.postgres.patience import Patience
+from anabranch.catalog.postgres.pool import Pool
+from anabranch.catalog.postgres.reading import PostgresReading
+from anabranch.catalog.postgres.wakeup import Listener, Notifier
+from anabranch.catalog.postgres.writing import PostgresWriting
+from anabranch.errors import AnabranchError, AppendUncertain, Closed, StoreBusy, StoreUnavailable
+from anabranch.model.append import Appended, Commit, Verdict
+from anabranch.runtime.ports import Runtime
+
+# Less than the second after which PostgreSQL looks for deadlocks and picks a victim: of a commit and a transaction that
+# wait for each other, the commit gives way, because it can be called again.
+_COMMIT_PATIENCE_MS = 700
+
+
+class PostgresCatalog:
+    """`catalog.port.Catalog` in one schema of a PostgreSQL database. See `writing.py` for the locks it takes.
+
+    A server that restarts or fails over is waited out for `settings.catalog_lock_s` by every call that has not begun to
+    commit. One that is lost while a commit is under way makes its outcome unknown: AppendUncertain.
+    """
+
+    def __init__(self, url: str, runtime: Runtime, *, create: bool = True) -> None:
+        self._runtime = runtime
+        self._address = Address.parse(url)
+        self._where = self._address.shown
+        self._pool = Pool(self._address, runtime)
+        self._notifier = Notifier(self._address, self._pool, runtime)
+        self._listener = Listener(self._address, self._pool, runtime, self._notifier)
+        self._closed = False
+        try:
+            database = self._pool.borrow()
+            try:
+                migrate(database, self._address.schema, self._where, create=create)
+            finally:
+                self._pool.give_back(database)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def shown(self) -> str:
+        """Where it is, for people: without a password."""
+        return self._where
+
+    # transactions
+
+    @contextmanager
+    def reading(self) -> Iterator[Reading]:
+        """See the port."""
+        database = self._begin("begin_reading")
+        try:
+            with translated(self._where):
+                yield PostgresReading(database)
+        finally:
+            self._pool.give_back(database)
+
+    @contextmanager
+    def writing(self) -> Iterator[Writing]:
+        """See the port. Of two that wait for each other's logs one ends with Conflict."""
+        database = self._begin("begin_writing")
+        lent = True
+        try:
+            with translated(self._where):
+                yield PostgresWriting(database)
+            try:
+                done = database.execute(SQL["commit"])
+            except psycopg.Error as exc:
+                if not is_lost(database, exc):
+                    raise translate(exc, self._where) from exc
+                lent = False
+                self._pool.discard(database)
+                raise self._uncertain(exc) from exc
+            if done.statusmessage != "COMMIT":
+                raise StoreUnavailable(f"the catalog {self._where} undid a transaction that had failed before")
+        finally:
+            if lent:
+                self._pool.give_back(database)
+        self._tell()
+
+    def _begin(self, statement: str) -> Connection:
+        """A connection inside a new transaction."""
+        patience = Patience(self._runtime)
+        while True:
+            database = self._pool.borrow(patience)
+            try:
+                cursor = database.execute(SQL[statement], prepare=False)
+                if statement == "begin_writing":
+                    self._check_format(cursor)
+                return database
+            except psycopg.Error as exc:
+                lost = is_lost(database, exc)
+                (self._pool.discard if lost else self._pool.give_back)(database)
+                if not lost or not patience.pause():
+                    raise translate(exc, self._where) from exc
+            except BaseException:
+                self._pool.give_back(database)
+                raise
+
+    def _check_format(self, cursor: psycopg.Cursor[tuple[int]]) -> None:
+        # A newer release may have migrated the catalog since this process opened it.
+        while cursor.nextset():
+            pass
+        row = cursor.fetchone()
+        if row is None or row[0] != FORMAT:
+            raise too_new(self._where, row[0] if row else 0, FORMAT)
+
+    def commit(self, commit: Commit) -> tuple[tuple[Verdict, ...], ...]:
+        """See the port."""
+        values = call_values(commit.units, commit.blobs, commit.now, patience_ms=_COMMIT_PATIENCE_MS)
+        patience = Patience(self._runtime)
+        while True:
+            database = self._pool.borrow(patience)
+            try:
+                row = database.execute(SQL["append"], values, binary=True).fetchone()
+            except AGAIN as exc:
+                self._pool.give_back(database)
+                if not patience.pause():
+                    raise StoreBusy(f"another client has held the catalog {self._where} for too long") from exc
+                continue
+            except psycopg.Error as exc:
+                raise self._failed(database, exc) from exc
+            except BaseException:
+                self._pool.discard(database)
+                raise
+            self._pool.give_back(database)
+            answer = verdicts(commit.units, row)
+            if any(isinstance(each, Appended) and not each.duplicate for unit in answer for each in unit):
+                self._tell()
+            return answer
+
+    def _failed(self, database: Connection, exc: psycopg.Error) -> AnabranchError:
+        if is_lost(database, exc):
+            self._pool.discard(database)
+            return self._uncertain(exc)
+        try:
+            if isinstance(exc, pg.UndefinedFunction | pg.UndefinedTable | pg.UndefinedColumn):
+                with translated(self._where):
+                    check_format(database, self._address.schema, self._where)
+        except AnabranchError as newer:
+            return newer
+        finally:
+            # A server that became a standby stays one: the next connection may find the new primary.
+            standby = isinstance(exc, pg.ReadOnlySqlTransaction)
+            (self._pool.discard if standby else self._pool.give_back)(database)
+        return translate(exc, self._where)
+
+    def _uncertain(self, exc: psycopg.Error) -> AppendUncertain:
+        why = " ".join(str(exc).split())
+        return AppendUncertain(f"the connection to {self._where} was lost while it was committing: {why}")
+
+    # waking others
+
+    def _tell(self) -> None:
+        self._listener.bump()
+        self._notifier.notify()
+
+    def token(self) -> int:
+        """See the port. Of other processes' commits it tells some milliseconds later; at most `limits.LISTEN_POLL_US`
+        where notifications are lost. Never raises for a server that is away."""
+        if self._closed:
+            raise Closed("store")
+        return self._listener.token()
+
+    def close(self) -> None:
+        """See the port."""
+        self._closed = True
+        self._notifier.close()
+        self._listener.close()
+        self._pool.close()

@@ -1,0 +1,74 @@
+"""One call of the commit function: units as arrays, and its answer as verdicts. It decides in functions/append_1.sql."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from anabranch.model.append import Appended, BlobEntry, Refusal, Refused, Unit, Verdict
+from anabranch.model.ids import Micros
+
+_REFUSALS = {refusal.value: refusal for refusal in Refusal}
+
+
+def call_values(
+    units: Sequence[Unit], blobs: Sequence[BlobEntry], now: Micros, *, patience_ms: int | None
+) -> tuple[Any, ...]:
+    """The parameters of the statement `append`. `patience_ms`: how long to wait for one lock among several; None
+    waits as the session does."""
+    parts = [part for unit in units for part in unit.parts]
+    ends, end = [], 0
+    for unit in units:
+        end += len(unit.parts)
+        ends.append(end)
+    requests = [unit.request for unit in units]
+    numbers = {blob.key: number for number, blob in enumerate(blobs, 1)}
+    sequences = [part.sequence for part in parts]
+    inlined = any(part.data is not None for part in parts)
+    return (
+        now,
+        None if patience_ms is None else str(patience_ms),
+        _integers(ends),
+        requests if any(request is not None for request in requests) else None,
+        _integers(part.log for part in parts),
+        _integers(part.count for part in parts),
+        _integers(part.schema for part in parts),
+        _integers(part.place.offset for part in parts),
+        _integers(part.place.length for part in parts),
+        _integers(part.place.row for part in parts),
+        _integers(part.checksum for part in parts),
+        _integers(part.size for part in parts),
+        _integers(part.bounds.low for part in parts),
+        _integers(part.bounds.high for part in parts),
+        [None if each is None else each.writer for each in sequences],
+        _integers(None if each is None else each.first for each in sequences),
+        _integers(None if each is None else each.fence for each in sequences),
+        _integers(part.expected for part in parts),
+        _integers(part.fence for part in parts),
+        _integers(None if part.blob is None else numbers[part.blob] for part in parts),
+        [part.data for part in parts] if inlined else None,
+        [blob.key for blob in blobs] or None,
+        _integers(blob.size for blob in blobs),
+        _integers(blob.begun_at for blob in blobs),
+        [blob.encoding for blob in blobs] or None,
+    )
+
+
+def verdicts(units: Sequence[Unit], row: Sequence[Any] | None) -> tuple[tuple[Verdict, ...], ...]:
+    """The function's answer, for each unit a verdict per part."""
+    assert row is not None
+    each = map(_verdict, *row)
+    return tuple(tuple(next(each) for _ in unit.parts) for unit in units)
+
+
+def _verdict(said: str, number: int, time: int) -> Verdict:
+    if said == "appended":
+        return Appended(number, Micros(time))
+    if said == "duplicate":
+        return Appended(number, Micros(time), duplicate=True)
+    return Refused(_REFUSALS[said], number)
+
+
+def _integers(values: Iterable[int | None]) -> str:
+    # Array literals as text are as quick to make as to read, and their type is the function's whatever is in them.
+    return "{" + ",".join(["NULL" if value is None else str(value) for value in values]) + "}"

@@ -1,0 +1,269 @@
+-- The commit function, version 1: appends units of parts to logs, as `anabranch.core.decide` says, its oracle in tests.
+-- The number in the name rises when its parameters or meaning change, so that a process of an older release finds no
+-- function instead of a wrong one.
+--
+-- First it locks: request ids, then the horizon (shared; the collector takes it alone), then the logs in ascending id.
+-- Then, in a statement of its own and so with a snapshot taken behind the locks, it reads logs and writers for all parts
+-- at once; decides part by part in memory, each on top of those before it; and writes what was accepted with one
+-- statement a table. It must be VOLATILE and run under READ COMMITTED: otherwise the second statement would see writers
+-- as they were before the wait.
+--
+-- Parts come as arrays of one length, in order; unit u ends with part unit_ends[u]. `data` is null where no part is
+-- inlined. `blob_of` is the part's place in the blob arrays. Where it waits longer than `patience` for one of several
+-- locks, it fails with lock_not_available and nothing is done: a transaction that locks logs in another order would
+-- otherwise wait for it for ever, and of the two the commit can simply be called again.
+--
+-- For each part it returns a verdict ('appended', 'duplicate', or why it was refused), its number (start, or what
+-- decided) and the append time.
+create or replace function append_1(
+    now bigint, patience text, unit_ends integer[], request_ids text[],
+    logs_ bigint[], counts bigint[], schemas_ integer[], ats bigint[], lengths bigint[], rows_ bigint[],
+    checksums bigint[], sizes bigint[], lows bigint[], highs bigint[],
+    writers_ text[], firsts bigint[], carried bigint[], expected bigint[], fences bigint[],
+    blob_of integer[], data bytea[],
+    blob_keys text[], blob_sizes bigint[], blob_begun bigint[], blob_encodings text[],
+    out verdicts text[], out numbers bigint[], out times bigint[]
+) language plpgsql volatile as $$
+#variable_conflict use_column
+declare
+    parts constant integer := cardinality(logs_);
+    kept constant integer := 16;           -- limits.WRITER_BATCHES_KEPT
+    horizon bigint := 0;
+    -- Of each part: the first part with its log, and the first with its log and writer. States stand at those places.
+    log_at integer[];
+    writer_at integer[];
+    log_known boolean[];
+    log_length bigint[];
+    log_sealed boolean[];
+    log_fence bigint[];
+    log_size bigint[];
+    log_time bigint[];
+    log_high bigint[];
+    writer_next bigint[];                  -- null: the log knows nothing of the writer
+    writer_fence bigint[];
+    writer_new integer[] := array_fill(0, array[parts]);   -- batches accepted in this call
+    -- What a unit that falls puts back, and what extents carry.
+    old_time bigint[] := array_fill(0::bigint, array[parts]);
+    old_high bigint[] := array_fill(0::bigint, array[parts]);
+    old_next bigint[] := array_fill(0::bigint, array[parts]);
+    old_fence bigint[] := array_fill(0::bigint, array[parts]);
+    size_ends bigint[] := array_fill(0::bigint, array[parts]);
+    reaches bigint[] := array_fill(0::bigint, array[parts]);
+    blob_ids bigint[];
+    first_part integer := 1;
+    known text;
+    hit record;
+    refused boolean;
+    accepted integer := 0;
+    l integer;
+    w integer;
+begin
+    verdicts := array_fill(''::text, array[parts]);
+    numbers := array_fill(0::bigint, array[parts]);
+    times := array_fill(0::bigint, array[parts]);
+
+    if parts > 1 and patience is not null then
+        perform set_config('lock_timeout', patience, true);
+    end if;
+    if request_ids is not null then
+        perform pg_advisory_xact_lock(lock_key('request ' || id))
+        from (select id from unnest(request_ids) as id where id is not null order by id) as asked;
+    end if;
+    if blob_keys is not null then
+        perform pg_advisory_xact_lock_shared(lock_key('horizon'));
+    end if;
+    perform 1 from logs where id = any (logs_) order by id for update;
+
+    -- Behind the locks.
+    if blob_keys is not null then
+        horizon := coalesce((select value from meta where name = 'horizon'), 0);
+    end if;
+    select array_agg(s.log_at), array_agg(s.writer_at), array_agg(s.known), array_agg(s.length), array_agg(s.sealed),
+           array_agg(s.fence), array_agg(s.size), array_agg(s.appended_at), array_agg(s.event_high), array_agg(s.next),
+           array_agg(s.writer_fence)
+    into log_at, writer_at, log_known, log_length, log_sealed, log_fence, log_size, log_time, log_high,
+         writer_next, writer_fence
+    from (
+        select a.log_at, a.writer_at, g.id is not null as known, g.length, g.sealed, g.fence, g.size, g.appended_at,
+               g.event_high, r.next, r.fence as writer_fence
+        from (
+            select t.n, t.log, t.writer,
+                   (min(t.n) over (partition by t.log))::integer as log_at,
+                   (min(t.n) over (partition by t.log, t.writer))::integer as writer_at
+            from unnest(logs_, writers_) with ordinality as t (log, writer, n)
+        ) as a
+        left join logs as g on g.id = a.log
+        left join writers as r on r.log = a.log and r.writer = a.writer
+        order by a.n
+    ) as s;
+
+    for u in 1 .. cardinality(unit_ends) loop
+        if request_ids is not null and request_ids[u] is not null then
+            select result into known from requests where id = request_ids[u];
+            if found then
+                for p in first_part .. unit_ends[u] loop
+                    verdicts[p] := 'duplicate';
+                    numbers[p] := coalesce((known::json -> (p - first_part) ->> 0)::bigint, 0);
+                    times[p] := coalesce((known::json -> (p - first_part) ->> 1)::bigint, 0);
+                end loop;
+                first_part := unit_ends[u] + 1;
+                continue;
+            end if;
+        end if;
+
+        refused := false;
+        for p in first_part .. unit_ends[u] loop
+            l := log_at[p];
+            w := case when writers_[p] is null then null else writer_at[p] end;
+            if not log_known[p] then
+                verdicts[p] := 'gone';
+                refused := true;
+                continue;
+            end if;
+            if w is not null and firsts[p] < writer_next[w] then
+                -- Perhaps it landed before: among the batches of this call, then among those kept, the newest of both.
+                select b.start, b.time into hit
+                from (
+                    select q.n::bigint - parts as age, numbers[q.n] as start, times[q.n] as time,
+                           firsts[q.n] as first, counts[q.n] as count, carried[q.n] as fence
+                    from generate_series(1, p - 1) as q (n)
+                    where writer_new[w] > 0 and verdicts[q.n] = 'appended' and writer_at[q.n] = w
+                    union all
+                    select q.n - 1000000, r.recent[q.n * 5 - 2], r.recent[q.n * 5 - 1],
+                           r.recent[q.n * 5 - 4], r.recent[q.n * 5 - 3], r.recent[q.n * 5]
+                    from writers as r, generate_series(1, cardinality(r.recent) / 5) as q (n)
+                    where r.log = logs_[p] and r.writer = writers_[p]
+                    order by 1 desc
+                    limit kept
+                ) as b
+                where b.first = firsts[p] and b.count = counts[p] and b.fence = carried[p]
+                order by b.age
+                limit 1;
+                if found then
+                    verdicts[p] := 'duplicate';
+                    numbers[p] := hit.start;
+                    times[p] := hit.time;
+                    continue;
+                end if;
+            end if;
+
+            if w is not null and carried[p] < writer_fence[w] then
+                verdicts[p] := 'fenced';
+                numbers[p] := writer_fence[w];
+            elsif fences[p] < log_fence[l] then
+                verdicts[p] := 'fenced';
+                numbers[p] := log_fence[l];
+            elsif blob_of[p] is not null and blob_begun[blob_of[p]] < horizon then
+                verdicts[p] := 'expired';
+                numbers[p] := horizon;
+            elsif log_sealed[l] then
+                verdicts[p] := 'sealed';
+                numbers[p] := log_length[l];
+            elsif w is not null and firsts[p] <> coalesce(writer_next[w], 0) then
+                -- Below the next number and not among the kept batches: its answer is forgotten, not refused.
+                verdicts[p] := case when firsts[p] > writer_next[w] then 'gap' else 'unknown_writer' end;
+                numbers[p] := coalesce(writer_next[w], 0);
+            elsif expected[p] <> log_length[l] then
+                verdicts[p] := 'condition';
+                numbers[p] := log_length[l];
+            else
+                verdicts[p] := 'appended';
+                numbers[p] := log_length[l];
+                times[p] := greatest(now, log_time[l]);
+                old_time[p] := log_time[l];
+                old_high[p] := log_high[l];
+                log_length[l] := log_length[l] + counts[p];
+                log_size[l] := log_size[l] + sizes[p];
+                log_time[l] := times[p];
+                log_high[l] := greatest(log_high[l], highs[p]);
+                size_ends[p] := log_size[l];
+                reaches[p] := log_high[l];
+                if w is not null then
+                    old_next[p] := writer_next[w];
+                    old_fence[p] := writer_fence[w];
+                    writer_next[w] := firsts[p] + counts[p];
+                    writer_fence[w] := greatest(writer_fence[w], carried[p]);
+                    writer_new[w] := writer_new[w] + 1;
+                end if;
+                accepted := accepted + 1;
+                continue;
+            end if;
+            refused := true;
+        end loop;
+
+        if refused then
+            -- What had landed before stays landed; what this unit did is undone, the latest first.
+            for p in reverse unit_ends[u] .. first_part loop
+                continue when verdicts[p] <> 'appended';
+                l := log_at[p];
+                log_length[l] := log_length[l] - counts[p];
+                log_size[l] := log_size[l] - sizes[p];
+                log_time[l] := old_time[p];
+                log_high[l] := old_high[p];
+                if writers_[p] is not null then
+                    w := writer_at[p];
+                    writer_next[w] := old_next[p];
+                    writer_fence[w] := old_fence[p];
+                    writer_new[w] := writer_new[w] - 1;
+                end if;
+                verdicts[p] := 'unit';
+                numbers[p] := 0;
+                times[p] := 0;
+                accepted := accepted - 1;
+            end loop;
+        elsif request_ids is not null and request_ids[u] is not null then
+            insert into requests (id, operation, result, at)
+            select request_ids[u], 'append', coalesce(json_agg(json_build_array(numbers[q], times[q]) order by q)::text, '[]'), now
+            from generate_series(first_part, unit_ends[u]) as q;
+        end if;
+        first_part := unit_ends[u] + 1;
+    end loop;
+    if accepted = 0 then
+        return;
+    end if;
+
+    if blob_keys is not null then
+        -- A blob is listed with its first accepted part: one whose parts were all refused stays an orphan to collect.
+        -- One that is listed already, by an earlier unit or commit that used it, keeps its row.
+        with used as (
+            select distinct b.of from unnest(blob_of, verdicts) as b (of, verdict) where b.verdict = 'appended'
+        ), listed as (
+            insert into blobs (key, size, encoding, begun_at)
+            select blob_keys[used.of], blob_sizes[used.of], blob_encodings[used.of], blob_begun[used.of]
+            from used where used.of is not null order by used.of
+            on conflict (key) do update set size = excluded.size
+            returning id, key
+        )
+        select array_agg(listed.id order by b.n) into blob_ids
+        from unnest(blob_keys) with ordinality as b (key, n) left join listed on listed.key = b.key;
+    end if;
+
+    insert into extents (log, start, stop, blob, encoding, "at", length, row, schema, checksum, appended_low,
+                         appended_high, event_low, event_high, event_reach, size_end, data)
+    select x.log, x.start, x.start + x.count, blob_ids[x.blob], 'arrow', x.position, x.length, x.first_row, x.schema,
+           x.checksum, x.time, x.time, x.low, x.high, x.reach, x.size_end, data[x.n]
+    from unnest(logs_, numbers, counts, blob_of, ats, lengths, rows_, schemas_, checksums, times, lows, highs, reaches,
+                size_ends, verdicts)
+         with ordinality as x (log, start, count, blob, position, length, first_row, schema, checksum, time, low, high,
+                               reach, size_end, verdict, n)
+    where x.verdict = 'appended';
+
+    update logs as g
+    set length = x.length, size = x.size, appended_at = x.time, event_high = x.high
+    from unnest(logs_, log_at, log_length, log_size, log_time, log_high)
+         with ordinality as x (log, first, length, size, time, high, n)
+    where g.id = x.log and x.first = x.n and g.length <> x.length;
+
+    insert into writers as r (log, writer, next, fence, recent, seen_at)
+    select x.log, x.writer, writer_next[x.first], writer_fence[x.first],
+           (array_agg(v order by x.n, i))[greatest(count(*)::integer - 5 * kept + 1, 1):], now
+    from unnest(logs_, writers_, writer_at, firsts, counts, numbers, times, carried, verdicts)
+         with ordinality as x (log, writer, first, sequence, count, start, time, fence, verdict, n),
+         unnest(array[x.sequence, x.count, x.start, x.time, x.fence]) with ordinality as batch (v, i)
+    where x.verdict = 'appended' and x.writer is not null
+    group by x.log, x.writer, x.first
+    on conflict (log, writer) do update
+    set next = excluded.next, fence = excluded.fence, seen_at = excluded.seen_at,
+        recent = (r.recent || excluded.recent)[greatest(cardinality(r.recent) + cardinality(excluded.recent) - 5 * kept + 1, 1):];
+end
+$$;

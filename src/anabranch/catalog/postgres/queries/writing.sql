@@ -1,0 +1,135 @@
+-- Statements that change something, and those that lock what they read. All run behind the lock `writing`, which one
+-- transaction holds at a time; the logs that commits may move meanwhile are locked one by one, in ascending id.
+
+-- name: lock_logs
+select id from logs where id = any (%s) order by id for update;
+
+-- Nobody can append to a sealed log, so only the others need a lock.
+-- name: lock_logs_of_stream
+select id from logs where id in (select log from spans where stream = %s) and not sealed order by id for update;
+
+-- name: lock
+select pg_advisory_xact_lock(lock_key(%s));
+
+-- name: put_scope
+insert into scopes (name, tags, created_at) values (%s, %s, %s)
+on conflict (name) do update set tags = excluded.tags;
+
+-- name: drop_scope
+delete from scopes where name = %s;
+
+-- name: insert_stream
+insert into streams (id, scope, name, schema_version, tags, created_at, sealed, version, epoch, next_number)
+values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s);
+
+-- name: update_stream
+update streams set scope = %s, name = %s, schema_version = %s, tags = %s, sealed = %s, version = %s,
+    epoch = %s, next_number = %s
+where id = %s;
+
+-- name: put_schema
+insert into schemas (stream, version, columns, key_column, time_column, raw) values (%s, %s, %s, %s, %s, %s)
+on conflict (stream, version) do nothing;
+
+-- name: drop_stream
+delete from streams where id = %s;
+
+-- name: drop_segments
+delete from segments where stream = %s;
+
+-- name: drop_stream_spans
+delete from spans where stream = %s;
+
+-- name: drop_unused_schemas
+delete from schemas where stream = %(stream)s
+  and not exists (select 1 from logs where stream = %(stream)s) and not exists (select 1 from streams where id = %(stream)s);
+
+-- name: put_segment
+insert into segments (stream, segment, low, high, retired, head) values (%s, %s, %s, %s, %s, %s)
+on conflict (stream, segment) do update set retired = excluded.retired, head = excluded.head;
+
+-- name: put_span
+insert into spans (stream, segment, "offset", log, start, stop) values (%s, %s, %s, %s, %s, %s)
+on conflict (stream, segment, "offset") do update set log = excluded.log, start = excluded.start, stop = excluded.stop;
+
+-- name: drop_spans
+delete from spans where stream = %s and segment = %s;
+
+-- name: new_log
+insert into logs (stream, length, sealed, fence, low_water, size, appended_at, event_high)
+values (%s, 0, false, 0, 0, 0, %s, null) returning id;
+
+-- name: update_log
+update logs set length = %s, sealed = %s, fence = %s, low_water = %s, size = %s, appended_at = %s,
+    event_high = %s
+where id = %s;
+
+-- name: drop_log
+delete from logs where id = %s;
+
+-- name: drop_log_writers
+delete from writers where log = %s;
+
+-- name: insert_extent
+insert into extents (log, start, stop, blob, encoding, "at", length, row, schema, checksum, appended_low, appended_high,
+                     event_low, event_high, event_reach, size_end, data)
+values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s);
+
+-- name: reach_before
+select event_reach from extents where log = %s and start < %s order by start desc limit 1;
+
+-- name: drop_extents
+delete from extents where log = %s and start >= %s and stop <= %s;
+
+-- name: put_progress
+insert into writers (log, writer, next, fence, recent, seen_at) values (%s, %s, %s, %s, %s, %s)
+on conflict (log, writer) do update
+set next = excluded.next, fence = excluded.fence, recent = excluded.recent, seen_at = excluded.seen_at;
+
+-- name: inherit_fences
+insert into writers (log, writer, next, fence, recent, seen_at)
+select %(heir)s, writer, 0, fence, '{}', seen_at from writers where log = %(log)s and fence > 0
+on conflict (log, writer) do update set fence = greatest(writers.fence, excluded.fence);
+
+-- name: drop_progress_before
+with old as (select log, writer from writers where seen_at < %s limit %s for update)
+delete from writers r using old where r.log = old.log and r.writer = old.writer;
+
+-- A blob that is listed already, by an earlier unit or commit that used it, keeps its row.
+-- name: insert_blob
+insert into blobs (key, size, encoding, begun_at) values (%s, %s, %s, %s)
+on conflict (key) do update set size = excluded.size returning id;
+
+-- name: set_blob_dead
+update blobs set dead_at = %s where id = %s;
+
+-- name: drop_blob
+delete from blobs where id = %s;
+
+-- name: put_meta
+insert into meta (name, value) values (%s, %s) on conflict (name) do update set value = excluded.value;
+
+-- name: put_lease
+insert into leases (id, kind, holder, begun_at, expires_at) values (%s, %s, %s, %s, %s)
+on conflict (id) do update set expires_at = excluded.expires_at;
+
+-- name: drop_lease
+delete from leases where id = %s;
+
+-- name: record_request
+insert into requests (id, operation, result, at) values (%s, %s, %s, %s);
+
+-- name: drop_requests_before
+delete from requests where id in (select id from requests where at < %s limit %s);
+
+-- name: add_change
+insert into changes (stream, at, kind, detail) values (%s, %s, %s, %s);
+
+-- name: drop_changes_before
+delete from changes where sequence in (select sequence from changes where at < %s order by sequence limit %s);
+
+-- name: put_piece
+insert into pieces (kind, name, value) values (%s, %s, %s) on conflict (kind, name) do update set value = excluded.value;
+
+-- name: drop_piece
+delete from pieces where kind = %s and name = %s;

@@ -1,0 +1,36 @@
+"""Reading the catalog on PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from anabranch.catalog import rows
+from anabranch.catalog.postgres.connection import SQL, Connection
+from anabranch.catalog.reading import SqlReading
+
+
+class PostgresReading(SqlReading):
+    """`catalog.port.Reading` over a connection inside a transaction: REPEATABLE READ and read-only, unless it is the
+    base of a `PostgresWriting`."""
+
+    NO_LIMIT = None
+
+    def __init__(self, database: Connection) -> None:
+        self._database = database
+
+    def _rows(self, name: str, values: Any = ()) -> list[rows.Row]:
+        return self._database.execute(SQL[name], values or None, binary=True).fetchall()
+
+    def _row(self, name: str, values: Any = ()) -> rows.Row | None:
+        return self._database.execute(SQL[name], values or None, binary=True).fetchone()
+
+    def _array(self, values: Sequence[Any]) -> list[Any]:
+        return list(values)
+
+    def verify_database(self) -> list[str]:
+        broken = [
+            f"a row of {table} refers to {missing} {key}, which is missing"
+            for table, key, missing in self._rows("broken_references")
+        ]
+        return broken + [f"index {name} is not valid" for (name,) in self._rows("invalid_indexes")]

