@@ -27,6 +27,25 @@ class Source(Protocol):
         ...
 
 
+class _Bell:
+    """Wakes one task. Rung while nobody waits, it is heard by who waits next."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._changed = runtime.tasks.condition()
+        self._rung = False
+
+    def ring(self) -> None:
+        with self._changed:
+            self._rung = True
+            self._changed.notify_all()
+
+    def wait(self) -> None:
+        with self._changed:
+            while not self._rung:
+                self._changed.wait()
+            self._rung = False
+
+
 class Appender:
     """The one place of a process where commits begin.
 
@@ -49,6 +68,7 @@ class Appender:
         self._turn = 0
         self._closed = False
         self._workers: list[Task] = []
+        self._idle: list[_Bell] = []  # of workers that have nothing to do
 
     def offer(self, source: Source) -> None:
         """Have the source asked for works. Cheap where it is queued already. Raises Closed."""
@@ -56,6 +76,7 @@ class Appender:
             if self._closed:
                 raise Closed("store")
             self._enqueue(source)
+            self._call()
             if not self._workers:
                 for number in range(self._settings.commits_in_flight_max):
                     self._workers.append(self._runtime.tasks.spawn(f"append-{number}", self._work))
@@ -64,9 +85,17 @@ class Appender:
         """Have a source asked again that held its works back; also while closing, since they were accepted."""
         with self._changed:
             self._enqueue(source)
+            self._call()
 
     def wait(self, done: Callable[[], bool], timeout_s: float | None = None) -> bool:
         """Commit, or wait for those who do, until `done()`; False after `timeout_s` seconds, or once closed."""
+        try:
+            return self._wait(done, timeout_s)
+        finally:
+            with self._changed:
+                self._call()  # for what came while this caller was at it
+
+    def _wait(self, done: Callable[[], bool], timeout_s: float | None) -> bool:
         deadline = None if timeout_s is None else self._runtime.clock.monotonic() + timeout_s
         while not done():
             if self._step():
@@ -88,6 +117,7 @@ class Appender:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
+            self._call()
             workers, self._workers = self._workers, []
         while self._step():
             pass
@@ -97,6 +127,7 @@ class Appender:
     # the work
 
     def _work(self) -> None:
+        bell = _Bell(self._runtime)
         while True:
             if self._step():
                 continue
@@ -105,7 +136,18 @@ class Appender:
                     continue
                 if self._closed and not self._ready:
                     return
-                self._changed.wait()
+                self._idle.append(bell)
+            bell.wait()
+
+    def _call(self) -> None:
+        """Wake a worker if there is something for it to do; all of them to see that it is over. Needs the lock.
+
+        One: a second would only compete with the caller, who often waits for the result and so does the commit itself.
+        """
+        while self._idle and (self._closed or self._may_gather()):
+            self._idle.pop().ring()
+            if not self._closed:
+                return
 
     def _may_gather(self) -> bool:
         """True if a step would find something to do now. Needs the condition's lock."""
@@ -141,6 +183,7 @@ class Appender:
                 # Without works, what was taken may have been refused on the spot, and somebody waits to hear of it.
                 if self._ready or self._closed or not works:
                     self._changed.notify_all()
+                    self._call()
         if works:
             self._carry_out(works, ticket)
         return True
@@ -169,7 +212,6 @@ class Appender:
         if id(source) not in self._queued:
             self._queued.add(id(source))
             self._ready.append(source)
-            self._changed.notify_all()
 
     def _carry_out(self, works: list[Work], ticket: int) -> None:
         outcomes: list[Outcome] = [AppendUncertain("the append was interrupted")] * len(works)
@@ -197,6 +239,8 @@ class Appender:
                         self._turn += 1
                         self._in_flight -= 1
                         self._changed.notify_all()
+                        if self._closed:  # else whoever did this commit looks for the next one
+                            self._call()
                     self._committed()
 
     def _commit(self, encoded: Encoded) -> list[Outcome]:
