@@ -35,11 +35,11 @@ def event_bounds(batch: pa.RecordBatch, schema: StreamSchema) -> Bounds:
     """Smallest and greatest event time of a batch that holds the stream's time column."""
     if schema.time is None or batch.num_rows == 0:
         return Bounds(None, None)
-    column = batch.column(schema.time).cast(pa.int64())
+    column = batch.column(schema.time)
     if batch.num_rows == 1:
-        only = column[0].as_py()
+        only = column[0].value
         return Bounds(only, only)
-    edges = pc.min_max(column).as_py()
+    edges = pc.min_max(column.cast(pa.int64())).as_py()
     low, high = edges["min"], edges["max"]
     return Bounds(None, None) if low is None else Bounds(Micros(low), Micros(high))
 

@@ -58,8 +58,8 @@ class WriterName:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Events for one log, not yet encoded. `first` is the sequence number of the first one. `bounds` may be given by
-    who knows them already."""
+    """Events for one log, not yet encoded. `first` is the sequence number of the first one. `bounds`, and `size` in
+    logical bytes, may be given by who knows them already."""
 
     log: LogId
     batch: pa.RecordBatch
@@ -70,10 +70,11 @@ class Draft:
     expected: int | None = None
     fence: int | None = None
     bounds: Bounds | None = None
-    size: int = field(init=False)  # logical bytes
+    size: int = -1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "size", self.batch.nbytes)
+        if self.size < 0:
+            object.__setattr__(self, "size", self.batch.nbytes)
 
 
 @dataclass(frozen=True, slots=True)

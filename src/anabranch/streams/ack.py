@@ -99,6 +99,9 @@ class ChunkState:
             for error, rows in self._errors:
                 if row in rows:
                     raise error.with_traceback(None)  # else each raising of it would add to its traceback
+        if len(self._landings) == 1 and not self._errors:
+            segment, start, _ = self._landings[0]  # all of them, in order
+            return EventPointer(self.stream, segment, start + row)
         if self._places is None:
             segments, offsets = np.zeros(self.total, np.int64), np.zeros(self.total, np.int64)
             for segment, start, rows in self._landings:

@@ -44,7 +44,7 @@ class RawChunk:
         """The events as a batch; those without a time get `now`."""
         count = len(self.payloads)
         if self.times is None:
-            times = pa.array(np.full(count, now), TIME_TYPE)
+            times = pa.repeat(pa.scalar(now, TIME_TYPE), count)
         else:
             times = pa.array([now if time is None else time for time in self.times], TIME_TYPE)
         keys, payloads = pa.array(self.keys, pa.string()), pa.array(self.payloads, pa.binary())

@@ -231,6 +231,7 @@ class Courier:
                 Draft(
                     log=part.log,
                     batch=part.batch,
+                    size=piece.size if part.batch is piece.batch else part.batch.nbytes,
                     schema=self.schema,
                     schema_version=self._schema_version,
                     writer=self._name,
