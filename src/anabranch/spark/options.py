@@ -48,6 +48,7 @@ _READ: Final = (
     "maxEventsPerTrigger",
     "maxBytesPerTrigger",
     "pollMs",
+    "ranges",
 )
 _WRITE: Final = ("path", "stream", "create", "key", "time", "segments", "queryId", "late", "checkpointLocation")
 _SPARK: Final = ("queryName", "outputMode", "trigger", "mergeSchema", "ignoreMissingFiles", "failOnDataLoss")
@@ -67,6 +68,7 @@ class ReadOptions:
     events_max: int | None
     bytes_max: int | None
     poll_s: float
+    ranges: tuple[int, tuple[tuple[int, int, int], ...]] | None
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> ReadOptions:
@@ -83,6 +85,7 @@ class ReadOptions:
             events_max=said.number("maxEventsPerTrigger", least=1),
             bytes_max=said.number("maxBytesPerTrigger", least=1),
             poll_s=(500 if (poll := said.number("pollMs", least=0)) is None else poll) / 1000,
+            ranges=said.ranges(),
         )
 
 
@@ -166,6 +169,16 @@ class _Said:
         else:
             found = [each.strip() for each in text.split(",")]
         return tuple(dict.fromkeys(found))
+
+    def ranges(self) -> tuple[int, tuple[tuple[int, int, int], ...]] | None:
+        text = self.text("ranges")
+        if text is None:
+            return None
+        try:
+            stream, ranges = json.loads(text)
+            return int(stream), tuple((int(segment), int(start), int(stop)) for segment, start, stop in ranges)
+        except (ValueError, TypeError) as exc:
+            raise InvalidArgument(f"option 'ranges' is JSON [stream id, [[segment, start, stop], …]]: {exc}") from exc
 
     def number(self, name: str, *, least: int) -> int | None:
         text = self.text(name)

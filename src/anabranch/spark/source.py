@@ -13,7 +13,7 @@ Spark makes readers in several processes and pickles them, so they hold options 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -32,7 +32,7 @@ from anabranch.errors import InvalidArgument
 from anabranch.log.tail import Tail
 from anabranch.log.view import load
 from anabranch.model.cut import StreamCut
-from anabranch.model.ids import StreamId
+from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.stream import StreamView
 from anabranch.readers.place import to_cut
 from anabranch.spark.admission import Limits, StoreTimes, end_of_batch
@@ -77,6 +77,10 @@ def _names(schema: StructType) -> tuple[str, ...]:
     return tuple(names[: -len(added)])
 
 
+def _between(view: StreamView, start: StreamCut, end: StreamCut) -> Iterator[Range]:
+    return (Range(*each) for each in cuts.ranges(view, cuts.check_cut(view, start), end))
+
+
 class Ranges(InputPartition):
     """What one task reads."""
 
@@ -104,17 +108,16 @@ class _Source:
         if stream is None:
             return self._open().store.streams.view(self._options.stream)  # which says what is missing
         raise InvalidArgument(
-            f"stream '{self._options.stream}' is not the one that this query's checkpoint was made with: "
-            "it was deleted or made anew"
+            f"stream '{self._options.stream}' is not the one that this query began with: it was deleted or made anew"
         )
 
     def _place(self, view: StreamView, place: str) -> StreamCut:
         opened = self._open()
         return to_cut(opened.store.catalog, opened.logs, view, place, by=self._options.by)
 
-    def _deal(self, view: StreamView, start: StreamCut, end: StreamCut) -> list[Ranges]:
-        ranges = only_keys(view, (Range(*each) for each in cuts.ranges(view, start, end)), self._options.keys)
-        return [Ranges(view.info.id, share) for share in deal(ranges, tasks=_TASKS)]
+    def _deal(self, view: StreamView, ranges: Iterable[Range]) -> list[Ranges]:
+        wanted = only_keys(view, ranges, self._options.keys)
+        return [Ranges(view.info.id, share) for share in deal(wanted, tasks=_TASKS)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """In a task: the events of its ranges."""
@@ -127,10 +130,15 @@ class BatchReader(_Source, DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """See Spark. Raises Truncated, InvalidArgument and its kinds."""
+        if self._options.ranges is not None:
+            stream, ranges = self._options.ranges
+            return self._deal(
+                self._view(StreamId(stream)), (Range(SegmentId.unpack(s), *edges) for s, *edges in ranges)
+            )
         view = self._view()
         start = self._place(view, self._options.start)
         end = cuts.tail_cut(view) if self._options.end is None else self._place(view, self._options.end)
-        return self._deal(view, start, end)
+        return self._deal(view, _between(view, start, end))
 
 
 class StreamReader(_Source, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -186,7 +194,8 @@ class StreamReader(_Source, DataSourceStreamReader, SupportsTriggerAvailableNow)
         """See Spark. Raises Truncated where the stream's head has passed the start."""
         until = SourceOffset.from_json(end)
         begin = until.start_of_batch(SourceOffset.from_json(start))
-        return self._deal(self._view(until.cut.stream), begin, until.cut)
+        view = self._view(until.cut.stream)
+        return self._deal(view, _between(view, begin, until.cut))
 
     def commit(self, end: _Offset) -> None:
         """Nothing is kept for batches that are done."""

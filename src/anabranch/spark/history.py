@@ -1,0 +1,181 @@
+"""What of a stream lies in Parquet files that Spark can read by itself, and what does not.
+
+Offsets and segments stand in no file: a file holds rows of logs, and streams are views of logs. They follow from the
+file's name and a row's number in it. Here the catalog's extents become files, each with the pieces that a scan wants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from anabranch import limits
+from anabranch.core import cuts
+from anabranch.model.cut import StreamCut
+from anabranch.model.ids import SegmentId
+from anabranch.model.stream import StreamView
+from anabranch.spark.scan import Range
+from anabranch.spark.stores import Opened
+
+__all__ = ["File", "History", "Piece", "native_types", "plan_history"]
+
+_TAKEN: Final = ("_metadata", "_tmp_metadata_row_index", "_anabranch_file_name")
+_WORTH_SHARE: Final = 0.5  # of a file's rows; below, Spark would read much that is not wanted
+
+
+class Piece(NamedTuple):
+    """Rows `row <= r < stop` of a file; row `r` is the event `r + shift` of the segment."""
+
+    row: int
+    stop: int
+    segment: SegmentId
+    shift: int
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A Parquet file of `rows` rows, and the pieces of it that are wanted: in order, none overlapping another."""
+
+    key: str
+    path: str
+    rows: int
+    pieces: tuple[Piece, ...]
+
+    @property
+    def wanted(self) -> int:
+        """How many rows are wanted."""
+        return sum(piece.stop - piece.row for piece in self.pieces)
+
+    @property
+    def whole(self) -> bool:
+        """True if every row of the file is wanted."""
+        return self.wanted == self.rows
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """A part of a stream: `layers` of files, each layer holding a file at most once, and what is to be read as Arrow:
+    `rest`, about `rest_bytes` logical bytes."""
+
+    layers: tuple[tuple[File, ...], ...]
+    rest: tuple[Range, ...]
+    rest_bytes: int
+
+
+def native_types(columns: pa.Schema) -> bool:
+    """True if Spark's Parquet reader understands all these columns as the store writes them."""
+    names = [name.lower() for name in columns.names]
+    # Spark looks columns up without regard to case, and some names are taken.
+    return len({*names, *_TAKEN}) == len(names) + len(_TAKEN) and all(_native(field.type) for field in columns)
+
+
+def _native(kind: pa.DataType) -> bool:
+    types = pa.types
+    if types.is_list(kind):
+        return _native(kind.value_type)
+    if types.is_struct(kind):
+        return kind.num_fields > 0 and all(_native(field.type) for field in kind)
+    if types.is_map(kind):
+        return _native(kind.key_type) and _native(kind.item_type)
+    plain = types.is_integer(kind) or types.is_float32(kind) or types.is_float64(kind) or types.is_boolean(kind)
+    text = types.is_string(kind) or types.is_binary(kind)
+    return bool(plain or text or types.is_date32(kind) or types.is_timestamp(kind) or types.is_decimal128(kind))
+
+
+def plan_history(
+    opened: Opened,
+    view: StreamView,
+    start: StreamCut,
+    end: StreamCut,
+    *,
+    native: bool,
+    between: tuple[int, int] | None = None,
+) -> History:
+    """What lies between two cuts; `between` leaves out what surely holds no event time from the one (µs) to before the
+    other. The caller holds a lease, or the files may go. Without `native` all is `rest`."""
+    pieces: dict[str, list[Piece]] = {}
+    rest: list[Range] = []
+    rest_bytes = 0
+    for segment, low, high in cuts.ranges(view, start, end):
+        for key, piece, size in _pieces(opened, view, segment, low, high, between):
+            if key is None or not native:
+                rest.append(_range(piece))
+                rest_bytes += size
+            else:
+                pieces.setdefault(key, []).append(piece)
+    layers: list[list[File]] = []
+    for key in sorted(pieces):
+        for depth, layer in enumerate(_layers(pieces[key])):
+            file = _file(opened, key, layer)
+            if file.wanted < _WORTH_SHARE * file.rows:
+                rest += [_range(piece) for piece in file.pieces]
+                rest_bytes += opened.store.blobs.size(key) or 0
+                continue
+            if depth >= len(layers):
+                layers.append([])
+            layers[min(depth, len(layers) - 1)].append(file)
+    return History(tuple(tuple(layer) for layer in layers), tuple(_joined(rest)), rest_bytes)
+
+
+def _pieces(
+    opened: Opened,
+    view: StreamView,
+    segment: SegmentId,
+    start: int,
+    stop: int,
+    between: tuple[int, int] | None,
+) -> Iterator[tuple[str | None, Piece, int]]:
+    """The pieces of a segment range with the keys of their files, None for what is no file, and logical bytes."""
+    while start < stop:
+        with opened.store.catalog.reading() as reading:
+            page = opened.logs.plan(
+                reading, view, segment, start, stop, extents_max=limits.EXTENTS_PER_PLAN_MAX, between=between
+            )
+        for extent, low, high, shift, _ in page.pieces:
+            row = extent.place.row + low - extent.start if extent.encoding == "parquet" else low + shift
+            piece = Piece(row, row + high - low, segment, low + shift - row)
+            yield (extent.key if extent.encoding == "parquet" else None), piece, extent.place.length
+        start = page.stop
+
+
+def _range(piece: Piece) -> Range:
+    return Range(piece.segment, piece.row + piece.shift, piece.stop + piece.shift)
+
+
+def _joined(ranges: Iterable[Range]) -> list[Range]:
+    joined: list[Range] = []
+    for each in sorted(ranges):
+        if joined and joined[-1].segment == each.segment and joined[-1].stop == each.start:
+            joined[-1] = Range(each.segment, joined[-1].start, each.stop)
+        else:
+            joined.append(each)
+    return joined
+
+
+def _layers(pieces: Sequence[Piece]) -> list[list[Piece]]:
+    """The pieces of one file, in row order, without overlaps: a stream that views rows twice needs two layers."""
+    layers: list[list[Piece]] = []
+    for piece in sorted(pieces):
+        for layer in layers:
+            if layer[-1].stop <= piece.row:
+                layer.append(piece)
+                break
+        else:
+            layers.append([piece])
+    return layers
+
+
+def _file(opened: Opened, key: str, pieces: Sequence[Piece]) -> File:
+    rows = pq.read_metadata(pa.BufferReader(opened.store.blobs.get(key))).num_rows
+    joined: list[Piece] = []
+    for piece in pieces:
+        last = joined[-1] if joined else None
+        if last is not None and (last.stop, last.segment, last.shift) == (piece.row, piece.segment, piece.shift):
+            joined[-1] = last._replace(stop=piece.stop)
+        else:
+            joined.append(piece)
+    return File(key, opened.store.blobs.path(key), rows, tuple(joined))
