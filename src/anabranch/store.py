@@ -18,7 +18,15 @@ from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Catalog
 from anabranch.catalog.sqlite.adapter import FILE as CATALOG_FILE
 from anabranch.catalog.sqlite.adapter import SqliteCatalog
-from anabranch.errors import AnabranchError, Closed, InvalidArgument, MissingExtra, ReadOnlyStore, StoreNotFound
+from anabranch.errors import (
+    AnabranchError,
+    Closed,
+    CorruptCatalog,
+    InvalidArgument,
+    MissingExtra,
+    ReadOnlyStore,
+    StoreNotFound,
+)
 from anabranch.log.appender import Appender
 from anabranch.log.check import Finding, check
 from anabranch.log.collect import CollectReport, collect
@@ -46,6 +54,7 @@ from anabranch.streams.stage import Stager
 from anabranch.streams.writer import Writer
 
 _POSTGRES = ("postgresql://", "postgres://")
+_DATABASE_BYTES_MIN = 512  # SQLite takes less for an empty database
 
 
 def connect(
@@ -81,7 +90,23 @@ def connect(
         raise StoreNotFound(str(folder))
     _make(folder)
     bytes_at = _blobs(blobs or folder / "blobs", runtime, create=True)
+    _refuse_orphans(bytes_at, folder / CATALOG_FILE)
     return Store(SqliteCatalog(folder, runtime), bytes_at, runtime, url=str(folder))
+
+
+def _refuse_orphans(blobs: Blobs, catalog: Path) -> None:
+    """Raise CorruptCatalog where there are blobs, but no catalog that could know of them: a new one would take them for
+    garbage."""
+    if _is_database(catalog):
+        return
+    orphan = next(iter(blobs.list()), None)
+    # Another process may have made both meanwhile, the catalog first.
+    if orphan is not None and not _is_database(catalog):
+        raise CorruptCatalog(f"the catalog {catalog} is damaged or missing, though there are blobs: {orphan.key} …")
+
+
+def _is_database(file: Path) -> bool:
+    return file.exists() and file.stat().st_size >= _DATABASE_BYTES_MIN
 
 
 def _postgres(url: str, runtime: Runtime, *, create: bool) -> tuple[Catalog, str]:

@@ -94,7 +94,9 @@ class ChunkState:
             callback()
 
     def pointer(self, row: int) -> EventPointer:
-        """Where event `row` landed. Raises what it was refused with."""
+        """Where event `row` landed. Raises what it was refused with; IndexError where there is no such row."""
+        if not 0 <= row < self.total:
+            raise IndexError(f"there is no row {row} among {self.total}")
         if self._errors:
             for error, rows in self._errors:
                 if row in rows:

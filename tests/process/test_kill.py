@@ -1,0 +1,60 @@
+"""kill -9 at random moments: what was acknowledged is there once, in order, and nothing is left in the way."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+import anabranch as ab
+from tests.process.children import Child, pour, verify
+
+KILLS = 200
+AT_ONCE = 4
+
+
+@pytest.mark.process
+@pytest.mark.chaos
+def test_two_hundred_kills_lose_and_double_nothing(tmp_path: Path) -> None:
+    seed = random.SystemRandom().randrange(1 << 32)
+    try:
+        torment(tmp_path, random.Random(seed))
+    except BaseException as exc:
+        exc.add_note(f"seed {seed}")
+        raise
+
+
+def torment(folder: Path, rng: random.Random) -> None:
+    river = folder / "river"
+    with ab.connect(river) as store:
+        store.streams.create_scope("s")
+        store.streams.create("s/all", scaling=2)
+        children: list[Child] = []
+        living: list[tuple[float, Child]] = []  # when to kill whom
+        kills = 0
+        while kills < KILLS or living:
+            while len(living) < AT_ONCE and kills + len(living) < KILLS:
+                name = f"child-{len(children)}"
+                child = Child(folder, name, pour, river, "s/all", name, rng.randrange(1 << 32))
+                children.append(child)
+                # Some die while they open the store, most while they write.
+                living.append((time.monotonic() + rng.choice((0.05, 0.3, 0.6, 1.2)) * rng.random(), child))
+            living.sort(key=lambda each: each[0])
+            due, child = living.pop(0)
+            time.sleep(max(0.0, due - time.monotonic()))
+            child.kill()
+            kills += 1
+            if kills % 10 == 0:
+                store.streams.scale("s/all", rng.choice((1, 2, 3, 5)))
+            if kills % 50 == 0:
+                verify(store, "s/all", children)
+        acknowledged, there = verify(store, "s/all", children)
+        assert acknowledged > 10 * KILLS and there >= acknowledged
+        assert list(store.check()) == []
+        store.compact(force=True)
+        assert verify(store, "s/all", children) == (acknowledged, there)
+    with ab.connect(river) as store, store.writer("s/all") as writer:  # nobody left a lock behind
+        writer.write(b"the-end 0", key="the-end/0").result()
+        assert list(store.check()) == []
