@@ -2,11 +2,24 @@
 
 An optional extra: nothing outside this package imports pyspark. Spark itself loads `pyspark_anabranch`, a separate
 and deliberately light top-level module, which comes back here only when a stream is read or written.
+
+`read` is loaded when first used: Spark's daemon imports this package before it has told Arrow to start no threads.
 """
 
 from __future__ import annotations
 
-from anabranch.spark.read import read
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from anabranch.spark.session import session
 
+if TYPE_CHECKING:
+    from anabranch.spark.frame import read
+
 __all__ = ["read", "session"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "read":
+        return import_module("anabranch.spark.frame").read
+    raise AttributeError(f"module 'anabranch.spark' has no attribute '{name}'")

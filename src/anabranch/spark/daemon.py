@@ -19,7 +19,14 @@ from typing import Final
 
 __all__ = ["main", "preload"]
 
-_MODULES: Final = ("pyarrow", "pandas", "pyspark.sql.pandas.serializers", "pyspark.sql.pandas.types")
+_MODULES: Final = (
+    "pyarrow",
+    "pandas",
+    "pyspark.sql.pandas.serializers",
+    "pyspark.sql.pandas.types",
+    "anabranch.spark.source",
+    "anabranch.spark.sink",
+)
 
 
 def preload(worker_module: str) -> None:
