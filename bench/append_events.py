@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from statistics import median
 
 from bench import peers
@@ -20,7 +21,7 @@ def run(setting: Setting) -> Sequence[Result]:
     acknowledged. Ours are durable then; what the peers' acknowledgement means stands beside them."""
     count = setting.scaled(200_000, 2_000)
     bodies, names = payloads(count, 1), keys(count, 1)
-    results = []
+    results: list[Result] = []
     with fresh(setting.folder / "store", segments=SEGMENTS) as store, store.writer("bench/events") as writer:
 
         def append() -> None:
@@ -30,7 +31,8 @@ def run(setting: Setting) -> Sequence[Result]:
             writer.flush()
 
         append()
-        with peers.running(setting) as (running, missing):
+        missing: list[str] = []
+        with closing(peers.each(setting, missing)) as running:
             for peer in running:
                 rounds = in_turn(
                     setting.scaled(5, 1),
@@ -54,7 +56,7 @@ def run(setting: Setting) -> Sequence[Result]:
                         ),
                     )
                 )
-        if not any(peer.name in TARGETS for peer in running):
+        if not any(result.target for result in results):
             alone = median(count / seconds(append) / 1e3 for _ in range(setting.scaled(5, 1)))
             what = "writer.write, one event a call, pipelined"
             results.append(

@@ -42,7 +42,7 @@ def _line(rounds: Rounds, part: float, target: Target | None) -> Result:
         "ms",
         ours,
         other,
-        "one bare SQLite commit of the same bytes (WAL, synchronous=FULL)",
+        "one bare SQLite commit of the same bytes (WAL, synchronous=FULL, log begun anew)",
         ours / other,
         None,
         target,

@@ -3,8 +3,7 @@ after it. None of them is needed: a figure says which were not installed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Generator
 
 from bench.peers.kafka import Kafka
 from bench.peers.nats import Nats
@@ -15,14 +14,14 @@ from bench.result import Setting
 KINDS: tuple[type[Peer], ...] = (Redis, Nats, Kafka)
 
 
-@contextmanager
-def running(setting: Setting) -> Iterator[tuple[list[Peer], list[str]]]:
-    """The peers that could be started, and why the others could not."""
-    with ExitStack() as stack:
-        peers, missing = [], []
-        for kind in KINDS:
-            try:
-                peers.append(stack.enter_context(kind(setting.folder / kind.name)))
-            except NotInstalled as exc:
-                missing.append(f"{kind.name}: {exc}")
-        yield peers, missing
+def each(setting: Setting, missing: list[str]) -> Generator[Peer]:
+    """One peer after the other, running while it is the caller's turn; `missing` is told why the others are not.
+
+    To be closed if it is not used up: that stops the peer.
+    """
+    for kind in KINDS:
+        try:
+            with kind(setting.folder / kind.name) as peer:
+                yield peer
+        except NotInstalled as exc:
+            missing.append(f"{kind.name}: {exc}")

@@ -67,12 +67,14 @@ class Kafka(Peer):
                 "enable.idempotence": True,
                 "linger.ms": 5,
                 "queue.buffering.max.messages": 1_000_000,
+                "log_level": 0,
             }
         )
 
     def stop(self) -> None:
         """See `Peer`."""
         self._producer.flush(5)
+        del self._producer
 
     def version(self) -> str:
         """See `Peer`."""
@@ -103,13 +105,13 @@ class Kafka(Peer):
     def read(self) -> tuple[int, float]:
         """See `Peer`."""
         consumer = self._client.Consumer(
-            {"bootstrap.servers": self._address, "group.id": "bench", "enable.auto.commit": False}
+            {"bootstrap.servers": self._address, "group.id": "bench", "enable.auto.commit": False, "log_level": 0}
         )
         count, begun = 0, time.perf_counter()
         try:
             consumer.assign([self._client.TopicPartition(self._topic, 0, 0)])
             while count < self._written:
-                for message in consumer.consume(_PAGE, timeout=10):
+                for message in consumer.consume(min(_PAGE, self._written - count), timeout=10):
                     if message.key() is not None and message.value() is not None:
                         count += 1
             return count, time.perf_counter() - begun
