@@ -76,7 +76,7 @@ class PostgresCatalog:
         lent = True
         try:
             with translated(self._where):
-                yield PostgresWriting(database)
+                yield PostgresWriting(database, Patience(self._runtime))
             try:
                 done = database.execute(SQL["commit"])
             except psycopg.Error as exc:

@@ -16,7 +16,7 @@ from anabranch.runtime.ports import Runtime
 from anabranch.runtime.tasks import Task
 
 _REOPEN_S = 0.5  # between two attempts to listen again
-_PAUSE_S = 0.001  # between two notifications: what is committed meanwhile shares the next one
+_PAUSE_S = 0.005  # between two notifications: what is committed meanwhile shares the next one
 
 
 class Notifier:

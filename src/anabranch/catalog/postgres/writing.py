@@ -9,20 +9,23 @@ behind the length. A request id is locked before it is looked up, because a unit
 
 The lock `horizon` is shared by commits that carry blobs and taken alone by who looks at leases in order to advance it.
 
-A commit locks its logs in ascending id. A transaction that looks at two streams may lock in another order; where
-the two meet, the commit gives way (`patience` of the commit function) and is called again.
+A commit locks its logs in ascending id. A transaction that looks at two streams may lock in another order, and then
+the two may wait for each other. The commit gives way (`patience` of the commit function) and is called again; where
+the database notices first and refuses the transaction's lock, that lock alone is asked for again, behind a savepoint.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from psycopg import errors as pg
 
 from anabranch.catalog.port import Lease
 from anabranch.catalog.postgres.append import call_values, verdicts
-from anabranch.catalog.postgres.connection import SQL
+from anabranch.catalog.postgres.connection import SQL, Connection
+from anabranch.catalog.postgres.patience import Patience
 from anabranch.catalog.postgres.reading import PostgresReading
 from anabranch.catalog.writing import SqlWriting
 from anabranch.model.append import BlobEntry, LogState, Progress, Unit, Verdict
@@ -35,24 +38,46 @@ class PostgresWriting(PostgresReading, SqlWriting):
 
     TAKEN = pg.UniqueViolation
 
+    def __init__(self, database: Connection, patience: Patience) -> None:
+        super().__init__(database)
+        self._patience = patience
+        self._locked: set[LogId] = set()
+
     def _do(self, name: str, values: Any) -> int:
         return self._database.execute(SQL[name], values).rowcount
 
     def _recent(self, progress: Progress) -> list[int]:
         return [number for batch in progress.recent for number in batch]
 
+    def _lock_logs(self, *logs: LogId) -> None:
+        if missing := set(logs) - self._locked:
+            disordered = bool(self._locked) and min(missing) < max(self._locked)
+            self._lock("lock_logs", sorted(missing), disordered=disordered)
+
+    def _lock(self, statement: str, what: object, *, disordered: bool) -> None:
+        while True:
+            try:
+                with self._database.transaction() if disordered else nullcontext():
+                    found = self._rows(statement, (what,))
+            except pg.DeadlockDetected:
+                if not disordered or not self._patience.pause():
+                    raise
+            else:
+                self._locked.update(log for (log,) in found)
+                return
+
     # what is read behind a lock
 
     def view(self, stream: StreamId) -> StreamView | None:
-        self._rows("lock_logs_of_stream", (stream,))
+        self._lock("lock_logs_of_stream", stream, disordered=bool(self._locked))
         return super().view(stream)
 
     def logs(self, ids: Sequence[LogId]) -> dict[LogId, LogState]:
-        self._rows("lock_logs", (list(ids),))
+        self._lock_logs(*ids)
         return super().logs(ids)
 
     def progress(self, log: LogId, writer: WriterId) -> Progress | None:
-        self._rows("lock_logs", ([log],))
+        self._lock_logs(log)
         return super().progress(log, writer)
 
     def request(self, request: str) -> tuple[str, str] | None:
@@ -66,11 +91,11 @@ class PostgresWriting(PostgresReading, SqlWriting):
     # what is changed
 
     def put_progress(self, log: LogId, writer: WriterId, progress: Progress, *, now: Micros) -> None:
-        self._rows("lock_logs", ([log],))
+        self._lock_logs(log)
         super().put_progress(log, writer, progress, now=now)
 
     def inherit_fences(self, log: LogId, heir: LogId) -> None:
-        self._rows("lock_logs", ([log, heir],))
+        self._lock_logs(log, heir)
         super().inherit_fences(log, heir)
 
     def set_horizon(self, horizon: Micros) -> None:

@@ -10,7 +10,8 @@ select name, tags, created_at from scopes where name = %s;
 select s.id, s.scope, s.name, s.schema_version, s.tags, s.created_at, s.sealed, s.version, s.epoch, s.next_number,
        c.columns, c.key_column, c.time_column, c.raw
 from streams s join schemas c on c.stream = s.id and c.version = s.schema_version
-where (%(scope)s::text is null or s.scope = %(scope)s) and (s.scope, s.name) > (%(after_scope)s, %(after_name)s)
+where s.scope >= coalesce(%(scope)s::text, '') and s.scope <= coalesce(%(scope)s, U&'\+10FFFF')
+  and (s.scope, s.name) > (%(after_scope)s, %(after_name)s)
 order by s.scope, s.name limit %(limit)s;
 
 -- name: stream_by_name

@@ -1,7 +1,8 @@
 -- What a connection does before and around transactions.
 
 -- Nothing is acknowledged that is not durable, whatever the server's default; a stricter default (remote_apply) stays.
--- A plan made while a table was small is kept when it is large, so plans without an index are avoided from the start.
+-- A plan made while a table was small is kept when it is large, so plans without an index are avoided from the start;
+-- and with indexes everywhere no plan depends on its parameters, so none is made twice: planning costs more than running.
 -- name: begin_session
 select set_config('search_path', quote_ident(%(schema)s), false),
        set_config('lock_timeout', %(lock_ms)s, false),
@@ -10,6 +11,7 @@ select set_config('search_path', quote_ident(%(schema)s), false),
        set_config('default_transaction_isolation', 'read committed', false),
        set_config('default_transaction_read_only', 'off', false),
        set_config('enable_seqscan', 'off', false),
+       set_config('plan_cache_mode', 'force_generic_plan', false),
        set_config('jit', 'off', false),
        set_config('synchronous_commit',
                   case when current_setting('synchronous_commit') in ('off', 'local') then 'on'
