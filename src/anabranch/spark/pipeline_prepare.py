@@ -57,7 +57,7 @@ def prepare(
             try:
                 frame = analyze(spark, store, step, output.starts, events_max)
                 late = late_account(store, step, frame)
-                created += create_streams(store, step, frame, late)
+                create_streams(store, step, frame, late, created)
             finally:
                 drop_views(spark, step)
             outputs.append(replace(output, late=None if late is None else str(late.target)))

@@ -116,16 +116,19 @@ def _check_streaming(spark: SparkSession, frame: DataFrame, mode: str) -> None:
 # its streams
 
 
-def create_streams(store: Store, step: Step, frame: DataFrame, late: LateAccount | None) -> list[StreamName]:
-    """Create the result stream and, with an account, the one for late events where they are missing; returns those
-    created.
+def create_streams(
+    store: Store, step: Step, frame: DataFrame, late: LateAccount | None, created: list[StreamName]
+) -> None:
+    """Create the result stream and, with an account, the one for late events where they are missing; `created` gains
+    those that were.
 
     Raises InvalidSql where a result can't be stored, or differs from the stream that is there.
     """
     statement = step.statement
     try:
         wanted = _result_schema(store, statement, frame.schema)
-        created = [statement.target] if _create(store, statement.target, wanted, statement.options.segments) else []
+        if _create(store, statement.target, wanted, statement.options.segments):
+            created.append(statement.target)
         if late is not None and _create(store, late.target, _late_schema(store, statement, late), None):
             created.append(late.target)
     except StreamExists as exc:
@@ -136,7 +139,6 @@ def create_streams(store: Store, step: Step, frame: DataFrame, late: LateAccount
         ) from exc
     except InvalidArgument as exc:
         raise InvalidSql(f"'{statement.target}': {exc}", line=statement.line) from exc
-    return created
 
 
 def _create(store: Store, name: StreamName, schema: StreamSchema, segments: int | None) -> bool:

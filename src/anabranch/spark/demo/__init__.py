@@ -6,6 +6,6 @@ again without Spark. `run` puts them together.
 
 from __future__ import annotations
 
-from anabranch.spark.demo.main import run
+from anabranch.spark.demo.main import STORE, run
 
-__all__ = ["run"]
+__all__ = ["STORE", "run"]

@@ -32,6 +32,7 @@ BATCH_ROWS_MAX: Final = 500_000
 KEYS_MAX: Final = 200  # more groups than that would fill the screen and say little
 VALUES_MAX: Final = 3
 WINDOWS_WANTED: Final = 30
+EARLIEST_YEAR: Final = 1980
 
 _TIME_NAMES = re.compile(r"(?i)^(at|ts|t|time|timestamp|date|datetime|event_?time|created_?at)$|time|date|stamp")
 _SIZES: Final = {
@@ -63,7 +64,8 @@ class Rows:
     @property
     def batch_rows(self) -> int:
         """How many are written at once, and read at once."""
-        return min(max(self.table.num_rows // BATCHES_WANTED, BATCH_ROWS_MIN), BATCH_ROWS_MAX)
+        rows: int = self.table.num_rows
+        return min(max(rows // BATCHES_WANTED, BATCH_ROWS_MIN), BATCH_ROWS_MAX)
 
     @property
     def grouped_key(self) -> str | None:
@@ -169,10 +171,12 @@ def _find_time(table: pa.Table, path: Path, wanted: str | None) -> str:
     dates = [field.name for field in table.schema if pa.types.is_date(field.type)]
     for name in (*stamps, *dates, *named):
         try:
-            _as_time(table.column(name).slice(0, 1000), name, path)
+            first = pc.min(_as_time(table.column(name).slice(0, 1000), name, path)).as_py()
         except InvalidArgument:
             continue
-        return str(name)
+        # A column called `runtime_s` holds numbers too, but as times they would lie in 1970.
+        if first is not None and first.year >= EARLIEST_YEAR:
+            return str(name)
     raise InvalidArgument(
         f"no column of {path} looks like a time; name one with --time: {', '.join(table.column_names)}"
     )
@@ -185,15 +189,25 @@ def _as_time(column: pa.ChunkedArray, name: str, path: Path) -> pa.ChunkedArray:
         if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
             return column.cast(pa.timestamp("us")).cast(TIME_TYPE) if not _zoned(kind) else column.cast(TIME_TYPE)
         if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-            largest = pc.max(pc.abs(column)).as_py() or 0
-            scale = next((s for limit, s in ((1e11, 1e6), (1e14, 1e3), (1e17, 1.0)) if largest < limit), 1e-3)
-            micros = pc.round(pc.multiply(column.cast(pa.float64()), scale)) if scale != 1.0 else column
-            return micros.cast(pa.int64()).cast(TIME_TYPE)
+            return _since_1970(column)
         if pa.types.is_string(kind):
             return _from_text(column)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as exc:
         raise InvalidArgument(f"{path}: column '{name}' holds what is no time: {str(exc).splitlines()[0]}") from exc
     raise InvalidArgument(f"{path}: column '{name}' of type {kind} can't be a time")
+
+
+def _since_1970(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    largest = pc.max(pc.abs(column)).as_py() or 0
+    if pa.types.is_floating(column.type):
+        scale = next((each for limit, each in ((1e11, 1e6), (1e14, 1e3), (1e17, 1.0)) if largest < limit), 1e-3)
+        micros = pc.round(pc.multiply(column, scale))
+    elif largest < 10**17:
+        scale = next(each for limit, each in ((10**11, 10**6), (10**14, 10**3), (10**17, 1)) if largest < limit)
+        micros = pc.multiply(column.cast(pa.int64()), scale)
+    else:
+        micros = pc.divide(column, 1000)
+    return micros.cast(pa.int64()).cast(TIME_TYPE)
 
 
 def _zoned(kind: pa.DataType) -> bool:

@@ -1,0 +1,122 @@
+"""The demo as a newcomer runs it: it shows windows, proves them, can be interrupted, and goes on."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+import anabranch as ab
+
+pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.slow]
+
+RUN = "import sys; from anabranch.cli.main import main; main()"
+
+
+class Demo:
+    """A demo in a process of its own, whose output is followed."""
+
+    def __init__(self, *arguments: str) -> None:
+        command = [sys.executable, "-c", RUN, "demo", *arguments]
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, "COLUMNS": "120"}
+        )
+        self.output = ""
+        self._thread = threading.Thread(target=self._follow)
+        self._thread.start()
+
+    def _follow(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.output += line
+
+    def wait_until(self, done: Callable[[str], object], *, within_s: float = 120) -> None:
+        deadline = time.monotonic() + within_s
+        while not done(self.output):
+            assert self.process.poll() is None, self.output
+            assert time.monotonic() < deadline, self.output
+            time.sleep(0.05)
+
+    def end(self, *, within_s: float = 120) -> int:
+        try:
+            return self.process.wait(within_s)
+        finally:
+            self.process.kill()
+            self._thread.join()
+
+
+def agreed(output: str) -> int:
+    """How many windows the proof says agree."""
+    found = re.search(r"All (\d+) windows agree", output)
+    assert found is not None, output
+    return int(found[1])
+
+
+def findings(store: Path) -> list[str]:
+    with ab.connect(store, create=False) as opened:
+        return [str(each) for each in opened.check()]
+
+
+def length(store: Path, stream: str) -> int:
+    with ab.connect(store, create=False) as opened, opened.reader(stream) as reader:
+        return sum(batch.num_rows for batch in reader.batches())
+
+
+def test_the_demo_is_interrupted_goes_on_and_proves_every_window(tmp_path: Path) -> None:
+    store = tmp_path / "demo"
+    begun = time.monotonic()
+    first = Demo("--store", str(store), "--seconds", "0")
+    first.wait_until(lambda output: "starting Spark" in output)
+    shown_s = time.monotonic() - begun
+    first.wait_until(lambda output: "host/smooth closed" in output and "host/per_5s closed" in output)
+    first.process.send_signal(signal.SIGINT)
+    assert first.end(within_s=60) == 0, first.output
+    assert agreed(first.output) >= 2
+    assert "Traceback" not in first.output
+    assert findings(store) == []
+    written = length(store, "host/metrics")
+
+    second = Demo("--store", str(store), "--seconds", "12")
+    assert second.end() == 0, second.output
+    assert agreed(second.output) > agreed(first.output)
+    assert "Try next" in second.output
+    assert findings(store) == []
+    assert length(store, "host/metrics") > written
+    assert shown_s < 10  # a second on an idle machine
+
+
+def test_the_demo_proves_a_file_of_the_users_own_with_its_late_rows(tmp_path: Path) -> None:
+    chance = random.Random(11)
+    start = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    file, store = tmp_path / "rides.csv", tmp_path / "demo"
+    with file.open("w") as out:
+        out.write("city,started_at,km\n")
+        for n in range(6000):
+            delay = chance.expovariate(1 / 300) if chance.random() < 0.05 else 0
+            moment = start + timedelta(seconds=n - delay)
+            out.write(f"{'Bern' if n % 3 else 'Zug'},{moment.isoformat()},{n % 17}\n")
+    demo = Demo("--store", str(store), "--file", str(file))
+    assert demo.end() == 0, demo.output
+    assert agreed(demo.output) > 20
+    assert "6,000 events read" in demo.output
+    assert length(store, "file/rides_windows_late") > 0, demo.output
+    assert findings(store) == []
+
+
+def test_a_file_without_a_time_is_refused_before_spark_starts(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("a,b\n1,2\n")
+    demo = Demo("--store", str(tmp_path / "demo"), "--file", str(file))
+    assert demo.end() == 2
+    assert "looks like a time; name one with --time: a, b" in demo.output
+    assert "starting Spark" not in demo.output

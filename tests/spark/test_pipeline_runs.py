@@ -1,0 +1,256 @@
+"""Pipelines in this process: what their results hold, where they go on, and what they refuse."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+import anabranch as ab
+from anabranch.errors import InvalidArgument, InvalidSql, PipelineFailed, PipelineRunning
+from anabranch.model.schema import TIME_TYPE
+from anabranch.spark import pipeline_admin
+from anabranch.spark.demo.proof import Claim, prove
+from anabranch.spark.pipeline import Pipeline, run
+from anabranch.spark.pipeline_checkpoint import committed
+from tests.spark.pipelines import BASE, COUNTS, SECOND, SOURCE, counted, expected, new_store, put, rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ab.Store]:
+    with new_store(tmp_path / "river") as opened:
+        yield opened
+
+
+def finished(pipeline: Pipeline) -> Pipeline:
+    assert pipeline.await_termination(120), pipeline.progress()
+    return pipeline
+
+
+def test_results_and_late_events_of_disordered_input_make_up_every_closed_window(
+    spark: SparkSession, store: ab.Store
+) -> None:
+    seed = 7
+    chance = random.Random(seed)
+    times = [n / 4 - (chance.expovariate(1 / 15) if chance.random() < 0.2 else 0) for n in range(500)]
+    for start in range(0, 500, 100):
+        put(store, times[start : start + 100])
+    sql = """
+        CREATE STREAM out.tumbling WITH (watermark = '2 seconds') AS
+        SELECT window.start AS opened, window.end AS closed, device, count(*) AS events
+        FROM STREAM iot.sensors GROUP BY window(at, '10 seconds'), device;
+        CREATE STREAM out.sliding WITH (watermark = '2 seconds') AS
+        SELECT window.start AS opened, window.end AS closed, count(*) AS events
+        FROM STREAM iot.sensors GROUP BY window(at, '20 seconds', '5 seconds')
+    """
+    pipeline = finished(run(store, sql, name="late", spark=spark, once=True, events_max=100))
+    for name, size, slide in (("tumbling", 10, 10), ("sliding", 20, 5)):
+        claim = Claim(SOURCE, "at", f"out/{name}", f"out/{name}_late", size * SECOND, slide * SECOND)
+        watermark_us, cuts = committed(store.catalog, pipeline.checkpoints[claim.target])
+        proof = prove(store, claim, watermark_us=watermark_us, read_to=cuts[SOURCE])
+        assert proof.ok, (seed, [window for window in proof.windows if not window.ok])
+        assert len(proof.windows) > 10
+        assert proof.late > 3
+        assert proof.read == 500
+    late = rows(store, "out/tumbling_late")
+    assert set(late[0]) == {"device", "at", "celsius", "_watermark"}
+    progress = {each.target: each for each in pipeline.last_progress}
+    assert progress["out/tumbling"].late == len(late)
+    assert progress["out/tumbling"].lag == 0
+    assert progress["out/tumbling"].state_rows > 0
+
+
+def test_statements_of_a_file_feed_each_other_in_one_run_and_over_several(spark: SparkSession, store: ab.Store) -> None:
+    sql = f"""
+        CREATE STREAM out.totals AS
+        SELECT window.start AS opened, window.end AS closed, sum(events) AS events
+        FROM STREAM out.counts GROUP BY window(closed, '30 seconds');
+        {COUNTS}
+    """
+    put(store, range(100))
+    finished(run(store, sql, name="chain", spark=spark, once=True))
+    put(store, range(100, 200))
+    finished(run(store, sql, name="chain", spark=spark, once=True))
+    assert counted(store) == expected(store, until=194)
+    # Each count lies in the total's window that holds its end; the epoch's half minutes begin at BASE - 20.
+    wanted: Counter[int] = Counter()
+    for start, _, events, _ in expected(store, until=190):
+        wanted[(start + 10 + 20) // 30 * 30 - 20] += events
+    totals = {round(row["opened"].timestamp()) - BASE // SECOND: row["events"] for row in rows(store, "out/totals")}
+    assert totals == {start: events for start, events in wanted.items() if start + 30 <= 190}
+    assert store.streams.get("out/totals").schema.time == "closed"
+    assert store.streams.get("out/counts").schema.key == "device"
+
+
+def test_streams_are_joined_with_streams_and_with_tables(spark: SparkSession, store: ab.Store) -> None:
+    schema = pa.schema([("device", pa.string()), ("noticed", TIME_TYPE), ("alarm", pa.string())])
+    store.streams.create("iot/alarms", schema=schema, key="device", time="noticed")
+    store.streams.create("iot/devices", schema=pa.schema([("device", pa.string()), ("room", pa.string())]))
+    put(store, range(60))
+    with store.writer("iot/alarms") as writer:
+        for second in (3, 4, 30):
+            at = datetime.fromtimestamp(BASE / SECOND + second + 1, UTC)
+            writer.write({"device": f"d{second % 3}", "noticed": at, "alarm": f"a{second}"})
+    with store.writer("iot/devices") as writer:
+        writer.write({"device": "d0", "room": "hall"})
+        writer.write({"device": "d1", "room": "yard"})
+    sql = """
+        CREATE STREAM out.alarmed AS
+        SELECT s.device, s.at, a.noticed, a.alarm, s.celsius
+        FROM STREAM iot.sensors s JOIN STREAM iot.alarms a
+          ON s.device = a.device AND a.noticed BETWEEN s.at AND s.at + INTERVAL 1 SECOND;
+        CREATE STREAM out.rooms AS
+        SELECT d.room, s.* FROM STREAM iot.sensors s JOIN iot.devices d ON s.device = d.device WHERE s.celsius > 5
+    """
+    finished(run(store, sql, name="joins", spark=spark, once=True))
+    joined = {(row["alarm"], round(row["at"].timestamp()) - BASE // SECOND) for row in rows(store, "out/alarmed")}
+    assert joined == {("a3", 3), ("a4", 4), ("a30", 30)}
+    rooms = [(row["room"], row["device"]) for row in rows(store, "out/rooms")]
+    assert set(rooms) == {("hall", "d0"), ("yard", "d1")}
+    assert len(rooms) == sum(row["device"] != "d2" and row["celsius"] > 5 for row in rows(store, SOURCE))
+    # What the store adds to a row is not carried on, and a stateless statement drops nothing, so keeps no late events.
+    assert store.streams.get("out/rooms").schema.columns.names == ["room", "device", "at", "celsius"]
+    assert not store.streams.exists("out/rooms_late")
+    assert store.streams.exists("out/alarmed_late")
+
+
+def test_a_run_goes_on_and_a_restart_corrects(spark: SparkSession, store: ab.Store) -> None:
+    put(store, range(50))
+    finished(run(store, COUNTS, name="p", spark=spark, once=True))
+    middle = store.streams.tail(SOURCE)
+    put(store, range(50, 100))
+    again = finished(run(store, COUNTS, name="p", spark=spark, once=True))
+    whole = expected(store, until=94)
+    assert counted(store) == whole
+    # What this run gave, as a table and as a DataFrame.
+    fresh = again.collect()
+    assert fresh.num_rows == sum(start >= 40 for start, *_ in whole)
+    assert again.dataframe("out/counts").count() == fresh.num_rows
+    with pytest.raises(InvalidArgument, match="writes no 'out/other'; it writes out/counts"):
+        again.collect("out/other")
+
+    # From a cut: what lies behind it, behind the earlier results.
+    finished(run(store, COUNTS, name="p", spark=spark, once=True, start_from=middle))
+    assert counted(store) == whole + Counter({each: 1 for each in whole if each[0] >= 50})
+    # Instead of them.
+    finished(run(store, COUNTS, name="p", spark=spark, once=True, start_from="head", replace=True))
+    assert counted(store) == whole
+    assert pipeline_admin.find(store, "p").generation == 3
+    folders = [path.name for path in (Path(store.url) / "pipelines" / "p" / "out.counts").iterdir()]
+    assert folders == ["0003"]
+
+
+def test_a_reset_forgets_and_drops_if_asked(spark: SparkSession, store: ab.Store) -> None:
+    put(store, range(30))
+    finished(run(store, COUNTS, name="p", spark=spark, once=True))
+    with pytest.raises(InvalidArgument, match="is not the one that pipeline 'p' has checkpoints of"):
+        run(store, COUNTS.replace("10 seconds", "20 seconds"), name="p", spark=spark)
+    assert pipeline_admin.reset(store, "p", drop_results=True) == ("out/counts", "out/counts_late")
+    assert not store.streams.exists("out/counts")
+    finished(run(store, COUNTS, name="p", spark=spark, once=True))
+    assert counted(store) == expected(store, until=24)
+
+
+def test_a_running_pipeline_follows_is_exclusive_and_stops_when_asked(spark: SparkSession, store: ab.Store) -> None:
+    put(store, range(30))
+    with run(store, COUNTS, name="p", spark=spark) as pipeline:
+        with pytest.raises(PipelineRunning):
+            run(store, COUNTS, name="p", spark=spark)
+        wait_for(pipeline)
+        put(store, range(30, 60))
+        wait_for(pipeline)
+        assert counted(store) == expected(store, until=54)
+        row = pipeline_admin.stop(store, "p", timeout_s=30)
+        assert row.state == "stopped"
+        assert pipeline.await_termination(10)
+        assert not pipeline.active
+        pipeline.stop()
+    assert [each["read"] for each in pipeline_admin.find(store, "p").progress] == [60]
+
+
+def wait_for(pipeline: Pipeline) -> None:
+    clock = pipeline.store.runtime.clock
+    deadline = clock.monotonic() + 60
+    while not pipeline.caught_up():
+        assert clock.monotonic() < deadline, pipeline.progress()
+        pipeline.store.runtime.tasks.sleep(0.05)
+
+
+def test_complete_mode_keeps_the_newest_results_alone(spark: SparkSession, store: ab.Store) -> None:
+    sql = """CREATE STREAM out.devices WITH (mode = complete) AS
+             SELECT device, count(*) AS events FROM STREAM iot.sensors GROUP BY device"""
+    put(store, range(30))
+    finished(run(store, sql, name="p", spark=spark, once=True))
+    put(store, range(30, 45))
+    pipeline = finished(run(store, sql, name="p", spark=spark, once=True))
+    assert sorted(pipeline.collect().to_pylist(), key=lambda row: row["device"]) == [
+        {"device": f"d{n}", "events": 15} for n in range(3)
+    ]
+
+
+def test_a_query_that_fails_ends_the_pipeline_with_one_sentence(spark: SparkSession, store: ab.Store) -> None:
+    put(store, range(3))
+    sql = "CREATE STREAM out.bad AS SELECT device, at, CAST(raise_error('no good') AS STRING) AS x FROM STREAM iot.sensors"
+    pipeline = run(store, sql, name="p", spark=spark)
+    with pytest.raises(PipelineFailed, match=r"out/bad: .*no good") as failed:
+        pipeline.await_termination(60)
+    assert "\n" not in str(failed.value)
+    row = pipeline_admin.find(store, "p")
+    assert row.state == "failed"
+    assert row.error is not None and "no good" in row.error
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("SELECT at,\n  devise FROM STREAM iot.sensors", r"line 3: .*`devise` cannot be resolved. Did you mean"),
+        ("SELECT at, count(* FROM STREAM iot.sensors", r"line \d: .*never closed"),
+        ("SELECT at\nFROM STREAM iot.sensors WHERE > 3", r"line 3: Syntax error at or near '>'"),
+        ("SELECT * FROM STREAM iot.nothing", r"line 1: there is no stream 'iot/nothing'"),
+        ("SELECT * FROM STREAM iot.sensors JOIN iot.nothing USING (device)", "`iot`.`nothing` cannot be found"),
+        ("SELECT device, count(*) AS n FROM STREAM iot.sensors GROUP BY device", "without watermark"),
+        ("SELECT * FROM STREAM iot.sensors ORDER BY at", "Sorting is not supported"),
+        ("SELECT *, celsius AS at FROM STREAM iot.sensors", "two columns are called 'at'"),
+        ("SELECT nofunction(at) FROM STREAM iot.sensors", "nofunction"),
+    ],
+)
+def test_a_mistake_in_a_statement_is_one_sentence_with_its_line(
+    spark: SparkSession, store: ab.Store, query: str, message: str
+) -> None:
+    with pytest.raises(InvalidSql, match=message) as refused:
+        run(store, f"CREATE STREAM out.bad AS\n{query}", name="p", spark=spark)
+    assert refused.value.line is not None
+    assert "\n" not in str(refused.value)
+    assert not store.streams.exists("out/bad")
+
+
+def test_what_does_not_fit_is_refused_before_anything_runs(spark: SparkSession, store: ab.Store) -> None:
+    put(store, range(3))
+    with pytest.raises(InvalidSql, match="key='nothing' names no column"):
+        run(
+            store, "CREATE STREAM out.a WITH (key = nothing) AS SELECT * FROM STREAM iot.sensors", name="p", spark=spark
+        )
+    store.streams.create_scope("out", exist_ok=True)
+    store.streams.create("out/a", schema=pa.schema([("x", pa.int64())]))
+    with pytest.raises(InvalidSql, match="'out/a' exists with other columns"):
+        run(store, "CREATE STREAM out.a AS SELECT * FROM STREAM iot.sensors", name="p", spark=spark)
+    other = store.streams.tail("out/a")
+    with pytest.raises(InvalidArgument, match="no --from says where 'iot/sensors' begins"):
+        run(store, COUNTS, name="p", spark=spark, start_from=other)
+    with pytest.raises(InvalidArgument, match="replace goes with a place"):
+        run(store, COUNTS, name="p", spark=spark, replace=True)
+    with pytest.raises(InvalidArgument, match="needs a name"):
+        run(store, COUNTS, spark=spark)
+    with ab.connect("memory://") as memory, pytest.raises(InvalidArgument, match="needs a store in a folder"):
+        run(memory, COUNTS, name="p", spark=spark)
