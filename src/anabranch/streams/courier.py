@@ -231,7 +231,7 @@ class Courier:
                 Draft(
                     log=part.log,
                     batch=part.batch,
-                    size=piece.size if part.batch is piece.batch else part.batch.nbytes,
+                    size=piece.size if part.size is None else part.size,
                     schema=self.schema,
                     schema_version=self._schema_version,
                     writer=self._name,
