@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from anabranch.errors import InvalidArgument, StoreNotFound
+from anabranch.errors import InvalidArgument, ReadOnlyStore, StoreNotFound
 
 if TYPE_CHECKING:
     from anabranch.catalog.port import Catalog
     from anabranch.model.cut import StreamCut
     from anabranch.model.ids import Micros
     from anabranch.model.stream import StreamView
+    from anabranch.runtime.ports import Runtime
     from anabranch.store import Store
     from anabranch.streams.manager import Streams
 
@@ -67,27 +68,40 @@ def open_store(option: str | None, *, create: bool = False) -> Store:
     return connect(store_path(option), create=create)
 
 
-@dataclass(frozen=True, slots=True)
 class Names:
     """A store's catalog alone: enough for verbs that touch no event, and opened much faster."""
 
-    catalog: Catalog
-    streams: Streams
-    now: Callable[[], Micros]
+    def __init__(self, catalog: Catalog, runtime: Runtime) -> None:
+        self.catalog = catalog
+        self._runtime = runtime
+
+    @property
+    def now(self) -> Micros:
+        """The time by the store's clock."""
+        return self._runtime.clock.now()
+
+    @property
+    def streams(self) -> Streams:
+        """The stream manager, without cuts at a time: those need events. Loaded when it is asked for."""
+        from anabranch.streams.manager import Streams
+
+        return Streams(self.catalog, self._runtime, cut_at=_no_events, changed=lambda: None)
+
+
+def _no_events(view: StreamView, time: Micros, by_event_time: bool) -> StreamCut:
+    raise AssertionError("a cut at a time needs the whole store")
 
 
 @contextmanager
 def open_names(option: str | None, *, create: bool = False) -> Iterator[Names]:
     """The catalog of the store. Raises as `open_store`."""
     from anabranch.catalog.sqlite.adapter import FILE, SqliteCatalog
-    from anabranch.errors import ReadOnlyStore
     from anabranch.runtime.ports import Runtime
-    from anabranch.streams.manager import Streams
 
     path = store_path(option)
     if "://" in path:
         with open_store(option, create=create) as store:
-            yield Names(store.catalog, store.streams, store.runtime.clock.now)
+            yield Names(store.catalog, store.runtime)
         return
     folder = Path(path).expanduser().absolute()
     if not create and not (folder / FILE).exists():
@@ -99,14 +113,9 @@ def open_names(option: str | None, *, create: bool = False) -> Iterator[Names]:
     runtime = Runtime()
     catalog = SqliteCatalog(folder, runtime)
     try:
-        streams = Streams(catalog, runtime, cut_at=_no_events, changed=lambda: None)
-        yield Names(catalog, streams, runtime.clock.now)
+        yield Names(catalog, runtime)
     finally:
         catalog.close()
-
-
-def _no_events(view: StreamView, time: Micros, by_event_time: bool) -> StreamCut:
-    raise AssertionError("a cut at a time needs the whole store")
 
 
 def parse_tags(texts: list[str] | None) -> dict[str, str]:

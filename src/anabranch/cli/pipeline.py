@@ -109,7 +109,7 @@ def list_pipelines(as_json: JsonOption = False, store: StoreOption = None) -> No
     from anabranch.spark.pipeline_row import rows
 
     with open_names(store) as names:
-        found, now = rows(names.catalog), names.now()
+        found, now = rows(names.catalog), names.now
     if as_json:
         print_json([row.as_json(now) for row in found])
         return
@@ -138,7 +138,7 @@ def show(name: NameArgument, as_json: JsonOption = False, store: StoreOption = N
     from anabranch.spark.pipeline_row import find
 
     with open_names(store) as names:
-        row, now = find(names.catalog, name), names.now()
+        row, now = find(names.catalog, name), names.now
     if as_json:
         print_json(row.as_json(now))
     else:

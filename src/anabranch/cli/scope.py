@@ -50,8 +50,8 @@ def list_scopes(as_json: JsonOption = False, store: StoreOption = None) -> None:
       anabranch scope list
       anabranch scope list --json | jq -r '.[].name'
     """
-    with open_names(store) as names:
-        scopes = names.streams.scopes()
+    with open_names(store) as names, names.catalog.reading() as reading:
+        scopes = reading.scopes()
     if as_json:
         print_json([_described(scope) for scope in scopes])
     else:

@@ -7,6 +7,7 @@ from typing import Any
 from anabranch.catalog.port import Reading
 from anabranch.cli.output import iso_time, print_columns, size_text, strong
 from anabranch.core.cuts import head_cut, tail_cut
+from anabranch.errors import ScopeNotFound
 from anabranch.model.append import LogState
 from anabranch.model.ids import SegmentId
 from anabranch.model.stream import Segment, StreamView
@@ -28,6 +29,14 @@ def summary(view: StreamView) -> dict[str, Any]:
         "tags": dict(info.tags),
         "created_at": iso_time(info.created_at),
     }
+
+
+def summaries(reading: Reading, scope: str | None, *, internal: bool) -> list[dict[str, Any]]:
+    """The streams by name, of one scope or of all. Raises ScopeNotFound."""
+    if scope is not None and reading.scope(scope) is None:
+        raise ScopeNotFound(scope)
+    views = [reading.view(info.id) for info in reading.streams(scope) if internal or not info.name.internal]
+    return [summary(view) for view in views if view is not None]
 
 
 def print_summaries(rows: list[dict[str, Any]]) -> None:

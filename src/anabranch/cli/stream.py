@@ -99,16 +99,10 @@ def list_streams(
       anabranch stream list
       anabranch stream list iot --json | jq -r '.[].name'
     """
-    from anabranch.cli.show import print_summaries, summary
-    from anabranch.errors import StreamNotFound
+    from anabranch.cli.show import print_summaries, summaries
 
-    rows = []
-    with open_names(store) as names:
-        for info in names.streams.list(scope, internal=internal):
-            try:
-                rows.append(summary(names.streams.view(info.id)))
-            except StreamNotFound:
-                continue  # deleted while we looked
+    with open_names(store) as names, names.catalog.reading() as reading:
+        rows = summaries(reading, scope, internal=internal)
     if as_json:
         print_json(rows)
     else:

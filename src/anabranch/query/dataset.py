@@ -9,6 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.dataset as ds
 
+from anabranch.errors import AnabranchError
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
@@ -34,6 +35,7 @@ class StreamDataset(ds.Dataset):  # type: ignore[misc] # pyarrow ships no types
         with store.reader(name, start=start, end=end) as reader:
             self._schema = reader.schema
         self._time = store.streams.get(name).schema.time
+        self.failure: AnabranchError | None = None  # what reading raised; DuckDB hands on its words alone
 
     @property
     def schema(self) -> pa.Schema:
@@ -63,11 +65,14 @@ class StreamDataset(ds.Dataset):  # type: ignore[misc] # pyarrow ships no types
     def _batches(
         self, own: list[str], names: list[str], schema: pa.Schema, between: tuple[int, int] | None
     ) -> Iterator[pa.RecordBatch]:
-        with self._store.reader(
-            self._name, start=self._start, end=self._end, columns=own, between=between, batch_rows=_ROWS_MAX
-        ) as reader:
-            for batch in reader.batches():
-                yield pa.RecordBatch.from_arrays([batch.column(name) for name in names], schema=schema)
+        options: dict[str, Any] = {"start": self._start, "end": self._end, "columns": own, "between": between}
+        try:
+            with self._store.reader(self._name, batch_rows=_ROWS_MAX, **options) as reader:
+                for batch in reader.batches():
+                    yield pa.RecordBatch.from_arrays([batch.column(name) for name in names], schema=schema)
+        except AnabranchError as exc:
+            self.failure = exc
+            raise
 
 
 def time_bounds(told: str, column: str) -> tuple[int, int] | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
@@ -19,6 +19,7 @@ try:
 except ImportError as exc:
     raise MissingExtra("a query", "query") from exc
 
+_T = TypeVar("_T")
 _BATCH_ROWS: Final = 65_536
 _NAME: Final = r'(?:"((?:[^"]|"")+)"|([A-Za-z_]\w*))'
 _NAMES = re.compile(rf"{_NAME}(?:\s*\.\s*{_NAME})?")
@@ -26,15 +27,19 @@ _ADDED = re.compile(r"\b_(?:segment|offset|appended)\b", re.IGNORECASE)
 
 
 class Result:
-    """What a query gave: batches of one schema, to be read once, in order."""
+    """What a query gave: batches of one schema, to be read once, in order, while its Query is open."""
 
-    def __init__(self, batches: pa.RecordBatchReader) -> None:
+    def __init__(self, batches: pa.RecordBatchReader, call: Callable[[Callable[[], Any]], Any]) -> None:
         self._batches = batches
+        self._call = call
         self.schema: pa.Schema = batches.schema
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        with _translated():
-            yield from self._batches
+        def following() -> pa.RecordBatch | None:
+            return next(self._batches, None)
+
+        while (batch := self._call(following)) is not None:
+            yield batch
 
 
 class Query:
@@ -49,19 +54,60 @@ class Query:
         self._store = store
         self._database = duckdb.connect(config={"autoinstall_known_extensions": False})
         self._database.execute("SET TimeZone = 'UTC'")
+        self._datasets: list[StreamDataset] = []
 
     def run(self, sql: str) -> Result | None:
         """Run one or several statements; the result of the last, or None where it has none. Raises InvalidSql, and
         while the result is read what a reader raises."""
         for name in sorted(self._streams_in(sql)):
             self._show(name, added=bool(_ADDED.search(sql)))
-        with _translated():
-            relation: Any = self._database.sql(sql)
-            if relation is None:
-                return None
-            # Releases before 1.4 have the same method under its former name.
-            reader = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
-            return Result(reader(_BATCH_ROWS))
+        batches = self._call(lambda: self._start(sql))
+        return None if batches is None else Result(batches, self._call)
+
+    def _start(self, sql: str) -> pa.RecordBatchReader | None:
+        relation: Any = self._database.sql(sql)
+        if relation is None:
+            return None
+        # Former releases have the same method under its former name.
+        reader = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
+        return reader(_BATCH_ROWS)
+
+    def _call(self, work: Callable[[], _T]) -> _T:
+        """Have DuckDB do something beside this thread, which Ctrl-C could not reach inside of DuckDB."""
+        results: list[_T] = []
+        errors: list[BaseException] = []
+        ended = self._store.runtime.tasks.condition()
+
+        def run() -> None:
+            try:
+                results.append(work())
+            except BaseException as exc:
+                errors.append(exc)
+            with ended:
+                ended.notify_all()
+
+        def wait() -> None:
+            with ended:
+                while not results and not errors:
+                    ended.wait()
+
+        self._store.runtime.tasks.spawn("query", run)
+        try:
+            wait()
+        except BaseException:
+            self._database.interrupt()
+            wait()
+            raise
+        if errors:
+            raise self._translated(errors[0])
+        return results[0]
+
+    def _translated(self, error: BaseException) -> BaseException:
+        """DuckDB's error as the store's: what a reader raised, or what is wrong with the query."""
+        for dataset in self._datasets:
+            if dataset.failure is not None:
+                return dataset.failure
+        return _invalid(str(error)) if isinstance(error, duckdb.Error) else error
 
     def close(self) -> None:
         """Release the database. A second close is harmless."""
@@ -95,6 +141,7 @@ class Query:
         streams = self._store.streams
         dataset = StreamDataset(self._store, name, streams.head(name), streams.tail(name))
         source = f"stream {name}"
+        self._datasets.append(dataset)
         self._database.register(source, dataset)
         wanted = [n for n in dataset.schema.names if added or n not in ("_segment", "_offset", "_appended")]
         columns = ", ".join(map(_quoted, wanted))
@@ -105,21 +152,6 @@ class Query:
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-class _translated:  # noqa: N801 - reads as a statement
-    """Raise DuckDB's errors as the store's, on one line."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, duckdb.InterruptException):
-            raise KeyboardInterrupt from error
-        if isinstance(error, duckdb.Error):
-            raise _invalid(str(error)) from error
 
 
 def _invalid(text: str) -> InvalidSql:

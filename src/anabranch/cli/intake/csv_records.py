@@ -91,6 +91,8 @@ class _Parser:
 
     def parse(self, data: bytes) -> pa.Table:
         """Raises _Wrong, which says why of a single record."""
+        if not data.endswith(b"\n"):
+            data += b"\n"  # without it Arrow takes an empty last field for a quoted one
         read = pa.csv.ReadOptions(column_names=self._header, use_threads=False, block_size=len(data) + 1)
         try:
             table = pa.csv.read_csv(

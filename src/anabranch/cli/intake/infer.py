@@ -38,14 +38,23 @@ def infer_json(blocks: LineBlocks, name: str) -> pa.Schema:
     if block is None or not block.data.strip():
         raise _nothing(name)
     try:
-        table = pa.json.read_json(
-            pa.BufferReader(block.data),
-            read_options=pa.json.ReadOptions(use_threads=False, block_size=len(block.data) + 1),
-        )
+        table = _read_json(block)
+        if times := [field.name for field in table.schema if pa.types.is_timestamp(field.type)]:
+            # Arrow takes dates for times: look at their texts.
+            texts = _read_json(block, pa.schema([pa.field(column, pa.string()) for column in times]))
+            table = texts.select(table.column_names)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as exc:
         _check_json(block)
         raise InvalidArgument(f"the columns of {name} can't be told ({exc}): give --schema") from exc
     return _settle(table)
+
+
+def _read_json(block: Lines, schema: pa.Schema | None = None) -> pa.Table:
+    return pa.json.read_json(
+        pa.BufferReader(block.data),
+        read_options=pa.json.ReadOptions(use_threads=False, block_size=len(block.data) + 1),
+        parse_options=pa.json.ParseOptions(explicit_schema=schema),
+    )
 
 
 def infer_csv(blocks: LineBlocks, name: str, delimiter: str) -> pa.Schema:
@@ -109,7 +118,7 @@ def _of_texts(column: pa.ChunkedArray) -> pa.DataType:
 
 def _settled(kind: pa.DataType) -> pa.DataType:
     types = pa.types
-    if types.is_null(kind) or types.is_time(kind):
+    if types.is_null(kind) or types.is_time(kind) or types.is_binary(kind):  # bytes: text that is no UTF-8
         return pa.string()
     if types.is_timestamp(kind):
         return TIME_TYPE

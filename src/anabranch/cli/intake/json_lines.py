@@ -38,7 +38,7 @@ def read_json_lines(blocks: LineBlocks, schema: StreamSchema) -> Iterator[Batch]
 
 def _fast(block: Lines, schema: StreamSchema) -> pa.Table | None:
     """The block by Arrow's parser, or None where that does not understand it, or its rows may not be its lines."""
-    if not all(_is_plain(field.type) for field in schema.columns):
+    if not all(_is_plain(field.type) for field in schema.columns) or not _is_utf8(block.data):
         return None
     asked = pa.schema([pa.field(f.name, pa.string() if _from_text(f.type) else f.type) for f in schema.columns])
     try:
@@ -58,6 +58,14 @@ def _fast(block: Lines, schema: StreamSchema) -> pa.Table | None:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, NoTime):
         return None
     return pa.table(columns, schema=schema.columns)
+
+
+def _is_utf8(data: bytes) -> bool:
+    """Arrow's parser does not look."""
+    try:
+        return data.isascii() or bool(data.decode())
+    except UnicodeDecodeError:
+        return False
 
 
 def _is_plain(kind: pa.DataType) -> bool:
@@ -97,7 +105,7 @@ def _slow(block: Lines, schema: StreamSchema) -> Iterator[Batch]:
 
 
 def _row(line: bytes, types: dict[str, pa.DataType]) -> dict[str, Any]:
-    value = json.loads(line)
+    value = json.loads(line.decode())
     if not isinstance(value, dict):
         raise InvalidArgument(f"a line is a JSON object, not {type(value).__name__}")
     row = {}

@@ -138,14 +138,14 @@ class LineBlocks:
     def _read(self) -> Iterator[Lines]:
         begun = False
         while True:
-            parts, size, ended = [self._rest], len(self._rest), False
-            while size < BLOCK_BYTES and not (size > len(self._rest) and self._source.idle()):
+            parts, fresh, ended = [self._rest], 0, False
+            while fresh < BLOCK_BYTES and not (fresh and self._source.idle()):
                 data = self._source.read()
                 if not data:
                     ended = True
                     break
                 parts.append(data)
-                size += len(data)
+                fresh += len(data)
             whole = b"".join(parts)
             if not begun and whole:
                 whole, begun = whole.removeprefix(b"\xef\xbb\xbf"), True

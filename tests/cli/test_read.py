@@ -1,0 +1,146 @@
+"""Reading: where from, how much, and in which form."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tests.cli.kit import Line, column
+
+
+def test_formats(sensors: Line) -> None:
+    assert sensors("read", "iot/sensors", "--format", "csv").out == (
+        '"device","at","celsius"\n'
+        '"a","2026-01-01T00:00:00.000000Z",1.5\n'
+        '"b","2026-01-01T00:00:01.000000Z",2.5\n'
+        '"a","2026-01-01T00:00:02.000000Z",3.5\n'
+    )
+    assert sensors("read", "iot/sensors", "--format", "table").out.splitlines() == [
+        "device  at                           celsius",
+        "a       2026-01-01T00:00:00.000000Z      1.5",
+        "b       2026-01-01T00:00:01.000000Z      2.5",
+        "a       2026-01-01T00:00:02.000000Z      3.5",
+    ]
+    assert sensors("read", "iot/sensors", "--json").out == sensors("read", "iot/sensors").out
+    assert "can't be said with" in sensors.refused("read", "iot/sensors", "--json", "--format", "csv")
+
+
+def test_an_arrow_stream_is_whole_even_without_rows(sensors: Line) -> None:
+    for stream, rows in (("iot/sensors", 3), ("iot/raw", 0)):
+        process = sensors.start("read", stream, "--format", "arrow")
+        out, _ = process.communicate(timeout=60)
+        table = pa.ipc.open_stream(out).read_all()
+        assert table.num_rows == rows
+    assert table.column_names == ["key", "time", "payload"]
+
+
+def test_an_empty_result_has_its_header(sensors: Line) -> None:
+    assert sensors("read", "iot/raw").out == ""
+    assert sensors("read", "iot/raw", "--format", "csv").out == '"key","time","payload"\n'
+    assert sensors("read", "iot/raw", "--format", "table").out == "key  time  payload\n"
+
+
+def test_limit_and_columns(sensors: Line) -> None:
+    assert sensors("read", "iot/sensors", "--columns", "celsius,device", "-n", "2").rows == [
+        {"celsius": 1.5, "device": "a"},
+        {"celsius": 2.5, "device": "b"},
+    ]
+    assert sensors("read", "iot/sensors", "-n", "0").out == ""
+    assert "there is no column 'nope'" in sensors.refused("read", "iot/sensors", "--columns", "nope")
+
+
+def test_places(sensors: Line) -> None:
+    cut = sensors("stream", "show", "iot/sensors", "--json").json["tail"]
+    pointers = column(sensors("read", "iot/sensors", "--meta").rows, "_pointer")
+    assert sensors("read", "iot/sensors", "--from", "tail").out == ""
+    assert sensors("read", "iot/sensors", "--from", "-1h").out == sensors("read", "iot/sensors", "--from", "HEAD").out
+    assert len(sensors("read", "iot/sensors", "--from", pointers[1]).rows) == 2
+    assert len(sensors("read", "iot/sensors", "--to", pointers[1]).rows) == 1
+    assert len(sensors("read", "iot/sensors", "--from", "2026-01-01T00:00:01Z", "--by", "event").rows) == 2
+    sensors("write", "iot/sensors", stdin='{"device":"later"}\n')
+    assert column(sensors("read", "iot/sensors", "--from", cut).rows, "device") == ["later"]
+    assert len(sensors("read", "iot/sensors", "--to", cut).rows) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("yesterday", "is no place in a stream: write head, tail"),
+        ("-1w", "is no place in a stream"),
+        ("0123456789abcdef:", "is no stream cut"),
+        ("0123456789abcdef:0000000000000000@0", "belongs to stream 0123456789abcdef"),
+        ("0123456789abcdef0123456789abcdef", "is it complete?"),
+        ("0" * 48, "the pointer belongs to stream 0000000000000000"),
+        ("f" * 48, "is no event pointer"),
+    ],
+)
+def test_a_place_that_is_none_is_refused(sensors: Line, text: str, complaint: str) -> None:
+    assert complaint in sensors.refused("read", "iot/sensors", "--from", text)
+
+
+def test_a_cut_must_cover_its_stream(sensors: Line) -> None:
+    sensors("stream", "scale", "iot/raw", "--segments", "2")
+    head = sensors("stream", "show", "iot/raw", "--json").json["tail"]
+    assert "does not cover the key space" in sensors.refused("read", "iot/raw", "--from", head.rpartition(":")[0])
+    beyond = head.replace("@0", "@7")
+    assert "behind the end of segment" in sensors.refused("read", "iot/raw", "--from", beyond)
+
+
+def test_events_of_a_span_of_time(sensors: Line) -> None:
+    def celsius(span: str) -> list[float]:
+        return column(sensors("read", "iot/sensors", "--where-time", span).rows, "celsius")
+
+    assert celsius("2026-01-01T00:00:01Z..2026-01-01T00:00:02Z") == [2.5]
+    assert celsius("2026-01-01T00:00:01Z..") == [2.5, 3.5]
+    assert celsius("..2026-01-01T00:00:01Z") == [1.5]
+    assert "is no span of time" in sensors.refused("read", "iot/sensors", "--where-time", "2026")
+    assert "is no time" in sensors.refused("read", "iot/sensors", "--where-time", "tail..head")
+
+
+def test_every_type_is_printed(line: Line) -> None:
+    schema = (
+        "i:int8,u:uint64,f:double,b:bool,s:string,x:binary,d:date,t:timestamp,n:decimal(6,2),"
+        "l:list<int>,r:struct<a:double,b:timestamp>"
+    )
+    rows = (
+        '{"i":-1,"u":18446744073709551615,"f":1e300,"b":true,"s":"é\\"\\n","x_base64":"/w==","d":"2026-01-31",'
+        '"t":"2026-01-31T12:00:00.000001Z","n":"12.30","l":[1,null],"r":{"a":0.5}}\n{}\n'
+    )
+    line("write", "s/x", "--schema", schema, stdin=rows)
+    first, second = line("read", "s/x").rows
+    assert first == {
+        "i": -1,
+        "u": 18446744073709551615,
+        "f": 1e300,
+        "b": True,
+        "s": 'é"\n',
+        "x_base64": "/w==",
+        "d": "2026-01-31",
+        "t": "2026-01-31T12:00:00.000001Z",
+        "n": "12.30",
+        "l": [1, None],
+        "r": {"a": 0.5, "b": None},
+    }
+    assert set(second.values()) == {None}
+    assert "base64:/w==" in line("read", "s/x", "--format", "csv").out
+    assert r"\xff" in line("read", "s/x", "--format", "table").out
+
+
+def test_numbers_that_json_lacks_are_null(line: Line, tmp_path: Path) -> None:
+    (tmp_path / "m.csv").write_text("f\nnan\ninf\n1\n")
+    line("write", "s/x", tmp_path / "m.csv", "--schema", "f:double")
+    assert [json.loads(text) for text in line("read", "s/x").out.splitlines()] == [{"f": None}, {"f": None}, {"f": 1.0}]
+
+
+def test_an_event_can_not_steer_the_terminal(line: Line) -> None:
+    line("write", "s/x", stdin='{"s":"\\u001b[2Jgone\\u0007"}\n')
+    assert "\x1b" not in line("read", "s/x", "--format", "table").out
+
+
+def test_following_ends_at_the_limit(sensors: Line) -> None:
+    assert len(sensors("read", "iot/sensors", "--follow", "--limit", "3").rows) == 3
+    assert "either follows the stream or ends somewhere" in sensors.refused("read", "iot/sensors", "-f", "--to", "tail")
+    assert "--by is append or event" in sensors.refused("read", "iot/sensors", "--by", "nope")

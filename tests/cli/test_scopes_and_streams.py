@@ -1,0 +1,164 @@
+"""Scopes and streams from the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from anabranch.errors import InvalidArgument
+from tests.cli.kit import CSV, SCHEMA, Line, column
+
+
+def test_scopes_are_created_listed_and_deleted(line: Line) -> None:
+    line("scope", "create", "iot", "--tag", "owner=plant-7")
+    line("scope", "create", "web")
+    assert column(line("scope", "list", "--json").json, "name") == ["iot", "web"]
+    assert line("scope", "list", "--json").json[0]["tags"] == {"owner": "plant-7"}
+    assert "owner=plant-7" in line("scope", "list").out
+    line("scope", "delete", "web")
+    assert column(line("scope", "list", "--json").json, "name") == ["iot"]
+
+
+def test_a_scope_is_created_once_unless_it_may_exist(line: Line) -> None:
+    line("scope", "create", "iot")
+    assert line.refused("scope", "create", "iot") == "scope 'iot' exists already"
+    line("scope", "create", "iot", "--exist-ok")
+
+
+def test_a_scope_with_streams_is_not_deleted(sensors: Line) -> None:
+    assert "still holds 2 stream(s)" in sensors.refused("scope", "delete", "iot")
+
+
+def test_a_verb_that_only_looks_makes_no_store(line: Line) -> None:
+    for verb in (("scope", "list"), ("stream", "list"), ("read", "a/b"), ("check",), ("query", "SELECT 1")):
+        assert "there is no store in" in line.refused(*verb)
+    assert not line.store.exists()
+
+
+def test_the_store_may_be_named_behind_the_verb_too(line: Line, tmp_path: Path) -> None:
+    line("scope", "create", "iot", "--store", tmp_path / "other")
+    assert (tmp_path / "other").is_dir()
+    assert not line.store.exists()
+
+
+def test_show_tells_columns_segments_cuts_and_epochs(sensors: Line) -> None:
+    sensors("stream", "scale", "iot/sensors", "--segments", "2")
+    told = sensors("stream", "show", "iot/sensors", "--json").json
+    assert (told["events"], told["segments_open"], told["epoch"], told["key"], told["time"]) == (
+        3,
+        2,
+        1,
+        "device",
+        "at",
+    )
+    assert [c["type"] for c in told["columns"]] == ["string", "timestamp[us, tz=UTC]", "double"]
+    assert [(s["segment"], s["state"], s["events"]) for s in told["segments"]] == [
+        ("0.0", "retired", 3),
+        ("1.1", "open", 0),
+        ("1.2", "open", 0),
+    ]
+    assert told["bytes"] == told["segments"][0]["bytes"] > 0
+    assert told["epochs"] == [{"epoch": 0, "segments": ["0.0"]}, {"epoch": 1, "segments": ["1.1", "1.2"]}]
+    text = sensors("stream", "show", "iot/sensors").out
+    assert told["head"] in text
+    assert told["tail"] in text
+
+
+def test_list_tells_all_streams_or_those_of_a_scope(sensors: Line) -> None:
+    sensors("scope", "create", "web")
+    sensors("stream", "create", "web/clicks")
+    listed = sensors("stream", "list", "--json").json
+    assert [(s["name"], s["events"]) for s in listed] == [("iot/raw", 0), ("iot/sensors", 3), ("web/clicks", 0)]
+    assert column(sensors("stream", "list", "web", "--json").json, "name") == ["web/clicks"]
+    assert "there is no scope 'nope'" in sensors.refused("stream", "list", "nope")
+
+
+def test_a_schema_may_come_from_a_file(line: Line, tmp_path: Path) -> None:
+    (tmp_path / "m.csv").write_text(CSV)
+    line("scope", "create", "iot")
+    made = line("stream", "create", "iot/m", "--schema-from", tmp_path / "m.csv", "--time", "at", "--json").json
+    assert made["time"] == "at"
+    told = line("stream", "show", "iot/m", "--json").json
+    assert [c["type"] for c in told["columns"]] == ["string", "timestamp[us, tz=UTC]", "double"]
+
+
+def test_segments_are_split_and_merged(sensors: Line) -> None:
+    assert "1.1, 1.2, 1.3" in sensors("stream", "scale", "iot/raw", "--split", "0.0", "--into", "3").err
+    assert sensors("stream", "show", "iot/raw", "--json").json["segments_open"] == 3
+    sensors("stream", "scale", "iot/raw", "--merge", "1.1,1.2")
+    assert sensors("stream", "show", "iot/raw", "--json").json["segments_open"] == 2
+    assert "say one of" in sensors.refused("stream", "scale", "iot/raw")
+    assert "is no segment" in sensors.refused("stream", "scale", "iot/raw", "--split", "x")
+
+
+def test_a_sealed_stream_is_read_but_not_written(sensors: Line) -> None:
+    sensors("stream", "seal", "iot/sensors")
+    assert len(sensors("read", "iot/sensors").rows) == 3
+    assert sensors.refused("write", "iot/sensors", stdin='{"device":"a"}') == (
+        "stream 'iot/sensors' is sealed and takes no more events"
+    )
+    assert "is sealed" in sensors.refused("stream", "scale", "iot/sensors", "--segments", "2")
+
+
+def test_truncation_removes_what_lies_before(sensors: Line) -> None:
+    assert (
+        sensors("stream", "truncate", "iot/sensors", "--at", "-1h").err == "0 events are removed from 'iot/sensors'\n"
+    )
+    pointer = sensors("read", "iot/sensors", "--meta").rows[1]["_pointer"]
+    sensors("write", "iot/sensors", stdin='{"device":"z"}\n')
+    cut = sensors("stream", "show", "iot/sensors", "--json").json["tail"]
+    sensors("write", "iot/sensors", stdin='{"device":"y"}\n')
+    assert "4 events are removed" in sensors("stream", "truncate", "iot/sensors", "--at", cut).err
+    assert column(sensors("read", "iot/sensors").rows, "device") == ["y"]
+    assert "was truncated" in sensors.refused("read", "iot/sensors", "--from", pointer)
+
+
+def test_a_deleted_stream_is_gone(sensors: Line) -> None:
+    sensors("stream", "delete", "iot/raw")
+    assert sensors.refused("stream", "show", "iot/raw") == "there is no stream 'iot/raw'"
+    assert sensors.refused("stream", "delete", "iot/raw") == "there is no stream 'iot/raw'"
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("a", "its end is unexpected"),
+        ("a:", "its end is unexpected"),
+        ("a:int b:int", "'b' is unexpected"),
+        ("a:inti", "there is no type 'inti'"),
+        ("a:list<int", "its end is unexpected"),
+        ("a:decimal(3,9)", "is no type"),
+        ("a:int, a:int", "names each column once"),
+        ("_offset:int", "can't be called"),
+        ("a:int?", "'?' is unexpected"),
+        ("", "its end is unexpected"),
+    ],
+)
+def test_a_schema_that_makes_no_sense_is_refused(line: Line, text: str, complaint: str) -> None:
+    line("scope", "create", "s")
+    assert complaint in line.refused("stream", "create", "s/x", "--schema", text)
+
+
+def test_a_schema_may_nest() -> None:
+    import pyarrow as pa
+
+    from anabranch.cli.schema_text import parse_schema
+
+    parsed = parse_schema('a: list<struct<b:int, c:decimal(10,2)>>, m:map<string,date>, "odd name":text,')
+    assert parsed.field("a").type == pa.list_(pa.struct([("b", pa.int64()), ("c", pa.decimal128(10, 2))]))
+    assert parsed.field("m").type == pa.map_(pa.string(), pa.date32())
+    assert parsed.names == ["a", "m", "odd name"]
+    with pytest.raises(InvalidArgument):
+        parse_schema("a:map<string>")
+
+
+def test_keys_and_times_must_name_fitting_columns(line: Line) -> None:
+    line("scope", "create", "s")
+    for option, complaint in (
+        (("--key", "nope"), "key='nope' names no column"),
+        (("--key", "celsius"), "can't be a routing key"),
+        (("--time", "celsius"), "can't be the event time"),
+    ):
+        assert complaint in line.refused("stream", "create", "s/x", "--schema", SCHEMA, *option)
+    assert "a raw stream has its own" in line.refused("stream", "create", "s/x", "--key", "k")
