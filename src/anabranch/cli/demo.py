@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from anabranch.cli.options import StoreOption, invocation, new_app
+from anabranch.cli.options import invocation, new_app
 
 app = new_app()
 
@@ -15,40 +15,41 @@ app = new_app()
 @app.command()
 def demo(
     seconds: Annotated[
-        float | None,
-        typer.Option(
-            "--seconds", metavar="N", min=0, help="How long; 0: until Ctrl-C. Default 60, a file: to its end."
-        ),
+        float | None, typer.Option("--seconds", metavar="N", min=0, help="How long; default 60, 0: until Ctrl-C.")
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option(
-            "--file", metavar="FILE", help="Your own CSV, JSON lines or Parquet instead of this machine's metrics."
-        ),
+        typer.Option("--file", metavar="FILE", help="Your own CSV, JSON lines or Parquet, not this machine's metrics."),
     ] = None,
     time: Annotated[
-        str | None,
-        typer.Option("--time", metavar="COLUMN", help="The file's event time, if it is not found by itself."),
+        str | None, typer.Option("--time", metavar="COLUMN", help="The file's event time, where it is not found.")
     ] = None,
     key: Annotated[
-        str | None, typer.Option("--key", metavar="COLUMN", help="The file's routing key; default: its first text.")
+        str | None, typer.Option("--key", metavar="COLUMN", help="The file's routing key, where it is not found.")
     ] = None,
-    store: StoreOption = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            "--store", metavar="PATH", help="The store's folder; default: ./anabranch-demo.", show_default=False
+        ),
+    ] = None,
 ) -> None:
-    """Watch it work: real events flow into a stream, Spark aggregates them in windows, and the result is proved.
+    """Watch it work, and see the result proved.
 
-    Measurements of this machine (CPU, memory, disk, network, processes) go to host/metrics; a pipeline counts and
-    averages them in windows. At the end every closed window is counted again without Spark, and the counts compared:
-    exit code 1 if any differs. Ctrl-C ends it early; a second run goes on where the first stopped. The store is
-    ./anabranch-demo unless another is said.
+    Measurements of this machine (CPU, memory, disk, network, processes) go to host/metrics; a pipeline on Spark
+    aggregates them in windows. At the end every closed window is counted again without Spark, and the counts compared.
+    Ctrl-C ends it early; a second run goes on where the first stopped. With --file it ends when the file is aggregated.
+
+    Exit code: 0, or 1 if the proof does not hold.
 
     Examples:
 
       anabranch demo
-      anabranch demo --seconds 0 --store ./river
-      anabranch demo --file measurements.csv --time taken_at
+      anabranch demo --seconds 20 --store ./river
+      anabranch demo --file measurements.csv
     """
-    from anabranch.spark.demo import STORE, run
+    from anabranch.spark.demo.main import STORE, run
 
     code = run(store or invocation.store or STORE, seconds=seconds, file=file, time=time, key=key)
-    raise typer.Exit(code)
+    if code:
+        raise typer.Exit(code)
