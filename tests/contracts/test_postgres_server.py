@@ -1,0 +1,308 @@
+"""The PostgreSQL catalog when its server, its connections or its schema are not as they should be."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import errors as pg
+
+import anabranch as ab
+from anabranch.catalog.postgres.adapter import PostgresCatalog
+from anabranch.catalog.postgres.connection import translate
+from anabranch.errors import (
+    AppendUncertain,
+    Conflict,
+    CorruptCatalog,
+    DiskFull,
+    ReadOnlyStore,
+    StoreBusy,
+    StoreUnavailable,
+)
+from anabranch.model.append import Appended
+from anabranch.model.ids import LogId
+from anabranch.model.stream import Scope
+from anabranch.runtime.ports import Runtime
+from anabranch.runtime.settings import Settings
+from anabranch.testing.contracts.samples import NOW, append, lengths, new_stream, part
+from tests.postgres_server import Server, drop, fresh_url
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    made = fresh_url()
+    yield made
+    drop(made)
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[Server]:
+    """A server that a test may stop and kill."""
+    server = Server()
+    yield server
+    server.remove()
+
+
+@contextmanager
+def opened(url: str, *, lock_s: float = 30.0) -> Iterator[PostgresCatalog]:
+    catalog = PostgresCatalog(url, Runtime(settings=Settings(catalog_lock_s=lock_s)))
+    try:
+        yield catalog
+    finally:
+        catalog.close()
+
+
+def until(true: Callable[[], object], seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def sql(url: str, text: str) -> list[tuple[object, ...]]:
+    """Run a statement beside the catalog's own connections."""
+    base, _, schema = url.rpartition("schema=")
+    with psycopg.connect(base.rstrip("?&"), autocommit=True) as database:
+        database.execute(f"set search_path to {schema}".encode())
+        cursor = database.execute(text.encode())
+        return cursor.fetchall() if cursor.description else []
+
+
+# a server that goes away
+
+
+def test_a_restart_is_waited_out_by_what_has_not_begun_to_commit(own: Server) -> None:
+    url = fresh_url(own.url)
+    with opened(url) as catalog:
+        log = new_stream(catalog)
+        own.stop()
+        back = threading.Timer(0.7, own.start)
+        back.start()
+        with catalog.reading() as txn:
+            assert txn.scope("iot")
+        back.join()
+        for again in (
+            lambda: append(catalog, part(log)) == (Appended(0, NOW),),
+            lambda: scope_of(catalog),
+        ):
+            own.stop()
+            back = threading.Timer(0.7, own.start)
+            back.start()
+            assert again()
+            back.join()
+        assert lengths(catalog, [log]) == {log: 1}
+
+
+def scope_of(catalog: PostgresCatalog) -> Scope | None:
+    with catalog.writing() as txn:
+        return txn.scope("iot")
+
+
+def test_a_server_that_stays_away_is_not_waited_for_longer_than_stated(own: Server) -> None:
+    url = fresh_url(own.url)
+    with opened(url, lock_s=0.5) as catalog:
+        own.stop()
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable), catalog.reading():
+            pass
+        with pytest.raises(StoreUnavailable):
+            append(catalog, part(1))
+        assert 1.0 <= time.monotonic() - began < 5
+        own.start()
+
+
+def test_an_answer_lost_on_the_way_is_uncertain_and_changes_nothing_by_itself(url: str) -> None:
+    with opened(url) as catalog, opened(url) as other:
+        log = new_stream(catalog)
+        with other.writing() as txn:
+            txn.logs([log])
+            failures: list[BaseException] = []
+
+            def send() -> None:
+                try:
+                    append(catalog, part(log, writer="w"))
+                except AppendUncertain as exc:
+                    failures.append(exc)
+
+            thread = threading.Thread(target=send)
+            thread.start()
+            waiting = "select pid from pg_stat_activity where query like '%append_1%' and wait_event_type = 'Lock'"
+            until(lambda: sql(url, waiting))
+            sql(url, f"select pg_terminate_backend(pid) from ({waiting}) as held")
+            thread.join(10)
+        assert [type(failure) for failure in failures] == [AppendUncertain]
+        assert isinstance(failures[0].__cause__, psycopg.Error)
+        assert append(catalog, part(log, writer="w")) == (Appended(0, NOW),)
+
+
+def test_a_transaction_cut_off_before_its_end_has_changed_nothing(url: str) -> None:
+    with opened(url) as catalog:
+        cut = "select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory' and granted"
+
+        def change(*, then: bool) -> None:
+            with catalog.writing() as txn:
+                txn.put_scope(Scope("iot", {}, NOW))
+                sql(url, cut)
+                time.sleep(0.1)
+                if then:
+                    txn.put_scope(Scope("iot", {"a": "b"}, NOW))
+
+        with pytest.raises(StoreUnavailable):
+            change(then=True)
+        with pytest.raises(AppendUncertain):  # it might have been in its last moment
+            change(then=False)
+        with catalog.reading() as txn:
+            assert txn.scopes() == []
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("how", [signal.SIGQUIT, signal.SIGINT], ids=["killed", "restarted"])
+def test_nothing_is_lost_or_doubled_where_the_server_falls_in_mid_commit(
+    own: Server, tmp_path: Path, how: signal.Signals
+) -> None:
+    url = fresh_url(own.url)
+    threads, told, sent = 6, [], []
+    done = threading.Event()
+    with ab.connect(url, blobs=tmp_path) as store:
+        store.streams.create_scope("s")
+        store.streams.create("s/events", scaling=2)
+
+        def write(me: int) -> None:
+            while True:
+                try:
+                    writer = store.writer("s/events", writer_id=f"w{me}")
+                    break
+                except StoreUnavailable:  # cut off in the midst of reading its routes
+                    continue
+            number = 0
+            while not done.is_set():
+                text = f"{me}:{number:06}"
+                sent.append(text)
+                writer.write(text.encode(), key=f"k{me}").result(60)
+                told.append(text)
+                number += 1
+            writer.close()
+
+        failures: list[BaseException] = []
+
+        def guarded(me: int) -> None:
+            try:
+                write(me)
+            except BaseException as exc:
+                failures.append(exc)
+
+        running = [threading.Thread(target=guarded, args=(me,)) for me in range(threads)]
+        for each in running:
+            each.start()
+        for _ in range(3):
+            before = len(told)
+            until(lambda before=before: len(told) > before + 30 or failures, 30)  # type: ignore[misc]
+            own.stop(how)
+            time.sleep(0.2)
+            own.start()
+        done.set()
+        for each in running:
+            each.join(60)
+        assert not failures, failures[0]
+        with store.reader("s/events") as reader:
+            found = [bytes(event.body).decode() for event in reader]
+        assert not list(store.check())
+    assert sorted(found) == sorted(set(found))
+    assert set(told) <= set(found) <= set(sent)
+    for me in range(threads):
+        mine = [int(text.partition(":")[2]) for text in found if text.startswith(f"{me}:")]
+        assert mine == list(range(len(mine)))
+
+
+# waking others
+
+
+def test_a_commit_elsewhere_wakes_who_tails_within_milliseconds(url: str) -> None:
+    with opened(url) as writer, opened(url) as reader:
+        log = new_stream(writer)
+        reader.token()
+        until(lambda: reader.token() >= 0)
+        waits = []
+        for _ in range(20):
+            time.sleep(0.01)
+            before = reader.token()
+            append(writer, part(log))
+            began = time.monotonic()
+            until(lambda before=before: reader.token() != before)  # type: ignore[misc]
+            waits.append(time.monotonic() - began)
+        assert sorted(waits)[10] < 0.1
+
+
+def test_who_listens_is_found_again_after_its_connection_was_cut(url: str) -> None:
+    with opened(url) as writer, opened(url) as reader:
+        log = new_stream(writer)
+        reader.token()
+        cut = "select pg_terminate_backend(pid) from pg_stat_activity where query like 'select pg_snapshot_xmax%'"
+        until(lambda: sql(url, cut))
+        for _ in range(2):
+            before = reader.token()
+            append(writer, part(log))
+            until(lambda before=before: reader.token() != before)  # type: ignore[misc]
+            time.sleep(0.6)
+
+
+def test_commits_are_seen_even_where_notifications_are_swallowed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(url) as writer, opened(url) as reader:
+        monkeypatch.setattr(writer._notifier, "notify", lambda: None)
+        log = new_stream(writer)
+        before = reader.token()
+        append(writer, part(log))
+        until(lambda: reader.token() != before)
+
+
+def test_no_commit_carries_a_notification(url: str) -> None:
+    with opened(url) as catalog:
+        text = " ".join(str(row[0]) for row in sql(url, "select prosrc from pg_proc where proname = 'append_1'"))
+        assert "pg_notify" not in text.lower() and " notify " not in text.lower()
+        append(catalog, part(new_stream(catalog)))
+
+
+# errors
+
+
+def test_the_drivers_errors_have_names_in_the_stores_terms() -> None:
+    for error, expected in (
+        (pg.DiskFull("x"), DiskFull),
+        (pg.ReadOnlySqlTransaction("x"), ReadOnlyStore),
+        (pg.LockNotAvailable("x"), StoreBusy),
+        (pg.DeadlockDetected("x"), Conflict),
+        (pg.IndexCorrupted("x"), CorruptCatalog),
+        (psycopg.OperationalError("x"), StoreUnavailable),
+    ):
+        assert type(translate(error, "there")) is expected
+
+
+def test_a_server_that_takes_no_writes_says_so(url: str) -> None:
+    with opened(url) as catalog:
+        log = new_stream(catalog)
+        database = catalog._pool.borrow()
+        database.execute("set default_transaction_read_only = on")
+        catalog._pool.give_back(database)
+        with pytest.raises(ReadOnlyStore):
+            append(catalog, part(log))
+        assert append(catalog, part(log)) == (Appended(0, NOW),)  # by another connection
+
+
+def test_another_clients_lock_is_not_waited_for_longer_than_stated(url: str) -> None:
+    with opened(url) as holder, opened(url, lock_s=0.3) as catalog:
+        log = new_stream(holder)
+        with holder.writing() as txn:
+            txn.update_log(replace(txn.logs([log])[log], fence=1))
+            with pytest.raises(StoreBusy):
+                append(catalog, part(log))
+            with pytest.raises(StoreBusy):
+                append(catalog, part(log), part(LogId(log + 1)))
+            with pytest.raises(StoreBusy), catalog.writing():
+                pass
