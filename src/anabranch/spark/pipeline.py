@@ -109,7 +109,7 @@ def _run(
         return Pipeline(store, spark, name, steps, prepared, keeper, once=once, owned=owned)
     except BaseException as exc:
         keeper.close()
-        error = explain(exc) if isinstance(exc, Exception) else "interrupted while it was starting"
+        error = explain(exc) if isinstance(exc, Exception) else None  # not a failure: somebody pressed Ctrl-C
         row_of.finish(store.catalog, name, holder, now=clock.now(), error=error)
         raise
 

@@ -6,11 +6,11 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TextIO
 
 from anabranch.errors import MissingExtra
 from anabranch.spark.pipeline import Pipeline
@@ -114,7 +114,8 @@ class _Table(_Show):
         self._live = live
 
     def __call__(self, progress: Sequence[QueryProgress], *, last: bool = False) -> None:
-        self._live.update(progress_table(progress, title=self._title), refresh=last)
+        table = progress_table(progress, title=self._title, width=self._live.console.width)
+        self._live.update(table, refresh=last)
 
 
 @contextmanager
@@ -137,41 +138,54 @@ def _shown(pipeline: Pipeline, out: TextIO, *, as_json: bool, quiet: bool) -> It
 # texts
 
 
-def progress_table(progress: Sequence[QueryProgress], *, title: str | None = None) -> RenderableType:
-    """One row for each statement."""
+def progress_table(progress: Sequence[QueryProgress], *, title: str | None = None, width: int = 100) -> RenderableType:
+    """One row for each statement; where `width` columns are too few for all, the more telling ones."""
     from rich import box
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, title_style="bold")
-    table.add_column("result stream", style="cyan", no_wrap=True)
-    for name in ("state", "events/s", "read", "lag", "written", "late", "watermark", "state rows", "batch"):
-        table.add_column(name, justify="left" if name == "state" else "right", no_wrap=True)
+    table = Table(
+        title=title,
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        collapse_padding=True,
+        title_style="bold",
+    )
+    shown = [column for column in _COLUMNS if width >= WIDE or not column.only_wide]
+    for column in shown:
+        table.add_column(column.name, justify=column.justify, style=column.style, no_wrap=True)
     for each in progress:
-        table.add_row(
-            each.target,
-            f"[{_COLOURS.get(each.state, 'white')}]{each.state}[/]",
-            f"{each.rows_per_s:,.0f}",
-            f"{each.read:,}",
-            f"{each.lag:,}",
-            f"{each.written:,}",
-            f"{each.late:,}",
-            clock_text(each.watermark_us),
-            f"{each.state_rows:,} ({size_text(each.state_bytes)})" if each.state_rows else "-",
-            f"#{each.batch} {each.batch_ms:,} ms" if each.batch >= 0 else "-",
-        )
+        table.add_row(*(column.text(each) for column in shown))
     return table
 
 
-_COLOURS: Final = {"running": "green", "ended": "green", "failed": "red", "starting": "yellow"}
+class _Column(NamedTuple):
+    name: str
+    text: Callable[[QueryProgress], str]
+    only_wide: bool = False
+    justify: Literal["left", "right"] = "right"
+    style: str = ""
 
 
-def line_of(each: QueryProgress) -> str:
-    """One statement as a line of text."""
-    return (
-        f"{each.target}: {each.state}, {each.rows_per_s:,.0f} events/s, read {each.read:,}, lag {each.lag:,}, "
-        f"written {each.written:,}, late {each.late:,}, watermark {clock_text(each.watermark_us)}, "
-        f"state {each.state_rows:,} rows ({size_text(each.state_bytes)}), batch {each.batch} in {each.batch_ms:,} ms"
-    )
+def _state(each: QueryProgress) -> str:
+    return f"[{_COLOURS.get(each.state, 'white')}]{each.state}[/]"
+
+
+WIDE: Final = 115
+_COLUMNS: Final = (
+    _Column("result stream", lambda each: each.target, justify="left", style="cyan"),
+    _Column("state", _state, only_wide=True, justify="left"),
+    _Column("events/s", lambda each: f"{each.rows_per_s:,.0f}"),
+    _Column("read", lambda each: f"{each.read:,}", only_wide=True),
+    _Column("lag", lambda each: f"{each.lag:,}"),
+    _Column("written", lambda each: f"{each.written:,}"),
+    _Column("late", lambda each: f"{each.late:,}"),
+    _Column("watermark", lambda each: clock_text(each.watermark_us)),
+    _Column("in state", lambda each: f"{each.state_rows:,}" if each.state_rows else "-"),
+    _Column("state size", lambda each: size_text(each.state_bytes) if each.state_bytes else "-", only_wide=True),
+    _Column("batch", lambda each: f"{each.batch:,}" if each.batch >= 0 else "-", only_wide=True),
+    _Column("took", lambda each: f"{each.batch_ms:,} ms" if each.batch >= 0 else "-"),
+)
 
 
 def clock_text(micros: int | None) -> str:

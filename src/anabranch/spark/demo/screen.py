@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from anabranch.errors import MissingExtra
 from anabranch.spark.demo.view import Closed, Meter, sparkline
 from anabranch.spark.pipeline_progress import QueryProgress
-from anabranch.spark.pipeline_screen import clock_text, progress_table
+from anabranch.spark.pipeline_screen import progress_table
 
 try:
     from rich import box
@@ -71,7 +71,7 @@ class LiveScreen:
 
     def show(self, scene: Scene) -> None:
         """See `Screen`."""
-        self._live.update(page(scene, self._spinner))
+        self._live.update(page(scene, self._spinner, width=self._live.console.width))
 
     def say(self, text: str) -> None:
         """See `Screen`."""
@@ -126,11 +126,11 @@ def _status(scene: Scene) -> str:
 # the page
 
 
-def page(scene: Scene, spinner: RenderableType | None = None) -> RenderableType:
-    """The whole screen."""
+def page(scene: Scene, spinner: RenderableType | None = None, *, width: int = 100) -> RenderableType:
+    """The whole screen, `width` columns wide."""
     parts: list[RenderableType] = [_heading(scene), "", _flow(scene), ""]
     if scene.progress and any(each.batch >= 0 for each in scene.progress):
-        parts.append(progress_table(scene.progress))
+        parts.append(progress_table(scene.progress, width=width))
     if scene.stage != "running":
         waiting = Table.grid(padding=(0, 1))
         waiting.add_row(spinner or "", Text(f"{scene.stage} …", style="yellow"))
@@ -168,20 +168,14 @@ def _flow(scene: Scene) -> RenderableType:
 
 
 def _windows(scene: Scene) -> RenderableType:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True, expand=True)
     table.add_column("window closed (UTC)", no_wrap=True)
     table.add_column("result stream", style="cyan", no_wrap=True)
     table.add_column("events", justify="right", no_wrap=True)
-    table.add_column("mean of the window", overflow="ellipsis", no_wrap=True)
+    table.add_column("mean of the window", overflow="ellipsis", no_wrap=True, ratio=1)
     shown = scene.closed[-WINDOWS_SHOWN:]
     for window in reversed(shown):
         table.add_row(window.bounds, window.target, f"{window.events:,}", window.text)
     for _ in range(WINDOWS_SHOWN - len(shown)):  # the page keeps its height, so it does not jump
         table.add_row("", "", "", "")
     return table
-
-
-def watermark_text(progress: Sequence[QueryProgress]) -> str:
-    """The earliest watermark of all queries."""
-    known = [each.watermark_us for each in progress if each.watermark_us is not None]
-    return clock_text(min(known) if known else None)
