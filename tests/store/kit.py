@@ -1,7 +1,12 @@
-"""A catalog and a folder of blobs with streams in them, put together from the ports alone: no facade, no writer."""
+"""A catalog and a folder of blobs with streams in them, put together from the ports alone: no facade, no writer.
+
+With ANABRANCH_TEST_CATALOG=postgres the catalog is one on PostgreSQL, so that whatever is built on this kit can be run on
+either. (Tests that damage the catalog's own file need SQLite.)
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,6 +14,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from anabranch.blobs.local import LocalBlobs
+from anabranch.catalog.port import Catalog
+from anabranch.catalog.postgres.adapter import PostgresCatalog
 from anabranch.catalog.sqlite.adapter import SqliteCatalog
 from anabranch.core import codec
 from anabranch.log.commit import Committer, Draft, Encoded, Work, WriterName
@@ -22,11 +29,24 @@ from anabranch.model.stream import Extent, Scope, Segment, Span, StreamInfo, Str
 from anabranch.runtime.ids import SystemIds
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
+from tests.postgres_server import fresh_url
 
 SECOND = 1_000_000
 SCHEMA = StreamSchema.typed(
     pa.schema([("device", pa.string()), ("at", TIME_TYPE), ("celsius", pa.float64())]), "device", "at"
 )
+
+
+_urls: dict[Path, str] = {}
+
+
+def open_catalog(folder: Path, runtime: Runtime) -> Catalog:
+    """The catalog that goes with the folder."""
+    if os.environ.get("ANABRANCH_TEST_CATALOG") != "postgres":
+        return SqliteCatalog(folder, runtime)
+    if folder not in _urls:
+        _urls[folder] = fresh_url()
+    return PostgresCatalog(_urls[folder], runtime)
 
 
 class HandClock:
@@ -56,7 +76,7 @@ class Kit:
     def __post_init__(self) -> None:
         self.folder.mkdir(exist_ok=True)
         self.runtime = Runtime(clock=self.clock, settings=Settings(inline_bytes_max=self.inline_bytes_max))
-        self.catalog = SqliteCatalog(self.folder, self.runtime)
+        self.catalog = open_catalog(self.folder, self.runtime)
         self.blobs = LocalBlobs(self.folder, self.runtime)
         self.committer = Committer(self.catalog, self.blobs, self.runtime)
         self.sequences: dict[tuple[str, LogId], int] = {}
