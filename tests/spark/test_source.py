@@ -206,7 +206,7 @@ def test_a_replay_of_the_first_batch_is_exact_though_it_began_at_the_tail(spark:
         query = batches.start()
         # The first batch begins at the tail of now, and fails when it has events.
         while not list((tmp_path / "ck").glob("metadata")):
-            query.awaitTermination(0.2)
+            query.awaitTermination(1)
         query.awaitTermination(3)
         write(store, 10, 10)
         with pytest.raises(PySparkException):

@@ -167,6 +167,18 @@ class _Column(NamedTuple):
     style: str = ""
 
 
+def line_of(each: QueryProgress) -> str:
+    """One statement as a line of text."""
+    return (
+        f"{each.target}: {each.state}, {each.rows_per_s:,.0f} events/s, read {each.read:,}, lag {each.lag:,}, "
+        f"written {each.written:,}, late {each.late:,}, watermark {clock_text(each.watermark_us)}, "
+        f"state {each.state_rows:,} rows ({size_text(each.state_bytes)}), batch {each.batch} in {each.batch_ms:,} ms"
+    )
+
+
+_COLOURS: Final = {"running": "green", "ended": "green", "failed": "red", "starting": "yellow"}
+
+
 def _state(each: QueryProgress) -> str:
     return f"[{_COLOURS.get(each.state, 'white')}]{each.state}[/]"
 
