@@ -49,7 +49,7 @@ from anabranch.readers.reader import Reader
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
 from anabranch.streams.manager import Streams
-from anabranch.streams.publish import Publication, publish
+from anabranch.streams.publish import Numbered, Publication, publish
 from anabranch.streams.stage import Stager
 from anabranch.streams.writer import Writer
 
@@ -228,7 +228,7 @@ class Store:
         ranges = tuple(segment.range for segment in view.current)
         return Stager(self.blobs, self.runtime, view.info.schema, view.info.schema_version, ranges)
 
-    def publish(self, publications: Sequence[Publication], *, request: str) -> bool:
+    def publish(self, publications: Sequence[Publication], *, request: str | Numbered) -> bool:
         """Make staged events visible, all at once and only once; see `anabranch.streams.publish`."""
         self._alive()
         done = publish(self.catalog, self.blobs, self.runtime, publications, request=request)

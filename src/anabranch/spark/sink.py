@@ -1,9 +1,9 @@
 """Streams as a sink of Spark: `df.write` and `df.writeStream` with `format("anabranch")`.
 
 Tasks stage what they write, which makes it durable and visible to nobody, and the driver publishes it all as one atomic
-unit. A streaming batch is published under the request `spark:<query id>:<batch id>`: repeated after a crash, it changes
-nothing. A batch job gets a fresh request for each save. In complete mode, and with `mode("overwrite")`, the stream
-afterwards holds exactly what was written.
+unit. A streaming batch is published as the number `<batch id>` of the series `spark:<query id>`: repeated after a crash,
+however much later, it changes nothing. A batch job gets a fresh request for each save. In complete mode, and with
+`mode("overwrite")`, the stream afterwards holds exactly what was written.
 
 Columns are matched by name: missing ones become null, unknown ones are refused, values are cast where nothing is lost.
 `_segment`, `_offset` and `_appended` are left out, since the store gives each event its own. A raw stream takes `key`,
@@ -44,7 +44,7 @@ from anabranch.spark.options import WriteOptions
 from anabranch.spark.stores import open_store
 from anabranch.spark.types import stored_columns
 from anabranch.store import Store
-from anabranch.streams.publish import Publication
+from anabranch.streams.publish import Numbered, Publication
 from anabranch.streams.stage import Staged
 
 __all__ = ["batch_writer", "stream_writer"]
@@ -160,7 +160,7 @@ class StreamWriter(_Sink, DataSourceStreamArrowWriter):
         query = self._query(messages, batchId)
         publications = [*self._publications(messages), *self._late_events(messages, batchId)]
         if publications:
-            self._store().publish(publications, request=f"spark:{query}:{batchId}")
+            self._store().publish(publications, request=Numbered(f"spark:{query}", batchId))
         self._leave(messages)
 
     def _late_events(self, messages: _Messages, batch: int) -> list[Publication]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from anabranch.blobs.port import Blobs
-from anabranch.catalog.port import Catalog, Writing
+from anabranch.catalog.port import Catalog, Checkpointed, Reading, Writing
 from anabranch.core.codec import checksum, decode, encode
 from anabranch.errors import AppendUncertain, Conflict, LeaseExpired, RequestMismatch
 from anabranch.model.append import BlobEntry, Part, Place, Refusal, Refused, Unit
@@ -22,6 +22,7 @@ from anabranch.streams.scale import truncate_stream
 from anabranch.streams.stage import Run, Staged, put_messages, slice_again
 
 _OPERATION = "publish"
+_SERIES = "published"
 _TRIES = 3
 
 
@@ -35,12 +36,21 @@ class Publication:
     replace: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """The place of a publication in a series whose numbers rise, such as the batches of a streaming query. Of a series
+    the catalog keeps the last number, for ever; who asks for that or a lower one again repeats what was published."""
+
+    series: str
+    number: int
+
+
 def publish(
-    catalog: Catalog, blobs: Blobs, runtime: Runtime, publications: Sequence[Publication], *, request: str
+    catalog: Catalog, blobs: Blobs, runtime: Runtime, publications: Sequence[Publication], *, request: str | Numbered
 ) -> bool:
     """Append all publications as one atomic unit; False, and nothing done, where `request` was published before.
 
-    Staged batches keep their order. Raises StreamNotFound, StreamSealed, LeaseExpired where the collector's horizon
+    A request id in text is remembered for `limits.REQUESTS_KEPT_US`. Staged batches keep their order. Raises StreamNotFound, StreamSealed, LeaseExpired where the collector's horizon
     has passed a staged blob, AppendUncertain where even asking again under the same request failed.
     """
     settled = [replace(each, staged=_settle(blobs, runtime, each.staged)) for each in publications]
@@ -53,14 +63,11 @@ def publish(
 
 
 def _publish(
-    catalog: Catalog, blobs: Blobs, runtime: Runtime, publications: Sequence[Publication], request: str
+    catalog: Catalog, blobs: Blobs, runtime: Runtime, publications: Sequence[Publication], request: str | Numbered
 ) -> bool:
     now = runtime.clock.now()
     with catalog.writing() as txn:
-        known = txn.request(request)
-        if known is not None:
-            if known[0] != _OPERATION:
-                raise RequestMismatch(f"request '{request}' was '{known[0]}'; it can't publish as well")
+        if _was_published(txn, request):
             return False
         parts: list[Part] = []
         entries: dict[str, BlobEntry] = {}
@@ -76,8 +83,21 @@ def _publish(
         for view in before.values():
             head = StreamCut.of(view.info.id, {segment.id: view.length(segment.id) for segment in view.current})
             truncate_stream(txn, need_view(txn, view.info.id), head, now)
-        txn.record_request(request, _OPERATION, "{}", now=now)
+        if isinstance(request, Numbered):
+            txn.put_piece(Checkpointed(_SERIES, request.series, {"number": request.number}))
+        else:
+            txn.record_request(request, _OPERATION, "{}", now=now)
     return True
+
+
+def _was_published(txn: Reading, request: str | Numbered) -> bool:
+    if isinstance(request, Numbered):
+        last = txn.piece(_SERIES, request.series)
+        return last is not None and int(str(last.value["number"])) >= request.number
+    known = txn.request(request)
+    if known is not None and known[0] != _OPERATION:
+        raise RequestMismatch(f"request '{request}' was '{known[0]}'; it can't publish as well")
+    return known is not None
 
 
 def _check(verdicts: Sequence[object]) -> None:

@@ -1,0 +1,58 @@
+"""Publishing staged events: all at once, and only once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import anabranch as ab
+from anabranch import limits
+from anabranch.runtime.ports import Runtime
+from anabranch.streams.publish import Numbered, Publication
+from tests.store.kit import HandClock
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    return HandClock()
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: HandClock) -> Iterator[ab.Store]:
+    with ab.connect(tmp_path, runtime=Runtime(clock=clock)) as made:
+        made.streams.create_scope("s")
+        made.streams.create("s/out", schema=pa.schema([("key", pa.string()), ("n", pa.int64())]), key="key")
+        yield made
+
+
+def staged(store: ab.Store, number: int, *, replace: bool = False) -> Publication:
+    stager = store.stager("s/out")
+    stager.write(pa.table({"key": ["a", "b"], "n": [number, number]}))
+    return Publication(store.streams.get("s/out").id, stager.finish(), replace)
+
+
+def found(store: ab.Store) -> list[int]:
+    with store.reader("s/out") as reader:
+        return [event.body["n"] for event in reader]
+
+
+def test_a_request_publishes_once(store: ab.Store) -> None:
+    assert store.publish([staged(store, 1)], request="job")
+    assert not store.publish([staged(store, 2)], request="job")
+    assert found(store) == [1, 1]
+
+
+def test_a_number_of_a_series_publishes_once_however_late_it_is_repeated(store: ab.Store, clock: HandClock) -> None:
+    for number in (0, 1, 4):
+        assert store.publish([staged(store, number)], request=Numbered("query", number))
+    clock.pass_time(2 * limits.REQUESTS_KEPT_US)
+    store.collect()
+    for number in (4, 3, 0):
+        assert not store.publish([staged(store, number)], request=Numbered("query", number))
+    assert store.publish([staged(store, 0)], request=Numbered("another", 0))
+    assert store.publish([staged(store, 5, replace=True)], request=Numbered("query", 5))
+    assert found(store) == [5, 5]
+    assert list(store.check()) == []
