@@ -6,6 +6,7 @@ A test that can't have a server fails; none is skipped.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import importlib.util
 import itertools
@@ -14,8 +15,10 @@ import pwd
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -105,6 +108,49 @@ class Server:
     def url(self) -> str:
         """The address of its one database."""
         return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+
+
+class TlsProxy:
+    """Speaks TLS for a server that can't: the wheel's is built without it. Serves until it is closed."""
+
+    def __init__(self, server: Server, certificate: Path, key: Path) -> None:
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.load_cert_chain(certificate, key)
+        self._server = server
+        self._door = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._door.getsockname()[1]
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                client, _ = self._door.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._talk, args=(client,), daemon=True).start()
+
+    def _talk(self, client: socket.socket) -> None:
+        with contextlib.suppress(OSError), client:
+            client.recv(8)  # "may we speak TLS?"
+            client.sendall(b"S")
+            with (
+                self._context.wrap_socket(client, server_side=True) as inside,
+                socket.create_connection(("127.0.0.1", self._server.port)) as behind,
+            ):
+                back = threading.Thread(target=_pump, args=(behind, inside), daemon=True)
+                back.start()
+                _pump(inside, behind)
+
+    def close(self) -> None:
+        """Take no more connections."""
+        self._door.close()
+
+
+def _pump(source: socket.socket, target: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(1 << 16):
+            target.sendall(data)
+        target.shutdown(socket.SHUT_RDWR)
 
 
 @functools.cache

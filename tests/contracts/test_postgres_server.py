@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -32,7 +33,7 @@ from anabranch.model.stream import Scope
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
 from anabranch.testing.contracts.samples import NOW, append, lengths, new_stream, part
-from tests.postgres_server import Server, drop, fresh_url
+from tests.postgres_server import Server, TlsProxy, drop, fresh_url
 
 
 @pytest.fixture
@@ -306,3 +307,29 @@ def test_another_clients_lock_is_not_waited_for_longer_than_stated(url: str) -> 
                 append(catalog, part(log), part(LogId(log + 1)))
             with pytest.raises(StoreBusy), catalog.writing():
                 pass
+
+
+def test_a_server_is_spoken_to_only_with_the_certificate_that_the_url_demands(own: Server, tmp_path: Path) -> None:
+    for name in ("server", "other"):
+        subprocess.run(
+            f"openssl req -x509 -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.crt -days 2 "
+            "-subj /CN=localhost -addext subjectAltName=DNS:localhost".split(),
+            cwd=tmp_path, check=True, capture_output=True,
+        )  # fmt: skip
+    proxy = TlsProxy(own, tmp_path / "server.crt", tmp_path / "server.key")
+
+    def url(host: str, certificate: str) -> str:
+        demand = f"sslmode=verify-full&sslrootcert={tmp_path}/{certificate}&schema=safe"
+        return f"postgresql://postgres@{host}:{proxy.port}/postgres?{demand}"
+
+    with opened(url("localhost", "server.crt")) as catalog:
+        append(catalog, part(new_stream(catalog)))
+        database = catalog._pool.borrow()
+        assert database.pgconn.ssl_in_use
+        catalog._pool.give_back(database)
+    for wrong in (url("localhost", "other.crt"), url("127.0.0.1", "server.crt")):
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable, match="certificate"), opened(wrong):
+            pass
+        assert time.monotonic() - began < 5
+    proxy.close()
