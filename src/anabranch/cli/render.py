@@ -198,9 +198,16 @@ def _members(name: str, column: pa.Array) -> list[str]:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         encode = encode_basestring
         return [label + "null" if text is None else label + encode(text) for text in column.to_pylist()]
-    if pa.types.is_integer(kind):
-        return [label + "null" if value is None else f"{label}{value}" for value in column.to_pylist()]
+    if (pa.types.is_integer(kind) or pa.types.is_float64(kind)) and _plain_numbers(column):
+        return [f"{label}{value}" for value in column.to_numpy().tolist()]
     return [label + _dump(value) for value in column.to_pylist()]
+
+
+def _plain_numbers(column: pa.Array) -> bool:
+    """True if Python's text of each value is JSON."""
+    return not column.null_count and (
+        pa.types.is_integer(column.type) or pc.all(pc.is_finite(column)).as_py() is not False
+    )
 
 
 def _bytes_member(name: str, label: str, value: bytes | None) -> str:
@@ -250,9 +257,12 @@ def _iso(column: pa.Array) -> list[str | None]:
 
 def _iso_array(column: pa.Array) -> pa.Array:
     kind = column.type
-    if pa.types.is_timestamp(kind) and kind.tz not in (None, "UTC"):
-        column = column.cast(pa.timestamp(kind.unit, "UTC"))
-    return pc.replace_substring(column.cast(pa.string()), " ", "T")
+    zoned = pa.types.is_timestamp(kind) and kind.tz is not None
+    if zoned:
+        # As UTC without a zone, for which Arrow prints five times as fast.
+        column = column.cast(pa.timestamp(kind.unit, "UTC")).view(pa.timestamp(kind.unit))
+    texts = pc.replace_substring(column.cast(pa.string()), " ", "T", max_replacements=1)
+    return pc.binary_join_element_wise(texts, "Z", "") if zoned else texts
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
