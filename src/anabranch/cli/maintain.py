@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from anabranch.log.collect import CollectReport
     from anabranch.log.compact import CompactReport
     from anabranch.store import Store
+
+_Report = TypeVar("_Report")
 
 compact_app, collect_app, check_app = new_app(), new_app(), new_app()
 
@@ -45,13 +47,15 @@ def compact(
       anabranch compact --every 60
     """
 
-    def once(opened: Store, meter: Meter) -> None:
-        report = opened.compact(stream, force=force, progress=meter.show)
+    def once(opened: Store, meter: Meter) -> CompactReport:
+        return opened.compact(stream, force=force, progress=meter.show)
+
+    def tell(report: CompactReport) -> None:
         _told(as_json, asdict(report), _compacted(report))
         for reason in report.skipped:
             say(f"skipped: {reason}")
 
-    _repeat(store, every, "compact", once)
+    _repeat(store, every, "compact", once, tell)
 
 
 @collect_app.command()
@@ -75,12 +79,11 @@ def collect(
       anabranch collect --every 600
     """
 
-    def once(opened: Store, meter: Meter) -> None:
+    def once(opened: Store, meter: Meter) -> CollectReport:
         horizon_us = None if grace is None else round(grace * 1_000_000)
-        report = opened.collect(horizon_us=horizon_us, progress=meter.show)
-        _told(as_json, asdict(report), _collected(report))
+        return opened.collect(horizon_us=horizon_us, progress=meter.show)
 
-    _repeat(store, every, "collect", once)
+    _repeat(store, every, "collect", once, lambda report: _told(as_json, asdict(report), _collected(report)))
 
 
 @check_app.command()
@@ -111,7 +114,8 @@ def check(
             for finding in opened.check(stream, deep=not fast, progress=meter.show):
                 findings.append(finding)
                 if not as_json:
-                    print(finding, flush=True)
+                    with meter.paused():
+                        print(finding, flush=True)
     except CorruptCatalog as exc:  # damaged beyond opening: found all the same
         from anabranch.log.check import Finding
 
@@ -129,13 +133,20 @@ def check(
         raise typer.Exit(1)
 
 
-def _repeat(option: str | None, every: float | None, what: str, once: Callable[[Store, Meter], None]) -> None:
+def _repeat(
+    option: str | None,
+    every: float | None,
+    what: str,
+    once: Callable[[Store, Meter], _Report],
+    tell: Callable[[_Report], None],
+) -> None:
     if every is not None and every <= 0:
         raise InvalidArgument("--every takes a number of seconds above 0")
     with open_store(option) as opened:
         while True:
             with Meter(what, unit_bytes=what == "compact") as meter:
-                once(opened, meter)
+                report = once(opened, meter)
+            tell(report)
             if every is None:
                 return
             opened.runtime.tasks.sleep(every)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -31,7 +33,9 @@ class Meter:
 
             counted = DownloadColumn() if self._unit_bytes else MofNCompleteColumn()
             columns = [TextColumn("{task.description}"), BarColumn(), counted, TimeElapsedColumn()]
-            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._bar = Progress(
+                *columns, console=Console(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False
+            )
             self._bar.start()
             self._task = self._bar.add_task(self._what, total=self._total)
         return self
@@ -41,6 +45,15 @@ class Meter:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Take the line away while something else is printed."""
+        if self._bar is not None:
+            self._bar.stop()
+        yield
+        if self._bar is not None:
+            self._bar.start()
 
     def show(self, what: str, done: int, total: int | None) -> None:
         """Now at `done` of `total` (None or 0: unknown), doing `what`. Fits `anabranch.log.watch.Watch`."""
