@@ -155,8 +155,7 @@ def _scan(spark: SparkSession, files: Sequence[File], wanted: _Wanted) -> DataFr
     frame = frame.selectExpr("*", NAME_SQL)
     if not all(file.whole for file in files):
         frame = frame.where(in_pieces(found))
-    many = len(files) > COMPARED_MAX
-    places = hashed(found) if many else compared(found)
+    places = hashed(found) if len(files) > COMPARED_MAX else compared(found)
     names = map(_quoted, wanted.result.names)
     return frame.selectExpr(*names, f"{places.segment} as _segment", f"{places.offset} as _offset", APPENDED)
 

@@ -69,6 +69,7 @@ def compared(files: Sequence[Placed]) -> Places:
 
 def hashed(files: Sequence[Placed]) -> Places:
     """By look-up. Every file has one piece."""
+    assert all(len(pieces) == 1 for _, pieces in files)
     sums = {crc32(name.encode()): pieces[0] for name, pieces in files}
     if len(sums) < len(files):  # two names of one checksum are as rare as they are harmless
         return compared(files)
