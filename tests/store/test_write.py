@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -295,7 +296,12 @@ def test_an_atomic_batch_over_all_segments_appears_at_once(store: Store) -> None
 
 
 def test_an_atomic_batch_falls_whole(store: Store) -> None:
-    store.streams.fence("s/typed", 5)
+    """Only one of the segments it goes to refuses its part; the others would take theirs."""
+    view = store.streams.view("s/typed")
+    log = view.open_log(view.current[1].id)
+    assert log is not None
+    with store.catalog.writing() as txn:
+        txn.update_log(replace(txn.logs([log])[log], fence=5))
     writer = store.writer("s/typed", fence=4)
     ack = writer.write_batch(pa.table({"device": [f"d{i}" for i in range(40)]}), atomic=True)
     with pytest.raises(ab.errors.Fenced):

@@ -72,7 +72,7 @@ class Appender:
 
     def offer(self, source: Source) -> None:
         """Have the source asked for works. Cheap where it is queued already. Raises Closed."""
-        with self._changed:
+        with Undisturbed(), self._changed:
             if self._closed:
                 raise Closed("store")
             self._enqueue(source)
@@ -83,7 +83,7 @@ class Appender:
 
     def again(self, source: Source) -> None:
         """Have a source asked again that held its works back; also while closing, since they were accepted."""
-        with self._changed:
+        with Undisturbed(), self._changed:
             self._enqueue(source)
             self._call()
 
@@ -92,7 +92,7 @@ class Appender:
         try:
             return self._wait(done, timeout_s)
         finally:
-            with self._changed:
+            with Undisturbed(), self._changed:
                 self._call()  # for what came while this caller was at it
 
     def _wait(self, done: Callable[[], bool], timeout_s: float | None) -> bool:

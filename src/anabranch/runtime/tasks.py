@@ -86,6 +86,20 @@ class _ThreadTask:
         return not self._thread.is_alive()
 
 
+class _ThreadCondition(type(threading.RLock())):  # type: ignore[misc]
+    """A condition whose lock is taken and given back by C code alone: Ctrl-C, which may strike between any two steps
+    of Python, can't leave it taken. `threading.Condition` enters and leaves in Python."""
+
+    def __init__(self) -> None:
+        self._waiting = threading.Condition(self)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return self._waiting.wait(timeout)
+
+    def notify_all(self) -> None:
+        self._waiting.notify_all()
+
+
 class ThreadTasks:
     """Threads of the operating system. They are daemons: the store's own exit hook ends them in order."""
 
@@ -101,8 +115,7 @@ class ThreadTasks:
 
     def condition(self) -> Condition:
         """See `Tasks.condition`."""
-        # A plain lock is enough, and cheaper than Condition's own re-entrant one.
-        return threading.Condition(threading.Lock())
+        return _ThreadCondition()
 
     def sleep(self, seconds: float) -> None:
         """See `Tasks.sleep`."""
