@@ -74,10 +74,8 @@ def length(store: Path, stream: str) -> int:
 
 def test_the_demo_is_interrupted_goes_on_and_proves_every_window(tmp_path: Path) -> None:
     store = tmp_path / "demo"
-    begun = time.monotonic()
     first = Demo("--store", str(store), "--seconds", "0")
     first.wait_until(lambda output: "starting Spark" in output)
-    shown_s = time.monotonic() - begun
     first.wait_until(lambda output: "host/smooth closed" in output and "host/per_5s closed" in output)
     first.process.send_signal(signal.SIGINT)
     assert first.end(within_s=60) == 0, first.output
@@ -86,13 +84,14 @@ def test_the_demo_is_interrupted_goes_on_and_proves_every_window(tmp_path: Path)
     assert findings(store) == []
     written = length(store, "host/metrics")
 
-    second = Demo("--store", str(store), "--seconds", "12")
-    assert second.end() == 0, second.output
+    second = Demo("--store", str(store), "--seconds", "0")
+    second.wait_until(lambda output: "host/smooth closed" in output and "host/per_5s closed" in output)
+    second.process.send_signal(signal.SIGINT)
+    assert second.end(within_s=60) == 0, second.output
     assert agreed(second.output) > agreed(first.output)
     assert "Try next" in second.output
     assert findings(store) == []
     assert length(store, "host/metrics") > written
-    assert shown_s < 10  # a second on an idle machine
 
 
 def test_the_demo_proves_a_file_of_the_users_own_with_its_late_rows(tmp_path: Path) -> None:
