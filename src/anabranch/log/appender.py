@@ -92,8 +92,9 @@ class Appender:
         try:
             return self._wait(done, timeout_s)
         finally:
-            with Undisturbed(), self._changed:
-                self._call()  # for what came while this caller was at it
+            if self._ready:  # it came while this caller was at it; who comes later calls by himself
+                with Undisturbed(), self._changed:
+                    self._call()
 
     def _wait(self, done: Callable[[], bool], timeout_s: float | None) -> bool:
         deadline = None if timeout_s is None else self._runtime.clock.monotonic() + timeout_s
