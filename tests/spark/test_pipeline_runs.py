@@ -34,7 +34,7 @@ def store(tmp_path: Path) -> Iterator[ab.Store]:
 
 
 def finished(pipeline: Pipeline) -> Pipeline:
-    assert pipeline.await_termination(120), pipeline.progress()
+    assert pipeline.await_termination(240), pipeline.progress()
     return pipeline
 
 
@@ -43,7 +43,7 @@ def test_results_and_late_events_of_disordered_input_make_up_every_closed_window
 ) -> None:
     seed = 7
     chance = random.Random(seed)
-    times = [n / 4 - (chance.expovariate(1 / 15) if chance.random() < 0.2 else 0) for n in range(500)]
+    times = [n / 4 - (chance.expovariate(1 / 40) if chance.random() < 0.3 else 0) for n in range(500)]
     for start in range(0, 500, 100):
         put(store, times[start : start + 100])
     sql = """

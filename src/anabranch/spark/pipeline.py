@@ -67,7 +67,7 @@ def run(
     The same pipeline runs in one process at a time. A store given by its path is closed when the pipeline ends.
 
     Raises PipelineRunning, InvalidSql with the line, InvalidArgument where the statements are not those of the
-    checkpoints, StreamNotFound, MissingExtra.
+    checkpoints, MissingExtra.
     """
     text, name = _read(sql, name)
     steps = plan(text)

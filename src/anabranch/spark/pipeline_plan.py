@@ -15,7 +15,7 @@ from typing import Final
 
 from sqlglot.dialects.spark import Spark
 
-from anabranch.errors import AnabranchError, InvalidArgument, InvalidCut, InvalidSql, NotFound
+from anabranch.errors import AnabranchError, InvalidArgument, InvalidCut, InvalidSql
 from anabranch.model.cut import Edge, StreamCut
 from anabranch.model.names import StreamName
 from anabranch.model.pointer import EventPointer
@@ -117,19 +117,19 @@ def resolve_starts(store: Store, step: Step, restart: Restart) -> dict[str, str]
     """For each source of the step, the text of the cut at which its first batch begins.
 
     Sources from outside begin where the restart, else the statement says, else at the head. Sources that the pipeline
-    writes itself begin at their tail: what lies before it belongs to an earlier generation. Raises InvalidArgument for a
-    place that does not fit, StreamNotFound.
+    writes itself begin at their tail: what lies before it belongs to an earlier generation. Raises InvalidSql for a stream
+    that is missing, InvalidArgument for a place that does not fit.
     """
     starts = {}
     for name in dict.fromkeys(step.statement.sources.values()):
+        if not store.streams.exists(name):
+            raise InvalidSql(f"there is no stream '{name}'", line=step.statement.line)
         if name in step.internal:
             starts[str(name)] = str(store.streams.tail(name))
             continue
         place = _place(store, name, restart.places) if restart.places else step.statement.options.start or "head"
         try:
             starts[str(name)] = str(_cut(store, name, place, restart.by))
-        except NotFound:
-            raise
         except AnabranchError as exc:
             raise InvalidArgument(f"'{name}' can't be read from {place}: {exc}") from exc
     return starts

@@ -42,7 +42,7 @@ def prepare(
 ) -> dict[str, Prepared]:
     """Make ready every step, in order. What it creates is removed again where it fails. `events_max` as in `analyze`.
 
-    Raises InvalidSql, StreamNotFound, InvalidArgument for a starting place that does not fit, Conflict.
+    Raises InvalidSql, InvalidArgument for a starting place that does not fit, Conflict.
     """
     known = {output.target: output for output in row.outputs}
     created: list[StreamName] = []

@@ -177,7 +177,7 @@ class _Demo:
         self._feed.close()
         self._launch.close()
         self._look()
-        self.scene.stage = "running"
+        self.scene.stage = ""
         screen.show(self.scene)
         screen.close()
         for tail in self._tails.values():
@@ -203,9 +203,8 @@ class _Demo:
         failed = self._failed()
         if failed is not None:
             raise failed
-        report.next_steps(
-            console, store=_short(self._store.url), source=self._source, target=self._targets[0], key=self._key
-        )
+        results = self._targets[0] if self._store.streams.exists(self._targets[0]) else None
+        report.next_steps(console, store=_short(self._store.url), source=self._source, results=results, key=self._key)
         return 0 if holds else 1
 
     def _failed(self) -> AnabranchError | None:

@@ -98,19 +98,14 @@ def _shown(windows: Sequence[WindowCount]) -> list[WindowCount | None]:
     return chosen
 
 
-def next_steps(console: Console, *, store: str, source: str, target: str, key: str | None) -> None:
-    """Three things to type."""
-    place = shlex.quote(store)
-    table = target.replace("/", ".")
-    group = f'"{key}", ' if key else ""
-    by = f' GROUP BY "{key}" ORDER BY 2 DESC LIMIT 10' if key else ""
-    query = f"SELECT {group}sum(events) FROM {table}{by}"
+def next_steps(console: Console, *, store: str, source: str, results: str | None, key: str | None) -> None:
+    """Three things to type; `results` is None where Spark has not come that far."""
+    stream = results or source
+    table, summed = stream.replace("/", "."), "sum(events)" if results else "count(*)"
+    query = f"SELECT {summed} FROM {table}"
+    if key:
+        query = f'SELECT "{key}", {summed} FROM {table} GROUP BY "{key}" ORDER BY 2 DESC LIMIT 10'
     console.print()
     console.print("Try next:")
-    for command in (
-        f"anabranch --store {place} read {target} --limit 10",
-        f"anabranch --store {place} query {shlex.quote(query)}",
-        f"anabranch --store {place} check",
-    ):
-        console.print(f"  [bold]{command}[/]", soft_wrap=True, highlight=False)
-    del source
+    for verb in (f"read {stream} --limit 10", f"query {shlex.quote(query)}", "check"):
+        console.print(f"  [bold]anabranch --store {shlex.quote(store)} {verb}[/]", soft_wrap=True, highlight=False)

@@ -95,7 +95,8 @@ class LinesScreen:
         """See `Screen`."""
         if scene.stage != self._stage:
             self._stage = scene.stage
-            self._line(scene, scene.stage)
+            if scene.stage:
+                self._line(scene, scene.stage)
         fresh = min(scene.closed_count - self._told, len(scene.closed))
         self._told = scene.closed_count
         for window in scene.closed[len(scene.closed) - fresh :]:
@@ -131,7 +132,7 @@ def page(scene: Scene, spinner: RenderableType | None = None, *, width: int = 10
     parts: list[RenderableType] = [_heading(scene), "", _flow(scene), ""]
     if scene.progress and any(each.batch >= 0 for each in scene.progress):
         parts.append(progress_table(scene.progress, width=width))
-    if scene.stage != "running":
+    if scene.stage not in ("running", ""):
         waiting = Table.grid(padding=(0, 1))
         waiting.add_row(spinner or "", Text(f"{scene.stage} …", style="yellow"))
         parts += [waiting, ""]
