@@ -56,6 +56,7 @@ HORIZON_US: Final = 3600 * 1_000_000  # a commit whose blob is older than this i
 REQUESTS_KEPT_US: Final = 7 * 24 * 3600 * 1_000_000
 CHANGES_KEPT_US: Final = 7 * 24 * 3600 * 1_000_000
 LEASE_US: Final = 600 * 1_000_000
+JOB_LEASE_US: Final = 6 * 3600 * 1_000_000  # of a Spark job, which can't renew it before its last stage runs
 
 # Catalog
 CATALOG_PAGE_ROWS: Final = 1_000

@@ -216,10 +216,10 @@ class Store:
 
     # staging: for jobs whose output counts as a whole or not at all
 
-    def hold(self, kind: str, holder: str) -> Hold:
+    def hold(self, kind: str, holder: str, *, first_us: int = limits.LEASE_US) -> Hold:
         """A lease, to be entered before anything is staged and kept until it is published; see `Hold`."""
         self._alive()
-        return Hold(self.catalog, self.runtime, kind, holder)
+        return Hold(self.catalog, self.runtime, kind, holder, first_us=first_us)
 
     def stager(self, stream: str | StreamName | StreamId) -> Stager:
         """Stages events for a stream; see `Stager`. Raises StreamNotFound."""

@@ -56,3 +56,18 @@ def test_a_number_of_a_series_publishes_once_however_late_it_is_repeated(store: 
     assert store.publish([staged(store, 5, replace=True)], request=Numbered("query", 5))
     assert found(store) == [5, 5]
     assert list(store.check()) == []
+
+
+def test_what_a_slow_job_stages_is_kept_until_it_is_published(store: ab.Store, clock: HandClock) -> None:
+    with store.hold("spark", "job", first_us=limits.JOB_LEASE_US) as hold:
+        clock.pass_time(2 * limits.HORIZON_US)  # what comes before the job's last stage
+        store.collect()
+        hold.renew()
+        stager = store.stager("s/out")
+        stager.write(pa.table({"key": ["a"] * 10_000, "n": list(range(10_000))}))
+        publication = Publication(store.streams.get("s/out").id, stager.finish())
+        clock.pass_time(2 * limits.HORIZON_US)
+        store.collect()
+        assert store.publish([publication], request="job")
+    assert len(found(store)) == 10_000
+    assert list(store.check()) == []

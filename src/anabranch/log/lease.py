@@ -16,7 +16,11 @@ class Hold:
     """A lease from entering this context until leaving it. Blobs that were alive when it began, and blobs begun since,
     are not collected while it lives. Its holder calls `renew` more often than every `limits.LEASE_US`."""
 
-    def __init__(self, catalog: Catalog, runtime: Runtime, kind: str, holder: str) -> None:
+    def __init__(
+        self, catalog: Catalog, runtime: Runtime, kind: str, holder: str, *, first_us: int = limits.LEASE_US
+    ) -> None:
+        """`first_us`: how long it holds at first, where it can't be renewed soon."""
+        self._first_us = first_us
         self._catalog = catalog
         self._runtime = runtime
         self._kind = kind
@@ -47,7 +51,7 @@ class Hold:
             # A clock that was set back must not let the work begin behind the horizon.
             now = Micros(max(self._runtime.clock.now(), writing.horizon()))
             ident = token(self._runtime.ids)
-            self._lease = Lease(ident, self._kind, self._holder, now, Micros(now + limits.LEASE_US))
+            self._lease = Lease(ident, self._kind, self._holder, now, Micros(now + self._first_us))
             writing.put_lease(self._lease)
         return self
 

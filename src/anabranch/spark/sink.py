@@ -10,7 +10,7 @@ Columns are matched by name: missing ones become null, unknown ones are refused,
 `time` and `payload`. Spark itself refuses update mode, and `df.write` without a mode.
 
 What is staged is protected by a lease that the driver enters before the first task begins, tasks renew, and the driver
-leaves when it has published or given up; behind a crash it runs out.
+leaves when it has published or given up. Behind a crash it runs out, after `limits.JOB_LEASE_US` at the latest.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from anabranch import limits
 from anabranch.catalog.port import Lease
 from anabranch.core.rows import conform
 from anabranch.errors import InvalidArgument, StreamNotFound, StreamSealed
@@ -91,7 +92,9 @@ class _Sink:
 
     def _enter(self) -> None:
         if self._lease is None:
-            self._lease = self._store().hold("spark", str(self._options.stream)).__enter__().lease
+            # Nothing of ours runs before the job's last stage, where tasks begin to renew it.
+            hold = self._store().hold("spark", str(self._options.stream), first_us=limits.JOB_LEASE_US)
+            self._lease = hold.__enter__().lease
 
     def _leave(self, messages: _Messages) -> None:
         leases = {each.lease.id: each.lease for each in messages if isinstance(each, Written)}
