@@ -46,7 +46,8 @@ def contend(tell: Tell, folder: Path, go: Path, stop: Path) -> None:
 
 
 def test_sixteen_processes_get_a_fair_share_each(tmp_path: Path) -> None:
-    """Without a fair lock one of sixteen was seen to get a single commit. Here each gets at least a tenth of the mean."""
+    """Each gets at least half of the mean, where four fifths are usual. With SQLite's own way of waiting a quarter was
+    seen, and a single commit."""
     river, go, stop = made(tmp_path), tmp_path / "go", tmp_path / "stop"
     children = [Child(tmp_path, f"child-{i}", contend, river, go, stop) for i in range(16)]
     for child in children:
@@ -59,7 +60,7 @@ def test_sixteen_processes_get_a_fair_share_each(tmp_path: Path) -> None:
     commits = [int(child.lines()[-1][1]) for child in children]
     mean = sum(commits) / len(commits)
     assert mean >= 10, commits
-    assert min(commits) >= mean / 10, commits
+    assert min(commits) >= mean / 2, commits
     with ab.connect(river) as store:
         assert (
             store.streams.distance("s/all", store.streams.head("s/all"), store.streams.tail("s/all"))
