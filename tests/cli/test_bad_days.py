@@ -118,3 +118,10 @@ def test_debug_shows_where_an_error_comes_from(line: Line) -> None:
     assert done.exit_code == 2
     assert "Traceback" in done.stderr
     assert "Traceback" not in line("scope", "list", code=2).err
+
+
+def test_a_catalog_that_is_gone_is_not_made_anew_over_its_blobs(sensors: Line) -> None:
+    fill(sensors)
+    (sensors.store / "catalog.db").unlink()
+    for verb in (("scope", "create", "iot"), ("write", "iot/raw")):
+        assert "damaged or missing, though there are blobs" in sensors.refused(*verb)

@@ -56,7 +56,7 @@ def test_check_finds_a_damaged_blob_and_says_where(sensors: Line) -> None:
     found = sensors("check", code=1)
     assert "iot/raw" in found.out
     assert "checksum" in found.out
-    assert found.err.endswith("finding(s)\n")
+    assert found.err.endswith(" findings\n")
     told = sensors("check", "iot/raw", "--json", code=1).json
     assert told["ok"] is False
     assert told["findings"][0]["severity"] == "error"

@@ -114,7 +114,7 @@ def test_two_writers_and_a_reader_share_the_folder(sensors: Line) -> None:
         assert reader.wait(60) == 0
     for each in writers:
         assert each.stderr is not None
-        assert b"2,000 events are written" in each.stderr.read()
+        assert b"2,000 events written" in each.stderr.read()
     for number in range(2):
         assert [each for each in seen if each.startswith(f"{number}-")] == [f"{number}-{n}" for n in range(2_000)]
 

@@ -102,14 +102,12 @@ def test_a_sealed_stream_is_read_but_not_written(sensors: Line) -> None:
 
 
 def test_truncation_removes_what_lies_before(sensors: Line) -> None:
-    assert (
-        sensors("stream", "truncate", "iot/sensors", "--at", "-1h").err == "0 events are removed from 'iot/sensors'\n"
-    )
+    assert sensors("stream", "truncate", "iot/sensors", "--at", "-1h").err == "0 events removed from 'iot/sensors'\n"
     pointer = sensors("read", "iot/sensors", "--meta").rows[1]["_pointer"]
     sensors("write", "iot/sensors", stdin='{"device":"z"}\n')
     cut = sensors("stream", "show", "iot/sensors", "--json").json["tail"]
     sensors("write", "iot/sensors", stdin='{"device":"y"}\n')
-    assert "4 events are removed" in sensors("stream", "truncate", "iot/sensors", "--at", cut).err
+    assert "4 events removed" in sensors("stream", "truncate", "iot/sensors", "--at", cut).err
     assert column(sensors("read", "iot/sensors").rows, "device") == ["y"]
     assert "was truncated" in sensors.refused("read", "iot/sensors", "--from", pointer)
 

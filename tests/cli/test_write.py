@@ -252,7 +252,11 @@ def test_a_parquet_row_that_does_not_fit_is_named(sensors: Line, tmp_path: Path)
         ("m.jsonl", b"", "is empty"),
         ("m.jsonl", b'{"a":1}\n{"a":\n', "line 2: it is no JSON"),
         ("m.jsonl", b'{"a":1}\n{"a":"x"}\n', "the columns of"),
-        ("m.csv", b"a\nb\n\xff\n", "line 3: column 'a' takes string: invalid UTF8 data; the 1 events"),
+        (
+            "m.csv",
+            b"a\nb\n\xff\n",
+            "line 3: column 'a' takes string: invalid UTF8 data; the event before it is written",
+        ),
         ("missing.csv", None, "can't be read: No such file or directory"),
     ],
 )

@@ -12,6 +12,7 @@ from anabranch.cli.intake.batch import Batch
 from anabranch.cli.intake.judge import first_wrong, why_wrong
 from anabranch.cli.intake.open import Intake
 from anabranch.cli.intake.source import BadInput, Source
+from anabranch.cli.output import counted
 from anabranch.cli.progress import Meter
 from anabranch.core.rows import conform
 from anabranch.errors import AnabranchError, InvalidArgument, TooLarge
@@ -102,7 +103,7 @@ class Delivery:
             writer.flush()
         except AnabranchError as exc:
             self._settle()
-            raise AnabranchError(f"{exc}; {self.durable:,} events are written") from exc
+            raise AnabranchError(f"{exc}; {counted(self.durable, 'event')} written") from exc
         self._flushed_at = self._clock.monotonic()
         self._settle()
 
@@ -116,9 +117,11 @@ class Delivery:
             self.durable += count
 
     def _show(self, events: int) -> None:
-        self._meter.show(f"{events:,} events", self._source.done, self._source.size)
+        self._meter.show(counted(events, "event"), self._source.done, self._source.size)
 
     def _before(self) -> str:
         if not self.durable:
             return "nothing is written"
+        if self.durable == 1:
+            return "the event before it is written, and nothing after it"
         return f"the {self.durable:,} events before it are written, and nothing after it"

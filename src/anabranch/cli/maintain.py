@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store
-from anabranch.cli.output import print_json, say, size_text
+from anabranch.cli.output import counted, print_json, say, size_text
 from anabranch.cli.progress import Meter
 from anabranch.errors import CorruptCatalog, InvalidArgument
 
@@ -126,7 +126,7 @@ def check(
         told = [{"where": f.where, "what": f.what, "severity": f.severity.value} for f in findings]
         print_json({"ok": not findings, "findings": told})
     elif findings:
-        say(f"{len(findings):,} finding(s)")
+        say(counted(len(findings), "finding"))
     else:
         say("all is well")
     if findings:
@@ -163,14 +163,17 @@ def _compacted(report: CompactReport) -> str:
     if not report.files:
         return "nothing is worth compacting yet (--force takes it all the same)"
     return (
-        f"{report.events:,} events in {report.extents:,} pieces are {report.files:,} Parquet file(s) now: "
-        f"{size_text(report.bytes_in)} became {size_text(report.bytes_out)}, in {report.seconds:.1f} s"
+        f"{counted(report.events, 'event')} in {counted(report.extents, 'piece')} became "
+        f"{counted(report.files, 'Parquet file')}: "
+        f"{size_text(report.bytes_in)} to {size_text(report.bytes_out)}, in {report.seconds:.1f} s"
     )
 
 
 def _collected(report: CollectReport) -> str:
-    waiting = f"; {report.blobs_waiting:,} unused blob(s) wait for their grace time" if report.blobs_waiting else ""
+    waiting = (
+        f"; {counted(report.blobs_waiting, 'unused blob')} left for its grace time" if report.blobs_waiting else ""
+    )
     return (
-        f"{size_text(report.bytes_freed)} freed: {report.blobs:,} blob(s), {report.orphans:,} orphan(s), "
-        f"{report.logs:,} log(s), in {report.seconds:.1f} s{waiting}"
+        f"{size_text(report.bytes_freed)} freed: {counted(report.blobs, 'blob')}, {counted(report.orphans, 'orphan')}, "
+        f"{counted(report.logs, 'log')}, in {report.seconds:.1f} s{waiting}"
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from anabranch.errors import InvalidArgument, ReadOnlyStore, StoreNotFound
+from anabranch.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from anabranch.catalog.port import Catalog
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from anabranch.streams.manager import Streams
 
 STORE_VARIABLE: Final = "ANABRANCH_STORE"
+BLOBS_VARIABLE: Final = "ANABRANCH_BLOBS"
 DEFAULT_STORE: Final = "./river"
 
 StoreOption = Annotated[
@@ -29,7 +30,7 @@ StoreOption = Annotated[
     typer.Option(
         "--store",
         metavar="PATH",
-        help=f"The store's folder; may also stand before the verb. Default: {STORE_VARIABLE}, else {DEFAULT_STORE}.",
+        help=f"The store's folder or URL; may also stand before the verb. Default: {STORE_VARIABLE}, else {DEFAULT_STORE}.",
         show_default=False,
     ),
 ]
@@ -50,6 +51,7 @@ class Invocation:
     """What was said before the verb."""
 
     store: str | None = None
+    blobs: str | None = None
     debug: bool = False
 
 
@@ -65,7 +67,7 @@ def open_store(option: str | None, *, create: bool = False) -> Store:
     """The whole store, to be closed. Raises StoreNotFound unless it may be created, and what `connect` raises."""
     from anabranch.store import connect
 
-    return connect(store_path(option), create=create)
+    return connect(store_path(option), blobs=invocation.blobs, create=create)
 
 
 class Names:
@@ -88,6 +90,11 @@ class Names:
         return Streams(self.catalog, self._runtime, cut_at=_no_events, changed=lambda: None)
 
 
+def _has_catalog(file: Path) -> bool:
+    """True if there is one to be opened. What becomes of a missing or an empty one is for the whole store to say."""
+    return file.exists() and file.stat().st_size > 0
+
+
 def _no_events(view: StreamView, time: Micros, by_event_time: bool) -> StreamCut:
     raise AssertionError("a cut at a time needs the whole store")
 
@@ -99,17 +106,11 @@ def open_names(option: str | None, *, create: bool = False) -> Iterator[Names]:
     from anabranch.runtime.ports import Runtime
 
     path = store_path(option)
-    if "://" in path:
+    folder = Path(path).expanduser().absolute()
+    if "://" in path or not _has_catalog(folder / FILE):
         with open_store(option, create=create) as store:
             yield Names(store.catalog, store.runtime)
         return
-    folder = Path(path).expanduser().absolute()
-    if not create and not (folder / FILE).exists():
-        raise StoreNotFound(str(folder))
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as exc:
-        raise ReadOnlyStore(f"the folder {folder} can't be made: {exc.strerror}") from exc
     runtime = Runtime()
     catalog = SqliteCatalog(folder, runtime)
     try:

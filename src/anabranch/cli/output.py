@@ -57,6 +57,11 @@ def iso_time(micros: int | None) -> str | None:
     return text.replace("+00:00", "Z")
 
 
+def counted(count: int, what: str) -> str:
+    """`1 event`, `2 events`."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
 def size_text(count: float) -> str:
     """Bytes as people write them, in powers of 1,000."""
     for unit in ("B", "kB", "MB", "GB", "TB"):

@@ -18,7 +18,7 @@ from anabranch.cli.options import (
     parse_tags,
     split_list,
 )
-from anabranch.cli.output import confirm, print_json, say
+from anabranch.cli.output import confirm, counted, print_json, say
 from anabranch.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def create(
             stream, schema=columns, key=key, time=time, scaling=segments, tags=parse_tags(tag), exist_ok=exist_ok
         )
         view = names.streams.view(stream)
-    _tell(view, as_json, f"stream '{stream}' is there, with {len(view.current)} segment(s)")
+    _tell(view, as_json, f"stream '{stream}' is there, with {counted(len(view.current), 'segment')}")
 
 
 @app.command("list")
@@ -196,10 +196,10 @@ def truncate(
     with open_store(store) as opened:
         cut = resolve(opened, stream, parse_place(at, now=opened.runtime.clock.now()))
         gone = opened.streams.distance(stream, opened.streams.head(stream), cut)
-        confirm(f"Remove {gone:,} events from '{stream}'?", yes=yes)
+        confirm(f"Remove {counted(gone, 'event')} from '{stream}'?", yes=yes)
         opened.streams.truncate(stream, cut)
         view = opened.streams.view(stream)
-    _tell(view, as_json, f"{gone:,} events are removed from '{stream}'")
+    _tell(view, as_json, f"{counted(gone, 'event')} removed from '{stream}'")
 
 
 @app.command()
@@ -212,7 +212,7 @@ def delete(stream: StreamArgument, yes: YesOption = False, store: StoreOption = 
     """
     with open_names(store) as names:
         events = _events(names, stream)
-        confirm(f"Delete stream '{stream}' with its {events:,} events?", yes=yes)
+        confirm(f"Delete stream '{stream}' with its {counted(events, 'event')}?", yes=yes)
         names.streams.delete(stream)
     say(f"stream '{stream}' is deleted")
 

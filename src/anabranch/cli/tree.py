@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from anabranch.cli.options import DEFAULT_STORE, STORE_VARIABLE, invocation
+from anabranch.cli.options import BLOBS_VARIABLE, DEFAULT_STORE, STORE_VARIABLE, invocation
 from anabranch.errors import AnabranchError
 
 
@@ -112,7 +112,16 @@ def _root(
     store: Annotated[
         str | None,
         typer.Option(
-            "--store", metavar="PATH", envvar=STORE_VARIABLE, help=f"The store's folder; {DEFAULT_STORE} if not given."
+            "--store",
+            metavar="PATH",
+            envvar=STORE_VARIABLE,
+            help=f"The store's folder, {DEFAULT_STORE} if not given, or the URL of its PostgreSQL catalog.",
+        ),
+    ] = None,
+    blobs: Annotated[
+        str | None,
+        typer.Option(
+            "--blobs", metavar="PATH", envvar=BLOBS_VARIABLE, help="Where the bytes are; needed with PostgreSQL."
         ),
     ] = None,
     debug: Annotated[
@@ -130,4 +139,4 @@ def _root(
 
     Exit codes: 0 done, 1 check found something, 2 it could not be done (one line on stderr says why), 130 interrupted.
     """
-    invocation.store, invocation.debug = store, debug
+    invocation.store, invocation.blobs, invocation.debug = store, blobs, debug

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
 from anabranch.cli.formats import FileFormat
 from anabranch.cli.options import JsonOption, StoreOption, StreamArgument, new_app, open_store
-from anabranch.cli.output import print_json, say
+from anabranch.cli.output import counted, print_json, say
 from anabranch.cli.progress import Meter
 from anabranch.errors import InvalidArgument, StreamNotFound
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from anabranch.store import Store
 
 app = new_app()
+
+_RATED_EVENTS_MIN: Final = 10_000
 
 
 @app.command()
@@ -99,8 +101,9 @@ def write(
             print_json({**told, "seconds": round(seconds, 3), "tail": str(opened.streams.tail(name))})
             return
     remark = ", which is new" if present is None else ""
-    rate = f" ({delivery.durable / seconds:,.0f}/s)" if delivery.durable and seconds else ""
-    say(f"{delivery.durable:,} events are written to '{stream}'{remark}, in {seconds:.1f} s{rate}")
+    # Of a few events the rate would tell how fast the program starts.
+    rate = f" ({delivery.durable / seconds:,.0f}/s)" if delivery.durable >= _RATED_EVENTS_MIN else ""
+    say(f"{counted(delivery.durable, 'event')} written to '{stream}'{remark}, in {seconds:.1f} s{rate}")
 
 
 class _New(NamedTuple):
