@@ -120,7 +120,8 @@ class LinesScreen:
 def _status(scene: Scene) -> str:
     text = f"{scene.written:,} events written to {scene.source}"
     for each in scene.progress:
-        text += f"; {each.target} batch {each.batch} in {each.batch_ms:,} ms, lag {each.lag:,}"
+        if each.batch >= 0:
+            text += f"; {each.target} batch {each.batch} in {each.batch_ms:,} ms, lag {each.lag:,}"
     return text
 
 
