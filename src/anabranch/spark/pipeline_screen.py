@@ -178,6 +178,30 @@ def line_of(each: QueryProgress) -> str:
     )
 
 
+_COLOURS: Final = {"running": "green", "ended": "green", "failed": "red", "starting": "yellow"}
+
+
+def _state(each: QueryProgress) -> str:
+    return f"[{_COLOURS.get(each.state, 'white')}]{each.state}[/]"
+
+
+WIDE: Final = 115
+_COLUMNS: Final = (
+    _Column("result stream", lambda each: each.target, justify="left", style="cyan"),
+    _Column("state", _state, only_wide=True, justify="left"),
+    _Column("events/s", lambda each: f"{each.rows_per_s:,.0f}"),
+    _Column("read", lambda each: f"{each.read:,}", only_wide=True),
+    _Column("lag", lambda each: f"{each.lag:,}"),
+    _Column("written", lambda each: f"{each.written:,}"),
+    _Column("late", lambda each: f"{each.late:,}"),
+    _Column("watermark", lambda each: clock_text(each.watermark_us)),
+    _Column("in state", lambda each: f"{each.state_rows:,}" if each.state_rows else "-"),
+    _Column("state size", lambda each: size_text(each.state_bytes) if each.state_bytes else "-", only_wide=True),
+    _Column("batch", lambda each: f"{each.batch:,}" if each.batch >= 0 else "-", only_wide=True),
+    _Column("took", lambda each: f"{each.batch_ms:,} ms" if each.batch >= 0 else "-"),
+)
+
+
 def clock_text(micros: int | None) -> str:
     """A moment for the eye: its time of day if it lies within a day of now, else its date too; UTC."""
     if micros is None:
