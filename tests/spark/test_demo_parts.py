@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
 import anabranch as ab
 from anabranch.errors import InvalidArgument
@@ -19,7 +21,10 @@ from anabranch.spark.demo.collector import STREAM, Collector, Sampler
 from anabranch.spark.demo.main import host_job
 from anabranch.spark.demo.proof import Claim, prove
 from anabranch.spark.demo.replay import Replay, load
-from anabranch.spark.demo.view import sparkline
+from anabranch.spark.demo.screen import Scene, page
+from anabranch.spark.demo.view import Closed, Meter, sparkline
+from anabranch.spark.pipeline_progress import QueryProgress
+from anabranch.spark.pipeline_screen import line_of
 from anabranch.spark.sql import Window, parse
 
 SECOND = 1_000_000
@@ -217,3 +222,23 @@ def test_a_sparkline_stands_on_zero() -> None:
     assert sparkline([7, 7]) == "██"
     assert sparkline([0, 0]) == "▁▁"
     assert sparkline([]) == ""
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_page_shows_flow_progress_and_windows_in_any_terminal(width: int) -> None:
+    now = round(datetime.now(UTC).timestamp()) * SECOND
+    progress = [QueryProgress("host/per_5s", "running", 7, 1234, 31.0, 5, 0, 77, now, 39, 2_100_000, 412)]
+    closed = [Closed("host/per_5s", now, now + 5 * SECOND, 155, 9, "cpu 34 %, memory 9 %")]
+    meter = Meter("cpu", "34 %")
+    meter.past.extend([10, 20, 30])
+    scene = Scene("host/metrics", ["host/per_5s"], "this machine", written=1234, meters=[meter], closed=closed)
+    scene.progress, scene.stage = progress, "starting Spark"
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(page(scene, width=width))
+    text = console.export_text()
+    for wanted in ("1,234 events", "▃▆█", "starting Spark …", "412 ms", "155", "cpu 34 %, memory 9 %"):
+        assert wanted in text
+    assert ("running" in text) == (width == 120)
+    assert "…" not in text.replace("starting Spark …", "")
+    assert line_of(progress[0]).startswith("host/per_5s: running, 31 events/s, read 1,234, lag 5")
+    assert line_of(QueryProgress("s/out", "starting", lag=5)) == "s/out: starting, lag 5"
