@@ -94,7 +94,13 @@ class _ThreadCondition(type(threading.RLock())):  # type: ignore[misc]
         self._waiting = threading.Condition(self)
 
     def wait(self, timeout: float | None = None) -> bool:
-        return self._waiting.wait(timeout)
+        try:
+            return self._waiting.wait(timeout)
+        except BaseException:
+            # It struck where the lock was given back and not yet taken again; the caller's `with` will give it back.
+            if not self._is_owned():
+                self.acquire()
+            raise
 
     def notify_all(self) -> None:
         self._waiting.notify_all()
