@@ -28,6 +28,7 @@ WRITER_BATCHES_IN_FLIGHT_MAX: Final = 8  # at most WRITER_BATCHES_KEPT, so that 
 WRITER_PROGRESS_KEPT_US: Final = 7 * 24 * 3600 * 1_000_000
 STAGED_BYTES_MAX: Final = 32 * MIB  # a task's staged rows become a blob when they weigh so much
 STAGED_INLINE_BYTES_MAX: Final = 16 * KIB  # a staged batch up to this size travels to the publisher as bytes
+UNAWAITED_US: Final = 2_000  # an event that nobody waits for, behind ones that were waited for, is committed by then
 
 # Read
 EXTENTS_PER_PLAN_MAX: Final = 512  # one page of a read plan

@@ -6,11 +6,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from anabranch import limits
 from anabranch.errors import AnabranchError, AppendUncertain, Closed, StoreUnavailable
 from anabranch.log.commit import Committer, Encoded, Outcome, Work
 from anabranch.runtime.interrupts import Undisturbed
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.tasks import Task
+
+_QUIET_MAX = 50  # then the guard goes to sleep
 
 
 class Source(Protocol):
@@ -39,11 +42,13 @@ class _Bell:
             self._rung = True
             self._changed.notify_all()
 
-    def wait(self) -> None:
+    def wait(self, timeout_s: float | None) -> bool:
+        """False if it was not rung, after `timeout_s` seconds or for no reason."""
         with self._changed:
-            while not self._rung:
-                self._changed.wait()
-            self._rung = False
+            if not self._rung:
+                self._changed.wait(timeout_s)
+            rung, self._rung = self._rung, False
+            return rung
 
 
 class Appender:
@@ -52,6 +57,10 @@ class Appender:
     A commit is a step: gather, encode and write the blob, then, in the order of gathering, have the catalog decide.
     A step is done by a background task or by the caller who waits for its result, so that a lone append needs no
     hand-over between threads. Big commits overlap: the next blob is encoded and written while the last one syncs.
+
+    A caller who waited for the last event is expected to wait for the next one too. Waking a task for it would only
+    have it compete with that caller for the interpreter, so meanwhile one task just looks after what nobody waited
+    for, every `limits.UNAWAITED_US`.
     """
 
     def __init__(self, committer: Committer, runtime: Runtime, *, committed: Callable[[], None]) -> None:
@@ -69,6 +78,9 @@ class Appender:
         self._closed = False
         self._workers: list[Task] = []
         self._idle: list[_Bell] = []  # of workers that have nothing to do
+        self._awaited = False  # callers do their commits themselves; then a worker is at work or on guard
+        self._guarded = False
+        self._quiet = 0  # looks of the guard since the last commit
 
     def offer(self, source: Source) -> None:
         """Have the source asked for works. Cheap where it is queued already. Raises Closed."""
@@ -76,7 +88,8 @@ class Appender:
             if self._closed:
                 raise Closed("store")
             self._enqueue(source)
-            self._call()
+            if not self._awaited or source.pending_bytes >= self._settings.pipeline_bytes_min:
+                self._call()
             if not self._workers:
                 for number in range(self._settings.commits_in_flight_max):
                     self._workers.append(self._runtime.tasks.spawn(f"append-{number}", self._work))
@@ -100,6 +113,7 @@ class Appender:
         deadline = None if timeout_s is None else self._runtime.clock.monotonic() + timeout_s
         while not done():
             if self._step():
+                self._expect_callers()
                 continue
             with self._changed:
                 if done():
@@ -131,6 +145,7 @@ class Appender:
         bell = _Bell(self._runtime)
         while True:
             if self._step():
+                self._awaited = False
                 continue
             with self._changed:
                 if self._may_gather():
@@ -138,7 +153,24 @@ class Appender:
                 if self._closed and not self._ready:
                     return
                 self._idle.append(bell)
-            bell.wait()
+                guard = self._awaited and not self._guarded
+                self._guarded |= guard
+            rung = bell.wait(limits.UNAWAITED_US / 1e6 if guard else None)
+            with self._changed:
+                if not rung and bell in self._idle:
+                    self._idle.remove(bell)
+                if guard:
+                    self._guarded = False
+                    self._quiet += 1
+                    self._awaited &= self._quiet < _QUIET_MAX
+
+    def _expect_callers(self) -> None:
+        self._quiet = 0
+        if not self._awaited:
+            with Undisturbed(), self._changed:
+                self._awaited = True
+                if self._idle and not self._guarded:
+                    self._idle.pop().ring()  # to go on guard
 
     def _call(self) -> None:
         """Wake a worker if there is something for it to do; all of them to see that it is over. Needs the lock.
