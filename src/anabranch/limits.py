@@ -41,7 +41,7 @@ SCHEMAS_KEPT_MAX: Final = 1_024  # schema versions a process remembers
 
 # Tail
 TAIL_POLL_US_MIN: Final = 500
-TAIL_POLL_US_MAX: Final = 5_000
+TAIL_POLL_US_MAX: Final = 4_000
 
 # Compact and collect
 PARQUET_BYTES_MAX: Final = 128 * MIB  # logical bytes gathered into one tier-2 file

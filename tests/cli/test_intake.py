@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from anabranch.cli.intake import csv_records, json_lines
 from anabranch.cli.intake.source import BadInput, LineBlocks, Lines
 from anabranch.cli.intake.times import NoTime, to_times
-from anabranch.model.schema import TIME_TYPE, StreamSchema
+from anabranch.model.columns import TIME_TYPE
+from anabranch.model.schema import StreamSchema
 
 SCHEMA = StreamSchema.typed(
     pa.schema(

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 import anabranch as ab
-from anabranch.model.schema import TIME_TYPE
+from anabranch.model.columns import TIME_TYPE
 
 SECOND = 1_000_000
 BASE = 1_700_000_000 * SECOND  # a multiple of ten seconds

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 import anabranch as ab
-from anabranch.model.schema import TIME_TYPE
+from anabranch.model.columns import TIME_TYPE
 
 SCHEMA = pa.schema([("device", pa.string()), ("at", TIME_TYPE), ("n", pa.int64())])
 

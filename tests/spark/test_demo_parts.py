@@ -16,7 +16,7 @@ from rich.console import Console
 
 import anabranch as ab
 from anabranch.errors import InvalidArgument
-from anabranch.model.schema import TIME_TYPE
+from anabranch.model.columns import TIME_TYPE
 from anabranch.spark.demo.collector import STREAM, Collector, Sampler
 from anabranch.spark.demo.main import host_job
 from anabranch.spark.demo.proof import Claim, prove

@@ -14,7 +14,7 @@ import pytest
 
 import anabranch as ab
 from anabranch.errors import InvalidArgument, InvalidSql, PipelineFailed, PipelineRunning
-from anabranch.model.schema import TIME_TYPE
+from anabranch.model.columns import TIME_TYPE
 from anabranch.spark import pipeline_admin
 from anabranch.spark.demo.proof import Claim, prove
 from anabranch.spark.pipeline import Pipeline, run

@@ -17,7 +17,7 @@ import anabranch as ab
 from anabranch.core.compaction import CompactionPolicy
 from anabranch.errors import InvalidArgument, SchemaMismatch, StoreNotFound, StreamNotFound, Truncated
 from anabranch.log.compact import compact
-from anabranch.model.schema import TIME_TYPE
+from anabranch.model.columns import TIME_TYPE
 from anabranch.spark import frame as frames
 from anabranch.spark import read
 from tests.spark.streams import SCHEMA, by_place, new_store, rows, table, write

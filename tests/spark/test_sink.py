@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 import anabranch as ab
-from anabranch.model.schema import TIME_TYPE
+from anabranch.model.columns import TIME_TYPE
 from tests.spark.streams import SCHEMA, new_store, numbers, table, write
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

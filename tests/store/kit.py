@@ -21,10 +21,11 @@ from anabranch.core import codec
 from anabranch.log.commit import Committer, Draft, Encoded, Work, WriterName
 from anabranch.log.parquet import ParquetReader
 from anabranch.model.append import Appended, Commit, Part, Place, Unit
+from anabranch.model.columns import TIME_TYPE
 from anabranch.model.ids import LogId, Micros, SegmentId, StreamId, WriterId
 from anabranch.model.keyspace import WHOLE
 from anabranch.model.names import StreamName
-from anabranch.model.schema import TIME_TYPE, StreamSchema
+from anabranch.model.schema import StreamSchema
 from anabranch.model.stream import Extent, Scope, Segment, Span, StreamInfo, StreamView
 from anabranch.runtime.ids import SystemIds
 from anabranch.runtime.ports import Runtime

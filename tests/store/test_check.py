@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from anabranch import limits
-from anabranch.core import codec
+from anabranch.core.checksum import checksum
 from anabranch.errors import Closed, StreamNotFound
 from anabranch.log.check import Finding, Severity, check
 from anabranch.log.collect import collect
@@ -400,7 +400,7 @@ def test_bytes_that_were_exchanged_with_their_checksum_are_found_by_the_blobs_ow
     assert extent.key is not None
     flip(kit.folder / extent.key, extent.place.offset + extent.place.length - 8)
     message = kit.blobs.get(extent.key, extent.place.offset, extent.place.length)
-    kit.sql("update extents set checksum = ? where log = ? and start = ?", codec.checksum(message), log, extent.start)
+    kit.sql("update extents set checksum = ? where log = ? and start = ?", checksum(message), log, extent.start)
     assert any("checksum does not match" in f.what for f in kit.findings())
 
 

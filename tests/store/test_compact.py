@@ -14,14 +14,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from anabranch import limits
-from anabranch.core import codec
+from anabranch.core.checksum import checksum
 from anabranch.core.compaction import CompactionPolicy
 from anabranch.errors import Closed, CorruptBlob, FormatTooNew, LeaseExpired, StreamNotFound
 from anabranch.log.collect import collect
 from anabranch.log.compact import CompactReport, compact
 from anabranch.log.parquet import ParquetBuilder, ParquetReader
+from anabranch.model.columns import TIME_TYPE
 from anabranch.model.ids import LogId, StreamId
-from anabranch.model.schema import TIME_TYPE, StreamSchema
+from anabranch.model.schema import StreamSchema
 from tests.store.kit import SCHEMA, SECOND, Kit
 
 
@@ -117,7 +118,7 @@ def test_small_logs_of_equal_columns_share_a_file_in_row_groups_of_their_own(kit
         (part,) = [part for part in parts if part["log"] == extent.log]
         assert (part["row"], part["start"], part["stop"]) == (extent.place.row, extent.start, extent.stop)
         assert reader.metadata.row_group(part["group"]).num_rows == part["rows"] == extent.stop - extent.start
-        assert extent.checksum == codec.checksum(kit.blobs.get(key))
+        assert extent.checksum == checksum(kit.blobs.get(key))
 
 
 def test_rows_of_an_older_schema_are_widened_with_nulls(kit: Kit) -> None:

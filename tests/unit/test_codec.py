@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.core.codec import checksum, decode, encode, event_bounds, widen
+from anabranch.core.checksum import checksum
+from anabranch.core.codec import decode, encode, event_bounds, widen
 from anabranch.errors import CorruptBlob
 from anabranch.model.append import Bounds
-from anabranch.model.schema import RAW, TIME_TYPE, StreamSchema
+from anabranch.model.columns import TIME_TYPE
+from anabranch.model.schema import RAW, StreamSchema
 
 SCHEMA = StreamSchema.typed(
     pa.schema(

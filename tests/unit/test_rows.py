@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from anabranch.core.rows import RowChecker, conform, rows_to_batch, wrong_rows
 from anabranch.errors import InvalidArgument, SchemaMismatch
-from anabranch.model.schema import TIME_TYPE, StreamSchema
+from anabranch.model.columns import TIME_TYPE
+from anabranch.model.schema import StreamSchema
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 SCHEMA = StreamSchema.typed(

@@ -7,7 +7,8 @@ import pytest
 
 from anabranch import limits
 from anabranch.errors import InvalidArgument, SchemaMismatch
-from anabranch.model.schema import RAW, RESERVED, TIME_TYPE, StreamSchema, plain_type
+from anabranch.model.columns import RESERVED, TIME_TYPE, plain_type
+from anabranch.model.schema import RAW, StreamSchema
 
 
 @pytest.mark.parametrize(

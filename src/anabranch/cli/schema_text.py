@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 
 from anabranch.errors import InvalidArgument
-from anabranch.model.schema import TIME_TYPE
+from anabranch.model.columns import TIME_TYPE
 
 _PLAIN: Final = {
     "string": pa.string(),

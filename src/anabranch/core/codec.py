@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import xxhash
 
 from anabranch.errors import CorruptBlob
 from anabranch.model.append import Bounds
@@ -23,12 +22,6 @@ def decode(message: pa.Buffer, schema: pa.Schema, *, key: str = "inline") -> pa.
         return pa.ipc.read_record_batch(message, schema)
     except (pa.ArrowException, EOFError, OSError, ValueError) as exc:
         raise CorruptBlob(key, f"no Arrow record batch of the stream's schema ({exc})") from exc
-
-
-def checksum(data: pa.Buffer | bytes) -> int:
-    """xxh3-64 (seed 0) of the bytes, as a signed 64-bit integer: the form in which databases keep it."""
-    digest = xxhash.xxh3_64_intdigest(data)
-    return digest - (1 << 64) if digest >> 63 else digest
 
 
 def event_bounds(batch: pa.RecordBatch, schema: StreamSchema) -> Bounds:

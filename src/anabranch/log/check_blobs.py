@@ -12,6 +12,7 @@ from anabranch.blobs import keys, layout
 from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import BlobRow
 from anabranch.core import codec
+from anabranch.core.checksum import checksum
 from anabranch.core.compaction import ARROW
 from anabranch.errors import AnabranchError
 from anabranch.log.parquet import APPENDED, ParquetReader
@@ -84,7 +85,7 @@ class _Message:
 
     def __init__(self, data: pa.Buffer) -> None:
         self._data = data
-        self.checksum = codec.checksum(data)
+        self.checksum = checksum(data)
         self._batch: pa.RecordBatch | None = None
 
     def batch(self, schema: StreamSchema) -> pa.RecordBatch:
@@ -121,7 +122,7 @@ def _bounds_flaws(what: str, found: Bounds, said: Bounds) -> Iterator[str]:
 
 
 def _parquet_flaws(key: str, data: pa.Buffer, extents: Sequence[Extent], schemas: Schemas) -> Iterator[BlobFlaw]:
-    digest = codec.checksum(data)
+    digest = checksum(data)
     wrong = [extent for extent in extents if extent.checksum != digest]
     if wrong:
         yield wrong[0].log, f"its bytes do not match the checksum of {len(wrong)} extent(s)"

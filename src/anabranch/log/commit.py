@@ -12,7 +12,8 @@ from anabranch.blobs.keys import commit_key
 from anabranch.blobs.layout import frame
 from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Catalog, Writing
-from anabranch.core.codec import checksum, encode, event_bounds
+from anabranch.core.checksum import checksum
+from anabranch.core.codec import encode, event_bounds
 from anabranch.errors import AnabranchError, AppendUncertain
 from anabranch.model.append import (
     Appended,

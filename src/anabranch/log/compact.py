@@ -16,6 +16,7 @@ from anabranch.blobs.keys import history_key
 from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Catalog, Reading
 from anabranch.core import codec
+from anabranch.core.checksum import checksum
 from anabranch.core.compaction import (
     PARQUET,
     CompactionPolicy,
@@ -29,8 +30,9 @@ from anabranch.log.parquet import ParquetBuilder, ParquetReader, WrittenFile
 from anabranch.log.survey import Windows
 from anabranch.log.watch import Watch, silent
 from anabranch.model.append import Bounds, Place
+from anabranch.model.columns import TIME_TYPE
 from anabranch.model.ids import BlobId, Micros, StreamId
-from anabranch.model.schema import TIME_TYPE, StreamSchema
+from anabranch.model.schema import StreamSchema
 from anabranch.model.stream import Extent
 from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
@@ -246,7 +248,7 @@ class _Sources:
         message = self._message(extent)
         self.bytes_in += message.size
         if extent.data is not None or place not in self._verified:
-            if codec.checksum(message) != extent.checksum:
+            if checksum(message) != extent.checksum:
                 raise CorruptBlob(key, f"the events at byte {extent.place.offset} do not match their checksum")
             self._verified.add(place)
         batch = codec.decode(message, own, key=key).slice(extent.place.row, count)
@@ -267,7 +269,7 @@ class _Sources:
             raise CorruptCatalog(f"the extent at {extent.start} of log {extent.log} lies in no blob")
         if self._file is None or self._file[0] != extent.key:
             data = self._blobs.get(extent.key)
-            if codec.checksum(data) != extent.checksum:
+            if checksum(data) != extent.checksum:
                 raise CorruptBlob(extent.key, "its checksum does not match its bytes")
             self._file = (extent.key, ParquetReader(extent.key, data))
         return self._file[1]

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from anabranch import limits
 from anabranch.blobs.port import Blobs
-from anabranch.core import codec
+from anabranch.core.checksum import checksum
 from anabranch.errors import CorruptBlob
 from anabranch.log.parquet import ParquetReader
 from anabranch.model.stream import Extent
@@ -78,7 +78,7 @@ class Fetcher:
 
 
 def _verify(extent: Extent, data: pa.Buffer) -> None:
-    if codec.checksum(data) != extent.checksum:
+    if checksum(data) != extent.checksum:
         raise CorruptBlob(name_of(extent), f"the checksum of the bytes from {extent.place.offset} on does not match")
 
 

@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from anabranch import limits
-from anabranch.core import codec
+from anabranch.core.checksum import checksum
 from anabranch.errors import CorruptBlob, FormatTooNew
 from anabranch.model.append import Bounds
+from anabranch.model.columns import TIME_TYPE
 from anabranch.model.ids import LogId, Micros, StreamId
-from anabranch.model.schema import TIME_TYPE
 
 APPENDED: Final = "_appended"
 METADATA_KEY: Final = b"anabranch"
@@ -40,7 +40,7 @@ def file_columns(columns: pa.Schema) -> pa.Schema:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A whole file in memory. `checksum` is xxh3-64 of all its bytes, as `codec.checksum` gives it."""
+    """A whole file in memory. `checksum` is xxh3-64 of all its bytes, as `core.checksum` gives it."""
 
     data: pa.Buffer
     checksum: int
@@ -120,7 +120,7 @@ class ParquetBuilder:
         self._writer.add_key_value_metadata({METADATA_KEY: text.encode()})
         self._writer.close()
         data = self._sink.getvalue()
-        return WrittenFile(data, codec.checksum(data), self._rows)
+        return WrittenFile(data, checksum(data), self._rows)
 
     def _coalesce(self) -> None:
         # A batch of one row costs a kilobyte of bookkeeping, so many small ones are not kept as they are.

@@ -18,8 +18,8 @@ from anabranch.core import codec
 from anabranch.errors import BlobMissing, CorruptBlob, CorruptStore
 from anabranch.log.fetch import Fetcher, name_of
 from anabranch.log.plan import Piece, Plan, plan
+from anabranch.model.columns import TIME_TYPE
 from anabranch.model.ids import SegmentId, StreamId
-from anabranch.model.schema import TIME_TYPE
 from anabranch.model.stream import StreamView
 from anabranch.runtime.ports import Runtime
 

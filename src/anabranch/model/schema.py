@@ -1,78 +1,69 @@
-"""A stream's schema: its body columns, and which of them are the routing key and the event time."""
+"""A stream's schema: its body columns, and which of them are the routing key and the event time.
+
+Loads pyarrow when columns are first asked for: who lists streams by name has no need of it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
+from anabranch.errors import SchemaMismatch
 
-from anabranch import limits
-from anabranch.errors import InvalidArgument, SchemaMismatch
-
-TIME_TYPE: Final = pa.timestamp("us", tz="UTC")
-RESERVED: Final = ("_segment", "_offset", "_appended")  # added to what a reader yields
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
-@dataclass(frozen=True, slots=True)
 class StreamSchema:
-    """Columns as they are stored, all nullable; `key` and `time` name two of them, or None.
+    """Columns as they are stored, all nullable; `key` and `time` name two of them, or None. Immutable.
 
     A raw stream stores `key: string`, `time: timestamp[us, UTC]`, `payload: binary`; its events' body is the
     payload's bytes. A typed stream's body is a mapping of its columns. Without a key, events are spread over
     the segments; without a time, events have none.
     """
 
-    columns: pa.Schema
-    key: str | None
-    time: str | None
-    raw: bool = False
+    __slots__ = ("_columns", "key", "raw", "time")
+
+    def __init__(
+        self, columns: pa.Schema | Callable[[], pa.Schema], key: str | None, time: str | None, raw: bool = False
+    ) -> None:
+        """`columns` may be a call that is made when they are first asked for."""
+        self._columns = columns
+        self.key = key
+        self.time = time
+        self.raw = raw
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The columns, in order."""
+        if callable(self._columns):
+            self._columns = self._columns()
+        return self._columns
 
     @classmethod
     def typed(cls, columns: pa.Schema, key: str | None = None, time: str | None = None) -> StreamSchema:
-        """A schema of the user's columns, normalised: plain strings and binaries instead of their large, view and
-        dictionary forms, times in µs, every field nullable. Raises InvalidArgument."""
-        if not 1 <= len(columns) <= limits.COLUMNS_MAX:
-            raise InvalidArgument(f"a stream has 1 to {limits.COLUMNS_MAX:,} columns, not {len(columns)}")
-        names = columns.names
-        if len(set(names)) != len(names):
-            raise InvalidArgument("a schema names each column once")
-        for name in names:
-            if not name or name in RESERVED:
-                raise InvalidArgument(f"a column can't be called '{name}': the store adds {', '.join(RESERVED)} itself")
-        for role, column in (("key", key), ("time", time)):
-            if column is not None and column not in names:
-                raise InvalidArgument(f"{role}='{column}' names no column; there are {', '.join(names)}")
-        fields = [
-            pa.field(field.name, TIME_TYPE if field.name == time else plain_type(field.type), nullable=True)
-            for field in columns
-        ]
-        if key is not None and not _usable_key(fields[names.index(key)].type):
-            raise InvalidArgument(
-                f"column '{key}' of type {columns.field(key).type} can't be a routing key: "
-                "use text, an integer, a bool or a date"
-            )
-        if time is not None and not _usable_time(columns.field(time).type):
-            raise InvalidArgument(
-                f"column '{time}' of type {columns.field(time).type} can't be the event time: use a timestamp or date"
-            )
-        return cls(pa.schema(fields), key, time)
+        """A schema of the user's columns, `normalised`. Raises InvalidArgument."""
+        from anabranch.model.columns import normalised
+
+        return cls(normalised(columns, key, time), key, time)
 
     def evolved(self, columns: pa.Schema) -> StreamSchema:
         """This schema with the new nullable columns of `columns` behind its own. Raises SchemaMismatch."""
+        import pyarrow as pa
+
         if self.raw:
             raise SchemaMismatch("a raw stream has no schema to evolve")
-        wider = StreamSchema.typed(columns, self.key, self.time)
+        wider = StreamSchema.typed(columns, self.key, self.time).columns
         for field in self.columns:
-            index = wider.columns.get_field_index(field.name)
+            index = wider.get_field_index(field.name)
             if index < 0:
                 raise SchemaMismatch(f"column '{field.name}' can't be dropped", column=field.name)
-            if wider.columns.field(index).type != field.type:
+            if wider.field(index).type != field.type:
                 raise SchemaMismatch(
                     f"column '{field.name}' can't change its type from {field.type}", column=field.name
                 )
-        added = [field for field in wider.columns if field.name not in self.columns.names]
-        return replace(self, columns=pa.schema([*self.columns, *added]))
+        added = [field for field in wider if field.name not in self.columns.names]
+        return StreamSchema(pa.schema([*self.columns, *added]), self.key, self.time)
 
     def to_bytes(self) -> bytes:
         """The columns as an Arrow IPC schema message, as the catalog keeps them."""
@@ -81,46 +72,34 @@ class StreamSchema:
     @classmethod
     def from_bytes(cls, data: bytes, key: str | None, time: str | None, raw: bool) -> StreamSchema:
         """The inverse of `to_bytes`."""
-        return cls(pa.ipc.read_schema(pa.py_buffer(data)), key, time, raw)
+        return cls(lambda: _decoded(data), key, time, raw)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, StreamSchema):
+            return NotImplemented
+        return (self.key, self.time, self.raw) == (other.key, other.time, other.raw) and self.columns == other.columns
+
+    def __hash__(self) -> int:
+        return hash((self.columns, self.key, self.time, self.raw))
+
+    def __repr__(self) -> str:
+        columns = ", ".join(f"{field.name}: {field.type}" for field in self.columns)
+        return f"StreamSchema({columns}; key={self.key!r}, time={self.time!r}, raw={self.raw})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StreamSchema, (self.columns, self.key, self.time, self.raw)
 
 
-RAW: Final = StreamSchema(
-    pa.schema([("key", pa.string()), ("time", TIME_TYPE), ("payload", pa.binary())]), "key", "time", raw=True
-)
+def _decoded(data: bytes) -> pa.Schema:
+    import pyarrow as pa
+
+    return pa.ipc.read_schema(pa.py_buffer(data))
 
 
-def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The stored form of an Arrow type: one spelling for each meaning, as Spark's reader demands."""
-    types = pa.types
-    if types.is_dictionary(kind):
-        return plain_type(kind.value_type)
-    if types.is_large_string(kind) or types.is_string_view(kind):
-        return pa.string()
-    if types.is_large_binary(kind) or types.is_binary_view(kind) or types.is_fixed_size_binary(kind):
-        return pa.binary()
-    if types.is_timestamp(kind):
-        return TIME_TYPE if kind.tz else pa.timestamp("us")
-    if types.is_date64(kind):
-        return pa.date32()
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        return pa.list_(plain_type(kind.value_type))
-    if types.is_decimal(kind) and kind.bit_width < 128:
-        return pa.decimal128(kind.precision, kind.scale)
-    if types.is_struct(kind) and kind.num_fields:
-        return pa.struct([pa.field(f.name, plain_type(f.type)) for f in kind])
-    if types.is_map(kind):
-        return pa.map_(plain_type(kind.key_type), plain_type(kind.item_type))
-    if types.is_interval(kind):
-        raise InvalidArgument(f"columns of type {kind} are not supported: Parquet, in which history lies, has none")
-    if types.is_primitive(kind) or types.is_string(kind) or types.is_binary(kind) or types.is_decimal(kind):
-        return kind
-    raise InvalidArgument(f"columns of type {kind} are not supported")
+def _raw_columns() -> pa.Schema:
+    from anabranch.model.columns import RAW_COLUMNS
+
+    return RAW_COLUMNS
 
 
-def _usable_key(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(types.is_string(kind) or types.is_integer(kind) or types.is_boolean(kind) or types.is_date32(kind))
-
-
-def _usable_time(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
+RAW: Final = StreamSchema(_raw_columns, "key", "time", raw=True)

@@ -19,11 +19,12 @@ from anabranch.errors import Closed, InvalidArgument, SchemaMismatch
 from anabranch.log.read import LogReader, Selection, appended_of, constant, offsets_of
 from anabranch.log.tail import Tail
 from anabranch.log.view import load
+from anabranch.model.columns import TIME_TYPE
 from anabranch.model.cut import HEAD, StreamCut
 from anabranch.model.event import Event, EventRun
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
-from anabranch.model.schema import TIME_TYPE, StreamSchema
+from anabranch.model.schema import StreamSchema
 from anabranch.model.times import to_micros
 from anabranch.readers.flow import Delivery, Flow
 from anabranch.readers.place import Place, TimeKind, to_cut

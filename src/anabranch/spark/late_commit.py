@@ -25,9 +25,9 @@ from anabranch.errors import InvalidArgument
 from anabranch.log.lease import Hold
 from anabranch.log.read import Selection
 from anabranch.log.view import load
+from anabranch.model.columns import TIME_TYPE
 from anabranch.model.cut import StreamCut
 from anabranch.model.names import StreamName
-from anabranch.model.schema import TIME_TYPE
 from anabranch.spark.late import WATERMARK_COLUMN, is_late
 from anabranch.spark.offsets import SourceOffset
 from anabranch.spark.scan import Range, read_rows

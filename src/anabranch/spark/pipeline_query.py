@@ -11,8 +11,9 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql.types import StructType, TimestampNTZType, TimestampType
 
 from anabranch.errors import AnabranchError, InvalidArgument, InvalidSql, NotFound, StreamExists
+from anabranch.model.columns import RESERVED, TIME_TYPE
 from anabranch.model.names import StreamName
-from anabranch.model.schema import RESERVED, TIME_TYPE, StreamSchema
+from anabranch.model.schema import StreamSchema
 from anabranch.spark.late import WATERMARK_COLUMN
 from anabranch.spark.late_commit import LateAccount
 from anabranch.spark.pipeline_plan import Step

@@ -37,9 +37,9 @@ from anabranch.catalog.port import Lease
 from anabranch.core.rows import conform
 from anabranch.errors import InvalidArgument, StreamNotFound, StreamSealed
 from anabranch.log.lease import Hold
+from anabranch.model.columns import RESERVED
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
-from anabranch.model.schema import RESERVED
 from anabranch.runtime.ids import token
 from anabranch.spark.options import WriteOptions
 from anabranch.spark.stores import open_store

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from anabranch.errors import MissingExtra, SchemaMismatch
-from anabranch.model.schema import TIME_TYPE
+from anabranch.model.columns import TIME_TYPE
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -13,8 +13,9 @@ import pyarrow as pa
 from anabranch.core.routing import KeyPoints
 from anabranch.core.rows import rows_to_batch, wrong_rows
 from anabranch.errors import SchemaMismatch
+from anabranch.model.columns import TIME_TYPE
 from anabranch.model.ids import Micros
-from anabranch.model.schema import RAW, TIME_TYPE, StreamSchema
+from anabranch.model.schema import RAW, StreamSchema
 from anabranch.streams.ack import ChunkState
 
 Rows = npt.NDArray[np.intp]

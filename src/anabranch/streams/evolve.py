@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from anabranch.catalog.port import Writing
 from anabranch.model.ids import Micros
 from anabranch.model.stream import StreamInfo
 from anabranch.streams.scope import check_tags
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def evolve_stream(txn: Writing, info: StreamInfo, columns: pa.Schema, now: Micros) -> None:

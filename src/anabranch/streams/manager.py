@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from anabranch import limits
 from anabranch.catalog.port import Catalog, Writing
-from anabranch.core.codec import checksum
 from anabranch.core.cuts import distance, head_cut, tail_cut
 from anabranch.core.scale import ScalePlan, plan_merge, plan_replacement, plan_segments, plan_split
 from anabranch.errors import InvalidArgument
@@ -29,6 +26,9 @@ from anabranch.streams.find import need_info, need_view
 from anabranch.streams.requests import Result, once
 from anabranch.streams.scale import apply_scale, fence_stream, seal_stream, truncate_stream
 from anabranch.streams.scope import create_scope, delete_scope, need_scope
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 CutAt = Callable[[StreamView, Micros, bool], StreamCut]
 Name = str | StreamName
@@ -231,7 +231,7 @@ class Streams:
             evolve_stream(txn, need_info(txn, full), columns, now)
             return {}
 
-        self._change(f"evolve {full}{_said(schema=columns)}", request, act)
+        self._change(f"evolve {full}{_said(schema=_digest(columns))}", request, act)
         return self.get(full)
 
     def tag(self, name: Name, tags: Mapping[str, str], *, request: str | None = None) -> StreamInfo:
@@ -282,6 +282,8 @@ def _schema(columns: Any, key: str | None, time: str | None) -> StreamSchema:
 
 
 def _columns(schema: Any) -> pa.Schema:
+    import pyarrow as pa
+
     if isinstance(schema, pa.Schema):
         return schema
     try:
@@ -296,15 +298,19 @@ def _said(**arguments: Any) -> str:
 
 
 def _as_said(value: Any) -> str:
-    if isinstance(value, pa.Schema):
-        return checksum(value.serialize()).to_bytes(8, "big", signed=True).hex()
     if isinstance(value, StreamSchema):
-        return f"{_as_said(value.columns)},{value.key},{value.time},{value.raw}"
+        return f"{_digest(value.columns)},{value.key},{value.time},{value.raw}"
     if isinstance(value, Mapping):
         return ",".join(f"{each}:{_as_said(value[each])}" for each in sorted(value, key=str))
     if isinstance(value, Sequence) and not isinstance(value, str | SegmentId):
         return ",".join(map(str, value))
     return str(value)
+
+
+def _digest(columns: pa.Schema) -> str:
+    from anabranch.core.checksum import checksum
+
+    return checksum(columns.serialize()).to_bytes(8, "big", signed=True).hex()
 
 
 def _segment(text: SegmentId | str) -> SegmentId:

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Catalog, Checkpointed, Reading, Writing
-from anabranch.core.codec import checksum, decode, encode
+from anabranch.core.checksum import checksum
+from anabranch.core.codec import decode, encode
 from anabranch.errors import AppendUncertain, Conflict, LeaseExpired, RequestMismatch
 from anabranch.model.append import BlobEntry, Part, Place, Refusal, Refused, Unit
 from anabranch.model.cut import StreamCut

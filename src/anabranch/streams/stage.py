@@ -17,7 +17,8 @@ from anabranch import limits
 from anabranch.blobs.keys import commit_key
 from anabranch.blobs.layout import frame
 from anabranch.blobs.port import Blobs
-from anabranch.core.codec import checksum, decode, encode, event_bounds
+from anabranch.core.checksum import checksum
+from anabranch.core.codec import decode, encode, event_bounds
 from anabranch.core.routing import Points, spread_points
 from anabranch.core.rows import conform
 from anabranch.model.append import BlobEntry, Bounds, Place

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from anabranch.model.schema import RESERVED
+from anabranch.model.columns import RESERVED
 
 ADDED = (*RESERVED, "_pointer")  # columns that reading adds, so that what was read can be written again
 

@@ -15,7 +15,7 @@ from anabranch.cli.intake.csv_records import split_header
 from anabranch.cli.intake.source import BadInput, LineBlocks, Lines, Source
 from anabranch.cli.intake.times import DATE_PATTERN, TIME_PATTERN
 from anabranch.errors import InvalidArgument
-from anabranch.model.schema import TIME_TYPE
+from anabranch.model.columns import TIME_TYPE
 
 
 def schema_of_file(path: Path) -> pa.Schema:

@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from anabranch.cli.intake.batch import Batch
 from anabranch.cli.intake.source import LineBlocks
+from anabranch.model.columns import TIME_TYPE
 from anabranch.model.ids import Micros
-from anabranch.model.schema import RAW, TIME_TYPE
+from anabranch.model.schema import RAW
 
 
 def read_plain_lines(blocks: LineBlocks, *, now: Callable[[], Micros]) -> Iterator[Batch]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.errors import InvalidArgument
-from anabranch.model.schema import TIME_TYPE
+from anabranch.model.columns import TIME_TYPE
 from anabranch.model.times import to_micros
 
 DATE_PATTERN: Final = r"^\d{4}-\d\d-\d\d$"

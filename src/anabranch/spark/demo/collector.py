@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from anabranch.errors import AnabranchError, MissingExtra
-from anabranch.model.schema import TIME_TYPE
+from anabranch.model.columns import TIME_TYPE
 from anabranch.runtime.tasks import Task
 from anabranch.store import Store
 

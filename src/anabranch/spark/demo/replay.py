@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.errors import AnabranchError, InvalidArgument
-from anabranch.model.schema import TIME_TYPE, plain_type
+from anabranch.model.columns import TIME_TYPE, plain_type
 from anabranch.runtime.tasks import Task
 from anabranch.spark.demo.job import Job
 from anabranch.spark.demo.proof import Claim

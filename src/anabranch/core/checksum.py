@@ -1,0 +1,16 @@
+"""The checksum of what is stored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import xxhash
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def checksum(data: pa.Buffer | bytes) -> int:
+    """xxh3-64 (seed 0) of the bytes, as a signed 64-bit integer: the form in which databases keep it."""
+    digest = xxhash.xxh3_64_intdigest(data)
+    return digest - (1 << 64) if digest >> 63 else digest

@@ -1,0 +1,82 @@
+"""The columns of a stream as they are stored: one spelling for each meaning."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+from anabranch import limits
+from anabranch.errors import InvalidArgument
+
+TIME_TYPE: Final = pa.timestamp("us", tz="UTC")
+RESERVED: Final = ("_segment", "_offset", "_appended")  # added to what a reader yields
+RAW_COLUMNS: Final = pa.schema([("key", pa.string()), ("time", TIME_TYPE), ("payload", pa.binary())])
+
+
+def normalised(columns: pa.Schema, key: str | None, time: str | None) -> pa.Schema:
+    """The user's columns, of which `key` and `time` may be the routing key and the event time, as they are stored:
+    plain strings and binaries instead of their large, view and dictionary forms, times in µs, every field nullable.
+    Raises InvalidArgument."""
+    if not 1 <= len(columns) <= limits.COLUMNS_MAX:
+        raise InvalidArgument(f"a stream has 1 to {limits.COLUMNS_MAX:,} columns, not {len(columns)}")
+    names = columns.names
+    if len(set(names)) != len(names):
+        raise InvalidArgument("a schema names each column once")
+    for name in names:
+        if not name or name in RESERVED:
+            raise InvalidArgument(f"a column can't be called '{name}': the store adds {', '.join(RESERVED)} itself")
+    for role, column in (("key", key), ("time", time)):
+        if column is not None and column not in names:
+            raise InvalidArgument(f"{role}='{column}' names no column; there are {', '.join(names)}")
+    fields = [
+        pa.field(field.name, TIME_TYPE if field.name == time else plain_type(field.type), nullable=True)
+        for field in columns
+    ]
+    if key is not None and not _usable_key(fields[names.index(key)].type):
+        raise InvalidArgument(
+            f"column '{key}' of type {columns.field(key).type} can't be a routing key: "
+            "use text, an integer, a bool or a date"
+        )
+    if time is not None and not _usable_time(columns.field(time).type):
+        raise InvalidArgument(
+            f"column '{time}' of type {columns.field(time).type} can't be the event time: use a timestamp or date"
+        )
+    return pa.schema(fields)
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """The stored form of an Arrow type: one spelling for each meaning, as Spark's reader demands."""
+    types = pa.types
+    if types.is_dictionary(kind):
+        return plain_type(kind.value_type)
+    if types.is_large_string(kind) or types.is_string_view(kind):
+        return pa.string()
+    if types.is_large_binary(kind) or types.is_binary_view(kind) or types.is_fixed_size_binary(kind):
+        return pa.binary()
+    if types.is_timestamp(kind):
+        return TIME_TYPE if kind.tz else pa.timestamp("us")
+    if types.is_date64(kind):
+        return pa.date32()
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return pa.list_(plain_type(kind.value_type))
+    if types.is_decimal(kind) and kind.bit_width < 128:
+        return pa.decimal128(kind.precision, kind.scale)
+    if types.is_struct(kind) and kind.num_fields:
+        return pa.struct([pa.field(f.name, plain_type(f.type)) for f in kind])
+    if types.is_map(kind):
+        return pa.map_(plain_type(kind.key_type), plain_type(kind.item_type))
+    if types.is_interval(kind):
+        raise InvalidArgument(f"columns of type {kind} are not supported: Parquet, in which history lies, has none")
+    if types.is_primitive(kind) or types.is_string(kind) or types.is_binary(kind) or types.is_decimal(kind):
+        return kind
+    raise InvalidArgument(f"columns of type {kind} are not supported")
+
+
+def _usable_key(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_string(kind) or types.is_integer(kind) or types.is_boolean(kind) or types.is_date32(kind))
+
+
+def _usable_time(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
