@@ -358,6 +358,8 @@ def test_an_event_over_the_limit_is_refused_and_one_at_it_is_not(tmp_path: Path)
             lambda: typed.write({"text": "x" * 1_001}),
             lambda: typed.write({"list": ["x" * 600] * 2}),
             lambda: typed.write_batch(pa.table({"text": ["x" * 1_001]})),
+            lambda: typed.write_batch(pa.table({"list": [["a"], ["x" * 600] * 2]})),
+            lambda: store.stager("s/typed").write(pa.table({"list": [["a"], ["x" * 600] * 2]})),
         ]
         for mistake in mistakes:
             with pytest.raises(TooLarge) as caught:

@@ -21,6 +21,7 @@ from anabranch.core.checksum import checksum
 from anabranch.core.codec import decode, encode, event_bounds
 from anabranch.core.routing import Points, spread_points
 from anabranch.core.rows import conform
+from anabranch.core.sizes import oversized
 from anabranch.model.append import BlobEntry, Bounds, Place
 from anabranch.model.ids import Micros
 from anabranch.model.keyspace import KeyRange
@@ -86,8 +87,11 @@ class Stager:
         self._done: list[Staged] = []
 
     def write(self, data: Any) -> None:
-        """Take a batch: anything with `__arrow_c_stream__` whose columns are the stream's. Raises SchemaMismatch."""
+        """Take a batch: anything with `__arrow_c_stream__` whose columns are the stream's. Raises SchemaMismatch,
+        TooLarge."""
         table = conform(data, self._schema)
+        if (large := oversized(table, self._runtime.settings.event_bytes_max)) is not None:
+            raise large
         self._tables.append(table)
         self._held_bytes += table.nbytes
         if self._held_bytes >= limits.STAGED_BYTES_MAX:

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from anabranch import limits
 from anabranch.catalog.port import Catalog
 from anabranch.core.routing import check_key, key_text
 from anabranch.core.rows import RowChecker, conform
+from anabranch.core.sizes import oversized
 from anabranch.errors import (
     AnabranchError,
     AppendRefused,
@@ -215,12 +215,8 @@ class Writer:
     def _check_sizes(self, table: pa.Table) -> None:
         if table.nbytes > limits.BATCH_BYTES_MAX:
             raise TooLarge("a batch", table.nbytes, limits.BATCH_BYTES_MAX)
-        if table.nbytes > self._settings.event_bytes_max:
-            for field in table.schema:
-                if pa.types.is_string(field.type) or pa.types.is_binary(field.type):
-                    largest = pc.max(pc.binary_length(table.column(field.name))).as_py() or 0
-                    if largest > self._settings.event_bytes_max:
-                        raise TooLarge(f"an event's column '{field.name}'", largest, self._settings.event_bytes_max)
+        if (large := oversized(table, self._settings.event_bytes_max)) is not None:
+            raise large
 
     def _pieces(self, table: pa.Table, state: ChunkState, *, whole: bool) -> list[Piece]:
         """The table as pieces of at most about one commit; their points are computed here, in the caller's thread."""

@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 
 from anabranch import limits
 from anabranch.core.rows import conform
+from anabranch.core.sizes import oversized
 from anabranch.errors import InvalidArgument, SchemaMismatch, TooLarge
 from anabranch.model.schema import StreamSchema
 
@@ -32,11 +33,8 @@ def why_wrong(rows: pa.Table, schema: StreamSchema, event_bytes_max: int) -> Inv
         table = conform(rows, schema)
     except SchemaMismatch as exc:
         return exc
-    for field in schema.columns:
-        if pa.types.is_string(field.type) or pa.types.is_binary(field.type):
-            largest = pc.max(pc.binary_length(table.column(field.name))).as_py() or 0
-            if field.name == schema.key and largest > limits.KEY_BYTES_MAX:
-                return TooLarge("a routing key", largest, limits.KEY_BYTES_MAX)
-            if largest > event_bytes_max:
-                return TooLarge(f"an event's column '{field.name}'", largest, event_bytes_max)
-    return None
+    if schema.key is not None and pa.types.is_string(schema.columns.field(schema.key).type):
+        largest = pc.max(pc.binary_length(table.column(schema.key))).as_py() or 0
+        if largest > limits.KEY_BYTES_MAX:
+            return TooLarge("a routing key", largest, limits.KEY_BYTES_MAX)
+    return oversized(table, event_bytes_max)
