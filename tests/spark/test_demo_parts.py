@@ -25,7 +25,8 @@ from anabranch.spark.demo.screen import Scene, page
 from anabranch.spark.demo.view import Closed, Meter, sparkline
 from anabranch.spark.pipeline_progress import QueryProgress
 from anabranch.spark.pipeline_screen import line_of
-from anabranch.spark.sql import Window, parse
+from anabranch.spark.sql import parse
+from anabranch.spark.statement import Window
 
 SECOND = 1_000_000
 CLAIM = Claim("s/raw", "at", "s/out", "s/out_late", 10 * SECOND, 5 * SECOND)

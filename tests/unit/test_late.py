@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.spark.late import first_ends, is_late
-from anabranch.spark.sql import Window
+from anabranch.spark.statement import Window
 
 
 @st.composite

@@ -6,7 +6,8 @@ import pytest
 
 from anabranch.errors import InvalidSql
 from anabranch.model.names import StreamName
-from anabranch.spark.sql import Options, Statement, Window, parse, parse_interval_us
+from anabranch.spark.sql import parse
+from anabranch.spark.statement import Options, Statement, Window, parse_interval_us
 
 SECOND = 1_000_000
 

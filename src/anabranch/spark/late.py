@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from anabranch.spark.sql import Window
+from anabranch.spark.statement import Window
 
 __all__ = ["WATERMARK_COLUMN", "first_ends", "is_late"]
 

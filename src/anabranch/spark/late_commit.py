@@ -31,7 +31,7 @@ from anabranch.model.names import StreamName
 from anabranch.spark.late import WATERMARK_COLUMN, is_late
 from anabranch.spark.offsets import SourceOffset
 from anabranch.spark.scan import Range, read_rows
-from anabranch.spark.sql import Window
+from anabranch.spark.statement import Window
 from anabranch.spark.stores import Opened
 from anabranch.streams.publish import Publication
 

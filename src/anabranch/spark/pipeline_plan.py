@@ -22,7 +22,8 @@ from anabranch.model.pointer import EventPointer
 from anabranch.model.times import to_datetime, to_micros
 from anabranch.readers.place import Place, parse_place
 from anabranch.spark.pipeline_row import Output, Restart
-from anabranch.spark.sql import Statement, parse
+from anabranch.spark.sql import parse
+from anabranch.spark.statement import Statement
 from anabranch.store import Store
 
 __all__ = ["WATERMARK_US", "Step", "place_text", "plan", "resolve_starts"]

@@ -17,7 +17,7 @@ from anabranch.model.schema import StreamSchema
 from anabranch.spark.late import WATERMARK_COLUMN
 from anabranch.spark.late_commit import LateAccount
 from anabranch.spark.pipeline_plan import Step
-from anabranch.spark.sql import Statement, Window
+from anabranch.spark.statement import Statement, Window
 from anabranch.spark.types import stored_columns
 from anabranch.store import Store
 
