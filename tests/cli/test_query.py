@@ -71,7 +71,7 @@ def test_formats_files_and_other_statements(sensors: Line, tmp_path: Path) -> No
     [
         ("SELEC 1", 'line 1: Parser Error: syntax error at or near "SELEC"'),
         ("SELECT 1,\n nope FROM iot.sensors", 'Binder Error: Referenced column "nope" not found'),
-        ("FROM iot.nope", "Catalog Error"),
+        ("FROM iot.nope", "there is no stream"),
         ("SELECT 'x'::int FROM iot.sensors", "Conversion Error"),
         ("SELECT at FROM iot.sensors", 'write a column of that name as "at"'),
     ],
@@ -150,3 +150,11 @@ def test_compacted_history_gives_the_same_answer(sensors: Line) -> None:
     after = ask(sensors, sql)
     assert before == [{"device": "a", "s": 5.0, "o": 2}, {"device": "b", "s": 2.5, "o": 1}]
     assert after == [{"device": "a", "s": 6.0, "o": 3}, {"device": "b", "s": 2.5, "o": 1}]
+
+
+def test_a_stream_that_is_not_there_is_named_with_those_called_alike(sensors: Line) -> None:
+    told = sensors.refused("query", "SELECT * FROM iot.sensor")
+    assert told == "there is no stream or table 'iot.sensor'; did you mean iot.sensors?"
+    assert sensors.refused("query", "SELECT * FROM nothing") == (
+        "there is no stream or table 'nothing' (a stream is scope.name)"
+    )

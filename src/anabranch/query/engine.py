@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from difflib import get_close_matches
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
@@ -19,6 +20,7 @@ try:
 except ImportError as exc:
     raise MissingExtra("a query", "query") from exc
 
+_NO_TABLE = re.compile(r'Table with name "?([^"!]+?)"? does not exist')
 _T = TypeVar("_T")
 _BATCH_ROWS: Final = 65_536
 _NAME: Final = r'(?:"((?:[^"]|"")+)"|([A-Za-z_]\w*))'
@@ -107,7 +109,17 @@ class Query:
         for dataset in self._datasets:
             if dataset.failure is not None:
                 return dataset.failure
-        return _invalid(str(error)) if isinstance(error, duckdb.Error) else error
+        if not isinstance(error, duckdb.Error):
+            return error
+        missing = _NO_TABLE.search(str(error))
+        return InvalidSql(self._unknown(missing[1])) if missing else _invalid(str(error))
+
+    def _unknown(self, table: str) -> str:
+        """That a table is no stream, and which streams are called alike."""
+        names = [f"{info.name.scope}.{info.name.name}" for info in self._store.streams.list()]
+        alike = get_close_matches(table, names, n=3)
+        hint = f"; did you mean {' or '.join(alike)}?" if alike else " (a stream is scope.name)"
+        return f"there is no stream or table '{table}'{hint}"
 
     def close(self) -> None:
         """Release the database. A second close is harmless."""
