@@ -15,6 +15,7 @@ AnabranchError
 ├── Truncated                           the position lies before the stream's head
 ├── CorruptStore                        CorruptBlob · BlobMissing · CorruptCatalog
 ├── StoreUnavailable (also OSError)     DiskFull · ReadOnlyStore · StoreBusy
+├── KeyMissing · WrongKey               the store is encrypted, under a key that was not given, or that is another
 ├── FormatTooNew                        the store was written by a newer release
 ├── PipelineRunning                     another process runs this pipeline
 ├── PipelineFailed                      one of its queries failed while it ran
@@ -52,6 +53,7 @@ __all__ = [
     "InvalidName",
     "InvalidPointer",
     "InvalidSql",
+    "KeyMissing",
     "LeaseExpired",
     "MissingExtra",
     "NotFound",
@@ -75,6 +77,7 @@ __all__ = [
     "TooLarge",
     "Truncated",
     "WriterUnknown",
+    "WrongKey",
 ]
 
 
@@ -338,6 +341,22 @@ class ReadOnlyStore(StoreUnavailable):
 
 class StoreBusy(StoreUnavailable):
     """Another process held the store's lock for longer than the stated time."""
+
+
+class KeyMissing(AnabranchError):
+    """The store is encrypted, and the key of this id was not given."""
+
+    def __init__(self, key_id: str) -> None:
+        super().__init__(f"the store is encrypted, and its key '{key_id}' was not given: give it by keys= or --keys")
+        self.key_id = key_id
+
+
+class WrongKey(AnabranchError):
+    """A key was given under the right id, and is another than the store was encrypted with."""
+
+    def __init__(self, key_id: str) -> None:
+        super().__init__(f"the key '{key_id}' that was given is not the one that the store was encrypted with")
+        self.key_id = key_id
 
 
 class FormatTooNew(AnabranchError):

@@ -6,15 +6,17 @@ from dataclasses import dataclass, field
 
 from anabranch.runtime.clock import Clock, SystemClock
 from anabranch.runtime.ids import Ids, SystemIds
+from anabranch.runtime.sealing import Sealer
 from anabranch.runtime.settings import Settings
 from anabranch.runtime.tasks import Tasks, ThreadTasks
 
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """Clock, chance, tasks and settings."""
+    """Clock, chance, tasks and settings; and what seals the bytes of a store that is encrypted."""
 
     clock: Clock = field(default_factory=SystemClock)
     ids: Ids = field(default_factory=SystemIds)
     tasks: Tasks = field(default_factory=ThreadTasks)
     settings: Settings = field(default_factory=Settings)
+    sealer: Sealer | None = None

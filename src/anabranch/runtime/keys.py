@@ -1,0 +1,141 @@
+"""Master keys from a file or the environment: the `KeyService` of those who have no other.
+
+A text holds one key a line, `<id> <32 bytes in base64>`; the first is current, the others open what is older. Empty
+lines and lines that begin with `#` mean nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from anabranch.errors import InvalidArgument, KeyMissing, WrongKey
+from anabranch.runtime.aead import KEY_BYTES, NONCE_BYTES, InvalidTag, open_box, seal_box
+from anabranch.runtime.ids import Ids
+
+__all__ = ["MasterKeys", "check_id", "new_line", "open_keys", "parse_keys"]
+
+FILE: Final = "file:"
+ENVIRONMENT: Final = "env:"
+
+_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
+_OTHERS = stat.S_IRWXO
+
+
+class MasterKeys:
+    """A `KeyService` that holds its keys in memory: the first of `keys` is current. Wraps with XAES-256-GCM."""
+
+    def __init__(self, keys: Mapping[str, bytes], ids: Ids) -> None:
+        assert keys
+        self._keys = dict(keys)
+        self._ids = ids
+
+    @property
+    def current(self) -> str:
+        """See `KeyService`."""
+        return next(iter(self._keys))
+
+    @property
+    def key_ids(self) -> list[str]:
+        """All ids, the current one first."""
+        return list(self._keys)
+
+    def wrap(self, key_id: str, secret: bytes) -> bytes:
+        """See `KeyService`: a nonce, the encrypted key and its tag."""
+        nonce = self._ids.bits(8 * NONCE_BYTES).to_bytes(NONCE_BYTES, "big")
+        return nonce + seal_box(self._key(key_id), nonce, secret, _bound(key_id))
+
+    def unwrap(self, key_id: str, wrapped: bytes) -> bytes:
+        """See `KeyService`."""
+        key = self._key(key_id)
+        if len(wrapped) <= NONCE_BYTES:
+            raise WrongKey(key_id)
+        try:
+            return open_box(key, wrapped[:NONCE_BYTES], wrapped[NONCE_BYTES:], _bound(key_id))
+        except InvalidTag as exc:
+            raise WrongKey(key_id) from exc
+
+    def _key(self, key_id: str) -> bytes:
+        key = self._keys.get(key_id)
+        if key is None:
+            raise KeyMissing(key_id)
+        return key
+
+
+def open_keys(place: str, ids: Ids) -> MasterKeys:
+    """The keys of `file:/path` or `env:NAME`. Raises InvalidArgument where they can't be read, are malformed, or lie
+    in a file that everybody on the machine may open."""
+    if place.startswith(ENVIRONMENT):
+        name = place.removeprefix(ENVIRONMENT)
+        text = os.environ.get(name)
+        if text is None:
+            raise InvalidArgument(f"the environment has no variable {name}, from which keys were to be taken")
+        return MasterKeys(parse_keys(text, place), ids)
+    if not place.startswith(FILE):
+        raise InvalidArgument(f"'{place}' names no keys: write file:/path, or env:NAME for a variable that holds them")
+    return MasterKeys(parse_keys(_read(key_path(place)), place), ids)
+
+
+def key_path(place: str) -> Path:
+    """The file of `file:/path` or `file:///path`."""
+    path = place.removeprefix(FILE)
+    return Path(path.removeprefix("//") if path.startswith("///") else path).expanduser()
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8") as file:
+            if os.fstat(file.fileno()).st_mode & _OTHERS:
+                raise InvalidArgument(f"everybody may open the key file {path}; say who may by: chmod 600 {path}")
+            return file.read()
+    except (OSError, UnicodeDecodeError) as exc:
+        why = exc.strerror if isinstance(exc, OSError) else "it is no text"
+        raise InvalidArgument(f"the key file {path} can't be read: {why}") from exc
+
+
+def parse_keys(text: str, place: str) -> dict[str, bytes]:
+    """The keys of a text by id, the current one first. Raises InvalidArgument; no message quotes a key."""
+    keys: dict[str, bytes] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        here = f"{place}, line {number}"
+        if len(words) != 2:
+            raise InvalidArgument(f"{here}: a key is two words, its id and {KEY_BYTES} bytes in base64")
+        key_id, coded = words
+        check_id(key_id)
+        try:
+            key = base64.b64decode(coded, validate=True)
+        except (binascii.Error, ValueError) as exc:
+            raise InvalidArgument(f"{here}: key '{key_id}' is not in base64") from exc
+        if len(key) != KEY_BYTES:
+            raise InvalidArgument(f"{here}: key '{key_id}' has {len(key)} bytes, not {KEY_BYTES}")
+        if key_id in keys:
+            raise InvalidArgument(f"{here}: there are two keys '{key_id}'")
+        keys[key_id] = key
+    if not keys:
+        raise InvalidArgument(f"there is no key in {place}")
+    return keys
+
+
+def check_id(key_id: str) -> None:
+    """Raise InvalidArgument unless the text may be a master key's id."""
+    if not _ID.match(key_id):
+        raise InvalidArgument(f"'{key_id}' is no key id: it is 1 to 64 of A–Z a–z 0–9 _ - .")
+
+
+def new_line(key_id: str, ids: Ids) -> str:
+    """A line with a fresh key. Raises InvalidArgument."""
+    check_id(key_id)
+    return f"{key_id} {base64.b64encode(ids.bits(8 * KEY_BYTES).to_bytes(KEY_BYTES, 'big')).decode()}\n"
+
+
+def _bound(key_id: str) -> bytes:
+    return b"anabranch data key\0" + key_id.encode()
