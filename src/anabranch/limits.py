@@ -39,6 +39,16 @@ OPEN_PARQUET_MAX: Final = 32  # opened tier-2 files kept by a process, beside th
 VERIFIED_PLACES_MAX: Final = 65_536  # messages whose checksum a process remembers to have verified
 SCHEMAS_KEPT_MAX: Final = 1_024  # schema versions a process remembers
 
+# Object stores
+BLOB_REQUEST_S: Final = 60.0  # one attempt of a request, its bytes included
+BLOB_CONNECT_S: Final = 5.0
+BLOB_DEADLINE_S: Final = 180.0  # all attempts of one call; far below HORIZON_US
+BLOB_PAUSE_S_MIN: Final = 0.1  # between attempts; it doubles from one to the next
+BLOB_PAUSE_S_MAX: Final = 10.0
+BLOB_PART_BYTES: Final = 8 * MIB  # a larger read is made in parts of this size
+BLOB_PAGE_ROWS: Final = 1_000  # of one page of a listing
+BLOB_PARTS_MAX: Final = 4  # parts of one read that are fetched at the same time
+
 # Tail
 TAIL_POLL_US_MIN: Final = 500
 TAIL_POLL_US_MAX: Final = 4_000

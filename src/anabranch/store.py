@@ -12,9 +12,11 @@ from types import TracebackType
 from urllib.parse import urlsplit
 
 from anabranch import limits
+from anabranch.blobs.address import is_remote, parse
 from anabranch.blobs.local import LocalBlobs
 from anabranch.blobs.memory import MemoryBlobs
 from anabranch.blobs.port import Blobs
+from anabranch.blobs.tiers import TieredBlobs
 from anabranch.catalog.port import Catalog
 from anabranch.catalog.sqlite.adapter import FILE as CATALOG_FILE
 from anabranch.catalog.sqlite.adapter import SqliteCatalog
@@ -61,6 +63,7 @@ def connect(
     url: str | os.PathLike[str],
     *,
     blobs: str | os.PathLike[str] | None = None,
+    history: str | os.PathLike[str] | None = None,
     create: bool = True,
     settings: Settings | None = None,
     runtime: Runtime | None = None,
@@ -69,8 +72,10 @@ def connect(
 
     `url` says where the catalog is: a folder (`./river`, `file:///data/river`) that any number of processes may share,
     `postgresql://user@host/database` with any option of libpq (`?sslmode=verify-full`) and `schema` (default
-    `anabranch`), or `memory://` for a store that lives as long as the object. `blobs` says where the bytes are: a folder
-    or `memory://`; a PostgreSQL catalog needs it, the others have a place of their own.
+    `anabranch`), or `memory://` for a store that lives as long as the object. `blobs` says where the bytes are: a folder,
+    `memory://`, or an object store (`s3://bucket/prefix`, `az://…`, `gs://…`; `anabranch.blobs.address` tells their
+    options); a PostgreSQL catalog needs it, the others have a place of their own. `history` puts compacted files
+    somewhere else, say `blobs` on a local disk and `history` in a bucket. A store is always opened with the same places.
 
     Raises StoreNotFound where there is none and `create` is False, ReadOnlyStore, StoreUnavailable, CorruptCatalog,
     FormatTooNew, InvalidArgument, MissingExtra.
@@ -80,16 +85,17 @@ def connect(
     if text.startswith(_POSTGRES):
         if blobs is None:
             raise InvalidArgument("a PostgreSQL catalog holds no blobs: say where they are by blobs=")
-        bytes_at = _blobs(blobs, runtime, create=create)
+        bytes_at = _tiers(blobs, history, runtime, create=create)
         catalog, shown = _postgres(text, runtime, create=create)
         return Store(catalog, bytes_at, runtime, url=shown)
     if text == "memory://":
-        return Store(SqliteCatalog(None, runtime), _blobs(blobs or text, runtime, create=create), runtime, url=text)
+        bytes_at = _tiers(blobs or text, history, runtime, create=create)
+        return Store(SqliteCatalog(None, runtime), bytes_at, runtime, url=text)
     folder = _folder(text)
     if not create and not (folder / CATALOG_FILE).exists():
         raise StoreNotFound(str(folder))
     _make(folder)
-    bytes_at = _blobs(blobs or folder / "blobs", runtime, create=True)
+    bytes_at = _tiers(blobs or folder / "blobs", history, runtime, create=True)
     _refuse_orphans(bytes_at, folder / CATALOG_FILE)
     return Store(SqliteCatalog(folder, runtime), bytes_at, runtime, url=str(folder))
 
@@ -119,10 +125,21 @@ def _postgres(url: str, runtime: Runtime, *, create: bool) -> tuple[Catalog, str
     return catalog, catalog.shown
 
 
+def _tiers(
+    place: str | os.PathLike[str], history: str | os.PathLike[str] | None, runtime: Runtime, *, create: bool
+) -> Blobs:
+    fresh = _blobs(place, runtime, create=create)
+    return fresh if history is None else TieredBlobs(fresh, _blobs(history, runtime, create=create))
+
+
 def _blobs(place: str | os.PathLike[str], runtime: Runtime, *, create: bool) -> Blobs:
     text = os.fspath(place)
     if text == "memory://":
         return MemoryBlobs()
+    if is_remote(text):
+        from anabranch.blobs.objects import ObjectBlobs  # takes a while to load
+
+        return ObjectBlobs(parse(text), runtime)
     folder = _folder(text)
     if not create and not folder.exists():
         raise StoreNotFound(str(folder))

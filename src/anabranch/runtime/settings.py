@@ -11,6 +11,7 @@ from anabranch import limits
 class Settings:
     """Defaults are right for one machine. Sizes in bytes, times in µs unless the name says otherwise.
 
+    `blob_request_s`: what one request to an object store may take; `blob_deadline_s`: after this, a call to it asks no more.
     `maintenance_s`: run compaction and collection in the background every so many seconds; None disables.
     """
 
@@ -23,4 +24,6 @@ class Settings:
     horizon_us: int = limits.HORIZON_US
     catalog_lock_s: float = limits.CATALOG_LOCK_S
     tail_poll_us_max: int = limits.TAIL_POLL_US_MAX
+    blob_request_s: float = limits.BLOB_REQUEST_S
+    blob_deadline_s: float = limits.BLOB_DEADLINE_S
     maintenance_s: float | None = None

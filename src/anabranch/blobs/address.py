@@ -1,0 +1,106 @@
+"""The URL of an object store: which bucket, below which prefix, by which way. Credentials are no part of it.
+
+    s3://bucket/prefix?endpoint=https://host:9000&region=eu-central-1&ca=/etc/ssl/private-ca.pem
+    az://container/prefix?account=name        abfss://container@name.dfs.core.windows.net/prefix
+    gs://bucket/prefix
+
+`endpoint` names a server other than the cloud's own; `ca` is a PEM file with the certificates of a private authority,
+trusted beside the system's; `allow_http=true` lets an `http://` endpoint be used, unencrypted; `virtual_hosted=true`
+(S3) puts the bucket into the host name. Keys and tokens come from the environment, as for the clouds' own tools
+(`AWS_ACCESS_KEY_ID`, `AZURE_STORAGE_ACCOUNT_KEY`, `GOOGLE_APPLICATION_CREDENTIALS`, …).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import parse_qsl, urlsplit
+
+from anabranch.errors import InvalidArgument
+
+_KINDS: Final = {
+    **dict.fromkeys(("s3", "s3a"), "s3"),
+    **dict.fromkeys(("az", "azure", "abfs", "abfss"), "az"),
+    "gs": "gs",
+}
+_OPTIONS: Final = {
+    "s3": ("endpoint", "region", "ca", "allow_http", "virtual_hosted"),
+    "az": ("endpoint", "account", "ca", "allow_http"),
+    "gs": ("endpoint", "ca", "allow_http"),
+}
+_TRUTHS: Final = {"true": True, "1": True, "false": False, "0": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where blobs lie. `kind` is s3, az or gs; `bucket` a bucket or container; `prefix` has no slash at its ends."""
+
+    kind: str
+    bucket: str
+    prefix: str
+    endpoint: str | None = None
+    region: str | None = None
+    account: str | None = None
+    ca: str | None = None
+    allow_http: bool = False
+    virtual_hosted: bool = False
+
+    @property
+    def shown(self) -> str:
+        """The place for people and for other engines: scheme, bucket and prefix."""
+        host = f"{self.bucket}@{self.account}.dfs.core.windows.net" if self.account else self.bucket
+        scheme = "abfss" if self.account else self.kind
+        return f"{scheme}://{host}/{self.prefix}".rstrip("/")
+
+
+def is_remote(text: str) -> bool:
+    """True if the text is the URL of an object store."""
+    scheme, colon, _ = text.partition("://")
+    return bool(colon) and scheme in _KINDS
+
+
+def parse(text: str) -> Address:
+    """Read a URL. Raises InvalidArgument, whose message repeats neither values nor anything before an `@`."""
+    parts = urlsplit(text)
+    kind = _KINDS[parts.scheme]
+    bucket, at, host = parts.netloc.partition("@")
+    if (at and kind != "az") or ":" in bucket:
+        raise InvalidArgument(
+            f"the {parts.scheme}:// URL holds a user or password; credentials come from the environment"
+        )
+    if not bucket:
+        raise InvalidArgument(f"'{parts.scheme}://' needs a bucket: {parts.scheme}://bucket/prefix")
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    for name in options:
+        if name not in _OPTIONS[kind]:
+            known = ", ".join(_OPTIONS[kind])
+            raise InvalidArgument(f"'{name}' is no option of {parts.scheme}:// URLs; they know {known}")
+    endpoint = options.get("endpoint")
+    allow_http = _truth(options, "allow_http")
+    if endpoint is not None:
+        server = urlsplit(endpoint)
+        if server.scheme not in ("http", "https") or not server.hostname or "@" in server.netloc:
+            raise InvalidArgument("endpoint is to be like https://host:port")
+        if server.scheme == "http" and not allow_http:
+            raise InvalidArgument(
+                "the endpoint speaks plain http, which encrypts nothing; allow_http=true accepts that"
+            )
+    account = host.partition(".")[0] if at else options.get("account")
+    return Address(
+        kind,
+        bucket,
+        parts.path.strip("/"),
+        endpoint=endpoint,
+        region=options.get("region"),
+        account=account,
+        ca=options.get("ca"),
+        allow_http=allow_http,
+        virtual_hosted=_truth(options, "virtual_hosted"),
+    )
+
+
+def _truth(options: dict[str, str], name: str) -> bool:
+    text = options.get(name, "false").lower()
+    if text not in _TRUTHS:
+        raise InvalidArgument(f"{name} is either true or false")
+    return _TRUTHS[text]

@@ -1,0 +1,59 @@
+"""Tier 1 and tier 2 in different places: a key's prefix says which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from heapq import merge
+
+import pyarrow as pa
+
+from anabranch.blobs.keys import HISTORY
+from anabranch.blobs.port import BlobInfo, Blobs
+
+
+class TieredBlobs:
+    """`blobs.port.Blobs` of two: compacted files lie in `history`, all else in `fresh`.
+
+    What the one holds of the other's keys is not seen: a store keeps the places it was made with.
+    """
+
+    def __init__(self, fresh: Blobs, history: Blobs) -> None:
+        self._fresh = fresh
+        self._history = history
+
+    def _of(self, key: str) -> Blobs:
+        return self._history if key.startswith(HISTORY) else self._fresh
+
+    def put(self, key: str, chunks: Sequence[pa.Buffer | bytes]) -> None:
+        """See the port."""
+        self._of(key).put(key, chunks)
+
+    def get(self, key: str, offset: int = 0, length: int | None = None) -> pa.Buffer:
+        """See the port."""
+        return self._of(key).get(key, offset, length)
+
+    def size(self, key: str) -> int | None:
+        """See the port."""
+        return self._of(key).size(key)
+
+    def list(self, prefix: str = "") -> Iterator[BlobInfo]:
+        """See the port."""
+        if prefix.startswith(HISTORY):
+            return self._history.list(prefix)
+        fresh = (blob for blob in self._fresh.list(prefix) if not blob.key.startswith(HISTORY))
+        if not HISTORY.startswith(prefix):
+            return fresh
+        return merge(fresh, self._history.list(HISTORY))
+
+    def delete(self, key: str) -> None:
+        """See the port."""
+        self._of(key).delete(key)
+
+    def path(self, key: str) -> str:
+        """See the port."""
+        return self._of(key).path(key)
+
+    def close(self) -> None:
+        """See the port."""
+        self._fresh.close()
+        self._history.close()
