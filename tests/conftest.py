@@ -7,7 +7,11 @@ from collections import Counter
 
 import pytest
 
-_BACKENDS = ("postgres+folder", "postgres+memory", "sqlite+folder", "postgres", "sqlite", "memory", "folder")
+_BACKENDS = (
+    *("sqlite+folder+s3", "sqlite+s3+folder", "postgres+s3", "sqlite+s3"),
+    *("postgres+folder", "postgres+memory", "sqlite+folder", "postgres", "sqlite", "memory"),
+    *("folderands3", "s3", "folder"),
+)
 
 
 def _backend(node: str) -> str | None:

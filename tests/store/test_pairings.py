@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,9 +17,11 @@ from anabranch.model.cut import StreamCut
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store
 from anabranch.streams.publish import Publication
+from tests import s3_server
 from tests.postgres_server import drop, fresh_url
 
-LASTING = ("sqlite+folder", "postgres+folder")
+# Behind the catalog, where the blobs are; behind them, where compacted files are if that is somewhere else.
+LASTING = ("sqlite+folder", "postgres+folder", "sqlite+s3", "postgres+s3", "sqlite+folder+s3", "sqlite+s3+folder")
 PAIRINGS = (*LASTING, "memory", "postgres+memory")
 SCHEMA = pa.schema([("device", pa.string()), ("n", pa.int64())])
 
@@ -29,15 +32,20 @@ Open = Callable[[], Store]
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     """Opens the store: the same one each time, but for `memory`, which lives as long as its object."""
     settings = Settings(inline_bytes_max=2 * limits.KIB)  # so that blobs are written too
-    catalog, _, blobs = request.param.partition("+")
+    catalog, *blobs = request.param.split("+")
+    places = [_place(kind, tmp_path / f"blobs-{tier}") for tier, kind in enumerate(blobs)]
+    where: Any = dict(zip(("blobs", "history"), places, strict=False))
     if catalog == "postgres":
         url = fresh_url()
-        where = tmp_path / "blobs" if blobs == "folder" else "memory://"
-        yield lambda: ab.connect(url, blobs=where, settings=settings)
+        yield lambda: ab.connect(url, settings=settings, **where)
         drop(url)
     else:
         place = "memory://" if catalog == "memory" else tmp_path / "store"
-        yield lambda: ab.connect(place, settings=settings)
+        yield lambda: ab.connect(place, settings=settings, **where)
+
+
+def _place(kind: str, folder: Path) -> str:
+    return {"folder": str(folder), "memory": "memory://"}.get(kind) or s3_server.fresh_url()
 
 
 def rows(start: int, count: int) -> pa.Table:
