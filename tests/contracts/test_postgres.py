@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anabranch.catalog.postgres.adapter import PostgresCatalog
 from anabranch.runtime.ports import Runtime
-from anabranch.testing.contracts import AppendContract, CatalogContract, ExtentContract
+from anabranch.testing.contracts import AppendContract, CatalogContract, ExportContract, ExtentContract
 from tests.postgres_server import drop, fresh_url
 
 
@@ -28,3 +28,6 @@ class TestAppends(_Postgres, AppendContract): ...
 
 
 class TestExtents(_Postgres, ExtentContract): ...
+
+
+class TestExports(_Postgres, ExportContract): ...

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from anabranch.catalog.sqlite.adapter import SqliteCatalog
 from anabranch.runtime.ports import Runtime
-from anabranch.testing.contracts import AppendContract, CatalogContract, ExtentContract, run
+from anabranch.testing.contracts import AppendContract, CatalogContract, ExportContract, ExtentContract, run
 
 
 class _Memory:
@@ -37,6 +37,9 @@ class TestMemoryAppends(_Memory, AppendContract): ...
 class TestMemoryExtents(_Memory, ExtentContract): ...
 
 
+class TestMemoryExports(_Memory, ExportContract): ...
+
+
 class TestFileCatalog(_File, CatalogContract): ...
 
 
@@ -44,6 +47,9 @@ class TestFileAppends(_File, AppendContract): ...
 
 
 class TestFileExtents(_File, ExtentContract): ...
+
+
+class TestFileExports(_File, ExportContract): ...
 
 
 def test_a_suite_runs_without_a_test_framework() -> None:

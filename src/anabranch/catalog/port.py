@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+from anabranch.catalog.tables import Value
 from anabranch.model.append import BlobEntry, Commit, LogState, Progress, Unit, Verdict
 from anabranch.model.ids import BlobId, LogId, Micros, SegmentId, StreamId, WriterId
 from anabranch.model.names import StreamName
@@ -165,6 +166,13 @@ class Reading(Protocol):
     def verify_database(self) -> list[str]:
         """What the database itself says of its integrity; empty when sound."""
         ...
+    # whole tables, for manifests
+
+    def export(self, table: str, after: Sequence[Value] | None = None) -> list[tuple[Value, ...]]:
+        """A page of a table's rows in the order of its key, from behind the key `after` on; empty at the end. Tables,
+        columns and page sizes are those of `catalog.tables`."""
+        ...
+
 
 
 class Writing(Reading, Protocol):
@@ -293,6 +301,22 @@ class Writing(Reading, Protocol):
 
 class Catalog(Protocol):
     """A catalog that may be used by many threads of many processes at once."""
+    # whole tables, for manifests
+
+    def wipe(self) -> None:
+        """Remove every row of every table of `catalog.tables`. Nobody commits beside it. The horizon stays."""
+        ...
+
+    def load(self, table: str, rows: Sequence[Sequence[Value]]) -> None:
+        """Insert rows as `export` gave them, without the derived columns, into a table that lacks them. Tables come in
+        the order of `catalog.tables`."""
+        ...
+
+    def skip_ids(self, count: int) -> None:
+        """Let the next ids of logs, blobs and changes be greater than `count` plus all that were ever given here or
+        are in the tables now."""
+        ...
+
 
     def reading(self) -> AbstractContextManager[Reading]:
         """A snapshot for one plan."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from anabranch.catalog import rows
 from anabranch.catalog.port import BlobRow, Change, Checkpointed, Lease
+from anabranch.catalog.tables import BY_NAME, Value
 from anabranch.errors import CorruptCatalog
 from anabranch.model.append import LogState, Progress
 from anabranch.model.ids import BlobId, LogId, Micros, SegmentId, StreamId, WriterId
@@ -192,3 +193,14 @@ class SqlReading:
     def piece(self, kind: str, name: str) -> Checkpointed | None:
         row = self._row("piece", (kind, name))
         return None if row is None else Checkpointed(row[0], row[1], json.loads(row[2]))
+
+    # whole tables
+
+    def export(self, table: str, after: Sequence[Value] | None = None) -> list[tuple[Value, ...]]:
+        known = BY_NAME[table]
+        key = known.before_all if after is None else tuple(after)
+        return [self._exported(table, row) for row in self._rows(f"export_{table}", (*key, known.page))]
+
+    def _exported(self, table: str, row: rows.Row) -> rows.Row:
+        """A row with the values that every database has in common."""
+        raise NotImplementedError

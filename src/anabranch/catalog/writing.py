@@ -8,6 +8,7 @@ from typing import Any
 from anabranch.catalog import rows
 from anabranch.catalog.port import Checkpointed, Lease
 from anabranch.catalog.reading import SqlReading
+from anabranch.catalog.tables import TABLES, Value
 from anabranch.errors import StreamExists
 from anabranch.model.append import BlobEntry, LogState, Progress, Unit, Verdict
 from anabranch.model.ids import BlobId, LogId, Micros, SegmentId, StreamId, WriterId
@@ -21,6 +22,14 @@ class SqlWriting(SqlReading):
 
     def _do(self, name: str, values: Any) -> int:
         """Run a named statement; how many rows it changed."""
+        raise NotImplementedError
+
+    def _many(self, name: str, values: Sequence[Any]) -> None:
+        """Run a named statement for each of the values."""
+        raise NotImplementedError
+
+    def _loadable(self, table: str, row: Sequence[Value]) -> Sequence[Any]:
+        """The inverse of `_exported`."""
         raise NotImplementedError
 
     def _recent(self, progress: Progress) -> Any:
@@ -171,6 +180,15 @@ class SqlWriting(SqlReading):
 
     def drop_piece(self, kind: str, name: str) -> None:
         self._do("drop_piece", (kind, name))
+
+    # whole tables
+
+    def wipe(self) -> None:
+        for table in reversed(TABLES):
+            self._do(f"wipe_{table.name}", ())
+
+    def load(self, table: str, rows: Sequence[Sequence[Value]]) -> None:
+        self._many(f"load_{table}", [self._loadable(table, row) for row in rows])
 
 
 def _identity(extent: Extent) -> tuple[object, ...]:

@@ -16,7 +16,8 @@ the database notices first and refuses the transaction's lock, that lock alone i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -36,6 +37,7 @@ from anabranch.model.stream import StreamView
 class PostgresWriting(PostgresReading, SqlWriting):
     """`catalog.port.Writing` over a connection inside a transaction that holds the lock `writing`."""
 
+from anabranch.catalog.tables import Value
     TAKEN = pg.UniqueViolation
 
     def __init__(self, database: Connection, patience: Patience) -> None:
@@ -106,3 +108,23 @@ class PostgresWriting(PostgresReading, SqlWriting):
         values = call_values([unit], blobs, now, patience_ms=None)
         (answer,) = verdicts([unit], self._row("append", values))
         return answer
+    def _many(self, name: str, values: Sequence[Any]) -> None:
+        with self._database.cursor() as cursor:
+            cursor.executemany(SQL[name], values)
+
+    def _loadable(self, table: str, row: Sequence[Value]) -> Sequence[Any]:
+        if table != "writers":
+            return row
+        *rest, recent, seen_at = row
+        assert isinstance(recent, bytes)
+        return (*rest, list(struct.unpack(f"<{len(recent) // 8}q", recent)), seen_at)
+
+    def wipe(self) -> None:
+        # A commit that runs beside it would add rows to a table that is empty already.
+        self._do("lock_tables", ())
+        super().wipe()
+
+    def skip_ids(self, count: int) -> None:
+        for table in ("logs", "blobs", "changes"):
+            self._rows(f"skip_{table}", (count,))
+

@@ -11,10 +11,14 @@ import apsw
 from anabranch.catalog import rows
 from anabranch.catalog.queries import load
 from anabranch.catalog.reading import SqlReading
+from anabranch.catalog.tables import TABLES
 from anabranch.model.append import Progress
 from anabranch.model.ids import LogId, WriterId
 
 SQL = load("anabranch.catalog.sqlite")
+
+# Which columns are truth values, for which SQLite has no type.
+_FLAGS = {table.name: {at for at, column in enumerate(table.columns) if column.kind == "bool"} for table in TABLES}
 
 
 class SqliteReading(SqlReading):
@@ -41,6 +45,10 @@ class SqliteReading(SqlReading):
             return {} if known is None else {logs[0]: known}
         found = self._rows("progress_in", (writer, self._array(logs)))
         return {LogId(row[0]): rows.progress(row[1:]) for row in found}
+
+    def _exported(self, table: str, row: rows.Row) -> rows.Row:
+        flags = _FLAGS[table]
+        return tuple(bool(value) if at in flags else value for at, value in enumerate(row)) if flags else row
 
     def verify_database(self) -> list[str]:
         found = [row[0] for row in self._database.execute("pragma integrity_check")]

@@ -11,5 +11,6 @@ from anabranch.testing.contracts.base import run
 from anabranch.testing.contracts.blobs import BlobContract
 from anabranch.testing.contracts.catalog import CatalogContract
 from anabranch.testing.contracts.extents import ExtentContract
+from anabranch.testing.contracts.manifests import ExportContract
 
-__all__ = ["AppendContract", "BlobContract", "CatalogContract", "ExtentContract", "run"]
+__all__ = ["AppendContract", "BlobContract", "CatalogContract", "ExportContract", "ExtentContract", "run"]
