@@ -17,7 +17,7 @@ the database notices first and refuses the transaction's lock, that lock alone i
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -28,6 +28,7 @@ from anabranch.catalog.postgres.append import call_values, verdicts
 from anabranch.catalog.postgres.connection import SQL, Connection
 from anabranch.catalog.postgres.patience import Patience
 from anabranch.catalog.postgres.reading import PostgresReading
+from anabranch.catalog.tables import Value
 from anabranch.catalog.writing import SqlWriting
 from anabranch.model.append import BlobEntry, LogState, Progress, Unit, Verdict
 from anabranch.model.ids import LogId, Micros, StreamId, WriterId
@@ -37,7 +38,6 @@ from anabranch.model.stream import StreamView
 class PostgresWriting(PostgresReading, SqlWriting):
     """`catalog.port.Writing` over a connection inside a transaction that holds the lock `writing`."""
 
-from anabranch.catalog.tables import Value
     TAKEN = pg.UniqueViolation
 
     def __init__(self, database: Connection, patience: Patience) -> None:
@@ -47,6 +47,26 @@ from anabranch.catalog.tables import Value
 
     def _do(self, name: str, values: Any) -> int:
         return self._database.execute(SQL[name], values).rowcount
+
+    def _many(self, name: str, values: Sequence[Any]) -> None:
+        with self._database.cursor() as cursor:
+            cursor.executemany(SQL[name], values)
+
+    def _loadable(self, table: str, row: Sequence[Value]) -> Sequence[Any]:
+        if table != "writers":
+            return row
+        *rest, recent, seen_at = row
+        assert isinstance(recent, bytes)
+        return (*rest, list(struct.unpack(f"<{len(recent) // 8}q", recent)), seen_at)
+
+    def wipe(self) -> None:
+        # A commit that runs beside it would add rows to a table that is empty already.
+        self._do("lock_tables", ())
+        super().wipe()
+
+    def skip_ids(self, count: int) -> None:
+        for table in ("logs", "blobs", "changes"):
+            self._rows(f"skip_{table}", (count,))
 
     def _recent(self, progress: Progress) -> list[int]:
         return [number for batch in progress.recent for number in batch]
@@ -108,23 +128,3 @@ from anabranch.catalog.tables import Value
         values = call_values([unit], blobs, now, patience_ms=None)
         (answer,) = verdicts([unit], self._row("append", values))
         return answer
-    def _many(self, name: str, values: Sequence[Any]) -> None:
-        with self._database.cursor() as cursor:
-            cursor.executemany(SQL[name], values)
-
-    def _loadable(self, table: str, row: Sequence[Value]) -> Sequence[Any]:
-        if table != "writers":
-            return row
-        *rest, recent, seen_at = row
-        assert isinstance(recent, bytes)
-        return (*rest, list(struct.unpack(f"<{len(recent) // 8}q", recent)), seen_at)
-
-    def wipe(self) -> None:
-        # A commit that runs beside it would add rows to a table that is empty already.
-        self._do("lock_tables", ())
-        super().wipe()
-
-    def skip_ids(self, count: int) -> None:
-        for table in ("logs", "blobs", "changes"):
-            self._rows(f"skip_{table}", (count,))
-
