@@ -163,9 +163,6 @@ class Reading(Protocol):
         """One named piece."""
         ...
 
-    def verify_database(self) -> list[str]:
-        """What the database itself says of its integrity; empty when sound."""
-        ...
     # whole tables, for manifests
 
     def export(self, table: str, after: Sequence[Value] | None = None) -> list[tuple[Value, ...]]:
@@ -173,6 +170,9 @@ class Reading(Protocol):
         columns and page sizes are those of `catalog.tables`."""
         ...
 
+    def verify_database(self) -> list[str]:
+        """What the database itself says of its integrity; empty when sound."""
+        ...
 
 
 class Writing(Reading, Protocol):
@@ -298,9 +298,6 @@ class Writing(Reading, Protocol):
         """Remove a named piece."""
         ...
 
-
-class Catalog(Protocol):
-    """A catalog that may be used by many threads of many processes at once."""
     # whole tables, for manifests
 
     def wipe(self) -> None:
@@ -317,6 +314,9 @@ class Catalog(Protocol):
         are in the tables now."""
         ...
 
+
+class Catalog(Protocol):
+    """A catalog that may be used by many threads of many processes at once."""
 
     def reading(self) -> AbstractContextManager[Reading]:
         """A snapshot for one plan."""
