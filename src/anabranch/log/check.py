@@ -128,7 +128,7 @@ class _Check:
         if now is None:
             return
         if horizon > now:
-            yield Finding("horizon", f"{horizon} µs lies ahead of the clock: commits are refused", Severity.WARNING)
+            yield Finding("horizon", f"{horizon} µs lies ahead of the clock: large commits are written twice", Severity.WARNING)
         for lease in leases:
             if lease.expires_at > now and lease.begun_at < horizon:
                 what = f"begun at {lease.begun_at} µs, though the horizon is {horizon}: what it holds may be gone"

@@ -11,6 +11,7 @@ import pyarrow as pa
 from anabranch.blobs.keys import commit_key
 from anabranch.blobs.layout import frame
 from anabranch.blobs.port import Blobs
+from anabranch.blobs.sealed import inlined_place
 from anabranch.catalog.port import Catalog, Writing
 from anabranch.core.checksum import checksum
 from anabranch.core.codec import encode, event_bounds
@@ -88,14 +89,16 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """Works with their bytes: durable in `blob`, or to be inlined where it is None."""
+    """Works with their bytes: durable in `blob`, or to be inlined where it is None. `places` and `checksums` are those
+    of what is stored: of the messages, or of the boxes in which they are sealed."""
 
     works: Sequence[Work]
     messages: list[pa.Buffer]
-    checksums: list[int]
     bounds: list[Bounds]
     blob: BlobEntry | None
-    offsets: list[int]
+    stored: list[pa.Buffer] | None  # to be inlined
+    places: list[Place]
+    checksums: list[int]
 
 
 class Committer:
@@ -110,17 +113,24 @@ class Committer:
         """Encode and, above the inline limit, write the blob. Durable when it returns, and visible to nobody."""
         drafts = [draft for work in works for draft in work.drafts]
         messages = [encode(draft.batch) for draft in drafts]
-        sums = [checksum(message) for message in messages]
         bounds = [draft.bounds or event_bounds(draft.batch, draft.schema) for draft in drafts]
         if sum(message.size for message in messages) <= self._runtime.settings.inline_bytes_max:
-            return Encoded(works, messages, sums, bounds, None, [0] * len(messages))
-        return self._write(works, messages, sums, bounds)
+            stored = self._sealed(drafts, messages)
+            places = [Place(0, each.size) for each in stored]
+            return Encoded(works, messages, bounds, None, stored, places, [checksum(each) for each in stored])
+        return self._write(works, messages, bounds)
+
+    def _sealed(self, drafts: Sequence[Draft], messages: list[pa.Buffer]) -> list[pa.Buffer]:
+        sealer = self._runtime.sealer
+        if sealer is None:
+            return messages
+        return [sealer.seal(message, inlined_place(draft.log)) for draft, message in zip(drafts, messages, strict=True)]
 
     def _write(
-        self, works: Sequence[Work], messages: list[pa.Buffer], sums: list[int], bounds: list[Bounds]
+        self, works: Sequence[Work], messages: list[pa.Buffer], bounds: list[Bounds], *, not_before: int = 0
     ) -> Encoded:
         drafts = [draft for work in works for draft in work.drafts]
-        begun_at = self._runtime.clock.now()
+        begun_at = Micros(max(self._runtime.clock.now(), not_before))
         commit = token(self._runtime.ids)
         schemas = {id(draft.schema): draft.schema for draft in drafts}
         numbers = {ident: number for number, ident in enumerate(schemas)}
@@ -131,16 +141,18 @@ class Committer:
                 "first": draft.first,
                 "count": draft.batch.num_rows,
                 "schema": numbers[id(draft.schema)],
-                "checksum": sums[i],
+                "checksum": checksum(message),
             }
-            for i, draft in enumerate(drafts)
+            for draft, message in zip(drafts, messages, strict=True)
         ]
         texts = [schema.to_bytes().hex() for schema in schemas.values()]
         index = {"commit": commit, "begun_at": begun_at, "schemas": texts}
-        framed = frame(index, parts, messages)
         key = commit_key(begun_at, commit)
+        framed = frame(index, parts, messages, key=key, sealer=self._runtime.sealer)
         self._blobs.put(key, framed.chunks)
-        return Encoded(works, messages, sums, bounds, BlobEntry(key, framed.size, begun_at), framed.offsets)
+        places = [Place(offset, length) for offset, length in zip(framed.offsets, framed.lengths, strict=True)]
+        entry = BlobEntry(key, framed.size, begun_at)
+        return Encoded(works, messages, bounds, entry, None, places, framed.checksums)
 
     def commit(self, encoded: Encoded) -> list[Outcome]:
         """Have the catalog append what was prepared: one outcome per work. Raises nothing: an error is an outcome."""
@@ -148,10 +160,12 @@ class Committer:
         try:
             for _ in range(_REWRITE_TRIES):
                 outcomes = self._commit_once(encoded)
-                if not any(_expired(outcome) for outcome in outcomes):
+                horizon = max(map(_horizon, outcomes))
+                if not horizon:
                     break
-                # The writer was stalled behind the collector's horizon: the blob may be gone, so write it again.
-                encoded = self._write(encoded.works, encoded.messages, encoded.checksums, encoded.bounds)
+                # The writer was stalled behind the collector's horizon: the blob may be gone, so write it again. Not
+                # before the horizon: this clock may be late, and the horizon that of another clock.
+                encoded = self._write(encoded.works, encoded.messages, encoded.bounds, not_before=horizon)
         except AnabranchError as exc:
             return [exc] * len(encoded.works)
         return outcomes
@@ -218,14 +232,13 @@ def _units(encoded: Encoded) -> tuple[Unit, ...]:
     for work in encoded.works:
         parts = []
         for draft in work.drafts:
-            message = encoded.messages[i]
             sequence = WriterSequence(draft.writer.id, draft.first, draft.writer.fences.get(draft.log, 0))
             parts.append(
                 Part(
                     log=draft.log,
                     count=draft.batch.num_rows,
                     schema=draft.schema_version,
-                    place=Place(encoded.offsets[i], message.size),
+                    place=encoded.places[i],
                     checksum=encoded.checksums[i],
                     size=draft.size,
                     bounds=encoded.bounds[i],
@@ -233,7 +246,7 @@ def _units(encoded: Encoded) -> tuple[Unit, ...]:
                     expected=draft.expected,
                     fence=draft.fence,
                     blob=None if encoded.blob is None else encoded.blob.key,
-                    data=message.to_pybytes() if encoded.blob is None else None,
+                    data=None if encoded.stored is None else encoded.stored[i].to_pybytes(),
                 )
             )
             i += 1
@@ -241,7 +254,9 @@ def _units(encoded: Encoded) -> tuple[Unit, ...]:
     return tuple(units)
 
 
-def _expired(outcome: Outcome) -> bool:
-    return isinstance(outcome, tuple) and any(
-        isinstance(verdict, Refused) and verdict.reason is Refusal.EXPIRED for verdict in outcome
-    )
+def _horizon(outcome: Outcome) -> int:
+    """The collector's horizon where a part's blob was begun before it, else 0."""
+    if not isinstance(outcome, tuple):
+        return 0
+    expired = (v.actual for v in outcome if isinstance(v, Refused) and v.reason is Refusal.EXPIRED)
+    return max(expired, default=0)
