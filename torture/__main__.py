@@ -1,0 +1,92 @@
+"""`./dev torture`: real processes, real signals, real servers, and a report."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from torture.conductor import Report, Run
+from torture.place import Place
+from torture.postgres import PostgresServer
+
+_PLACES = ("sqlite", "postgres")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Torture every place for its share of the time; 1 if anything was violated."""
+    options = _parser().parse_args(arguments)
+    seed = random.SystemRandom().randrange(1 << 32) if options.seed is None else options.seed
+    places = options.place or _PLACES
+    reports = [_torture(name, seed, 60 * options.minutes / len(places)) for name in places]
+    if options.json:
+        print(json.dumps([asdict(report) for report in reports]))
+    else:
+        for report in reports:
+            _show(report)
+    return 1 if any(report.violations for report in reports) else 0
+
+
+def _torture(name: str, seed: int, seconds: float) -> Report:
+    folder = Path(tempfile.mkdtemp(prefix="anabranch-torture-", dir="/var/tmp"))
+    server = PostgresServer(folder) if name == "postgres" else None
+    place = Place(str(folder / "river")) if server is None else Place(server.url, str(folder / "blobs"))
+    try:
+        report = Run(name, place, folder, seed, server).run(seconds, _progress)
+    finally:
+        if server is not None:
+            server.close()
+        if sys.stderr.isatty():
+            print("\r\x1b[K", end="", file=sys.stderr)
+    if report.violations:
+        print(f"the store and what its processes told are kept in {folder}", file=sys.stderr)
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+    return report
+
+
+def _progress(report: Report) -> None:
+    if sys.stderr.isatty():
+        faults = sum(report.faults.values())
+        print(f"\r\x1b[K{report.place}: {report.seconds:.0f} s, {faults:,} faults", end="", file=sys.stderr, flush=True)
+
+
+def _show(report: Report) -> None:
+    print(f"{report.place}, {report.seconds:.0f} s, seed {report.seed}")
+    sections: tuple[tuple[str, Counter[str]], ...] = (
+        ("faults", report.faults),
+        ("events", report.counts),
+        ("done, and errors met on the way", report.met),
+    )
+    for title, counts in sections:
+        print(f"  {title}")
+        for what, number in sorted(counts.items()):
+            print(f"    {number:>9,}  {what}")
+    print(f"  violations: {len(report.violations)}")
+    for text in report.violations:
+        print(f"    {text}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="./dev torture",
+        description="Kill, stop and mislead real processes that write, follow, scale, compact and collect, and the "
+        "server they use; then hold what the store has against what they were told.",
+        epilog="exit code: 0 nothing was violated, 1 something was, 2 wrong arguments",
+    )
+    parser.add_argument("--minutes", type=float, default=2.0, help="how long, over all places (default: 2)")
+    parser.add_argument("--seed", type=int, help="of the faults; when they strike is up to the machine all the same")
+    parser.add_argument("--place", choices=_PLACES, action="append", help="only this; may be repeated (default: all)")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+"""Processes under torture. What one is told it tells on at once, a line per `write(2)`: nothing it said dies with it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+_NURSERY: Final = multiprocessing.get_context("forkserver")
+_NURSERY.set_forkserver_preload(["__main__", "anabranch.store", "psycopg", "pyarrow.parquet", "torture.workers"])
+
+Tell = Callable[..., None]
+Work = Callable[..., None]
+
+
+class Child:
+    """A process that does `work(tell, *arguments)` until it is told to stop, ends, or is killed."""
+
+    def __init__(self, folder: Path, name: str, work: Work, *arguments: Any) -> None:
+        self.name = name
+        self._told = folder / f"{name}.told"
+        self._told.touch()
+        self._process = _NURSERY.Process(target=_live, args=(work, self._told, arguments), name=name, daemon=True)
+        self._process.start()
+
+    @property
+    def alive(self) -> bool:
+        """True until it has ended."""
+        return self._process.is_alive()
+
+    def lines(self) -> Iterator[list[str]]:
+        """What it told so far, as words. The last line may have been cut short by its death."""
+        with self._told.open() as file:
+            for line in file:
+                if line.endswith("\n"):
+                    yield line.split()
+
+    def send(self, number: int) -> None:
+        """A signal, unless it has ended."""
+        if self._process.pid is not None and self.alive:
+            os.kill(self._process.pid, number)
+
+    def kill(self) -> None:
+        """kill -9, and wait until it is gone."""
+        self.send(signal.SIGKILL)
+        self._process.join()
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait for its end; False if it goes on after `timeout_s` seconds."""
+        self._process.join(timeout_s)
+        return not self.alive
+
+
+def _live(work: Work, told: Path, arguments: tuple[Any, ...]) -> None:
+    # Ctrl-C is for the conductor, who stops its children in order.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    file = os.open(told, os.O_WRONLY | os.O_APPEND)
+    lock = threading.Lock()
+
+    def tell(*words: object) -> None:
+        line = " ".join(str(word).replace("\n", " ") for word in words) + "\n"
+        with lock:
+            os.write(file, line.encode())
+
+    try:
+        work(tell, *arguments)
+    except BaseException as exc:
+        tell("raised", type(exc).__name__, exc)
+        raise
+    tell("done")

@@ -1,0 +1,176 @@
+"""One run: processes around a store, a fault every moment, quiet at the end, and the judgement."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Final, Protocol
+
+from torture import workers
+from torture.child import Child
+from torture.judge import Told, complaints, violations
+from torture.place import STREAMS, Place
+
+_WRITERS: Final = 2  # of each stream
+_STALL_S: Final = (0.1, 4.0)  # the longest is beyond the horizon of `workers.tidy`
+_PATIENCE_S: Final = 90.0
+
+
+class Server(Protocol):
+    """What the store needs beside it, and can be tortured too."""
+
+    def faults(self) -> dict[str, Callable[[random.Random], None]]:
+        """What can be done to it, by name."""
+        ...
+
+    def recover(self) -> None:
+        """Have it answer again."""
+        ...
+
+
+@dataclass
+class Report:
+    """What happened. `counts` holds answers and operations, `faults` what was done to whom."""
+
+    place: str
+    seed: int
+    seconds: float = 0.0
+    faults: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
+    met: Counter[str] = field(default_factory=Counter)
+    violations: list[str] = field(default_factory=list)
+
+
+class Run:
+    """Torture of one place for some seconds."""
+
+    def __init__(self, name: str, place: Place, folder: Path, seed: int, server: Server | None = None) -> None:
+        self._place = place
+        self._folder = folder
+        self._rng = random.Random(seed)
+        self._server = server
+        self._stop = folder / "stop"
+        self._numbers = count()
+        self._told = {stream: Told(stream) for stream in STREAMS}
+        self._all: list[Child] = []
+        self._stalled: list[tuple[float, Child]] = []
+        self.report = Report(name, seed)
+
+    def run(self, seconds: float, tell: Callable[[Report], None]) -> Report:
+        """Torture, then judge. `tell` is called now and then with the report so far."""
+        began = time.monotonic()
+        with self._place.open(0) as store:
+            store.streams.create_scope("t")
+            for stream in STREAMS:
+                store.streams.create(stream, scaling=2)
+        try:
+            living = self._start_all()
+            while (now := time.monotonic() - began) < seconds:
+                self.report.seconds = now
+                self._wake_due()
+                self._strike(living)
+                living = [child if child.alive else self._replaced(child) for child in living]
+                tell(self.report)
+                time.sleep(self._rng.random() * 0.6)
+            self._end(living)
+        except BaseException:
+            for child in self._all:
+                child.kill()
+            raise
+        self.report.seconds = time.monotonic() - began
+        self._judge()
+        return self.report
+
+    # who takes part
+
+    def _start_all(self) -> list[Child]:
+        kinds = [("writer", stream) for stream in STREAMS for _ in range(_WRITERS)]
+        kinds += [("follower", stream) for stream in STREAMS]
+        return [self._start(*kind) for kind in [*kinds, ("change", ""), ("tidy", "")]]
+
+    def _start(self, kind: str, stream: str) -> Child:
+        name, seed = f"{kind}.{next(self._numbers)}.{stream.replace('/', '-')}", self._rng.randrange(1 << 32)
+        place, stop = self._place, self._stop
+        if kind == "writer":
+            child = Child(self._folder, name, workers.write, place, stop, stream, name, seed)
+            self._told[stream].writers.append(child)
+        elif kind == "follower":
+            child = Child(self._folder, name, workers.follow, place, stop, stream, self._position(stream), seed)
+            self._told[stream].followers.append(child)
+        else:
+            work = workers.change if kind == "change" else workers.tidy
+            child = Child(self._folder, name, work, place, stop, seed)
+        self._all.append(child)
+        return child
+
+    def _replaced(self, child: Child) -> Child:
+        kind, _, stream = child.name.split(".")
+        return self._start(kind, stream.replace("-", "/", 1))
+
+    def _position(self, stream: str) -> str | None:
+        """Where the followers so far have got."""
+        for child in reversed(self._told[stream].followers):
+            if told := [rest[0] for word, *rest in child.lines() if word == "at"]:
+                return told[-1]
+        return None
+
+    # what is done to them
+
+    def _strike(self, living: list[Child]) -> None:
+        faults: list[tuple[str, Callable[[], None]]] = [
+            ("kill -9", lambda: self._rng.choice(living).kill()),
+            ("kill -9", lambda: self._rng.choice(living).kill()),
+            ("stopped (SIGSTOP) for a while", lambda: self._stall(self._rng.choice(living))),
+            ("clock set to another time", lambda: self._rng.choice(living).send(signal.SIGUSR1)),
+        ]
+        if self._server is not None:
+            faults += [(name, lambda act=act: act(self._rng)) for name, act in self._server.faults().items()]  # type: ignore[misc]
+        name, act = self._rng.choice(faults)
+        act()
+        self.report.faults[name] += 1
+
+    def _stall(self, child: Child) -> None:
+        child.send(signal.SIGSTOP)
+        self._stalled.append((time.monotonic() + self._rng.choice(_STALL_S), child))
+
+    def _wake_due(self, *, all_of_them: bool = False) -> None:
+        now = time.monotonic()
+        for due, child in list(self._stalled):
+            if all_of_them or due <= now:
+                child.send(signal.SIGCONT)
+                self._stalled.remove((due, child))
+
+    # the end
+
+    def _end(self, living: list[Child]) -> None:
+        """Quiet: nobody is struck any more, and everybody ends in order."""
+        self._wake_due(all_of_them=True)
+        if self._server is not None:
+            self._server.recover()
+        self._stop.touch()
+        for child in living:
+            if not child.join(_PATIENCE_S):
+                self.report.violations.append(f"{child.name} does not end")
+                child.kill()
+
+    def _judge(self) -> None:
+        raised, self.report.met = complaints(self._all)
+        self.report.violations += [f"a process ended by an error: {text}" for text in raised]
+        with self._place.open(0) as store:
+            for stream in STREAMS:  # what nobody followed to its end, because they were told to stop
+                self._follow_to_the_end(stream)
+            self.report.violations += violations(store, self._told.values(), self.report.counts)
+
+    def _follow_to_the_end(self, stream: str) -> None:
+        name = f"follower.{next(self._numbers)}.end"
+        child = Child(self._folder, name, workers.read_rest, self._place, stream, self._position(stream))
+        self._told[stream].followers.append(child)
+        if not child.join(_PATIENCE_S):
+            self.report.violations.append(f"{name} does not end")
+            child.kill()

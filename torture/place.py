@@ -1,0 +1,49 @@
+"""The store under torture, as every process opens it."""
+
+from __future__ import annotations
+
+import random
+import signal
+from dataclasses import dataclass, field
+from types import FrameType
+
+import anabranch as ab
+from anabranch.model.ids import Micros
+from anabranch.runtime.clock import SystemClock
+from anabranch.runtime.ports import Runtime
+from anabranch.runtime.settings import Settings
+
+STREAMS = ("t/one", "t/two")
+_JUMP_US = 2 * 3600 * 1_000_000  # a clock is set forward or back by up to so much
+
+
+class JumpingClock(SystemClock):
+    """The machine's clock, until SIGUSR1 sets it to another time. Durations are not affected, as with a real one."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng = random.Random(seed)
+        self._offset = 0
+        signal.signal(signal.SIGUSR1, self._jump)
+
+    def _jump(self, number: int, frame: FrameType | None) -> None:
+        self._offset = self._rng.randint(-_JUMP_US, _JUMP_US)
+
+    def now(self) -> Micros:
+        """See `Clock.now`."""
+        return Micros(super().now() + self._offset)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the store is. Commits are small and pipelined, so that there are many moments to strike at."""
+
+    url: str
+    blobs: str | None = None
+    settings: Settings = field(
+        default_factory=lambda: Settings(commit_bytes_max=200_000, pipeline_bytes_min=20_000, inline_bytes_max=4_096)
+    )
+
+    def open(self, seed: int) -> ab.Store:
+        """The store, with a clock that jumps at SIGUSR1. For the main thread."""
+        runtime = Runtime(clock=JumpingClock(seed), settings=self.settings)
+        return ab.connect(self.url, blobs=self.blobs, runtime=runtime)

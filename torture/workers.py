@@ -1,0 +1,170 @@
+"""What the processes under torture do: write, follow, change the streams, tidy up."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+
+import anabranch as ab
+from anabranch.errors import AnabranchError, AppendUncertain
+from anabranch.model.cut import StreamCut
+from anabranch.testing.ledger import Event
+from torture.child import Tell
+from torture.place import STREAMS, Place
+
+_KEYS = 4
+_PENDING_MAX = 60
+_AGAIN_S = 0.2  # between two tries of what an outage refused
+_HORIZON_US = 1_500_000
+
+
+def write(tell: Tell, place: Place, stop: Path, stream: str, name: str, seed: int) -> None:
+    """Write until the file `stop` is there: single events and batches, inlined and in blobs, atomic and not, many at a
+    time; tell each event before it is handed over and each answer when it comes."""
+    rng = random.Random(seed)
+    numbers = [0] * _KEYS
+    pending: deque[tuple[list[Event], Callable[[], list[ab.EventPointer]]]] = deque()
+
+    def settle() -> None:
+        events, result = pending.popleft()
+        try:
+            pointers = result()
+        except AppendUncertain:
+            tell("unknown", *(_name(event) for event in events))
+        except AnabranchError as exc:
+            tell("refused", type(exc).__name__, *(_name(event) for event in events))
+        else:
+            for event, pointer in zip(events, pointers, strict=True):
+                tell("acked", _name(event), pointer)
+
+    while not stop.exists():
+        try:
+            with place.open(seed) as store, store.writer(stream) as writer:
+                while not stop.exists():
+                    _write_some(tell, rng, writer, name, numbers, pending)
+                    while len(pending) > rng.choice((0, 10, _PENDING_MAX)):
+                        settle()
+                    time.sleep(rng.random() * 0.004)
+                while pending:
+                    settle()
+        except AnabranchError as exc:
+            tell("met", type(exc).__name__, exc)
+            time.sleep(_AGAIN_S)
+        while pending:  # their writer is closed: each has its answer by now
+            settle()
+
+
+def _write_some(
+    tell: Tell,
+    rng: random.Random,
+    writer: ab.Writer,
+    name: str,
+    numbers: list[int],
+    pending: deque[tuple[list[Event], Callable[[], list[ab.EventPointer]]]],
+) -> None:
+    count = rng.choice((1, 1, 1, 2, 8, 30))
+    padding = rng.choice((0, 0, 0, 0, 3_000))
+    events = []
+    for _ in range(count):
+        key = rng.randrange(_KEYS)
+        events.append(Event(name, f"k{key}", numbers[key]))
+        numbers[key] += 1
+    atomic = count > 1 and rng.random() < 0.3
+    tell("unit" if atomic else "try", *(_name(event) for event in events))
+    try:
+        if count == 1:
+            ack = writer.write(events[0].payload(padding), key=_key(events[0]))
+            pending.append((events, lambda: [ack.result()]))
+        else:
+            table = pa.table({"key": [_key(e) for e in events], "payload": [e.payload(padding) for e in events]})
+            whole = writer.write_batch(table, atomic=atomic)
+            if atomic:
+                pending.append((events, lambda: [whole.pointer(row) for row in range(count)]))
+            else:  # parts of it may be refused alone
+                pending.extend(([event], _at(whole, row)) for row, event in enumerate(events))
+    except AnabranchError as exc:
+        # Of a batch that was accepted in part nothing is known; `write_batch` says so by this alone.
+        tell("unknown" if count > 1 else "refused", *([] if count > 1 else [type(exc).__name__]), *map(_name, events))
+        raise
+
+
+def _at(batch: ab.BatchAck, row: int) -> Callable[[], list[ab.EventPointer]]:
+    return lambda: [batch.pointer(row)]
+
+
+def _name(event: Event) -> str:
+    return f"{event.writer}|{event.key}|{event.number}"
+
+
+def _key(event: Event) -> str:
+    return f"{event.writer}/{event.key}"
+
+
+def follow(tell: Tell, place: Place, stop: Path, stream: str, start: str | None, seed: int) -> None:
+    """Follow a stream from a cut's text, or its head; tell each event and, behind a few, the position."""
+    at = ab.HEAD if start is None else StreamCut.parse(start)
+    while not stop.exists():
+        try:
+            with place.open(seed) as store, store.reader(stream, start=at, follow=True, batch_rows=50) as reader:
+                while not stop.exists():
+                    batch = reader.read(0.2)
+                    if batch is not None:
+                        at = _saw(tell, batch, reader)
+        except AnabranchError as exc:
+            tell("met", type(exc).__name__, exc)
+            time.sleep(_AGAIN_S)
+
+
+def read_rest(tell: Tell, place: Place, stream: str, start: str | None) -> None:
+    """As `follow`, to the tail as of now."""
+    at = ab.HEAD if start is None else StreamCut.parse(start)
+    with place.open(0) as store, store.reader(stream, start=at) as reader:
+        for batch in reader.batches():
+            _saw(tell, batch, reader)
+
+
+def _saw(tell: Tell, batch: pa.RecordBatch, reader: ab.Reader) -> StreamCut:
+    rows = zip(*(batch.column(name).to_pylist() for name in ("_segment", "_offset", "payload")), strict=True)
+    tell("saw", *(f"{segment}:{offset}:{payload.rstrip(b'x').decode()}" for segment, offset, payload in rows))
+    tell("at", reader.position)
+    return reader.position
+
+
+def change(tell: Tell, place: Place, stop: Path, seed: int) -> None:
+    """Scale the streams to and fro."""
+    rng = random.Random(seed)
+    while not stop.exists():
+        try:
+            with place.open(seed) as store:
+                while not stop.exists():
+                    count = rng.choice((1, 2, 3, 6))
+                    store.streams.scale(rng.choice(STREAMS), count)
+                    tell("did", "scale")
+                    time.sleep(rng.random())
+        except AnabranchError as exc:
+            tell("met", type(exc).__name__, exc)
+            time.sleep(_AGAIN_S)
+
+
+def tidy(tell: Tell, place: Place, stop: Path, seed: int) -> None:
+    """Compact and collect, with a horizon that a stopped writer falls behind."""
+    rng = random.Random(seed)
+    while not stop.exists():
+        try:
+            with place.open(seed) as store:
+                while not stop.exists():
+                    if rng.random() < 0.5:
+                        store.compact(force=True)
+                        tell("did", "compact")
+                    else:
+                        store.collect(horizon_us=_HORIZON_US)
+                        tell("did", "collect")
+                    time.sleep(rng.random())
+        except AnabranchError as exc:
+            tell("met", type(exc).__name__, exc)
+            time.sleep(_AGAIN_S)
