@@ -18,7 +18,7 @@ from anabranch.errors import (
     Conflict,
     InvalidArgument,
     LeaseExpired,
-    RequestMismatch,
+    StoreUnavailable,
     StreamNotFound,
     StreamSealed,
     Truncated,
@@ -37,8 +37,17 @@ __all__ = ["Arena", "Client", "checked", "judged", "stored"]
 
 KEYS: Final = ("a", "b", "c", "d", "e")
 NAMED: Final = ("named-1", "named-2")  # writers that several processes open under one name
-# What may happen to a client of a store whose other clients scale, seal and take over.
-EXPECTED: Final = (AppendRefused, AppendUncertain, Conflict, LeaseExpired, StreamSealed, StreamNotFound, Truncated)
+# What may happen to a client of a store whose other clients scale, seal and take over, and whose network fails.
+EXPECTED: Final = (
+    AppendRefused,
+    AppendUncertain,
+    Conflict,
+    LeaseExpired,
+    StoreUnavailable,
+    StreamNotFound,
+    StreamSealed,
+    Truncated,
+)
 _PAUSE_S: Final = 0.004
 
 Client = Callable[["Arena", "Store", str], None]
@@ -226,32 +235,34 @@ def publish(arena: Arena, store: Store, name: str) -> None:
         events = [ledger.attempt(label, arena.rng.choice(KEYS)) for _ in range(arena.rng.randrange(1, 20))]
         ledger.unit(events)
         try:
-            _publish(arena, store, ledger.stream, label, events)
-        except AppendUncertain:
-            for event in events:
-                ledger.unknown(event)
+            with store.hold("sim", label):
+                _publish(arena, store, ledger, label, events)
         except EXPECTED:
-            for event in events:
-                ledger.refused(event)
             arena.done["publication refused"] += 1
-        else:
-            for event in events:
-                ledger.acked(event, None)
-            arena.done["publication"] += 1
 
 
-def _publish(arena: Arena, store: Store, stream: str, label: str, events: Sequence[Event]) -> None:
+def _publish(arena: Arena, store: Store, ledger: Ledger, label: str, events: Sequence[Event]) -> None:
     padding = arena.rng.choice((0, 500))
-    with store.hold("sim", label):
-        stager = store.stager(stream)
+    try:
+        stager = store.stager(ledger.stream)
         stager.write(pa.table({"key": [e.key for e in events], "payload": [e.payload(padding) for e in events]}))
-        publication = Publication(store.streams.get(stream).id, stager.finish())
+        publication = Publication(store.streams.get(ledger.stream).id, stager.finish())
         if arena.chance(0.3):
             store.runtime.tasks.sleep(arena.rng.random())
-        if not store.publish([publication], request=label):
-            raise RequestMismatch(f"{label} was never published before")
-        if arena.chance(0.3) and store.publish([publication], request=label):
-            arena.violations.append(f"request {label} was published twice")
+        store.publish([publication], request=label)
+    except AppendUncertain:
+        for event in events:
+            ledger.unknown(event)
+        raise
+    except EXPECTED:
+        for event in events:
+            ledger.refused(event)
+        raise
+    for event in events:
+        ledger.acked(event, None)
+    arena.done["publication"] += 1
+    if arena.chance(0.3) and store.publish([publication], request=label):
+        arena.violations.append(f"request {label} was published twice")
 
 
 # ---------------------------------------------------------------------- reading
@@ -269,9 +280,11 @@ def read(arena: Arena, store: Store, name: str) -> None:
                     if arena.chance(0.01):
                         store.runtime.tasks.sleep(arena.rng.random() * _PAUSE_S)
             reading.finished = True
+            arena.done["whole read"] += 1
         except Truncated:
             arena.done["reader truncated"] += 1
-        arena.done["whole read"] += 1
+        except StoreUnavailable:
+            arena.done["reader cut off"] += 1
         store.runtime.tasks.sleep(arena.rng.random() * 5 * _PAUSE_S)
 
 
@@ -288,6 +301,8 @@ def follow(arena: Arena, store: Store, name: str) -> None:
             reading.finished = arena.stopping
         except Truncated:
             arena.done["reader truncated"] += 1
+        except StoreUnavailable:
+            arena.done["reader cut off"] += 1
     watch.join()
 
 
@@ -335,27 +350,35 @@ def scale(arena: Arena, store: Store, name: str) -> None:
 
 
 def maintain(arena: Arena, store: Store, name: str) -> None:
-    """Compact, collect, check, and make garbage by deleting streams."""
+    """Compact, check, and make garbage by truncating and by deleting streams."""
     rng = arena.rng
     while not arena.stopping:
-        store.runtime.tasks.sleep(rng.random() * 8 * _PAUSE_S)
+        store.runtime.tasks.sleep(rng.random() * 4 * _PAUSE_S)
         draw = rng.random()
         try:
-            if draw < 0.4:
+            if draw < 0.3:
                 report = store.compact(force=arena.chance(0.7))
                 arena.violations += [f"compact skipped {text}" for text in report.skipped]
                 arena.done["compact"] += 1
-            elif draw < 0.5:
+            elif draw < 0.6:
                 arena.violations += checked(store)
                 arena.done["check"] += 1
-            elif draw < 0.85:
-                store.collect()
-                arena.done["collect"] += 1
-            elif draw < 0.9:
+            elif draw < 0.75:
                 _truncate(arena, store)
             else:
                 _scratch(arena, store)
                 arena.done["delete"] += 1
+        except EXPECTED:
+            arena.done["maintenance refused"] += 1
+
+
+def collect(arena: Arena, store: Store, name: str) -> None:
+    """Collect garbage."""
+    while not arena.stopping:
+        store.runtime.tasks.sleep(arena.rng.random() * 2 * _PAUSE_S)
+        try:
+            store.collect()
+            arena.done["collect"] += 1
         except EXPECTED:
             arena.done["maintenance refused"] += 1
 
@@ -381,7 +404,15 @@ def _scratch(arena: Arena, store: Store) -> None:
 
 # What a process may be made of. Readers alone must hear of everything from other processes.
 CASTS: Final[Sequence[Sequence[tuple[str, Client]]]] = (
-    (("write", write), ("write", write), ("read", read), ("follow", follow), ("scale", scale), ("maintain", maintain)),
+    (
+        ("write", write),
+        ("write", write),
+        ("read", read),
+        ("scale", scale),
+        ("maintain", maintain),
+        ("collect", collect),
+    ),
     (("write", write), ("write", write), ("publish", publish), ("follow", follow)),
-    (("read", read), ("follow", follow)),
+    (("read", read), ("follow", follow), ("collect", collect)),
+    (("write", write), ("maintain", maintain), ("collect", collect)),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Protocol, TypeVar, cast
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from anabranch.blobs.port import BlobInfo, Blobs
 from anabranch.catalog.port import Catalog, Reading, Writing
-from anabranch.errors import AppendUncertain
+from anabranch.errors import AnabranchError, AppendUncertain, StoreUnavailable
 from anabranch.model.append import Commit, Verdict
 from anabranch.runtime.tasks import Lock
 from anabranch.testing.scheduler import Group, Scheduler
@@ -28,14 +28,38 @@ T = TypeVar("T")
 
 
 class Action(Enum):
-    """What happens to a port call. UNCERTAIN_… strikes `catalog.commit` alone: its answer is lost, with the commit
-    landed or not; at any other call it means PASS."""
+    """What happens to a port call. Where an action can't strike (see each), it means PASS.
+
+    DELAY_… lets virtual time pass before or after the effect; concurrent calls that were made later overtake it.
+    STALL lets so much pass that the collector's horizon and leases go by. Any call.
+
+    UNCERTAIN_… loses the answer: the effect took place, or never does, or takes place some time after the caller was
+    told. It strikes `catalog.commit` (AppendUncertain), `writing.commit` (AppendUncertain; it is never late, since the
+    open transaction keeps its locks) and calls of blobs (StoreUnavailable; only a put can be late).
+
+    DUPLICATE has the network ask again, as it does where an answer is lost on the way: the second request follows the
+    first, and the second answer is the caller's. It strikes `catalog.commit`; a `blobs.put`, whose second request is
+    refused or, where the blob was removed meanwhile, brings it back; and `blobs.delete`. A transaction is a session:
+    its commit can't be asked for twice.
+
+    CRASH_MIDWAY leaves a part of a `blobs.put`; elsewhere it is CRASH_BEFORE.
+    """
 
     PASS = "pass"
     CRASH_BEFORE = "crash_before"
+    CRASH_MIDWAY = "crash_midway"
     CRASH_AFTER = "crash_after"
     UNCERTAIN_LANDED = "uncertain_landed"
     UNCERTAIN_LOST = "uncertain_lost"
+    UNCERTAIN_LATE = "uncertain_late"
+    DUPLICATE = "duplicate"
+    DELAY_BEFORE = "delay_before"
+    DELAY_AFTER = "delay_after"
+    STALL = "stall"
+
+
+DELAY_S_MAX: Final = 0.01
+STALL_S: Final = (0.06, 0.4)  # beyond the horizon and the leases of `simulation.SETTINGS`
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +99,19 @@ class CrashAt:
 
 
 class RandomFaults:
-    """Each call suffers an action with its rate; the rates sum up to at most 1."""
+    """Each call suffers an action with its rate; the rates sum up to at most 1. `at` has the rates of single calls."""
 
-    def __init__(self, rng: random.Random, rates: Mapping[Action, float]) -> None:
+    def __init__(
+        self, rng: random.Random, rates: Mapping[Action, float], at: Mapping[str, Mapping[Action, float]] | None = None
+    ) -> None:
         self._rng = rng
         self._rates = dict(rates)
+        self._at = {} if at is None else at
 
     def decide(self, call: Call) -> Action:
         """See `Faults.decide`."""
         draw = self._rng.random()
-        for action, rate in self._rates.items():
+        for action, rate in self._at.get(call.name, self._rates).items():
             if draw < rate:
                 return action
             draw -= rate
@@ -92,11 +119,15 @@ class RandomFaults:
 
 
 class Gate:
-    """Every port call of one process goes through its gate. `calls` lists their names, in order."""
+    """Every port call of one process goes through its gate. `calls` lists their names, in order. What is still on its
+    way when the process dies goes on in the group `outside`."""
 
-    def __init__(self, scheduler: Scheduler, group: Group, faults: Faults | None = None) -> None:
+    def __init__(
+        self, scheduler: Scheduler, group: Group, faults: Faults | None = None, *, outside: Group | None = None
+    ) -> None:
         self.scheduler = scheduler
         self.group = group
+        self.outside = outside or group
         self.faults: Faults = faults or NoFaults()
         self.calls: list[str] = []
 
@@ -107,15 +138,36 @@ class Gate:
         action = self.faults.decide(Call(len(self.calls), name))
         if action is not Action.PASS:
             self.scheduler.record(self.scheduler.enter(self.group), f"{action.value} {name}")
-        if action is Action.CRASH_BEFORE:
+        if action is Action.CRASH_BEFORE or (action is Action.CRASH_MIDWAY and name != "blobs.put"):
             self.scheduler.crash(self.group)
+        if action is Action.DELAY_BEFORE:
+            self.pause(DELAY_S_MAX)
         return action
 
     def after(self, name: str, action: Action) -> None:
         """The call has had its effect. Raises SimulatedCrash for CRASH_AFTER; else others may see it first."""
         if action is Action.CRASH_AFTER:
             self.scheduler.crash(self.group)
+        if action is Action.DELAY_AFTER:
+            self.pause(DELAY_S_MAX)
+        if action is Action.STALL:
+            self.pause(STALL_S[1], STALL_S[0])
         self.scheduler.point(f"{name} done", self.group)
+
+    def pause(self, most_s: float, least_s: float = 0.0) -> None:
+        """Let virtual time pass."""
+        self.scheduler.park("delayed", timeout=self.scheduler.rng.uniform(least_s, most_s), group=self.group)
+
+    def later(self, name: str, effect: Callable[[], object], group: Group) -> None:
+        """Have an effect some time after its caller went on; what it answers, nobody hears."""
+
+        def late() -> None:
+            self.scheduler.park("on its way", timeout=self.scheduler.rng.uniform(0, STALL_S[1]), group=group)
+            self.scheduler.point(f"late {name}", group)
+            with suppress(AnabranchError):
+                effect()
+
+        self.scheduler.spawn(f"late {name}", late, group)
 
     def call(self, name: str, effect: Callable[[], T]) -> T:
         """A call whose effect is all or nothing."""
@@ -123,9 +175,6 @@ class Gate:
         result = effect()
         self.after(name, action)
         return result
-
-
-_UNCERTAIN: Final = (Action.UNCERTAIN_LANDED, Action.UNCERTAIN_LOST)
 
 
 class SimCatalog:
@@ -157,6 +206,10 @@ class SimCatalog:
                 self._gate.after("catalog.writing", begun)
                 yield cast(Writing, _Through(self._gate, "writing", transaction))
                 action = self._gate.before("writing.commit")
+                if action is Action.UNCERTAIN_LOST:  # leaving the transaction by an error undoes it
+                    raise AppendUncertain("the simulation lost this transaction and its answer")
+            if action is Action.UNCERTAIN_LANDED:
+                raise AppendUncertain("the simulation lost the answer to this transaction")
             self._gate.after("writing.commit", action)
 
     def commit(self, commit: Commit) -> tuple[tuple[Verdict, ...], ...]:
@@ -165,11 +218,22 @@ class SimCatalog:
         with self._turn:
             if action is Action.UNCERTAIN_LOST:
                 raise AppendUncertain("the simulation lost this commit and its answer")
+            if action is Action.UNCERTAIN_LATE:
+                # A session that dies with its process takes along what it was not yet asked.
+                self._gate.later("catalog.commit", lambda: self._commit(commit), self._gate.group)
+                raise AppendUncertain("the simulation delays this commit beyond its caller's patience")
             verdicts = self.inner.commit(commit)
             if action is Action.UNCERTAIN_LANDED:
                 raise AppendUncertain("the simulation lost the answer to this commit")
-            self._gate.after("catalog.commit", action)
+        if action is Action.DUPLICATE:
+            self._gate.pause(DELAY_S_MAX)
+            verdicts = self._commit(commit)
+        self._gate.after("catalog.commit", action)
         return verdicts
+
+    def _commit(self, commit: Commit) -> tuple[tuple[Verdict, ...], ...]:
+        with self._turn:
+            return self.inner.commit(commit)
 
     def token(self) -> int:
         """See `Catalog.token`."""
@@ -202,24 +266,53 @@ class SimBlobs:
         self._gate = gate
 
     def put(self, key: str, chunks: Sequence[pa.Buffer | bytes]) -> None:
-        """See `Blobs.put`. A put is durable whole or not there."""
-        self._gate.call("blobs.put", lambda: self.inner.put(key, chunks))
+        """See `Blobs.put`."""
+        action = self._gate.before("blobs.put")
+        if action is Action.CRASH_MIDWAY:
+            self.inner.put(key, chunks[: len(chunks) // 2])
+            self._gate.scheduler.crash(self._gate.group)
+        if action is Action.UNCERTAIN_LATE:
+            self._gate.later("blobs.put", lambda: self.inner.put(key, chunks), self._gate.outside)
+        else:
+            self._unless_lost(action, lambda: self.inner.put(key, chunks))
+        if action is Action.DUPLICATE:
+            self._gate.later("blobs.put", lambda: self.inner.put(key, chunks), self._gate.outside)
+        self._answer("blobs.put", action)
 
     def get(self, key: str, offset: int = 0, length: int | None = None) -> pa.Buffer:
         """See `Blobs.get`."""
-        return self._gate.call("blobs.get", lambda: self.inner.get(key, offset, length))
+        return self._call("blobs.get", lambda: self.inner.get(key, offset, length))
 
     def size(self, key: str) -> int | None:
         """See `Blobs.size`."""
-        return self._gate.call("blobs.size", lambda: self.inner.size(key))
+        return self._call("blobs.size", lambda: self.inner.size(key))
 
     def list(self, prefix: str = "") -> Iterator[BlobInfo]:
         """See `Blobs.list`. The listing is as of one moment."""
-        return iter(self._gate.call("blobs.list", lambda: [*self.inner.list(prefix)]))
+        return iter(self._call("blobs.list", lambda: [*self.inner.list(prefix)]))
 
     def delete(self, key: str) -> None:
         """See `Blobs.delete`."""
-        self._gate.call("blobs.delete", lambda: self.inner.delete(key))
+        action = self._gate.before("blobs.delete")
+        self._unless_lost(action, lambda: self.inner.delete(key))
+        if action is Action.DUPLICATE:
+            self.inner.delete(key)
+        self._answer("blobs.delete", action)
+
+    def _call(self, name: str, effect: Callable[[], T]) -> T:
+        action = self._gate.before(name)
+        result = effect()
+        self._answer(name, action)
+        return result
+
+    def _unless_lost(self, action: Action, effect: Callable[[], object]) -> None:
+        if action is not Action.UNCERTAIN_LOST:
+            effect()
+
+    def _answer(self, name: str, action: Action) -> None:
+        if action in (Action.UNCERTAIN_LANDED, Action.UNCERTAIN_LOST, Action.UNCERTAIN_LATE):
+            raise StoreUnavailable(f"the simulation lost the answer to {name}")
+        self._gate.after(name, action)
 
     def path(self, key: str) -> str:
         """See `Blobs.path`."""

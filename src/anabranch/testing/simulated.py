@@ -15,12 +15,13 @@ __all__ = ["SimClock", "SimCondition", "SimIds", "SimLock", "SimTasks"]
 class SimClock:
     """The virtual clock; see `runtime.clock.Clock`."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: Scheduler, skew_us: int = 0) -> None:
         self._scheduler = scheduler
+        self.skew_us = skew_us  # how far this process's calendar is ahead of the world's; it may jump
 
     def now(self) -> Micros:
         """Virtual µs, counted from the first of January 2026."""
-        return Micros(EPOCH_US + self._scheduler.now_us)
+        return Micros(EPOCH_US + self._scheduler.now_us + self.skew_us)
 
     def monotonic(self) -> float:
         """Virtual seconds since the world began."""
@@ -124,14 +125,16 @@ class _Spawned:
 
 
 class SimTasks:
-    """The tasks of one simulated process; see `runtime.tasks.Tasks`."""
+    """The tasks of one simulated process; see `runtime.tasks.Tasks`. Without a group its locks are the whole world's,
+    and it starts nothing."""
 
-    def __init__(self, scheduler: Scheduler, group: Group) -> None:
+    def __init__(self, scheduler: Scheduler, group: Group | None) -> None:
         self._scheduler = scheduler
         self._group = group
 
     def spawn(self, name: str, work: Callable[[], None]) -> _Spawned:
         """A task that dies with this process."""
+        assert self._group is not None
         self._scheduler.enter(self._group)
         task = self._scheduler.spawn(name, work, self._group)
         self._scheduler.point(f"spawn {task.name}", self._group)
@@ -143,6 +146,7 @@ class SimTasks:
 
     def condition(self) -> SimCondition:
         """A condition of this process."""
+        assert self._group is not None
         return SimCondition(self._scheduler, self._group)
 
     def sleep(self, seconds: float) -> None:

@@ -28,15 +28,29 @@ SETTINGS: Final = Settings(
     commit_bytes_max=6_000,
     pending_bytes_max=12_000,
     pipeline_bytes_min=800,
-    horizon_us=150_000,
+    horizon_us=50_000,
 )
-_LIMITS: Final = {"LEASE_US": 400_000, "EXTENTS_PER_PLAN_MAX": 8, "COLLECT_PAGE_ROWS": 5, "WAL_PAGES_CHECKPOINT": 16}
+_LIMITS: Final = {"LEASE_US": 150_000, "EXTENTS_PER_PLAN_MAX": 8, "COLLECT_PAGE_ROWS": 5, "WAL_PAGES_CHECKPOINT": 16}
 _RATES: Final = {
     Action.CRASH_BEFORE: 0.0002,
     Action.CRASH_AFTER: 0.0002,
-    Action.UNCERTAIN_LANDED: 0.01,
-    Action.UNCERTAIN_LOST: 0.01,
+    Action.DELAY_BEFORE: 0.002,
+    Action.DELAY_AFTER: 0.002,
+    Action.STALL: 0.0002,
 }
+_LOST: Final = {Action.UNCERTAIN_LANDED: 0.01, Action.UNCERTAIN_LOST: 0.01}
+_RATES_AT: Final = {
+    "catalog.commit": _RATES | _LOST | {Action.UNCERTAIN_LATE: 0.02, Action.DUPLICATE: 0.03, Action.DELAY_BEFORE: 0.03},
+    "writing.commit": _RATES | _LOST,
+    "blobs.put": _RATES
+    | _LOST
+    | {Action.UNCERTAIN_LATE: 0.01, Action.DUPLICATE: 0.03, Action.CRASH_MIDWAY: 0.003}
+    | {Action.DELAY_BEFORE: 0.05, Action.STALL: 0.03},
+    "blobs.get": _RATES | {Action.UNCERTAIN_LOST: 0.003},
+    "blobs.list": _RATES | {Action.UNCERTAIN_LOST: 0.01},
+    "blobs.delete": _RATES | _LOST | {Action.DUPLICATE: 0.1},
+}
+_SKEW_US: Final = 15_000  # between any clock and the world's; it may jump as far
 _END_S: Final = 120.0  # virtual seconds that clients may take to stop
 
 
@@ -62,6 +76,7 @@ class Outcome:
     virtual_s: float = 0.0
     digest: str = ""
     crashes: int = 0
+    power_cuts: int = 0
     done: Counter[str] = field(default_factory=Counter)
     violations: list[str] = field(default_factory=list)
     error: BaseException | None = None
@@ -115,12 +130,25 @@ class Simulation:
         while self._scheduler.steps < self._steps:
             self._world.sleep(self._world.rng.random() * 0.02)
             self._replace_the_dead()
-            if self._world.rng.random() < 0.03:
-                self._world.rng.choice(self._living)[0].crash()
+            self._strike(self._world.rng.random())
             if self._tell:
                 self._tell(self._scheduler.steps, self._arena.done["event acknowledged"])
         self._wind_down()
         self._judge()
+
+    def _strike(self, draw: float) -> None:
+        """What happens to whole processes, now and then: a kill, a power cut, a clock that jumps."""
+        victim = self._world.rng.choice(self._living)[0]
+        if draw < 0.03:
+            victim.crash()
+        elif draw < 0.035:
+            self._world.power_cut()
+            self._outcome.power_cuts += 1
+        elif draw < 0.055:
+            victim.clock.skew_us = self._skew()
+
+    def _skew(self) -> int:
+        return self._world.rng.randrange(-_SKEW_US, _SKEW_US)
 
     def _prepare(self, store: Store) -> None:
         store.streams.create_scope("sim")
@@ -130,9 +158,9 @@ class Simulation:
     def _start(self) -> None:
         """A new process with its clients; it may crash while it opens."""
         serial = self._arena.serial()
-        faults: Faults = RandomFaults(self._world.rng, _RATES)
+        faults: Faults = RandomFaults(self._world.rng, _RATES, _RATES_AT)
         try:
-            process = self._world.process(f"p{serial}", faults=faults)
+            process = self._world.process(f"p{serial}", faults=faults, skew_us=self._skew())
         except ProcessCrashed:
             self._outcome.crashes += 1
             return

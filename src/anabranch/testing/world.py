@@ -10,8 +10,9 @@
         world.run(story)
 
 The catalog is the real SQLite adapter on one folder, a connection and file locks of its own for each process; blobs
-lie in memory. Both sit behind the process's gate. A crash unwinds every task of the process, rolls its transaction
-back, and closes its files as the end of a process does.
+lie in a folder too. Both sit behind the process's gate. A crash unwinds every task of the process, rolls its transaction
+back, and closes its files as the end of a process does. A power cut (`World.power_cut`) crashes all processes at one
+moment and takes what they had not synced; see `testing.disk`.
 """
 
 from __future__ import annotations
@@ -22,16 +23,21 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-from anabranch.blobs.memory import MemoryBlobs
+import apsw
+
+from anabranch.blobs import local
+from anabranch.blobs.local import LocalBlobs
 from anabranch.blobs.port import Blobs
 from anabranch.catalog.sqlite.adapter import SqliteCatalog
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
+from anabranch.testing.disk import Disk
 from anabranch.testing.faults import Faults, Gate, SimBlobs, SimCatalog
 from anabranch.testing.scheduler import Group, Scheduler, SimTask
 from anabranch.testing.simulated import SimClock, SimIds, SimTasks
@@ -55,7 +61,6 @@ class World:
         self.seed = seed
         self.scheduler = scheduler or Scheduler(seed)
         self.rng = self.scheduler.rng
-        self.blobs: Blobs = MemoryBlobs()
         self.settings = settings or Settings()
         self.processes: list[Process] = []
         # Memory as disk where there is such a thing: a simulated crash takes the process, never the kernel's pages.
@@ -63,13 +68,22 @@ class World:
         self.folder = Path(
             tempfile.mkdtemp(prefix="anabranch-sim-", dir=shared if os.access(shared, os.W_OK) else None)
         )
+        self.group = self.scheduler.group("outside")  # of what outlives any process: a request still on its way
+        self.disk = Disk(self.folder, self.rng)
+        self.blobs = self._blobs()
+        self._open = ExitStack()
+
+    def _blobs(self) -> Blobs:
+        return LocalBlobs(self.folder / "blobs", Runtime(tasks=SimTasks(self.scheduler, None)))
 
     def __enter__(self) -> World:
+        self._open.enter_context(self.disk.under(local))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._open.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def run(self, story: Callable[[], None]) -> None:
@@ -81,13 +95,21 @@ class World:
         finally:
             gc.enable()
 
-    def process(self, name: str, *, faults: Faults | None = None) -> Process:
-        """Start a process with a store of its own over the durable state. Call it from the world's own tasks.
-        Raises ProcessCrashed where its faults kill it while it opens."""
-        process = Process(self, name, len(self.processes), faults)
+    def process(self, name: str, *, faults: Faults | None = None, skew_us: int = 0) -> Process:
+        """Start a process with a store of its own over the durable state, whose clock is `skew_us` ahead of the
+        world's. Call it from the world's own tasks. Raises ProcessCrashed where its faults kill it while it opens."""
+        process = Process(self, name, len(self.processes), faults, skew_us)
         self.processes.append(process)
         process.open()
         return process
+
+    def power_cut(self) -> None:
+        """Crash all processes at one moment. What they had not synced by then is lost, or part of it."""
+        left = self.disk.image()
+        for process in self.processes:
+            process.crash()
+        self.disk.cut(left)
+        self.blobs = self._blobs()  # the maps of files went with the processes
 
     def sleep(self, seconds: float) -> None:
         """Pass virtual time in a task of the world."""
@@ -101,14 +123,15 @@ class World:
 class Process:
     """A process of the world: tasks that die together around one store."""
 
-    def __init__(self, world: World, name: str, number: int, faults: Faults | None) -> None:
+    def __init__(self, world: World, name: str, number: int, faults: Faults | None, skew_us: int) -> None:
         self.world = world
         self.name = name
         scheduler = world.scheduler
         self.group = scheduler.group(f"{name}.{number}")
-        self.gate = Gate(scheduler, self.group, faults)
+        self.gate = Gate(scheduler, self.group, faults, outside=world.group)
+        self.clock = SimClock(scheduler, skew_us)
         self.runtime = Runtime(
-            clock=SimClock(scheduler),
+            clock=self.clock,
             ids=SimIds(f"{world.seed}/{name}/{number}"),
             tasks=SimTasks(scheduler, self.group),
             settings=world.settings,
@@ -127,7 +150,7 @@ class Process:
     def _compose(self) -> None:
         from anabranch.store import Store
 
-        catalog = _MortalCatalog(self.world.folder, self.runtime, self.group)
+        catalog = _MortalCatalog(self.world.folder, self.runtime, self.group, self.world.disk.vfs)
         self.store = Store(
             catalog=SimCatalog(catalog, self.gate), blobs=SimBlobs(self.world.blobs, self.gate), runtime=self.runtime
         )
@@ -175,10 +198,9 @@ class Process:
 class _MortalCatalog(SqliteCatalog):
     """The SQLite catalog of a process that may die, even while it opens."""
 
-    def __init__(self, folder: Path, runtime: Runtime, group: Group) -> None:
+    def __init__(self, folder: Path, runtime: Runtime, group: Group, vfs: str) -> None:
         group.on_dead.append(self._abandon)
-        super().__init__(folder, runtime)
-        self._database.pragma("synchronous", 0)
+        super().__init__(folder, runtime, vfs=vfs)
 
     def _abandon(self) -> None:
         """Release what the operating system would release at a process's end: connections and file locks."""
@@ -188,6 +210,7 @@ class _MortalCatalog(SqliteCatalog):
         self._closed = True
         for database in (*have.get("_pool", ()), have.get("_watch"), have.get("_database")):
             if database is not None:
+                database.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # which the killed don't do either
                 database.close()
         if have.get("_fair") is not None:
             have["_fair"].close()

@@ -30,10 +30,13 @@ class SqliteCatalog:
     in memory there is only one connection, so a thread must not begin a transaction inside another.
     """
 
-    def __init__(self, folder: Path | None, runtime: Runtime, *, read_only: bool = False) -> None:
+    def __init__(
+        self, folder: Path | None, runtime: Runtime, *, read_only: bool = False, vfs: str | None = None
+    ) -> None:
         self._runtime = runtime
         self._path = ":memory:" if folder is None else str(folder / FILE)
         self._read_only = read_only
+        self._vfs = vfs
         self._exclusive = runtime.tasks.lock()
         self._pool_lock = runtime.tasks.lock()
         self._pool: list[apsw.Connection] = []
@@ -41,13 +44,13 @@ class SqliteCatalog:
         self._commits = 0
         self._checkpoint: Task | None = None
         self._fair = None if folder is None or read_only else FairLock(folder, runtime)
-        self._database = open_database(self._path, read_only=read_only)
+        self._database = open_database(self._path, read_only=read_only, vfs=vfs)
         if read_only:
             check_format(self._database, self._path)
         else:
             self._prepare()
         self._wal = None if folder is None or read_only else WriteAheadLog(self._database, self._path)
-        self._watch = self._database if folder is None else open_database(self._path, read_only=True)
+        self._watch = self._database if folder is None else open_database(self._path, read_only=True, vfs=vfs)
         self._watch_lock = runtime.tasks.lock()
 
     def _prepare(self) -> None:
@@ -171,7 +174,7 @@ class SqliteCatalog:
             self._alive()
             if self._pool:
                 return self._pool.pop()
-        return open_database(self._path, read_only=self._read_only)
+        return open_database(self._path, read_only=self._read_only, vfs=self._vfs)
 
     def _give_back(self, database: apsw.Connection) -> None:
         with self._pool_lock:

@@ -24,12 +24,12 @@ MIGRATIONS = migrations(__package__)
 FORMAT = len(MIGRATIONS)
 
 
-def open_database(path: str, *, read_only: bool = False) -> apsw.Connection:
+def open_database(path: str, *, read_only: bool = False, vfs: str | None = None) -> apsw.Connection:
     """A connection with the durability the commit protocol rests on: every commit synced, no automatic checkpoint.
-    `path` may be `:memory:`. Changes nothing in the file."""
+    `path` may be `:memory:`. Changes nothing in the file. `vfs` names SQLite's door to the disk; None is the system's."""
     with translated(path):
         flags = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
-        database = apsw.Connection(path, flags=flags, statementcachesize=200)
+        database = apsw.Connection(path, flags=flags, vfs=vfs, statementcachesize=200)
         database.set_busy_timeout(5_000)  # ours is the fair lock; this covers foreign tools and recovery
         database.pragma("synchronous", 2)
         database.pragma("foreign_keys", True)
