@@ -99,11 +99,14 @@ class Exchange:
 class Spoil:
     """What a proxy does to an exchange."""
 
-    def __init__(self, status: int = 0, *, code: str = "InternalError", forward: bool = False, mute: bool = False):
+    def __init__(
+        self, status: int = 0, *, code: str = "Spoiled", forward: bool = False, mute: bool = False, half: bool = False
+    ) -> None:
         self.status = status  # answered in place of the server; 0: none, the connection is cut
         self.code = code
         self.forward = forward  # the server gets it all the same: only its answer is lost
         self.mute = mute  # nothing is ever answered
+        self.half = half  # the server's answer breaks off in the middle
 
 
 class Proxy:
@@ -162,10 +165,12 @@ class Proxy:
             self._seen[name] = exchange.seen + 1
             self.requests.append(exchange)
         spoil = self.spoil(exchange)
-        if spoil is None or spoil.forward:
+        if spoil is None or spoil.forward or spoil.half:
             answer = self._forward(request)
         if spoil is None:
             client.sendall(answer)
+        elif spoil.half:
+            client.sendall(answer[: -len(answer.partition(b"\r\n\r\n")[2]) // 2])
         elif spoil.mute:
             self._closed.wait(60)
         elif spoil.status:

@@ -82,7 +82,7 @@ def _meaning(exc: Exception, text: str, status: int, code: str) -> Meaning:
 
 
 def _untrusted(text: str) -> bool:
-    return "certificate" in text or "UnknownIssuer" in text
+    return "InvalidCertificate" in text or "certificate" in text
 
 
 def _said(text: str, status: int, code: str) -> str:
