@@ -47,9 +47,9 @@ class Doomed:
             yield snapshot
 
     @contextmanager
-    def writing(self) -> Iterator[Any]:
+    def writing(self, on: Any = None) -> Iterator[Any]:
         self.step()
-        with self._kit.catalog.writing() as txn:
+        with self._kit.catalog.writing(on) as txn:
             yield txn
             self.step()  # rolls back
         self.step()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from anabranch.catalog.tables import Value
 from anabranch.model.append import BlobEntry, Commit, LogState, Progress, Unit, Verdict
@@ -13,6 +13,9 @@ from anabranch.model.ids import BlobId, LogId, Micros, SegmentId, StreamId, Writ
 from anabranch.model.names import StreamName
 from anabranch.model.schema import StreamSchema
 from anabranch.model.stream import Extent, Scope, Segment, Span, StreamInfo, StreamView
+
+# What a transaction is about; see `Catalog.writing`.
+Subject: TypeAlias = StreamName | StreamId | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,8 +325,13 @@ class Catalog(Protocol):
         """A snapshot for one plan."""
         ...
 
-    def writing(self) -> AbstractContextManager[Writing]:
-        """A transaction; durable when its context is left without an exception."""
+    def writing(self, on: Subject | None = None) -> AbstractContextManager[Writing]:
+        """A transaction; durable when its context is left without an exception.
+
+        Transactions take turns. One that says what it is `on` may run beside those on something else: it sees and
+        changes no stream, segment, span or log but that stream's, and beside them a scope that it reads, requests,
+        leases, single pieces, and blobs that it appends. A text names what is no stream, such as a piece.
+        """
         ...
 
     def commit(self, commit: Commit) -> tuple[tuple[Verdict, ...], ...]:

@@ -47,10 +47,10 @@ class Hold:
         return self._lease.begun_at
 
     def __enter__(self) -> Hold:
-        with self._catalog.writing() as writing:
+        ident = token(self._runtime.ids)
+        with self._catalog.writing(f"lease {ident}") as writing:
             # A clock that was set back must not let the work begin behind the horizon.
             now = Micros(max(self._runtime.clock.now(), writing.horizon()))
-            ident = token(self._runtime.ids)
             self._lease = Lease(ident, self._kind, self._holder, now, Micros(now + self._first_us))
             writing.put_lease(self._lease)
         return self
@@ -62,7 +62,7 @@ class Hold:
         now = self._runtime.clock.now()
         if self._lease.expires_at - now > limits.LEASE_US * 2 // 3:
             return
-        with self._catalog.writing() as writing:
+        with self._catalog.writing(f"lease {self._lease.id}") as writing:
             self.verify(writing)
             lease = self._lease
             self._lease = Lease(lease.id, lease.kind, lease.holder, lease.begun_at, Micros(now + limits.LEASE_US))
@@ -79,7 +79,7 @@ class Hold:
     ) -> None:
         assert self._lease is not None
         try:
-            with self._catalog.writing() as writing:
+            with self._catalog.writing(f"lease {self._lease.id}") as writing:
                 writing.drop_lease(self._lease.id)
         except AnabranchError:
             # The work itself is done or has failed with an error of its own; the lease runs out by itself.

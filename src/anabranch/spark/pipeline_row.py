@@ -145,7 +145,7 @@ def claim(
     the statements are not those of its checkpoints.
     """
     check_name(name)
-    with catalog.writing() as txn:
+    with catalog.writing(f"{KIND} {name}") as txn:
         piece = txn.piece(KIND, name)
         if piece is None:
             row = PipelineRow(name, text, (), 1, False, restart or Restart(), "running", now, now, now, holder=holder)
@@ -179,14 +179,14 @@ def claim(
 
 def save(catalog: Catalog, row: PipelineRow) -> None:
     """Store what its holder changed. Raises Conflict if it is the holder's no more."""
-    with catalog.writing() as txn:
+    with catalog.writing(f"{KIND} {row.name}") as txn:
         held = _held(txn, row.name, row.holder)
         _put(txn, replace(row, stop_requested=held.stop_requested))
 
 
 def beat(catalog: Catalog, name: str, holder: Holder, *, now: int, progress: Sequence[Mapping[str, Any]] = ()) -> bool:
     """Say that the holder is at work; True if somebody asks it to stop. Raises Conflict if it is its no more."""
-    with catalog.writing() as txn:
+    with catalog.writing(f"{KIND} {name}") as txn:
         row = _held(txn, name, holder)
         _put(txn, replace(row, heartbeat_at=now, progress=tuple(progress) or row.progress))
     return row.stop_requested
@@ -202,7 +202,7 @@ def finish(
     progress: Sequence[Mapping[str, Any]] = (),
 ) -> None:
     """Give the pipeline back. Nothing happens where it is the holder's no more."""
-    with catalog.writing() as txn:
+    with catalog.writing(f"{KIND} {name}") as txn:
         try:
             row = _held(txn, name, holder)
         except Conflict:
@@ -228,7 +228,7 @@ def finish(
 
 def request_stop(catalog: Catalog, name: str, *, now: int) -> PipelineRow:
     """Ask the process that runs it to stop. One whose process is gone is marked as stopped. Raises PipelineNotFound."""
-    with catalog.writing() as txn:
+    with catalog.writing(f"{KIND} {name}") as txn:
         row = _need(txn, name)
         if row.alive(now):
             row = replace(row, stop_requested=True)
@@ -243,7 +243,7 @@ def forget_checkpoints(catalog: Catalog, name: str, *, now: int) -> PipelineRow:
 
     Raises PipelineNotFound, PipelineRunning.
     """
-    with catalog.writing() as txn:
+    with catalog.writing(f"{KIND} {name}") as txn:
         row = _need(txn, name)
         _refuse_running(row, now)
         fresh = replace(row, generation=row.generation + 1, prepared=False, restart=Restart(), progress=(), error=None)

@@ -358,7 +358,7 @@ class Courier:
                 self._name.fences.setdefault(log, self._name.highest)
             return routes
         # In one transaction, so that no scale hides a segment from the fence.
-        with self._catalog.writing() as writing:
+        with self._catalog.writing(self._stream) as writing:
             routes = self._routes_of(writing)
             self._own(writing, [log for log in routes.logs if log not in self._landed])
         return routes
@@ -383,7 +383,7 @@ class Courier:
     def _ask_progress(self, logs: Sequence[LogId]) -> None:
         """Raise this writer's fence on the logs, so that nothing of unknown outcome can land any more, and learn how
         far it got. Raises Fenced where another took the name over."""
-        with self._catalog.writing() as txn:
+        with self._catalog.writing(self._stream) as txn:
             for log in txn.logs(logs):
                 progress = txn.progress(log, self._name.id) or Progress()
                 carried = self._name.fences.get(log, 0)

@@ -112,7 +112,7 @@ class Streams:
             return {"stream": create_stream(txn, full, stream, wanted, policy, tags or {}, now).id}
 
         operation = f"create {full}{_said(schema=wanted, segments=policy.segments, tags=tags, exist_ok=exist_ok)}"
-        result = self._change(operation, request, act)
+        result = self._change(operation, request, act, on=full)
         with self._catalog.reading() as txn:
             return need_info(txn, StreamId(int(str(result["stream"]))))
 
@@ -147,7 +147,7 @@ class Streams:
     def delete(self, name: Name, *, request: str | None = None) -> None:
         """Remove a stream. Writers and readers of it get StreamNotFound."""
         full = StreamName.parse(name)
-        self._change(f"delete {full}", request, lambda txn, now: {"stream": delete_stream(txn, full, now)})
+        self._change(f"delete {full}", request, lambda txn, now: {"stream": delete_stream(txn, full, now)}, on=full)
 
     def seal(self, name: Name, *, request: str | None = None) -> None:
         """No event can be appended any more. Sealing again changes nothing."""
@@ -157,7 +157,7 @@ class Streams:
             seal_stream(txn, need_view(txn, full), now)
             return {}
 
-        self._change(f"seal {full}", request, act)
+        self._change(f"seal {full}", request, act, on=full)
 
     def scale(
         self,
@@ -199,7 +199,7 @@ class Streams:
             return {"stream": view.info.id, "epoch": view.info.epoch if chosen is None else chosen.epoch}
 
         said = _said(segments=segments, split=split, into=into if split else None, merge=merge, replace=replace)
-        result = self._change(f"scale {full}{said}", request, act)
+        result = self._change(f"scale {full}{said}", request, act, on=full)
         return self.view(StreamId(int(str(result["stream"])))).at_epoch(int(str(result["epoch"])))
 
     def fence(self, name: Name, fence: int, *, request: str | None = None) -> None:
@@ -210,7 +210,7 @@ class Streams:
             fence_stream(txn, need_view(txn, full, unsealed=True), fence, now)
             return {}
 
-        self._change(f"fence {full} {fence}", request, act)
+        self._change(f"fence {full} {fence}", request, act, on=full)
 
     def truncate(self, name: Name, cut: StreamCut, *, request: str | None = None) -> None:
         """Events before the cut can't be read any more. Offsets do not change. Raises InvalidCut, Truncated."""
@@ -220,7 +220,7 @@ class Streams:
             truncate_stream(txn, need_view(txn, full), cut, now)
             return {}
 
-        self._change(f"truncate {full} {cut}", request, act)
+        self._change(f"truncate {full} {cut}", request, act, on=full)
 
     def evolve(self, name: Name, schema: Any, *, request: str | None = None) -> StreamInfo:
         """Add the nullable columns of `schema` that the stream lacks. Raises SchemaMismatch for any other change."""
@@ -231,7 +231,7 @@ class Streams:
             evolve_stream(txn, need_info(txn, full), columns, now)
             return {}
 
-        self._change(f"evolve {full}{_said(schema=_digest(columns))}", request, act)
+        self._change(f"evolve {full}{_said(schema=_digest(columns))}", request, act, on=full)
         return self.get(full)
 
     def tag(self, name: Name, tags: Mapping[str, str], *, request: str | None = None) -> StreamInfo:
@@ -242,7 +242,7 @@ class Streams:
             tag_stream(txn, need_info(txn, full), tags, now)
             return {}
 
-        self._change(f"tag {full}{_said(tags=tags)}", request, act)
+        self._change(f"tag {full}{_said(tags=tags)}", request, act, on=full)
         return self.get(full)
 
     # cuts
@@ -265,9 +265,17 @@ class Streams:
         """The number of events between two cuts."""
         return distance(self.view(name), start, end)
 
-    def _change(self, operation: str, request: str | None, act: Callable[[Writing, Micros], Result]) -> Result:
+    def _change(
+        self,
+        operation: str,
+        request: str | None,
+        act: Callable[[Writing, Micros], Result],
+        *,
+        on: StreamName | None = None,
+    ) -> Result:
+        """`on`: the one stream that `act` looks at; see `Catalog.writing`."""
         now = self._runtime.clock.now()
-        with self._catalog.writing() as txn:
+        with self._catalog.writing(on) as txn:
             result = once(txn, request, operation, now, lambda: act(txn, now))
         self._changed()
         return result

@@ -67,7 +67,8 @@ def _publish(
     catalog: Catalog, blobs: Blobs, runtime: Runtime, publications: Sequence[Publication], request: str | Numbered
 ) -> bool:
     now = runtime.clock.now()
-    with catalog.writing() as txn:
+    streams = {publication.stream for publication in publications}
+    with catalog.writing(streams.pop() if len(streams) == 1 else None) as txn:
         if _was_published(txn, request):
             return False
         parts: list[Part] = []

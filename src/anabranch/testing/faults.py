@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol, TypeVar, cast
 import pyarrow as pa
 
 from anabranch.blobs.port import BlobInfo, Blobs
-from anabranch.catalog.port import Catalog, Reading, Writing
+from anabranch.catalog.port import Catalog, Reading, Subject, Writing
 from anabranch.errors import AnabranchError, AppendUncertain, StoreUnavailable
 from anabranch.model.append import Commit, Verdict
 from anabranch.runtime.tasks import Lock
@@ -198,11 +198,11 @@ class SimCatalog:
             yield cast(Reading, _Through(self._gate, "reading", snapshot))
 
     @contextmanager
-    def writing(self) -> Iterator[Writing]:
+    def writing(self, on: Subject | None = None) -> Iterator[Writing]:
         """See `Catalog.writing`."""
         begun = self._gate.before("catalog.writing")
         with self._turn:
-            with self.inner.writing() as transaction:
+            with self.inner.writing(on) as transaction:
                 self._gate.after("catalog.writing", begun)
                 yield cast(Writing, _Through(self._gate, "writing", transaction))
                 action = self._gate.before("writing.commit")

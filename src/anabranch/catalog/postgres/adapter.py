@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import psycopg
 from psycopg import errors as pg
 
-from anabranch.catalog.port import Reading, Writing
+from anabranch.catalog.port import Reading, Subject, Writing
 from anabranch.catalog.postgres.address import Address
 from anabranch.catalog.postgres.append import call_values, verdicts
 from anabranch.catalog.postgres.connection import AGAIN, SQL, Connection, is_lost, too_new, translate, translated
@@ -70,13 +70,15 @@ class PostgresCatalog:
             self._pool.give_back(database)
 
     @contextmanager
-    def writing(self) -> Iterator[Writing]:
-        """See the port. Of two that wait for each other's logs one ends with Conflict."""
-        database = self._begin("begin_writing")
+    def writing(self, on: Subject | None = None) -> Iterator[Writing]:
+        """See the port."""
+        database = self._begin("begin_writing" if on is None else "begin_writing_on")
         lent = True
         try:
             with translated(self._where):
-                yield PostgresWriting(database, Patience(self._runtime))
+                transaction = PostgresWriting(database, Patience(self._runtime), on)
+                yield transaction
+                transaction.finish()
             try:
                 done = database.execute(SQL["commit"])
             except psycopg.Error as exc:
@@ -99,7 +101,7 @@ class PostgresCatalog:
             database = self._pool.borrow(patience)
             try:
                 cursor = database.execute(SQL[statement], prepare=False)
-                if statement == "begin_writing":
+                if statement != "begin_reading":
                     self._check_format(cursor)
                 return database
             except psycopg.Error as exc:

@@ -1,7 +1,15 @@
 """Changing the catalog on PostgreSQL, and which locks that takes.
 
-A transaction holds the lock `writing`, which one has at a time: what it reads of names, segments, spans, leases, pieces
-and marks of blobs stays as it is until it ends, as on SQLite. Commits do not take that lock. They run beside it and touch
+A transaction that does not say what it is on holds the lock `writing` alone: what it reads of names, segments, spans,
+leases, pieces and marks of blobs stays as it is until it ends, as on SQLite. One that says so shares `writing` and takes
+a lock on its subject, so that it excludes those on the same subject and those on everything, and nobody else: a name's
+lock before its stream's. It may not look further (`_WHOLE`, `_own`); what it touches besides has a lock of its own. Each
+of them has one subject, taken first, so no two of them can wait for each other.
+
+Rows of the outbox are numbered in the order of their commits. Side by side, they are written last of all, behind the lock
+`changes`, which the next transaction gets when this one has ended.
+
+Commits do not take the lock `writing`. They run beside it and touch
 logs, writers, extents, blobs and requests, behind the row locks of their logs. So a transaction locks a log before it
 reads what a commit may change of it: `view`, `logs` and `progress` lock the unsealed logs they answer with, in ascending
 id, and from then on no length moves and no progress changes until the transaction ends. `extents` needs no lock: commits only add
@@ -17,13 +25,14 @@ the database notices first and refuses the transaction's lock, that lock alone i
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
 from psycopg import errors as pg
 
-from anabranch.catalog.port import Lease
+from anabranch.catalog import rows
+from anabranch.catalog.port import Change, Checkpointed, Lease, Subject
 from anabranch.catalog.postgres.append import call_values, verdicts
 from anabranch.catalog.postgres.connection import SQL, Connection
 from anabranch.catalog.postgres.patience import Patience
@@ -31,21 +40,94 @@ from anabranch.catalog.postgres.reading import PostgresReading
 from anabranch.catalog.tables import Value
 from anabranch.catalog.writing import SqlWriting
 from anabranch.model.append import BlobEntry, LogState, Progress, Unit, Verdict
-from anabranch.model.ids import LogId, Micros, StreamId, WriterId
-from anabranch.model.stream import StreamView
+from anabranch.model.ids import LogId, Micros, SegmentId, StreamId, WriterId
+from anabranch.model.names import StreamName
+from anabranch.model.stream import Segment, Span, StreamInfo, StreamView
+
+# Statements that concern more than one stream: only for who holds the lock `writing` alone.
+_WHOLE = {
+    "scopes",
+    "put_scope",
+    "drop_scope",
+    "streams",
+    "logs_after",
+    "spans_of_log",
+    "drop_log",
+    "drop_extents",
+    "leases",
+    "pieces",
+    "put_meta",
+    "blobs_after",
+    "blob_in_use",
+    "extents_of_blob",
+    "set_blob_dead",
+    "drop_blob",
+    "drop_progress_before",
+    "drop_requests_before",
+    "drop_changes_before",
+}
 
 
 class PostgresWriting(PostgresReading, SqlWriting):
-    """`catalog.port.Writing` over a connection inside a transaction that holds the lock `writing`."""
+    """`catalog.port.Writing` over a connection inside a transaction that holds the lock `writing`: alone, or shared
+    where it is `on` something. Waits for that to be free."""
 
     TAKEN = pg.UniqueViolation
 
-    def __init__(self, database: Connection, patience: Patience) -> None:
+    def __init__(self, database: Connection, patience: Patience, on: Subject | None = None) -> None:
         super().__init__(database)
         self._patience = patience
         self._locked: set[LogId] = set()
+        self._on = on
+        self._streams: set[StreamId] = set()  # those it is on: one, as soon as that exists
+        self._names: set[StreamName] = set()
+        self._changes: list[tuple[Any, ...]] = []  # not written yet
+        if on is not None:
+            self._enter(on)
+
+    def _enter(self, on: Subject) -> None:
+        if isinstance(on, str):
+            self._take(f"on {on}")
+            return
+        stream: StreamId | None
+        if isinstance(on, StreamName):
+            self._take(f"name {on}")
+            self._names.add(on)
+            found = super().stream(on)
+            stream = None if found is None else found.id
+        else:
+            stream = on
+        if stream is not None:
+            self._take(f"stream {stream}")
+            self._streams.add(stream)
+
+    def finish(self) -> None:
+        """Write what is written last. To be called when nothing follows but the commit."""
+        if self._changes:
+            self._take("changes")
+        for values in self._changes:
+            self._do("add_change", values)
+        self._changes.clear()
+
+    def _take(self, lock: str) -> None:
+        super()._rows("lock", (lock,))
+
+    def _own(self, stream: StreamId) -> None:
+        assert self._on is None or stream in self._streams, f"a transaction on {self._on} touched stream {stream:016x}"
+
+    def _allow(self, statement: str) -> None:
+        assert self._on is None or statement not in _WHOLE, f"a transaction on {self._on} asked for '{statement}'"
+
+    def _rows(self, name: str, values: Any = ()) -> list[rows.Row]:
+        self._allow(name)
+        return super()._rows(name, values)
+
+    def _row(self, name: str, values: Any = ()) -> rows.Row | None:
+        self._allow(name)
+        return super()._row(name, values)
 
     def _do(self, name: str, values: Any) -> int:
+        self._allow(name)
         return self._database.execute(SQL[name], values).rowcount
 
     def _many(self, name: str, values: Sequence[Any]) -> None:
@@ -90,27 +172,83 @@ class PostgresWriting(PostgresReading, SqlWriting):
 
     # what is read behind a lock
 
+    def stream(self, stream: StreamName | StreamId) -> StreamInfo | None:
+        found = super().stream(stream)
+        if self._on is not None:
+            own = stream in self._names or stream in self._streams or (found is not None and found.id in self._streams)
+            assert own, f"a transaction on {self._on} looked at {stream}"
+            if found is not None:
+                self._names.add(found.name)
+        return found
+
     def view(self, stream: StreamId) -> StreamView | None:
+        self._own(stream)
         self._lock("lock_logs_of_stream", stream, disordered=bool(self._locked))
         return super().view(stream)
 
     def logs(self, ids: Sequence[LogId]) -> dict[LogId, LogState]:
         self._lock_logs(*ids)
-        return super().logs(ids)
+        found = super().logs(ids)
+        for log in found.values():
+            if not log.sealed:
+                self._own(log.stream)
+        return found
 
     def progress(self, log: LogId, writer: WriterId) -> Progress | None:
         self._lock_logs(log)
         return super().progress(log, writer)
 
     def request(self, request: str) -> tuple[str, str] | None:
-        self._rows("lock", (f"request {request}",))
+        self._take(f"request {request}")
         return super().request(request)
 
     def leases(self) -> list[Lease]:
-        self._rows("lock", ("horizon",))
+        self._take("horizon")
         return super().leases()
 
+    def piece(self, kind: str, name: str) -> Checkpointed | None:
+        self._take_piece(kind, name)
+        return super().piece(kind, name)
+
+    def _take_piece(self, kind: str, name: str) -> None:
+        if self._on is not None:
+            self._take(f"piece {kind} {name}")
+
+    def changes(self, after: int, limit: int) -> list[Change]:
+        self.finish()
+        return super().changes(after, limit)
+
     # what is changed
+
+    def insert_stream(self, info: StreamInfo) -> None:
+        assert self._on is None or info.name in self._names, f"a transaction on {self._on} made {info.name}"
+        super().insert_stream(info)
+        self._streams.add(info.id)
+
+    def update_stream(self, info: StreamInfo) -> None:
+        self._own(info.id)
+        assert self._on is None or info.name in self._names, f"a transaction on {self._on} renamed it {info.name}"
+        super().update_stream(info)
+
+    def drop_stream(self, stream: StreamId) -> None:
+        self._own(stream)
+        super().drop_stream(stream)
+
+    def put_segment(self, stream: StreamId, segment: Segment) -> None:
+        self._own(stream)
+        super().put_segment(stream, segment)
+
+    def put_span(self, stream: StreamId, span: Span) -> None:
+        self._own(stream)
+        super().put_span(stream, span)
+
+    def drop_spans(self, stream: StreamId, segment: SegmentId) -> None:
+        self._own(stream)
+        super().drop_spans(stream, segment)
+
+    def new_log(self, stream: StreamId, *, appended_at: Micros) -> LogId:
+        self._own(stream)
+        return super().new_log(stream, appended_at=appended_at)
 
     def put_progress(self, log: LogId, writer: WriterId, progress: Progress, *, now: Micros) -> None:
         self._lock_logs(log)
@@ -121,10 +259,24 @@ class PostgresWriting(PostgresReading, SqlWriting):
         super().inherit_fences(log, heir)
 
     def set_horizon(self, horizon: Micros) -> None:
-        self._rows("lock", ("horizon",))
+        self._take("horizon")
         super().set_horizon(horizon)
 
     def append(self, unit: Unit, *, now: Micros, blobs: Sequence[BlobEntry] = ()) -> tuple[Verdict, ...]:
         values = call_values([unit], blobs, now, patience_ms=None)
         (answer,) = verdicts([unit], self._row("append", values))
         return answer
+
+    def put_piece(self, piece: Checkpointed) -> None:
+        self._take_piece(piece.kind, piece.name)
+        super().put_piece(piece)
+
+    def drop_piece(self, kind: str, name: str) -> None:
+        self._take_piece(kind, name)
+        super().drop_piece(kind, name)
+
+    def add_change(self, stream: StreamId | None, kind: str, detail: Mapping[str, object], *, now: Micros) -> None:
+        if self._on is None:
+            super().add_change(stream, kind, detail, now=now)
+        else:
+            self._changes.append((stream, now, kind, rows.compact_json(dict(detail))))

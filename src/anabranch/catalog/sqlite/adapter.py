@@ -8,7 +8,7 @@ from pathlib import Path
 
 import apsw
 
-from anabranch.catalog.port import Reading, Writing
+from anabranch.catalog.port import Reading, Subject, Writing
 from anabranch.catalog.sqlite.append import Appending
 from anabranch.catalog.sqlite.connection import check_format, migrate, open_database, translated, was_refused
 from anabranch.catalog.sqlite.lock import FairLock
@@ -90,8 +90,8 @@ class SqliteCatalog:
             self._give_back(database)
 
     @contextmanager
-    def writing(self) -> Iterator[Writing]:
-        """See the port."""
+    def writing(self, on: Subject | None = None) -> Iterator[Writing]:
+        """See the port. SQLite has one writer at a time, whatever it is on."""
         with self._turn(), translated(self._path):
             try:
                 self._database.execute("begin immediate")
