@@ -21,6 +21,7 @@ SEGMENTS_MAX: Final = 10_000  # open segments of one stream
 INLINE_BYTES_MAX: Final = 64 * KIB  # a commit up to this size is carried by the catalog row
 COMMIT_BYTES_MAX: Final = 16 * MIB  # a group commit stops gathering here; one larger batch still goes whole
 COMMITS_IN_FLIGHT_MAX: Final = 2  # blobs written at the same time; their catalog commits stay in order
+REMOTE_COMMITS_IN_FLIGHT_MAX: Final = 16  # the same for an object store: so many PUTs hide their own latency
 PENDING_BYTES_MAX: Final = 64 * MIB  # a writer's call blocks while this much is not yet committed
 PIPELINE_BYTES_MIN: Final = MIB  # below this a gather waits for the commit under way instead of starting a second one
 WRITER_BATCHES_KEPT: Final = 16  # offsets of a writer's last batches per log, for retries
@@ -37,6 +38,7 @@ READ_ROWS_MAX: Final = 65_536  # rows of one batch that a reader yields
 SMALL_ROWS: Final = 1_024  # batches below this are put together before they are yielded
 OPEN_PARQUET_MAX: Final = 32  # opened tier-2 files kept by a process, beside those in use
 VERIFIED_PLACES_MAX: Final = 65_536  # messages whose checksum a process remembers to have verified
+UNSEALED_BYTES_MAX: Final = 64 * MIB  # messages of an encrypted store that a process keeps opened
 SCHEMAS_KEPT_MAX: Final = 1_024  # schema versions a process remembers
 
 # Object stores
@@ -48,6 +50,10 @@ BLOB_PAUSE_S_MAX: Final = 10.0
 BLOB_PART_BYTES: Final = 8 * MIB  # a larger read is made in parts of this size
 BLOB_PAGE_ROWS: Final = 1_000  # of one page of a listing
 BLOB_PARTS_MAX: Final = 4  # parts of one read that are fetched at the same time
+TAIL_CACHE_BYTES_MAX: Final = 128 * MIB  # fresh commits that a process keeps, if its blobs are remote
+HISTORY_CACHE_BYTES_MAX: Final = 256 * MIB  # older ranges that it keeps, apart from those
+HISTORY_FETCHES_MAX: Final = 4  # older ranges that are fetched at the same time
+FRESH_COMMIT_US: Final = 60 * 1_000_000  # a commit younger than this is read by those who tail
 
 # Tail
 TAIL_POLL_US_MIN: Final = 500
@@ -68,6 +74,15 @@ REQUESTS_KEPT_US: Final = 7 * 24 * 3600 * 1_000_000
 CHANGES_KEPT_US: Final = 7 * 24 * 3600 * 1_000_000
 LEASE_US: Final = 600 * 1_000_000
 JOB_LEASE_US: Final = 6 * 3600 * 1_000_000  # of a Spark job, which can't renew it before its last stage runs
+
+# Recover
+MANIFEST_PART_BYTES: Final = 8 * MIB  # rows of the catalog in one blob of a manifest
+MANIFESTS_KEPT: Final = 3
+MANIFEST_BEGUN_US: Final = 24 * 3600 * 1_000_000  # one that was begun so long ago will not be finished
+MANIFEST_S: Final = 3600.0  # how often upkeep exports one
+MANIFEST_HOLDS_US: Final = 7 * 24 * 3600 * 1_000_000  # so long the newest one keeps the blobs it names from collection
+BACKUP_LEASE_US: Final = 3600 * 1_000_000  # while the catalog is copied, which renews no lease
+REBUILD_IDS_SKIPPED: Final = 1_000_000  # ids that a lost catalog may have given after its last manifest
 
 # Catalog
 CATALOG_PAGE_ROWS: Final = 1_000

@@ -6,9 +6,12 @@ import atexit
 import os
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from anabranch import limits
@@ -21,25 +24,34 @@ from anabranch.catalog.port import Catalog
 from anabranch.catalog.sqlite.adapter import FILE as CATALOG_FILE
 from anabranch.catalog.sqlite.adapter import SqliteCatalog
 from anabranch.errors import (
+    AlreadyExists,
     AnabranchError,
     Closed,
     CorruptCatalog,
     InvalidArgument,
+    KeyMissing,
     MissingExtra,
     ReadOnlyStore,
     StoreNotFound,
 )
+from anabranch.log import data_keys
+from anabranch.log import manifest as manifests
 from anabranch.log.appender import Appender
+from anabranch.log.backup import BackupReport, backup, fetch_blobs, newest_backup
 from anabranch.log.check import Finding, check
 from anabranch.log.collect import CollectReport, collect
 from anabranch.log.commit import Committer
 from anabranch.log.compact import CompactReport, compact
 from anabranch.log.lease import Hold
 from anabranch.log.maintain import Maintenance
+from anabranch.log.manifest import Manifest
 from anabranch.log.read import LogReader
+from anabranch.log.rebuild import RebuildReport, forget
+from anabranch.log.rebuild import rebuild as rebuild_catalog
+from anabranch.log.reload import is_empty, reload
 from anabranch.log.seek import cut_at
 from anabranch.log.tail import Tail
-from anabranch.log.watch import Watch
+from anabranch.log.watch import Watch, silent
 from anabranch.model.cut import HEAD, StreamCut
 from anabranch.model.event import Event
 from anabranch.model.ids import Micros, StreamId
@@ -55,8 +67,36 @@ from anabranch.streams.publish import Numbered, Publication, publish
 from anabranch.streams.stage import Stager
 from anabranch.streams.writer import Writer
 
-_POSTGRES = ("postgresql://", "postgres://")
+if TYPE_CHECKING:
+    from anabranch.log.keyring import Keyring, Rotation
+    from anabranch.runtime.sealing import KeyService
+
+POSTGRES = ("postgresql://", "postgres://")
 _DATABASE_BYTES_MIN = 512  # SQLite takes less for an empty database
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """What `connect` takes to open the same store in another process. `url` may hold a password: it is not for people."""
+
+    url: str
+    blobs: str | None = None
+    history: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        url: str | os.PathLike[str],
+        blobs: str | os.PathLike[str] | None = None,
+        history: str | os.PathLike[str] | None = None,
+    ) -> Places:
+        """The same whatever a process's working folder is."""
+        return cls(_lasting(url), blobs and _lasting(blobs), history and _lasting(history))
+
+
+def _lasting(place: str | os.PathLike[str]) -> str:
+    text = os.fspath(place)
+    return text if "://" in text and not text.startswith("file:") else str(_folder(text))
 
 
 def connect(
@@ -64,6 +104,7 @@ def connect(
     *,
     blobs: str | os.PathLike[str] | None = None,
     history: str | os.PathLike[str] | None = None,
+    keys: str | KeyService | None = None,
     create: bool = True,
     settings: Settings | None = None,
     runtime: Runtime | None = None,
@@ -77,27 +118,72 @@ def connect(
     options); a PostgreSQL catalog needs it, the others have a place of their own. `history` puts compacted files
     somewhere else, say `blobs` on a local disk and `history` in a bucket. A store is always opened with the same places.
 
+    `keys` encrypts the events of a new store, and opens one that is encrypted: `file:/path`, `env:NAME` (see
+    `anabranch.runtime.keys`), or a `KeyService`. Raises KeyMissing where the store is encrypted under a key that was not
+    given, WrongKey where it was another; InvalidArgument where the store holds events in the clear.
+
     Raises StoreNotFound where there is none and `create` is False, ReadOnlyStore, StoreUnavailable, CorruptCatalog,
     FormatTooNew, InvalidArgument, MissingExtra.
     """
     runtime = runtime or Runtime(settings=settings or Settings())
     text = os.fspath(url)
-    if text.startswith(_POSTGRES):
+    if text.startswith(POSTGRES):
         if blobs is None:
             raise InvalidArgument("a PostgreSQL catalog holds no blobs: say where they are by blobs=")
         bytes_at = _tiers(blobs, history, runtime, create=create)
         catalog, shown = _postgres(text, runtime, create=create)
-        return Store(catalog, bytes_at, runtime, url=shown)
+        return _placed(_assemble(catalog, bytes_at, runtime, keys, url=shown), Places.of(text, blobs, history))
     if text == "memory://":
         bytes_at = _tiers(blobs or text, history, runtime, create=create)
-        return Store(SqliteCatalog(None, runtime), bytes_at, runtime, url=text)
+        return _placed(
+            _assemble(SqliteCatalog(None, runtime), bytes_at, runtime, keys, url=text), Places.of(text, blobs, history)
+        )
     folder = _folder(text)
     if not create and not (folder / CATALOG_FILE).exists():
         raise StoreNotFound(str(folder))
     _make(folder)
     bytes_at = _tiers(blobs or folder / "blobs", history, runtime, create=True)
     _refuse_orphans(bytes_at, folder / CATALOG_FILE)
-    return Store(SqliteCatalog(folder, runtime), bytes_at, runtime, url=str(folder))
+    return _placed(
+        _assemble(SqliteCatalog(folder, runtime), bytes_at, runtime, keys, url=str(folder)),
+        Places.of(text, blobs, history),
+    )
+
+
+def _assemble(catalog: Catalog, blobs: Blobs, runtime: Runtime, keys: str | KeyService | None, *, url: str) -> Store:
+    try:
+        keyring = _unlock(catalog, runtime, keys)
+    except BaseException:
+        catalog.close()
+        blobs.close()
+        raise
+    if keyring is None:
+        return Store(catalog, blobs, runtime, url=url)
+    from anabranch.blobs.envelope import Envelope
+
+    return Store(catalog, blobs, replace(runtime, sealer=Envelope(keyring, runtime.ids)), url=url, keyring=keyring)
+
+
+def _unlock(catalog: Catalog, runtime: Runtime, keys: str | KeyService | None) -> Keyring | None:
+    """The data keys of a store that is encrypted or is to be; None for one in the clear."""
+    if keys is None:
+        with catalog.reading() as snapshot:
+            known = snapshot.pieces(data_keys.KIND)
+        if known:
+            raise KeyMissing(data_keys.newest(map(data_keys.from_piece, known)).master)
+        return None
+    try:
+        from anabranch.log.keyring import open_keyring
+        from anabranch.runtime.keys import open_keys
+    except ImportError as exc:
+        raise MissingExtra("encryption at rest", "encryption") from exc
+    service = open_keys(keys, runtime.ids) if isinstance(keys, str) else keys
+    return open_keyring(catalog, service, runtime)
+
+
+def _placed(store: Store, places: Places) -> Store:
+    store.places = places
+    return store
 
 
 def _refuse_orphans(blobs: Blobs, catalog: Path) -> None:
@@ -108,7 +194,10 @@ def _refuse_orphans(blobs: Blobs, catalog: Path) -> None:
     orphan = next(iter(blobs.list()), None)
     # Another process may have made both meanwhile, the catalog first.
     if orphan is not None and not _is_database(catalog):
-        raise CorruptCatalog(f"the catalog {catalog} is damaged or missing, though there are blobs: {orphan.key} …")
+        raise CorruptCatalog(
+            f"the catalog {catalog} is damaged or missing, though there are blobs: {orphan.key} … "
+            "(anabranch rebuild makes one anew from the last manifest)"
+        )
 
 
 def _is_database(file: Path) -> bool:
@@ -161,12 +250,116 @@ def _folder(text: str) -> Path:
     raise InvalidArgument(f"'{text}' is no store: give a folder, a file:// or postgresql:// URL, or memory://")
 
 
+def restore(
+    backup: str | os.PathLike[str],
+    url: str | os.PathLike[str],
+    *,
+    blobs: str | os.PathLike[str] | None = None,
+    history: str | os.PathLike[str] | None = None,
+    settings: Settings | None = None,
+    runtime: Runtime | None = None,
+    progress: Watch = silent,
+) -> BackupReport:
+    """Make a store of a backup (see `Store.backup`), with a catalog of either kind, whatever kind was backed up. The
+    places are `connect`'s. There is a whole store afterwards, or none: what was cut off is begun again and continues.
+
+    Raises NotFound where there is no backup, AlreadyExists where something is at the new place, and what `connect` and
+    `anabranch.log.backup.restore` raise.
+    """
+    runtime = runtime or Runtime(settings=settings or Settings())
+    source = _blobs(backup, runtime, create=False)
+    manifest = newest_backup(source)
+    with _place(url, blobs, history, runtime) as (folder, target):
+        if folder is not None:
+            if _is_database(folder / CATALOG_FILE):
+                raise AlreadyExists(f"there is a store in {folder} already; restore to a new place")
+            _make(folder)
+            report = fetch_blobs(source, manifest, target, progress=progress)
+            from anabranch.catalog.sqlite.replace import replacing
+
+            with replacing(folder, runtime) as fresh:
+                reload(fresh, source, manifest, runtime, progress=progress)
+            return report
+        catalog, shown = _postgres(os.fspath(url), runtime, create=True)
+        try:
+            with catalog.reading() as snapshot:
+                if not is_empty(snapshot):
+                    raise AlreadyExists(f"there is a store in {shown} already; restore to a new place")
+            report = fetch_blobs(source, manifest, target, progress=progress)
+            reload(catalog, source, manifest, runtime, progress=progress)
+            return report
+        finally:
+            catalog.close()
+
+
+def rebuild(
+    url: str | os.PathLike[str],
+    *,
+    blobs: str | os.PathLike[str] | None = None,
+    history: str | os.PathLike[str] | None = None,
+    force: bool = False,
+    settings: Settings | None = None,
+    runtime: Runtime | None = None,
+    progress: Watch = silent,
+) -> RebuildReport:
+    """Make the catalog of a store anew from the newest sound manifest among its blobs; see `anabranch.log.rebuild`. End
+    all processes that use the store first. A SQLite catalog that is replaced stays beside the new one, under another name.
+
+    Raises AlreadyExists where the catalog is sound, unless `force` is given; NotFound where there is no manifest,
+    StoreBusy, and what `connect` raises.
+    """
+    runtime = runtime or Runtime(settings=settings or Settings())
+    with _place(url, blobs, history, runtime) as (folder, target):
+        if folder is not None:
+            from anabranch.catalog.sqlite.replace import is_lost, replacing
+
+            if not force and not is_lost(folder, runtime):
+                raise AlreadyExists(f"the catalog in {folder} is sound; --force makes it anew all the same")
+            with replacing(folder, runtime) as fresh:
+                return rebuild_catalog(fresh, target, runtime, progress=progress)
+        catalog, shown = _postgres(os.fspath(url), runtime, create=True)
+        try:
+            with catalog.reading() as snapshot:
+                used = not is_empty(snapshot)
+                if used and not force and not snapshot.verify_database():
+                    raise AlreadyExists(f"the catalog {shown} is sound; --force makes it anew all the same")
+            return rebuild_catalog(catalog, target, runtime, wipe=used, progress=progress)
+        finally:
+            catalog.close()
+
+
+@contextmanager
+def _place(
+    url: str | os.PathLike[str],
+    blobs: str | os.PathLike[str] | None,
+    history: str | os.PathLike[str] | None,
+    runtime: Runtime,
+) -> Iterator[tuple[Path | None, Blobs]]:
+    """Where a catalog is to be made: its folder, or None for PostgreSQL; and the blobs that go with it."""
+    text = os.fspath(url)
+    folder = None if text.startswith(_POSTGRES) else _folder(text)
+    if blobs is None:
+        if folder is None:
+            raise InvalidArgument("a PostgreSQL catalog holds no blobs: say where they are by blobs=")
+        blobs = folder / "blobs"
+    opened = _tiers(blobs, history, runtime, create=True)
+    try:
+        yield folder, opened
+    finally:
+        opened.close()
+
+
 class Store:
     """Streams in a catalog and blobs. Thread-safe. Close it, or use it as a context manager; leaving the interpreter
-    closes it too."""
+    closes it too. `places` is how it was opened, where it was by `connect`."""
 
-    def __init__(self, catalog: Catalog, blobs: Blobs, runtime: Runtime, *, url: str = "") -> None:
+    places: Places | None = None
+
+    def __init__(
+        self, catalog: Catalog, blobs: Blobs, runtime: Runtime, *, url: str = "", keyring: Keyring | None = None
+    ) -> None:
         self.url = url
+        self._keyring = keyring
         self.catalog = catalog
         self.blobs = blobs
         self.runtime = runtime
@@ -274,7 +467,38 @@ class Store:
         self._alive()
         ident = None if stream is None else self.streams.get(stream).id
         now = self.runtime.clock.now()
-        return check(self.catalog, self.blobs, stream=ident, deep=deep, now=now, progress=progress)
+        return check(
+            self.catalog, self.blobs, stream=ident, deep=deep, now=now, progress=progress, sealer=self.runtime.sealer
+        )
+
+    def rotate_keys(self) -> Rotation:
+        """Wrap what encrypts this store with the current master key of the keys it was opened with, and seal new bytes
+        with a new data key; see `Keyring.rotate`. Raises InvalidArgument for a store that is not encrypted."""
+        self._alive()
+        if self._keyring is None:
+            raise InvalidArgument("this store is not encrypted, so it has no keys to rotate")
+        return self._keyring.rotate()
+
+    # recovery
+
+    def backup(self, place: str | os.PathLike[str], *, progress: Watch = silent) -> BackupReport:
+        """Copy the catalog and the blobs it needs to a folder or an object store; see `anabranch.log.backup`."""
+        self._alive()
+        target = _blobs(place, self.runtime, create=True)
+        try:
+            return backup(self.catalog, self.blobs, target, self.runtime, progress=progress)
+        finally:
+            target.close()
+
+    def export_manifest(self, *, progress: Watch = silent) -> Manifest:
+        """Copy the catalog among the store's blobs, so that it can be rebuilt; see `anabranch.log.manifest`."""
+        self._alive()
+        return manifests.export(self.catalog, self.blobs, self.runtime, progress=progress)
+
+    def forget_newer(self) -> bool:
+        """Let the collector have the blobs that a rebuild has reported; False where there was none."""
+        self._alive()
+        return forget(self.catalog)
 
     # ending
 

@@ -20,7 +20,7 @@ from anabranch.catalog.sqlite.adapter import SqliteCatalog
 from anabranch.core import codec
 from anabranch.log.commit import Committer, Draft, Encoded, Work, WriterName
 from anabranch.log.parquet import ParquetReader
-from anabranch.model.append import Appended, Commit, Part, Place, Unit
+from anabranch.model.append import Appended, Commit, Part, Unit
 from anabranch.model.columns import TIME_TYPE
 from anabranch.model.ids import LogId, Micros, SegmentId, StreamId, WriterId
 from anabranch.model.keyspace import WHOLE
@@ -154,7 +154,7 @@ class Kit:
                 log=draft.log,
                 count=draft.batch.num_rows,
                 schema=draft.schema_version,
-                place=Place(encoded.offsets[i], encoded.messages[i].size),
+                place=encoded.places[i],
                 checksum=encoded.checksums[i],
                 size=draft.batch.nbytes,
                 bounds=encoded.bounds[i],

@@ -3,7 +3,7 @@
 0   8  magic  b"ANABRNCH"
 8   2  format version, little-endian
 10  1  encoding: 1 = Arrow record batch messages
-11  1  cipher: 0 = none
+11  1  cipher: 0 = none; 1 = each message is a box of its own (`blobs.envelope`), the index is in the clear
 12  4  length of the index in bytes
 16  8  xxh3-64 of everything behind the header (index, padding and messages)
 24  8  length of the whole blob
@@ -22,7 +22,10 @@ from typing import Any, Final
 import pyarrow as pa
 import xxhash
 
+from anabranch.blobs.sealed import blob_place
+from anabranch.core.checksum import checksum
 from anabranch.errors import CorruptBlob, FormatTooNew
+from anabranch.runtime.sealing import Sealer
 
 MAGIC: Final = b"ANABRNCH"
 VERSION: Final = 1
@@ -30,43 +33,87 @@ ALIGN: Final = 64  # Arrow wants its buffers aligned, so that a mapped blob is r
 _HEADER: Final = struct.Struct("<8sHBBIQQ")
 _ARROW: Final = 1
 _NO_CIPHER: Final = 0
+_BOXES: Final = 1
+_WIDEST: Final = -(1 << 63)  # no checksum has more digits
 
 
 @dataclass(frozen=True, slots=True)
 class Framed:
-    """A blob ready to be written: its chunks in order, the offset of each message, and the whole length in bytes."""
+    """A blob ready to be written: its chunks in order, and the whole length in bytes. For each message as it is stored,
+    its offset, length and checksum."""
 
     chunks: list[pa.Buffer | bytes]
     offsets: list[int]
+    lengths: list[int]
+    checksums: list[int]
     size: int
 
 
-def frame(index: dict[str, Any], parts: Sequence[dict[str, Any]], messages: Sequence[pa.Buffer]) -> Framed:
-    """Lay out messages behind a header and an index. `parts[i]` describes `messages[i]`; its place is added to it."""
+def frame(
+    index: dict[str, Any],
+    parts: Sequence[dict[str, Any]],
+    messages: Sequence[pa.Buffer],
+    *,
+    key: str = "",
+    sealer: Sealer | None = None,
+) -> Framed:
+    """Lay out messages behind a header and an index. `parts[i]` describes `messages[i]`; its place is added to it.
+
+    A part's `checksum` is its message's. A `sealer` puts each message into a box for its place in the blob `key`, and
+    the checksum becomes the box's."""
+    if sealer is None:
+        return _laid_out(index, _placed(parts, [message.size for message in messages]), messages, _NO_CIPHER)
+    entries = _placed(parts, [sealer.size(message.size) for message in messages])
+    index = {**index, "key": sealer.envelope()}
+    # A box is sealed for its place, which follows from the index, which holds the box's checksum: so there is room for
+    # the widest one.
+    room = len(_text(index, [{**entry, "checksum": _WIDEST} for entry in entries]))
+    base = _padded(_HEADER.size + room)
+    boxes = []
+    for entry, message in zip(entries, messages, strict=True):
+        box = sealer.seal(message, blob_place(key, base + int(entry["at"])))
+        assert box.size == entry["length"]
+        entry["checksum"] = checksum(box)
+        boxes.append(box)
+    return _laid_out(index, entries, boxes, _BOXES, room)
+
+
+def _placed(parts: Sequence[dict[str, Any]], lengths: Sequence[int]) -> list[dict[str, Any]]:
     # Places are counted from the end of the index, so that the index does not depend on its own length.
     relative, entries = 0, []
-    for part, message in zip(parts, messages, strict=True):
-        entries.append({**part, "at": relative, "length": message.size})
-        relative += _padded(message.size)
-    text = json.dumps({**index, "parts": entries}, separators=(",", ":")).encode()
+    for part, length in zip(parts, lengths, strict=True):
+        entries.append({**part, "at": relative, "length": length})
+        relative += _padded(length)
+    return entries
+
+
+def _text(index: dict[str, Any], entries: Sequence[dict[str, Any]]) -> bytes:
+    return json.dumps({**index, "parts": entries}, separators=(",", ":")).encode()
+
+
+def _laid_out(
+    index: dict[str, Any], entries: list[dict[str, Any]], messages: Sequence[pa.Buffer], cipher: int, room: int = 0
+) -> Framed:
+    text = _text(index, entries).ljust(room)
     base = _padded(_HEADER.size + len(text))
     body: list[pa.Buffer | bytes] = [text + bytes(base - _HEADER.size - len(text))]
-    offsets = []
-    for entry, message in zip(entries, messages, strict=True):
-        offsets.append(base + int(entry["at"]))
+    offsets, size = [], base
+    for message in messages:
+        offsets.append(size)
         body.append(message)
         if gap := _padded(message.size) - message.size:
             body.append(bytes(gap))
+        size += _padded(message.size)
     digest = xxhash.xxh3_64()
     for chunk in body:
         digest.update(chunk)
-    size = base + relative
-    header = _HEADER.pack(MAGIC, VERSION, _ARROW, _NO_CIPHER, len(text), digest.intdigest(), size)
-    return Framed([header, *body], offsets, size)
+    header = _HEADER.pack(MAGIC, VERSION, _ARROW, cipher, len(text), digest.intdigest(), size)
+    lengths = [message.size for message in messages]
+    return Framed([header, *body], offsets, lengths, [entry["checksum"] for entry in entries], size)
 
 
 def read_index(key: str, blob: pa.Buffer, *, verify: bool = True) -> dict[str, Any]:
-    """The index of a whole blob, parts with absolute places. Raises CorruptBlob, FormatTooNew."""
+    """The index of a whole blob, parts with absolute places; it is never encrypted. Raises CorruptBlob, FormatTooNew."""
     if blob.size < _HEADER.size:
         raise CorruptBlob(key, f"{blob.size} bytes are too few for a header")
     magic, version, encoding, cipher, length, digest, size = _HEADER.unpack(blob.slice(0, _HEADER.size).to_pybytes())
@@ -74,7 +121,7 @@ def read_index(key: str, blob: pa.Buffer, *, verify: bool = True) -> dict[str, A
         raise CorruptBlob(key, "it does not begin as a blob of this store")
     if version < 1:
         raise CorruptBlob(key, f"there never was a format {version}")
-    if version > VERSION or encoding != _ARROW or cipher != _NO_CIPHER:
+    if version > VERSION or encoding != _ARROW or cipher not in (_NO_CIPHER, _BOXES):
         raise FormatTooNew(f"blob {key}", version, VERSION)
     if size != blob.size:
         raise CorruptBlob(key, f"it holds {blob.size} bytes, not {size}")
@@ -86,6 +133,8 @@ def read_index(key: str, blob: pa.Buffer, *, verify: bool = True) -> dict[str, A
         index: dict[str, Any] = json.loads(blob.slice(_HEADER.size, length).to_pybytes())
     except ValueError as exc:
         raise CorruptBlob(key, "its index is no JSON") from exc
+    if (cipher == _BOXES) != ("key" in index):
+        raise CorruptBlob(key, "its header and its index disagree on whether it is encrypted")
     base = _padded(_HEADER.size + length)
     for part in index["parts"]:
         part["at"] += base

@@ -23,6 +23,7 @@ from anabranch.model.ids import BlobId, LogId, Micros, StreamId, WriterId
 from anabranch.model.names import StreamName
 from anabranch.model.schema import StreamSchema
 from anabranch.model.stream import Extent
+from anabranch.runtime.sealing import Sealer
 
 _FOR_EVER = 1 << 62
 _Key = TypeVar("_Key")
@@ -55,23 +56,25 @@ def check(
     deep: bool = True,
     now: Micros | None = None,
     progress: Watch | None = None,
+    sealer: Sealer | None = None,
 ) -> Iterator[Finding]:
     """Everything that is wrong with the store, or with one stream and what it views; nothing for a sound one.
 
     `deep` reads every byte of every blob in use; otherwise blobs must exist and have their size. With `now`, leases
     and the horizon are looked at too. Safe beside writers, compaction and collection: pages are read in snapshots of
     their own, and what looks wrong because something changed in between is looked at again. `progress` hears of
-    streams, logs and blobs. Raises StreamNotFound, StoreBusy and Closed, nothing else.
+    streams, logs and blobs. `sealer` is the store's. Raises StreamNotFound, StoreBusy and Closed, nothing else.
     """
-    yield from _Check(catalog, blobs, deep, progress or silent).run(stream, now)
+    yield from _Check(catalog, blobs, deep, progress or silent, sealer).run(stream, now)
 
 
 class _Check:
-    def __init__(self, catalog: Catalog, blobs: Blobs, deep: bool, progress: Watch) -> None:
+    def __init__(self, catalog: Catalog, blobs: Blobs, deep: bool, progress: Watch, sealer: Sealer | None) -> None:
         self._catalog = catalog
         self._blobs = blobs
         self._deep = deep
         self._progress = progress
+        self._sealer = sealer
         self._schemas: dict[tuple[StreamId, int], StreamSchema | None] = {}
 
     def run(self, stream: StreamId | None, now: Micros | None) -> Iterator[Finding]:
@@ -128,7 +131,9 @@ class _Check:
         if now is None:
             return
         if horizon > now:
-            yield Finding("horizon", f"{horizon} µs lies ahead of the clock: large commits are written twice", Severity.WARNING)
+            yield Finding(
+                "horizon", f"{horizon} µs lies ahead of the clock: large commits are written twice", Severity.WARNING
+            )
         for lease in leases:
             if lease.expires_at > now and lease.begun_at < horizon:
                 what = f"begun at {lease.begun_at} µs, though the horizon is {horizon}: what it holds may be gone"
@@ -211,7 +216,7 @@ class _Check:
         if schema is None:
             yield f"the extent {extent.start} … {extent.stop} has schema {extent.schema}, which its stream never had"
         elif extent.data is not None and self._deep:
-            yield from inline_flaws(extent, schema)
+            yield from inline_flaws(extent, schema, self._sealer)
 
     def _schema(self, snapshot: Reading, log: LogState, version: int) -> StreamSchema | None:
         known = (log.stream, version)
@@ -269,7 +274,7 @@ class _Check:
         if not extents:
             return []  # nothing can see it; the collector will remove it
         try:
-            found = list(blob_flaws(self._blobs, row, extents, schemas, deep=self._deep))
+            found = list(blob_flaws(self._blobs, row, extents, schemas, deep=self._deep, sealer=self._sealer))
         except Exception as exc:  # as in _guarded, but a blob that vanished is looked for again
             found = [(None, str(exc) or type(exc).__name__)]
         # Whatever is wrong with the whole blob is wrong with the logs in it: name the first.

@@ -10,30 +10,39 @@ import pyarrow as pa
 
 from anabranch.blobs import keys, layout
 from anabranch.blobs.port import Blobs
+from anabranch.blobs.sealed import unsealed
 from anabranch.catalog.port import BlobRow
 from anabranch.core import codec
 from anabranch.core.checksum import checksum
 from anabranch.core.compaction import ARROW
 from anabranch.errors import AnabranchError
+from anabranch.log.fetch import name_of
 from anabranch.log.parquet import APPENDED, ParquetReader
 from anabranch.model.append import Bounds
 from anabranch.model.ids import LogId
 from anabranch.model.schema import StreamSchema
 from anabranch.model.stream import Extent
+from anabranch.runtime.sealing import Sealer
 
 Schemas = Mapping[tuple[LogId, int], StreamSchema | None]
 BlobFlaw = tuple[LogId | None, str]  # None: the blob as a whole
 
 
-def inline_flaws(extent: Extent, schema: StreamSchema) -> Iterator[str]:
+def inline_flaws(extent: Extent, schema: StreamSchema, sealer: Sealer | None) -> Iterator[str]:
     """What is wrong with an extent's inlined bytes."""
     assert extent.data is not None
-    for what in _rows_flaws(extent, _Message(pa.py_buffer(extent.data)), schema):
+    for what in _rows_flaws(extent, _Message(extent, pa.py_buffer(extent.data), sealer), schema):
         yield f"the extent {extent.start} … {extent.stop}: {what}"
 
 
 def blob_flaws(
-    blobs: Blobs, row: BlobRow, extents: Sequence[Extent], schemas: Schemas, *, deep: bool
+    blobs: Blobs,
+    row: BlobRow,
+    extents: Sequence[Extent],
+    schemas: Schemas,
+    *,
+    deep: bool,
+    sealer: Sealer | None,
 ) -> Iterator[BlobFlaw]:
     """What is wrong with a blob that `extents` lie in. `schemas` holds those of the extents, None where unknown (which
     is reported elsewhere). Without `deep`, no byte is read. May raise what reading damaged bytes raises."""
@@ -52,10 +61,12 @@ def blob_flaws(
         return  # a file that was cut short must not be mapped
     if deep:
         data = blobs.get(row.key)
-        yield from (_arrow_flaws if row.encoding == ARROW else _parquet_flaws)(row.key, data, extents, schemas)
+        yield from (_arrow_flaws if row.encoding == ARROW else _parquet_flaws)(row.key, data, extents, schemas, sealer)
 
 
-def _arrow_flaws(key: str, data: pa.Buffer, extents: Sequence[Extent], schemas: Schemas) -> Iterator[BlobFlaw]:
+def _arrow_flaws(
+    key: str, data: pa.Buffer, extents: Sequence[Extent], schemas: Schemas, sealer: Sealer | None
+) -> Iterator[BlobFlaw]:
     places: set[tuple[int, int]] | None = None
     try:
         index = layout.read_index(key, data)
@@ -75,23 +86,26 @@ def _arrow_flaws(key: str, data: pa.Buffer, extents: Sequence[Extent], schemas: 
         if schema is not None:
             message = messages.get((at, length))
             if message is None:
-                message = messages[at, length] = _Message(data.slice(at, length))
+                message = messages[at, length] = _Message(extent, data.slice(at, length), sealer)
             for what in _rows_flaws(extent, message, schema):
                 yield extent.log, f"{here}: {what}"
 
 
 class _Message:
-    """An encoded batch whose bytes are summed, decoded and validated once."""
+    """The stored bytes of an encoded batch, which are summed, unsealed, decoded and validated once."""
 
-    def __init__(self, data: pa.Buffer) -> None:
+    def __init__(self, extent: Extent, data: pa.Buffer, sealer: Sealer | None) -> None:
+        self._extent = extent
         self._data = data
+        self._sealer = sealer
         self.checksum = checksum(data)
         self._batch: pa.RecordBatch | None = None
 
     def batch(self, schema: StreamSchema) -> pa.RecordBatch:
         """The whole batch. Raises what decoding and validating bad bytes raises."""
         if self._batch is None:
-            batch = codec.decode(self._data, schema.columns)
+            message = unsealed(self._sealer, self._extent, self._data, name_of(self._extent))
+            batch = codec.decode(message, schema.columns)
             batch.validate(full=True)
             self._batch = batch
         return self._batch
@@ -121,13 +135,15 @@ def _bounds_flaws(what: str, found: Bounds, said: Bounds) -> Iterator[str]:
         yield f"its {what} are {found.low} … {found.high} µs, its row says {said.low} … {said.high}"
 
 
-def _parquet_flaws(key: str, data: pa.Buffer, extents: Sequence[Extent], schemas: Schemas) -> Iterator[BlobFlaw]:
+def _parquet_flaws(
+    key: str, data: pa.Buffer, extents: Sequence[Extent], schemas: Schemas, sealer: Sealer | None
+) -> Iterator[BlobFlaw]:
     digest = checksum(data)
     wrong = [extent for extent in extents if extent.checksum != digest]
     if wrong:
         yield wrong[0].log, f"its bytes do not match the checksum of {len(wrong)} extent(s)"
         return
-    reader = ParquetReader(key, data)
+    reader = ParquetReader(key, data, sealer)
     parts = {int(part["row"]): part for part in reader.parts()}
     firsts = sorted(parts)  # a file may hold a thousand
     for extent in extents:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 
 from anabranch import limits
 from anabranch.blobs.keys import history_key
 from anabranch.blobs.port import Blobs
+from anabranch.blobs.sealed import unsealed
 from anabranch.catalog.port import Catalog, Reading
 from anabranch.core import codec
 from anabranch.core.checksum import checksum
@@ -36,6 +38,7 @@ from anabranch.model.schema import StreamSchema
 from anabranch.model.stream import Extent
 from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
+from anabranch.runtime.sealing import Sealer
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,8 @@ class _Compaction:
     def _write(self, file: FilePlan) -> None:
         columns = pa.ipc.read_schema(pa.py_buffer(file.parts[0].columns))
         with Hold(self._catalog, self._runtime, "compact", f"{len(file.parts)} part(s)") as hold:
-            building = _Building(self, hold, columns)
+            key = history_key(hold.begun_at, token(self._runtime.ids))
+            building = _Building(self, hold, columns, key)
             try:
                 for part in file.parts:
                     building.add(part)
@@ -114,7 +118,7 @@ class _Compaction:
         self._done += file.size
 
     def _publish(self, building: _Building, written: WrittenFile, hold: Hold) -> None:
-        key = history_key(hold.begun_at, token(self._runtime.ids))
+        key = building.key
         self._blobs.put(key, [written.data])
         won: list[FilePart] = []
         try:
@@ -168,7 +172,11 @@ class _Compaction:
 
     def sources(self) -> _Sources:
         """Where a file's rows come from."""
-        return _Sources(self._blobs)
+        return _Sources(self._blobs, self._runtime.sealer)
+
+    def encryption(self, key: str) -> Any:
+        """How the file that will be the blob `key` is encrypted; None for in the clear."""
+        return None if self._runtime.sealer is None else self._runtime.sealer.file_encryption(key)
 
     def tell(self, size: int) -> None:
         """Report logical bytes beyond those of the files that are done."""
@@ -184,13 +192,14 @@ class _Compaction:
 
 
 class _Building:
-    """A file under construction: the parts that are whole, with their first rows."""
+    """The file that will be the blob `key`, under construction: the parts that are whole, with their first rows."""
 
-    def __init__(self, compaction: _Compaction, hold: Hold, columns: pa.Schema) -> None:
+    def __init__(self, compaction: _Compaction, hold: Hold, columns: pa.Schema, key: str) -> None:
+        self.key = key
         self._compaction = compaction
         self._hold = hold
         self._columns = columns
-        self._builder = ParquetBuilder(columns)
+        self._builder = ParquetBuilder(columns, encryption=compaction.encryption(key))
         self._sources = compaction.sources()
         self.parts: list[tuple[FilePart, int]] = []
         self._size = 0
@@ -229,8 +238,9 @@ class _Building:
 class _Sources:
     """Rows of extents, checked against their checksums on the way: a damaged byte must not gain a new checksum."""
 
-    def __init__(self, blobs: Blobs) -> None:
+    def __init__(self, blobs: Blobs, sealer: Sealer | None) -> None:
         self._blobs = blobs
+        self._sealer = sealer
         self._file: tuple[str, ParquetReader] | None = None
         self._verified: set[tuple[str, int]] = set()  # staged rows: many extents may be slices of one message
         self.bytes_in = 0
@@ -251,6 +261,7 @@ class _Sources:
             if checksum(message) != extent.checksum:
                 raise CorruptBlob(key, f"the events at byte {extent.place.offset} do not match their checksum")
             self._verified.add(place)
+        message = unsealed(self._sealer, extent, message, key)
         batch = codec.decode(message, own, key=key).slice(extent.place.row, count)
         if batch.num_rows != count:
             raise CorruptBlob(key, f"{count} events were expected at byte {extent.place.offset}, not {batch.num_rows}")
@@ -271,7 +282,7 @@ class _Sources:
             data = self._blobs.get(extent.key)
             if checksum(data) != extent.checksum:
                 raise CorruptBlob(extent.key, "its checksum does not match its bytes")
-            self._file = (extent.key, ParquetReader(extent.key, data))
+            self._file = (extent.key, ParquetReader(extent.key, data, self._sealer))
         return self._file[1]
 
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from anabranch import limits
 from anabranch.blobs.port import Blobs
+from anabranch.blobs.sealed import unsealed
 from anabranch.core.checksum import checksum
 from anabranch.errors import CorruptBlob
 from anabranch.log.parquet import ParquetReader
@@ -28,6 +29,9 @@ class Fetcher:
         self._blobs = blobs
         self._verified: dict[_Place, None] = {}
         self._files: dict[str, ParquetReader] = {}
+        self._sealer = runtime.sealer
+        self._opened: dict[_Place, pa.Buffer] = {}  # messages of blobs, the latest last
+        self._opened_bytes = 0
         self._lock = runtime.tasks.lock()
 
     def message(self, extent: Extent) -> pa.Buffer | None:
@@ -35,7 +39,7 @@ class Fetcher:
         if extent.data is not None:
             message = pa.py_buffer(extent.data)
             _verify(extent, message)
-            return message
+            return unsealed(self._sealer, extent, message, name_of(extent))
         if extent.encoding != "arrow":
             return None
         assert extent.key is not None
@@ -44,6 +48,20 @@ class Fetcher:
         if place not in self._verified:
             _verify(extent, message)
             self._remember(place)
+        return message if self._sealer is None else self._unsealed(extent, message, place)
+
+    def _unsealed(self, extent: Extent, box: pa.Buffer, place: _Place) -> pa.Buffer:
+        # The extents of staged rows are slices of one message, and would each open the same box.
+        known = self._opened.get(place)
+        if known is not None:
+            return known
+        message = unsealed(self._sealer, extent, box, name_of(extent))
+        with self._lock:
+            if place not in self._opened:
+                self._opened[place] = message
+                self._opened_bytes += message.size
+            while self._opened_bytes > limits.UNSEALED_BYTES_MAX:
+                self._opened_bytes -= self._opened.pop(next(iter(self._opened))).size
         return message
 
     def parquet(
@@ -61,7 +79,7 @@ class Fetcher:
             if (extent.key, _WHOLE) not in self._verified:
                 _verify(extent, data)
                 self._remember((extent.key, _WHOLE))
-            file = ParquetReader(extent.key, data)
+            file = ParquetReader(extent.key, data, self._sealer)
         try:
             yield from file.read(row, count, columns)
         finally:

@@ -18,14 +18,17 @@ import pyarrow.parquet as pq
 
 from anabranch import limits
 from anabranch.core.checksum import checksum
-from anabranch.errors import CorruptBlob, FormatTooNew
+from anabranch.errors import AnabranchError, CorruptBlob, FormatTooNew
 from anabranch.model.append import Bounds
 from anabranch.model.columns import TIME_TYPE
 from anabranch.model.ids import LogId, Micros, StreamId
+from anabranch.runtime.sealing import Sealer
 
 APPENDED: Final = "_appended"
 METADATA_KEY: Final = b"anabranch"
 VERSION: Final = 1
+
+_ENCRYPTED: Final = b"PARE"  # how a file ends whose footer is encrypted
 
 _COALESCE_BATCHES = 1_024  # so many small batches become one before they are buffered further
 _SAMPLE_ROWS = 4_096
@@ -49,7 +52,8 @@ class WrittenFile:
 
 class ParquetBuilder:
     """Builds one file, a row group at a time: at most `limits.PARQUET_ROWS_PER_GROUP` rows and about
-    `limits.PARQUET_GROUP_BYTES_MAX` Arrow bytes are buffered beside the file itself."""
+    `limits.PARQUET_GROUP_BYTES_MAX` Arrow bytes are buffered beside the file itself. `encryption`: see
+    `Sealer.file_encryption`."""
 
     def __init__(
         self,
@@ -57,8 +61,10 @@ class ParquetBuilder:
         *,
         group_rows: int = limits.PARQUET_ROWS_PER_GROUP,
         group_bytes: int = limits.PARQUET_GROUP_BYTES_MAX,
+        encryption: Any = None,
     ) -> None:
         self._columns = columns
+        self._encryption = encryption
         self._schema = file_columns(columns)
         self._group_rows = group_rows
         self._group_bytes = group_bytes
@@ -132,7 +138,7 @@ class ParquetBuilder:
             return
         table = pa.Table.from_batches([*self._held, *self._fresh])
         if self._writer is None:
-            self._writer = _open_writer(self._sink, self._schema, table.slice(0, _SAMPLE_ROWS))
+            self._writer = _open_writer(self._sink, self._schema, table.slice(0, _SAMPLE_ROWS), self._encryption)
         self._writer.write_table(table, row_group_size=table.num_rows)
         self._rows += table.num_rows
         self._groups += 1
@@ -143,7 +149,7 @@ class ParquetBuilder:
         self._held_rows = self._held_bytes = 0
 
 
-def _open_writer(sink: pa.BufferOutputStream, schema: pa.Schema, sample: pa.Table) -> pq.ParquetWriter:
+def _open_writer(sink: pa.BufferOutputStream, schema: pa.Schema, sample: pa.Table, encryption: Any) -> pq.ParquetWriter:
     return pq.ParquetWriter(
         sink,
         schema,
@@ -153,6 +159,7 @@ def _open_writer(sink: pa.BufferOutputStream, schema: pa.Schema, sample: pa.Tabl
         use_dictionary=[path for field in schema for path in _dictionary_paths(field, sample.column(field.name))],
         write_page_index=True,
         write_page_checksum=True,
+        encryption_properties=encryption,
     )
 
 
@@ -183,13 +190,23 @@ def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
 
 
 class ParquetReader:
-    """A tier-2 file opened for reading. Raises CorruptBlob, naming `key`, for what is no such file or has damaged pages;
-    FormatTooNew for a newer release's file."""
+    """A tier-2 file opened for reading, `sealer` being the store's. Raises CorruptBlob, naming `key`, for what is no such
+    file or has damaged pages; FormatTooNew for a newer release's file; KeyMissing, WrongKey."""
 
-    def __init__(self, key: str, data: pa.Buffer) -> None:
+    def __init__(self, key: str, data: pa.Buffer, sealer: Sealer | None = None) -> None:
         self._key = key
+        decryption = None
+        if sealer is not None:
+            # pyarrow would take a file in the clear as well, which nobody with a key has written.
+            if data.slice(max(0, data.size - len(_ENCRYPTED))).to_pybytes() != _ENCRYPTED:
+                raise CorruptBlob(key, "the store is encrypted, and this is no encrypted Parquet file")
+            decryption = sealer.file_decryption(key)
         try:
-            self._file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+            self._file = pq.ParquetFile(
+                pa.BufferReader(data), page_checksum_verification=True, decryption_properties=decryption
+            )
+        except AnabranchError:  # of the store's key, some of which are OSErrors too
+            raise
         except (pa.ArrowException, OSError, ValueError) as exc:
             raise CorruptBlob(key, f"no Parquet file ({exc})") from exc
         self.metadata = self._file.metadata

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from anabranch.blobs.port import Blobs
+from anabranch.blobs.sealed import blob_place, inlined_place
 from anabranch.catalog.port import Catalog, Checkpointed, Reading, Writing
 from anabranch.core.checksum import checksum
 from anabranch.core.codec import decode, encode
@@ -18,9 +19,10 @@ from anabranch.model.ids import StreamId
 from anabranch.model.schema import StreamSchema
 from anabranch.model.stream import StreamView
 from anabranch.runtime.ports import Runtime
+from anabranch.runtime.sealing import Sealer
 from anabranch.streams.find import need_view
 from anabranch.streams.scale import truncate_stream
-from anabranch.streams.stage import Run, Staged, put_messages, slice_again
+from anabranch.streams.stage import Run, Staged, put_message, slice_again
 
 _OPERATION = "publish"
 _SERIES = "published"
@@ -76,7 +78,7 @@ def _publish(
         for publication in publications:
             view = need_view(txn, publication.stream, unsealed=True)
             for staged in publication.staged:
-                parts += _parts(txn, blobs, view, staged)
+                parts += _parts(txn, blobs, runtime.sealer, view, staged)
                 if staged.blob is not None:
                     entries[staged.blob.key] = staged.blob
         before = {each.stream: need_view(txn, each.stream) for each in publications if each.replace}
@@ -118,17 +120,17 @@ def _settle(blobs: Blobs, runtime: Runtime, staged: tuple[Staged, ...]) -> tuple
     settled = []
     for each in staged:
         if each.data is not None:
-            blob, offset = put_messages(blobs, runtime, [pa.py_buffer(each.data)])
-            each = replace(each, blob=blob, data=None, place=Place(offset, each.place.length))
+            blob, place, digest = put_message(blobs, runtime, pa.py_buffer(each.data))
+            each = replace(each, blob=blob, data=None, place=place, checksum=digest)
         settled.append(each)
     return tuple(settled)
 
 
-def _parts(txn: Writing, blobs: Blobs, view: StreamView, staged: Staged) -> list[Part]:
+def _parts(txn: Writing, blobs: Blobs, sealer: Sealer | None, view: StreamView, staged: Staged) -> list[Part]:
     current = {segment.range: segment for segment in view.current}
     schema = txn.schema(view.info.id, staged.schema_version)
     if not staged.ranges <= current.keys():
-        staged = slice_again(_message(blobs, staged), staged, schema, tuple(current))
+        staged = slice_again(_message(blobs, sealer, staged), staged, schema, tuple(current))
     parts = []
     for run in staged.runs:
         log = view.open_log(current[run.range].id)
@@ -143,21 +145,25 @@ def _parts(txn: Writing, blobs: Blobs, view: StreamView, staged: Staged) -> list
             bounds=run.bounds,
             blob=None if staged.blob is None else staged.blob.key,
         )
-        parts.append(part if staged.data is None else _inlined(part, staged, run, schema))
+        parts.append(part if staged.data is None else _inlined(part, staged, run, schema, sealer))
     return parts
 
 
-def _inlined(part: Part, staged: Staged, run: Run, schema: StreamSchema) -> Part:
+def _inlined(part: Part, staged: Staged, run: Run, schema: StreamSchema, sealer: Sealer | None) -> Part:
     """A part that carries its own rows alone."""
     batch = decode(_data(staged), schema.columns)
     message = encode(batch.slice(run.row, run.count))
+    if sealer is not None:
+        message = sealer.seal(message, inlined_place(part.log))
     return replace(part, place=Place(0, message.size), checksum=checksum(message), data=message.to_pybytes())
 
 
-def _message(blobs: Blobs, staged: Staged) -> pa.Buffer:
+def _message(blobs: Blobs, sealer: Sealer | None, staged: Staged) -> pa.Buffer:
     if staged.blob is None:
         return _data(staged)
-    return blobs.get(staged.blob.key, staged.place.offset, staged.place.length)
+    key, offset = staged.blob.key, staged.place.offset
+    stored = blobs.get(key, offset, staged.place.length)
+    return stored if sealer is None else sealer.unseal(stored, blob_place(key, offset), key)
 
 
 def _data(staged: Staged) -> pa.Buffer:

@@ -45,7 +45,7 @@ class Run:
 @dataclass(frozen=True, slots=True)
 class Staged:
     """One staged batch: small values that travel from tasks to the publisher. Its message lies in `blob`, or, where
-    it is small, in `data`. `runs` slice it for the segments its writer knew of; `spread` and `schema_version` are what
+    it is small, in `data`, which is never encrypted: it travels, and is sealed when it is stored. `runs` slice it for the segments its writer knew of; `spread` and `schema_version` are what
     slicing it anew takes."""
 
     blob: BlobEntry | None
@@ -117,12 +117,16 @@ class Stager:
         message = encode(ordered)
         runs = slice_runs(ordered, points[order], self._ranges, self._schema)
         staged_in_row = message.size <= self._inline_bytes_max
-        blob, offset = (None, 0) if staged_in_row else put_messages(self._blobs, self._runtime, [message])
+        blob, place, digest = (
+            (None, Place(0, message.size), checksum(message))
+            if staged_in_row
+            else put_message(self._blobs, self._runtime, message)
+        )
         return Staged(
             blob=blob,
             data=message.to_pybytes() if staged_in_row else None,
-            place=Place(offset, message.size),
-            checksum=checksum(message),
+            place=place,
+            checksum=digest,
             count=batch.num_rows,
             runs=runs,
             spread=spread,
@@ -130,14 +134,15 @@ class Stager:
         )
 
 
-def put_messages(blobs: Blobs, runtime: Runtime, messages: list[pa.Buffer]) -> tuple[BlobEntry, int]:
-    """Write messages as one durable blob; returns it with the offset of the first, behind which the others follow."""
+def put_message(blobs: Blobs, runtime: Runtime, message: pa.Buffer) -> tuple[BlobEntry, Place, int]:
+    """Write a message as one durable blob; returns it with the place and the checksum of what is stored."""
     begun_at, name = runtime.clock.now(), token(runtime.ids)
-    parts = [{"checksum": checksum(message)} for message in messages]
-    framed = frame({"commit": name, "begun_at": begun_at, "staged": True}, parts, messages)
     key = commit_key(begun_at, name)
+    index = {"commit": name, "begun_at": begun_at, "staged": True}
+    framed = frame(index, [{"checksum": checksum(message)}], [message], key=key, sealer=runtime.sealer)
     blobs.put(key, framed.chunks)
-    return BlobEntry(key, framed.size, Micros(begun_at)), framed.offsets[0]
+    place = Place(framed.offsets[0], framed.lengths[0])
+    return BlobEntry(key, framed.size, Micros(begun_at)), place, framed.checksums[0]
 
 
 def slice_runs(

@@ -1,0 +1,116 @@
+"""The box around a message, and the keys of encrypted Parquet files. `docs/FORMATS.md` is the contract.
+
+0    1  1: XAES-256-GCM
+1    8  id of the data key
+9   24  nonce, by chance
+33      the encrypted message
+…   16  tag over it, the first nine bytes and the message's place
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+
+from anabranch.blobs.sealed import file_place
+from anabranch.errors import CorruptBlob
+from anabranch.runtime.aead import NONCE_BYTES, TAG_BYTES, InvalidTag, open_box, seal_box
+from anabranch.runtime.ids import Ids
+
+_VERSION: Final = b"\x01"
+_ID_BYTES: Final = 8
+_HEAD_BYTES: Final = len(_VERSION) + _ID_BYTES
+_TEXT_AT: Final = _HEAD_BYTES + NONCE_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class DataKey:
+    """A key that seals bytes: 32 bytes, and how the catalog keeps it, wrapped with a master key. `id` is 16 hex digits."""
+
+    id: str
+    secret: bytes
+    master: str
+    wrapped: bytes
+
+
+class DataKeys(Protocol):
+    """The data keys of a store. Thread-safe."""
+
+    @property
+    def current(self) -> DataKey:
+        """The one that seals new bytes."""
+        ...
+
+    def find(self, key_id: str) -> DataKey | None:
+        """One by its id; None where the catalog knows none. Raises KeyMissing, WrongKey."""
+        ...
+
+
+class Envelope:
+    """`runtime.sealing.Sealer` with a store's data keys."""
+
+    def __init__(self, keys: DataKeys, ids: Ids) -> None:
+        self._keys = keys
+        self._ids = ids
+
+    def size(self, length: int) -> int:
+        """See `Sealer`."""
+        return _TEXT_AT + length + TAG_BYTES
+
+    def seal(self, message: pa.Buffer, place: bytes) -> pa.Buffer:
+        """See `Sealer`."""
+        key = self._keys.current
+        head = _VERSION + bytes.fromhex(key.id)
+        nonce = self._ids.bits(8 * NONCE_BYTES).to_bytes(NONCE_BYTES, "big")
+        sealed = seal_box(key.secret, nonce, memoryview(message).cast("B"), head + place)
+        return pa.py_buffer(b"".join((head, nonce, sealed)))
+
+    def unseal(self, box: pa.Buffer, place: bytes, name: str) -> pa.Buffer:
+        """See `Sealer`."""
+        view = memoryview(box).cast("B")
+        if len(view) < self.size(0) or bytes(view[: len(_VERSION)]) != _VERSION:
+            raise CorruptBlob(name, "the store is encrypted, and these bytes are not")
+        head, nonce = bytes(view[:_HEAD_BYTES]), bytes(view[_HEAD_BYTES:_TEXT_AT])
+        key = self._keys.find(head[len(_VERSION) :].hex())
+        if key is None:
+            raise CorruptBlob(name, f"it names a data key that the catalog does not know: {head[1:].hex()}")
+        try:
+            return pa.py_buffer(open_box(key.secret, nonce, view[_TEXT_AT:], head + place))
+        except InvalidTag as exc:
+            raise CorruptBlob(
+                name, "its encrypted bytes were changed, or stood elsewhere when they were written"
+            ) from exc
+
+    def envelope(self) -> Mapping[str, str]:
+        """See `Sealer`."""
+        key = self._keys.current
+        return {"id": key.id, "master": key.master, "wrapped": base64.b64encode(key.wrapped).decode()}
+
+    def file_encryption(self, key: str) -> Any:
+        """See `Sealer`."""
+        from anabranch.blobs.parquet_keys import encryption
+
+        return encryption(lambda secret: self._lock_up(secret, key), self._keys.current.id)
+
+    def file_decryption(self, key: str) -> Any:
+        """See `Sealer`."""
+        from anabranch.blobs.parquet_keys import decryption
+
+        return decryption(lambda text: self._take_out(text, key))
+
+    def _lock_up(self, secret: bytes, key: str) -> str:
+        box = self.seal(pa.py_buffer(secret), file_place(key)).to_pybytes()
+        return json.dumps({**self.envelope(), "box": base64.b64encode(box).decode()})
+
+    def _take_out(self, text: str, key: str) -> bytes:
+        try:
+            box = base64.b64decode(json.loads(text)["box"], validate=True)
+        except (KeyError, TypeError, ValueError) as exc:
+            raise CorruptBlob(key, "its metadata does not hold its key") from exc
+        secret: bytes = self.unseal(pa.py_buffer(box), file_place(key), key).to_pybytes()
+        return secret
