@@ -6,6 +6,7 @@ import atexit
 import os
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from dataclasses import dataclass, replace
 from contextlib import contextmanager
 from datetime import datetime
@@ -18,6 +19,7 @@ from anabranch import limits
 from anabranch.blobs.address import is_remote, parse
 from anabranch.blobs.local import LocalBlobs
 from anabranch.blobs.memory import MemoryBlobs
+from anabranch.blobs.pools import PooledBlobs
 from anabranch.blobs.port import Blobs
 from anabranch.blobs.tiers import TieredBlobs
 from anabranch.catalog.port import Catalog
@@ -125,7 +127,7 @@ def connect(
     Raises StoreNotFound where there is none and `create` is False, ReadOnlyStore, StoreUnavailable, CorruptCatalog,
     FormatTooNew, InvalidArgument, MissingExtra.
     """
-    runtime = runtime or Runtime(settings=settings or Settings())
+    runtime = _paced(runtime or Runtime(settings=settings or Settings()), blobs)
     text = os.fspath(url)
     if text.startswith(POSTGRES):
         if blobs is None:
@@ -214,6 +216,15 @@ def _postgres(url: str, runtime: Runtime, *, create: bool) -> tuple[Catalog, str
     return catalog, catalog.shown
 
 
+def _paced(runtime: Runtime, place: str | os.PathLike[str] | None) -> Runtime:
+    """Unless the settings say how many commits may be in flight, the place where they are written does."""
+    if runtime.settings.commits_in_flight_max is not None:
+        return runtime
+    remote = place is not None and is_remote(os.fspath(place))
+    number = limits.REMOTE_COMMITS_IN_FLIGHT_MAX if remote else limits.COMMITS_IN_FLIGHT_MAX
+    return replace(runtime, settings=replace(runtime.settings, commits_in_flight_max=number))
+
+
 def _tiers(
     place: str | os.PathLike[str], history: str | os.PathLike[str] | None, runtime: Runtime, *, create: bool
 ) -> Blobs:
@@ -228,7 +239,7 @@ def _blobs(place: str | os.PathLike[str], runtime: Runtime, *, create: bool) -> 
     if is_remote(text):
         from anabranch.blobs.objects import ObjectBlobs  # takes a while to load
 
-        return ObjectBlobs(parse(text), runtime)
+        return PooledBlobs(ObjectBlobs(parse(text), runtime), runtime)
     folder = _folder(text)
     if not create and not folder.exists():
         raise StoreNotFound(str(folder))

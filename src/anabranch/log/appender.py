@@ -67,6 +67,7 @@ class Appender:
         self._committer = committer
         self._runtime = runtime
         self._settings = runtime.settings
+        self._in_flight_max = runtime.settings.commits_in_flight_max or limits.COMMITS_IN_FLIGHT_MAX
         self._committed = committed
         self._changed = runtime.tasks.condition()
         self._ready: deque[Source] = deque()
@@ -91,7 +92,7 @@ class Appender:
             if not self._awaited or source.pending_bytes >= self._settings.pipeline_bytes_min:
                 self._call()
             if not self._workers:
-                for number in range(self._settings.commits_in_flight_max):
+                for number in range(self._in_flight_max):
                     self._workers.append(self._runtime.tasks.spawn(f"append-{number}", self._work))
 
     def again(self, source: Source) -> None:
@@ -190,7 +191,7 @@ class Appender:
             return True
         # A second commit beside the one under way pays only where there is enough to write.
         pending = sum(source.pending_bytes for source in self._ready)
-        return self._in_flight < self._settings.commits_in_flight_max and pending >= self._settings.pipeline_bytes_min
+        return self._in_flight < self._in_flight_max and pending >= self._settings.pipeline_bytes_min
 
     def _step(self) -> bool:
         """Do one commit, if there is one to do and nobody else is at it."""

@@ -11,13 +11,16 @@ from anabranch import limits
 class Settings:
     """Defaults are right for one machine. Sizes in bytes, times in µs unless the name says otherwise.
 
+    `commits_in_flight_max`: how many commits are written at the same time; None takes the limit for a folder, or the one
+    for an object store.
+    `history_bytes_per_s_max`: how fast a process fetches what is no fresh commit from an object store; None disables.
     `blob_request_s`: what one request to an object store may take; `blob_deadline_s`: after this, a call to it asks no more.
     `maintenance_s`: run compaction and collection in the background every so many seconds; None disables.
     """
 
     inline_bytes_max: int = limits.INLINE_BYTES_MAX
     commit_bytes_max: int = limits.COMMIT_BYTES_MAX
-    commits_in_flight_max: int = limits.COMMITS_IN_FLIGHT_MAX
+    commits_in_flight_max: int | None = None
     pending_bytes_max: int = limits.PENDING_BYTES_MAX
     pipeline_bytes_min: int = limits.PIPELINE_BYTES_MIN
     event_bytes_max: int = limits.EVENT_BYTES_MAX
@@ -26,4 +29,7 @@ class Settings:
     tail_poll_us_max: int = limits.TAIL_POLL_US_MAX
     blob_request_s: float = limits.BLOB_REQUEST_S
     blob_deadline_s: float = limits.BLOB_DEADLINE_S
+    tail_cache_bytes_max: int = limits.TAIL_CACHE_BYTES_MAX
+    history_cache_bytes_max: int = limits.HISTORY_CACHE_BYTES_MAX
+    history_bytes_per_s_max: int | None = None
     maintenance_s: float | None = None
