@@ -348,7 +348,7 @@ def _place(
 ) -> Iterator[tuple[Path | None, Blobs]]:
     """Where a catalog is to be made: its folder, or None for PostgreSQL; and the blobs that go with it."""
     text = os.fspath(url)
-    folder = None if text.startswith(_POSTGRES) else _folder(text)
+    folder = None if text.startswith(POSTGRES) else _folder(text)
     if blobs is None:
         if folder is None:
             raise InvalidArgument("a PostgreSQL catalog holds no blobs: say where they are by blobs=")

@@ -2,6 +2,7 @@
 
     commits/<begun_at, 16 hex digits>-<token>.arrow      tier 1: group commits, staged uploads
     history/<begun_at, 16 hex digits>-<token>.parquet    tier 2: compacted files
+    manifests/<begun_at, 16 hex digits>-<token>/         copies of the catalog: parts 00000000.arrow …, and an index
 
 The time leads, so that a listing in key order is in order of time: the collector stops at its horizon.
 """
@@ -15,8 +16,10 @@ from anabranch.model.ids import Micros
 
 COMMITS: Final = "commits/"
 HISTORY: Final = "history/"
-PREFIXES: Final = (COMMITS, HISTORY)
+MANIFESTS: Final = "manifests/"
+PREFIXES: Final = (COMMITS, HISTORY)  # of streams' blobs
 
+_MANIFEST = re.compile(r"manifests/([0-9a-f]{16})-[0-9a-f]{24}/\Z")
 _KEY = re.compile(r"(?:commits/([0-9a-f]{16})-[0-9a-f]{24}\.arrow|history/([0-9a-f]{16})-[0-9a-f]{24}\.parquet)\Z")
 
 
@@ -34,3 +37,19 @@ def begun_at(key: str) -> Micros | None:
     """When the writing of a blob began, or None for a key that is not of this store's making."""
     match = _KEY.match(key)
     return Micros(int(match[1] or match[2], 16)) if match else None
+
+
+def manifest_folder(now: Micros, token: str) -> str:
+    """The prefix of the keys of a manifest whose writing begins at `now`."""
+    return f"{MANIFESTS}{now:016x}-{token}/"
+
+
+def manifest_index(folder: str) -> str:
+    """The key of a manifest's index."""
+    return f"{folder}index"
+
+
+def manifest_begun_at(folder: str) -> Micros | None:
+    """When the writing of a manifest began, or None for a folder that is none's."""
+    match = _MANIFEST.match(folder)
+    return Micros(int(match[1], 16)) if match else None
