@@ -6,9 +6,8 @@ import atexit
 import os
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from dataclasses import dataclass, replace
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -73,7 +72,7 @@ if TYPE_CHECKING:
     from anabranch.log.keyring import Keyring, Rotation
     from anabranch.runtime.sealing import KeyService
 
-POSTGRES = ("postgresql://", "postgres://")
+_POSTGRES = ("postgresql://", "postgres://")
 _DATABASE_BYTES_MIN = 512  # SQLite takes less for an empty database
 
 
@@ -93,7 +92,7 @@ class Places:
         history: str | os.PathLike[str] | None = None,
     ) -> Places:
         """The same whatever a process's working folder is."""
-        return cls(_lasting(url), blobs and _lasting(blobs), history and _lasting(history))
+        return cls(_lasting(url), _lasting(blobs) if blobs else None, _lasting(history) if history else None)
 
 
 def _lasting(place: str | os.PathLike[str]) -> str:
@@ -129,7 +128,7 @@ def connect(
     """
     runtime = _paced(runtime or Runtime(settings=settings or Settings()), blobs)
     text = os.fspath(url)
-    if text.startswith(POSTGRES):
+    if text.startswith(_POSTGRES):
         if blobs is None:
             raise InvalidArgument("a PostgreSQL catalog holds no blobs: say where they are by blobs=")
         bytes_at = _tiers(blobs, history, runtime, create=create)
@@ -348,7 +347,7 @@ def _place(
 ) -> Iterator[tuple[Path | None, Blobs]]:
     """Where a catalog is to be made: its folder, or None for PostgreSQL; and the blobs that go with it."""
     text = os.fspath(url)
-    folder = None if text.startswith(POSTGRES) else _folder(text)
+    folder = None if text.startswith(_POSTGRES) else _folder(text)
     if blobs is None:
         if folder is None:
             raise InvalidArgument("a PostgreSQL catalog holds no blobs: say where they are by blobs=")

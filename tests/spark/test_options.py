@@ -25,11 +25,11 @@ MIB = 1024 * 1024
 
 def test_options_are_read_in_any_case_and_with_their_defaults() -> None:
     options = ReadOptions.of({**NEEDED, "MAXEVENTSPERTRIGGER": "1_000", "columns": " a, b,a", "keys": '["x,y", 7]'})
-    assert options.path == str(Path.cwd() / "river")
+    assert options.store.url == str(Path.cwd() / "river")
     assert (options.events_max, options.bytes_max, options.start, options.end) == (1000, None, "head", None)
     assert (options.columns, options.keys, options.poll_s) == (("a", "b"), ("x,y", "7"), 0.5)
     assert ReadOptions.of({**NEEDED, "path": "file:///a/b", "columns": "[]"}).columns == ()
-    assert ReadOptions.of({**NEEDED, "path": "file:///a/b"}).path == "/a/b"
+    assert ReadOptions.of({**NEEDED, "path": "file:///a/b"}).store.url == "/a/b"
     written = WriteOptions.of({**NEEDED, "create": "TRUE", "queryName": "q", "some.other.option": "x"})
     assert (written.create, written.segments, written.late) == (True, 1, None)
 

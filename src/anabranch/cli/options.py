@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from anabranch.errors import InvalidArgument
+from anabranch.errors import InvalidArgument, MissingExtra
 
 if TYPE_CHECKING:
     from anabranch.catalog.port import Catalog
@@ -99,20 +99,31 @@ def _no_events(view: StreamView, time: Micros, by_event_time: bool) -> StreamCut
     raise AssertionError("a cut at a time needs the whole store")
 
 
+def _postgres(url: str, runtime: Runtime, *, create: bool) -> Catalog:
+    try:
+        from anabranch.catalog.postgres.adapter import PostgresCatalog
+    except ImportError as exc:
+        raise MissingExtra("a catalog on PostgreSQL", "postgres") from exc
+    return PostgresCatalog(url, runtime, create=create)
+
+
 @contextmanager
 def open_names(option: str | None, *, create: bool = False) -> Iterator[Names]:
     """The catalog of the store. Raises as `open_store`."""
+    from anabranch.catalog.postgres.address import PREFIXES
     from anabranch.catalog.sqlite.adapter import FILE, SqliteCatalog
     from anabranch.runtime.ports import Runtime
 
     path = store_path(option)
     folder = Path(path).expanduser().absolute()
-    if "://" in path or not _has_catalog(folder / FILE):
+    postgres = path.startswith(PREFIXES)
+    if not postgres and ("://" in path or not _has_catalog(folder / FILE)):
         with open_store(option, create=create) as store:
             yield Names(store.catalog, store.runtime)
         return
     runtime = Runtime()
-    catalog = SqliteCatalog(folder, runtime)
+    # A PostgreSQL catalog is opened without its blobs, so these verbs need not know where those are.
+    catalog: Catalog = _postgres(path, runtime, create=create) if postgres else SqliteCatalog(folder, runtime)
     try:
         yield Names(catalog, runtime)
     finally:

@@ -43,6 +43,12 @@ def run(
         int | None,
         typer.Option("--events-max", metavar="N", min=1, help="Most events of a micro-batch, for each source."),
     ] = None,
+    checkpoints: Annotated[
+        Path | None,
+        typer.Option(
+            "--checkpoints", metavar="FOLDER", help="Where a first run keeps its checkpoints; default: in the store."
+        ),
+    ] = None,
     collect: Annotated[
         bool, typer.Option("--collect", help="At the end, print what the last statement gave in this run.")
     ] = False,
@@ -89,6 +95,7 @@ def run(
             by=by,
             replace=replace,
             events_max=events_max,
+            checkpoints=checkpoints,
         )
         with pipeline:
             watch(pipeline, seconds=seconds, as_json=as_json and not collect, quiet=quiet)

@@ -24,7 +24,7 @@ from anabranch.spark.keeper import keep
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.places import COMPARED_MAX, HASHED_MAX, NAME_SQL, ROW, compared, hashed, in_pieces, placed
 from anabranch.spark.scan import chosen, read_ranges
-from anabranch.spark.stores import Opened, open_store
+from anabranch.spark.stores import Opened, open_store, place_options, places_of
 from anabranch.spark.types import ADDED, spark_columns, spark_schema
 from anabranch.store import Store
 
@@ -80,8 +80,8 @@ def read(
         raise MissingExtra("Spark", "spark") from exc
 
     name = StreamName.parse(stream)
-    place = {"path": store.url if isinstance(store, Store) else os.fspath(store), "stream": str(name)}
-    opened = open_store(ReadOptions.of(place).path)
+    options = {**place_options(places_of(store)), "stream": str(name)}
+    opened = open_store(ReadOptions.of(options).store)
     catalog = opened.store.catalog
     # The lease comes first: every file that a later plan names is then there for as long as it lives.
     lease = opened.store.hold("spark read", str(name)).__enter__()
@@ -174,8 +174,9 @@ def _rest(
         ranges = [info.id, [[each.segment.packed, each.start, each.stop] for each in history.rest]]
         frame = (
             spark.read.format("anabranch")
+            .options(**place_options(places_of(opened.store)))
             .options(stream=str(info.name), columns=json.dumps(wanted.read.names), ranges=json.dumps(ranges))
-            .load(opened.store.url)
+            .load()
         )
     if wanted.condition is not None:
         frame = frame.where(wanted.condition)

@@ -1,6 +1,7 @@
 """The options of the `anabranch` data source, read and checked. Spark hands them over as text, names in any case.
 
-path                  the store's folder
+path                  the store's folder, or the URL of its PostgreSQL catalog
+blobs, history        where the bytes are, as `anabranch.connect` takes them; a PostgreSQL catalog needs `blobs`
 stream                scope/name
 start, end            where reading begins (default: the head) and, exclusively, ends: head, tail, a stream cut, an
                       event pointer or an ISO 8601 time. Without an end, a batch read ends at the tail as of its
@@ -27,18 +28,20 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
+from anabranch.catalog.postgres.address import PREFIXES as POSTGRES
 from anabranch.errors import InvalidArgument
 from anabranch.model.names import StreamName
 from anabranch.readers.place import TimeKind
+from anabranch.store import Places
 
 __all__ = ["ReadOptions", "WriteOptions"]
 
 _READ: Final = (
     "path",
+    "blobs",
+    "history",
     "stream",
     "start",
     "end",
@@ -50,7 +53,19 @@ _READ: Final = (
     "pollMs",
     "ranges",
 )
-_WRITE: Final = ("path", "stream", "create", "key", "time", "segments", "queryId", "late", "checkpointLocation")
+_WRITE: Final = (
+    "path",
+    "blobs",
+    "history",
+    "stream",
+    "create",
+    "key",
+    "time",
+    "segments",
+    "queryId",
+    "late",
+    "checkpointLocation",
+)
 _SPARK: Final = ("queryName", "outputMode", "trigger", "mergeSchema", "ignoreMissingFiles", "failOnDataLoss")
 
 
@@ -58,7 +73,7 @@ _SPARK: Final = ("queryName", "outputMode", "trigger", "mergeSchema", "ignoreMis
 class ReadOptions:
     """Options of `spark.read` and `spark.readStream`."""
 
-    path: str
+    store: Places
     stream: StreamName
     start: str
     end: str | None
@@ -75,7 +90,7 @@ class ReadOptions:
         """Read them. Raises InvalidArgument and its kinds."""
         said = _Said(options, _READ, "reading from")
         return cls(
-            path=said.folder(),
+            store=said.store(),
             stream=said.stream(),
             start=said.text("start") or "head",
             end=said.text("end"),
@@ -93,7 +108,7 @@ class ReadOptions:
 class WriteOptions:
     """Options of `df.write` and `df.writeStream`."""
 
-    path: str
+    store: Places
     stream: StreamName
     create: bool
     key: str | None
@@ -108,7 +123,7 @@ class WriteOptions:
         """Read them. Raises InvalidArgument and its kinds."""
         said = _Said(options, _WRITE, "writing to")
         return cls(
-            path=said.folder(),
+            store=said.store(),
             stream=said.stream(),
             create=said.choice("create", ("false", "true")) == "true",
             key=said.text("key"),
@@ -140,16 +155,19 @@ class _Said:
     def text(self, name: str) -> str | None:
         return (self._said.get(name.lower()) or "").strip() or None
 
-    def folder(self) -> str:
-        path = self.text("path")
+    def store(self) -> Places:
+        path, blobs, history = self.text("path"), self.text("blobs"), self.text("history")
         if path is None:
             raise InvalidArgument("say where the store is: .option('path', './river')")
-        if path == "memory://":
+        if "memory://" in (path, blobs, history):
             raise InvalidArgument("Spark's workers are other processes and can't see memory://; use a folder")
-        parts = urlsplit(path)
-        if parts.scheme not in ("", "file"):
-            raise InvalidArgument(f"'{path}' is no store: give a folder or a file:// URL")
-        return str(Path(parts.path if parts.scheme else path).expanduser().absolute())
+        if path.startswith(POSTGRES) and blobs is None:
+            raise InvalidArgument(
+                "a PostgreSQL catalog holds no blobs: say where they are: .option('blobs', './blobs')"
+            )
+        if "://" in path and not path.startswith((*POSTGRES, "file://")):
+            raise InvalidArgument(f"'{path}' is no store: give a folder, or a file:// or postgresql:// URL")
+        return Places.of(path, blobs, history)
 
     def stream(self) -> StreamName:
         name = self.text("stream")

@@ -24,8 +24,9 @@ from anabranch.readers.place import Place
 from anabranch.runtime.ids import token
 from anabranch.spark import pipeline_row as row_of
 from anabranch.spark.pipeline_checkpoint import is_settled
+from anabranch.spark.pipeline_home import checkpoint_root
 from anabranch.spark.pipeline_plan import Step, place_text, plan
-from anabranch.spark.pipeline_prepare import Prepared, checkpoint_root, prepare
+from anabranch.spark.pipeline_prepare import Prepared, prepare
 from anabranch.spark.pipeline_progress import Gauge, QueryProgress
 from anabranch.spark.pipeline_query import explain, start
 from anabranch.spark.pipeline_row import HEARTBEAT_S, Holder, Restart
@@ -50,6 +51,7 @@ def run(
     by: str = "append",
     replace: bool = False,
     events_max: int | None = None,
+    checkpoints: str | os.PathLike[str] | None = None,
 ) -> Pipeline:
     """Start a pipeline; return when its first queries run.
 
@@ -62,7 +64,9 @@ def run(
     instead of them. A window that began before that place holds only what lies behind it. Without checkpoints to go on
     from, a statement begins where its `start` option says, else at the head of its sources.
 
-    `events_max`: how many events a micro-batch takes at most from each source.
+    `events_max`: how many events a micro-batch takes at most from each source. `checkpoints`: the folder that holds those
+    of a pipeline's first run, or of one that begins anew; default: `pipelines` in the store's folder, or with a PostgreSQL
+    catalog in that of its blobs.
 
     The same pipeline runs in one process at a time. A store given by its path is closed when the pipeline ends.
 
@@ -72,11 +76,12 @@ def run(
     text, name = _read(sql, name)
     steps = plan(text)
     restart = _restart(start_from, by, replace)
+    folder = None if checkpoints is None else os.fspath(checkpoints)
     if isinstance(store, Store):
-        return _run(store, steps, text, name, spark, restart, events_max, once=once, owned=False)
+        return _run(store, steps, text, name, spark, restart, events_max, folder, once=once, owned=False)
     opened = connect(store, create=False)
     try:
-        return _run(opened, steps, text, name, spark, restart, events_max, once=once, owned=True)
+        return _run(opened, steps, text, name, spark, restart, events_max, folder, once=once, owned=True)
     except BaseException:
         opened.close()
         raise
@@ -90,12 +95,12 @@ def _run(
     spark: SparkSession | None,
     restart: Restart | None,
     events_max: int | None,
+    checkpoints: str | None,
     *,
     once: bool,
     owned: bool,
 ) -> Pipeline:
-    if store.url == "memory://":
-        raise InvalidArgument("a pipeline needs a store in a folder: Spark's workers are processes of their own")
+    root = checkpoint_root(store, name, checkpoints)
     row_of.check_name(name)
     holder = row_of.this_process(token(store.runtime.ids))
     outputs = [step.output for step in steps]
@@ -104,8 +109,8 @@ def _run(
     keeper = _Keeper(store, name, holder)
     try:
         if spark is None:
-            spark = quiet_session(checkpoint_root(store, name), name=f"anabranch {name}")
-        prepared = prepare(spark, store, row, steps, events_max=events_max)
+            spark = quiet_session(root, name=f"anabranch {name}")
+        prepared = prepare(spark, store, row, steps, events_max=events_max, checkpoints=checkpoints)
         return Pipeline(store, spark, name, steps, prepared, keeper, once=once, owned=owned)
     except BaseException as exc:
         keeper.close()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 from typing import Final
 
 from anabranch.errors import PipelineRunning
 from anabranch.spark import pipeline_row as row_of
+from anabranch.spark.pipeline_home import checkpoint_folder
 from anabranch.spark.pipeline_row import PipelineRow
 from anabranch.store import Store
 
@@ -52,7 +52,10 @@ def reset(store: Store, name: str, *, drop_results: bool = False) -> tuple[str, 
     With `drop_results` the streams it wrote are deleted; returns those. Raises PipelineNotFound, PipelineRunning.
     """
     row = row_of.forget_checkpoints(store.catalog, name, now=store.runtime.clock.now())
-    shutil.rmtree(Path(store.url) / "pipelines" / name, ignore_errors=True)
+    for root in {
+        checkpoint_folder(store, output.checkpoint).parent.parent for output in row.outputs if output.checkpoint
+    }:
+        shutil.rmtree(root, ignore_errors=True)
     if not drop_results:
         return ()
     written = [name for output in row.outputs for name in (output.target, output.late) if name is not None]

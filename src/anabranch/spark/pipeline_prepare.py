@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.model.names import StreamName
 from anabranch.spark.late_commit import LateAccount
+from anabranch.spark.pipeline_home import checkpoint_folder
 from anabranch.spark.pipeline_plan import Step, resolve_starts
 from anabranch.spark.pipeline_query import analyze, create_streams, drop_views, late_account
 from anabranch.spark.pipeline_row import Output, PipelineRow, save
@@ -19,7 +20,7 @@ from anabranch.store import Store
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Prepared", "checkpoint_root", "prepare"]
+__all__ = ["Prepared", "prepare"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +33,17 @@ class Prepared:
     starts: Mapping[str, str]
 
 
-def checkpoint_root(store: Store, name: str) -> Path:
-    """The folder that holds all checkpoints of a pipeline."""
-    return Path(store.url) / "pipelines" / name
-
-
 def prepare(
-    spark: SparkSession, store: Store, row: PipelineRow, steps: Sequence[Step], *, events_max: int | None = None
+    spark: SparkSession,
+    store: Store,
+    row: PipelineRow,
+    steps: Sequence[Step],
+    *,
+    events_max: int | None = None,
+    checkpoints: str | None = None,
 ) -> dict[str, Prepared]:
-    """Make ready every step, in order. What it creates is removed again where it fails. `events_max` as in `analyze`.
+    """Make ready every step, in order. What it creates is removed again where it fails. `events_max` as in `analyze`;
+    `checkpoints` is the folder for a new generation's, None for the store's own.
 
     Raises InvalidSql, InvalidArgument for a starting place that does not fit, Conflict.
     """
@@ -53,7 +56,7 @@ def prepare(
             output = known[step.target]
             if not row.prepared:
                 starts = resolve_starts(store, step, row.restart)
-                output = replace(output, starts=starts, checkpoint=_checkpoint(row, step))
+                output = replace(output, starts=starts, checkpoint=_checkpoint(row, step, checkpoints))
             try:
                 frame = analyze(spark, store, step, output.starts, events_max)
                 late = late_account(store, step, frame)
@@ -61,7 +64,7 @@ def prepare(
             finally:
                 drop_views(spark, step)
             outputs.append(replace(output, late=None if late is None else str(late.target)))
-            made[step.target] = Prepared(frame, late, str(Path(store.url) / output.checkpoint), output.starts)
+            made[step.target] = Prepared(frame, late, str(checkpoint_folder(store, output.checkpoint)), output.starts)
     except BaseException:
         for name in created:
             store.streams.delete(name)
@@ -78,12 +81,13 @@ def _settle(store: Store, row: PipelineRow, steps: Sequence[Step], outputs: Sequ
             for name in step.statement.targets:
                 if store.streams.exists(name):
                     store.streams.truncate(name, store.streams.tail(name))
-    root = checkpoint_root(store, row.name)
-    for old in root.glob("*/*"):
-        shutil.rmtree(old, ignore_errors=True)
+    for root in {checkpoint_folder(store, output.checkpoint).parent.parent for output in outputs}:
+        for old in root.glob("*/*"):
+            shutil.rmtree(old, ignore_errors=True)
     save(store.catalog, replace(row, prepared=True, outputs=tuple(outputs)))
 
 
-def _checkpoint(row: PipelineRow, step: Step) -> str:
+def _checkpoint(row: PipelineRow, step: Step, folder: str | None) -> str:
     target = step.statement.target
-    return f"pipelines/{row.name}/{target.scope}.{target.name}/{row.generation:04}"
+    root = "pipelines" if folder is None else str(Path(folder).expanduser().absolute())
+    return f"{root}/{row.name}/{target.scope}.{target.name}/{row.generation:04}"

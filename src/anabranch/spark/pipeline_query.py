@@ -18,6 +18,7 @@ from anabranch.spark.late import WATERMARK_COLUMN
 from anabranch.spark.late_commit import LateAccount
 from anabranch.spark.pipeline_plan import Step
 from anabranch.spark.statement import Statement, Window
+from anabranch.spark.stores import place_options, places_of
 from anabranch.spark.types import stored_columns
 from anabranch.store import Store
 
@@ -83,8 +84,8 @@ def drop_views(spark: SparkSession, step: Step) -> None:
 def _stream(
     spark: SparkSession, store: Store, name: StreamName, start: str, *, events_max: int | None, several: bool
 ) -> DataFrame:
-    reader = spark.readStream.format(_FORMAT).option("path", store.url).option("stream", str(name))
-    reader = reader.option("start", start)
+    places = place_options(places_of(store))
+    reader = spark.readStream.format(_FORMAT).options(**places).option("stream", str(name)).option("start", start)
     if events_max is not None:
         reader = reader.option("maxEventsPerTrigger", str(events_max))
     if several:
@@ -98,7 +99,7 @@ def _make_tables(spark: SparkSession, store: Store, statement: Statement) -> lis
     others = []
     for view, name in statement.tables.items():
         if store.streams.exists(name):
-            reader = spark.read.format(_FORMAT).option("path", store.url).option("stream", str(name))
+            reader = spark.read.format(_FORMAT).options(**place_options(places_of(store))).option("stream", str(name))
             reader.load().createOrReplaceTempView(view)
         else:
             others.append(view)
@@ -267,7 +268,7 @@ def start(
         frame.writeStream.format(_FORMAT)
         .queryName(name)
         .outputMode(statement.options.mode)
-        .option("path", store.url)
+        .options(**place_options(places_of(store)))
         .option("stream", step.target)
         .option("checkpointLocation", checkpoint)
     )

@@ -84,7 +84,7 @@ class _Sink:
         self._lease: Lease | None = None
 
     def _store(self) -> Store:
-        return open_store(self._options.path).store
+        return open_store(self._options.store).store
 
     def _hold(self, lease: Lease) -> Hold:
         store = self._store()
@@ -178,7 +178,7 @@ class StreamWriter(_Sink, DataSourceStreamArrowWriter):
         read = batch_read(self._options.checkpoint, batch)
         leases = [each.lease for each in messages if isinstance(each, Written)]
         assert leases, "Spark writes at least one partition"
-        found = late_publication(open_store(self._options.path), account, read, self._hold(leases[0]))
+        found = late_publication(open_store(self._options.store), account, read, self._hold(leases[0]))
         return [] if found is None else [found]
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803

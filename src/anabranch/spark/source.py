@@ -53,7 +53,7 @@ _Offset = dict[str, str]
 def schema(options: Mapping[str, str]) -> StructType:
     """The columns that reading yields. Raises InvalidArgument and its kinds, StoreNotFound, StreamNotFound."""
     asked = ReadOptions.of(options)
-    stored = open_store(asked.path).store.streams.get(asked.stream).schema
+    stored = open_store(asked.store).store.streams.get(asked.stream).schema
     return spark_schema(pa.schema([*spark_columns(chosen(stored, asked.columns)), *ADDED]))
 
 
@@ -98,7 +98,7 @@ class _Source:
         self._names = names
 
     def _open(self) -> Opened:
-        return open_store(self._options.path)
+        return open_store(self._options.store)
 
     def _view(self, stream: StreamId | None = None) -> StreamView:
         with self._open().store.catalog.reading() as reading:

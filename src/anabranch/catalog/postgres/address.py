@@ -10,6 +10,7 @@ from anabranch.errors import InvalidArgument
 
 SCHEMES = ("postgresql", "postgres")
 SCHEMA = "anabranch"
+PREFIXES = tuple(f"{scheme}://" for scheme in SCHEMES)  # how the URL of such a catalog begins
 
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,47}\Z")  # PostgreSQL cuts names at 63 bytes; a channel's name is longer
 

@@ -55,7 +55,7 @@ class Launch:
     def _work(self) -> None:
         try:
             from anabranch.spark import pipeline
-            from anabranch.spark.pipeline_prepare import checkpoint_root
+            from anabranch.spark.pipeline_home import checkpoint_root
             from anabranch.spark.pipeline_session import quiet_session
 
             job = self._job
