@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,7 +11,7 @@ import pytest
 import anabranch as ab
 from anabranch.blobs.local import LocalBlobs
 from anabranch.catalog.sqlite.adapter import FILE
-from anabranch.errors import AlreadyExists, CorruptBlob, CorruptCatalog, InvalidArgument, NotFound
+from anabranch.errors import AlreadyExists, CorruptBlob, InvalidArgument, NotFound
 from anabranch.log import manifest as manifests
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings

@@ -4,6 +4,9 @@ The order makes every crash harmless. The horizon is advanced durably first, so 
 be committed. Extents go before their blobs; of a blob, the row goes before the file, so no row ever names a file that
 is gone, and a file whose row is gone has a key older than the horizon: the next collection finds it as an orphan.
 A reader with an older plan misses a blob and plans again.
+
+For rebuilds two things more are kept: a blob that the newest manifest may name, though nothing views it since, for as
+long as that manifest is not older than `limits.MANIFEST_HOLDS_US`; and the blobs that a rebuild has reported.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from anabranch import limits
 from anabranch.blobs import keys
 from anabranch.blobs.port import BlobInfo, Blobs
 from anabranch.catalog.port import BlobRow, Catalog, Reading, Writing
+from anabranch.log.manifest import newest_at
+from anabranch.log.rebuild import kept
 from anabranch.log.watch import Watch, silent
 from anabranch.model.append import LogState
 from anabranch.model.ids import BlobId, LogId, Micros
@@ -78,6 +83,7 @@ class _Collection:
         self._blobs = blobs
         self._runtime = runtime
         self._progress = progress
+        self._dead_before = Micros(0)
         self.report = CollectReport()
 
     def advance(self, age_us: int) -> None:
@@ -87,6 +93,12 @@ class _Collection:
             live = [lease.begun_at for lease in txn.leases() if lease.expires_at > now]
             txn.set_horizon(Micros(min([now - age_us, *live])))  # which never goes back
             self.report.horizon = txn.horizon()
+        # A manifest taken after a blob had died has no extent in it, the one before it may have.
+        manifest = newest_at(self._blobs)
+        holds = manifest is not None and manifest >= now - limits.MANIFEST_HOLDS_US
+        self._dead_before = (
+            min(self.report.horizon, manifest) if manifest is not None and holds else self.report.horizon
+        )
 
     # logs and their extents
 
@@ -203,7 +215,7 @@ class _Collection:
                 if row.dead_at is None:
                     txn.set_blob_dead(row.id, now)
                 # Equal is not old enough: a lease begun at the horizon may have seen the blob alive.
-                elif row.dead_at < self.report.horizon:
+                elif row.dead_at < self._dead_before:
                     removed.append(row)
                     continue
                 self.report.blobs_waiting += 1
@@ -217,8 +229,10 @@ class _Collection:
         """Remove files begun before the horizon that the catalog does not list: none of them can be committed any
         more. Files with names of another make are left alone."""
         seen = 0
+        with self._catalog.reading() as snapshot:
+            reported = kept(snapshot)
         for prefix in keys.PREFIXES:
-            old = self._old_files(prefix)
+            old = (file for file in self._old_files(prefix) if keys.begun_at(file.key) not in reported)
             while page := list(islice(old, limits.COLLECT_PAGE_ROWS)):
                 with self._catalog.reading() as snapshot:
                     known = snapshot.blob_keys([file.key for file in page])

@@ -1,4 +1,4 @@
-"""Upkeep in the background: compaction, then collection, every so many seconds."""
+"""Upkeep in the background: compaction, a manifest from time to time, then collection, every so many seconds."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from anabranch.catalog.port import Catalog
 from anabranch.errors import AnabranchError, Closed
 from anabranch.log.collect import collect
 from anabranch.log.compact import compact
+from anabranch.log.manifest import export, newest_at
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.tasks import Task
 
@@ -71,7 +72,17 @@ class Maintenance:
             report = compact(self._catalog, self._blobs, self._runtime, progress=self._watch)
             for what in report.skipped:
                 _log.warning("not compacted: %s", what)
+        self._export()
         collect(self._catalog, self._blobs, self._runtime, progress=self._watch)
+
+    def _export(self) -> None:
+        """A manifest, where the newest one is older than the settings say."""
+        period = self._runtime.settings.manifest_s
+        if period is None:
+            return
+        newest = newest_at(self._blobs)
+        if newest is None or newest <= self._runtime.clock.now() - round(period * 1_000_000):
+            export(self._catalog, self._blobs, self._runtime, progress=self._watch)
 
     def _compacting(self) -> bool:
         """True if a compaction is under way somewhere."""

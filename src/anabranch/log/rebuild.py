@@ -168,6 +168,8 @@ def _is_known(part: Mapping[str, Any], snapshot: Reading) -> bool:
         return False
     if "stop" in part:  # compacted: of positions that the log has
         return bool(part["stop"] <= state.length)
+    if state.sealed:
+        return True  # so whatever was not in it then was refused
     if part.get("writer") is None:
         return False
     progress = snapshot.progress(log, WriterId(part["writer"]))

@@ -16,6 +16,7 @@ class Settings:
     `history_bytes_per_s_max`: how fast a process fetches what is no fresh commit from an object store; None disables.
     `blob_request_s`: what one request to an object store may take; `blob_deadline_s`: after this, a call to it asks no more.
     `maintenance_s`: run compaction and collection in the background every so many seconds; None disables.
+    `manifest_s`: how often that upkeep copies the catalog among the blobs, so that it can be rebuilt; None disables.
     """
 
     inline_bytes_max: int = limits.INLINE_BYTES_MAX
@@ -33,3 +34,4 @@ class Settings:
     history_cache_bytes_max: int = limits.HISTORY_CACHE_BYTES_MAX
     history_bytes_per_s_max: int | None = None
     maintenance_s: float | None = None
+    manifest_s: float | None = limits.MANIFEST_S
