@@ -22,6 +22,7 @@ from bench import (
     machine,
     many_segments,
     one_event,
+    put_latency,
     spark_history,
     spark_microbatch,
     table,
@@ -38,6 +39,7 @@ FIGURES: dict[str, Figure] = {
         catch_up,
         tail_latency,
         many_segments,
+        put_latency,
         spark_history,
         spark_microbatch,
     )

@@ -23,6 +23,7 @@ COMMIT_BYTES_MAX: Final = 16 * MIB  # a group commit stops gathering here; one l
 COMMITS_IN_FLIGHT_MAX: Final = 2  # blobs written at the same time; their catalog commits stay in order
 REMOTE_COMMITS_IN_FLIGHT_MAX: Final = 16  # the same for an object store: so many PUTs hide their own latency
 PENDING_BYTES_MAX: Final = 64 * MIB  # a writer's call blocks while this much is not yet committed
+REMOTE_PENDING_BYTES_MAX: Final = 256 * MIB  # the same for an object store: all that its commits in flight may carry
 PIPELINE_BYTES_MIN: Final = MIB  # below this a gather waits for the commit under way instead of starting a second one
 WRITER_BATCHES_KEPT: Final = 16  # offsets of a writer's last batches per log, for retries
 WRITER_BATCHES_IN_FLIGHT_MAX: Final = 8  # at most WRITER_BATCHES_KEPT, so that every retry finds its answer

@@ -216,12 +216,13 @@ def _postgres(url: str, runtime: Runtime, *, create: bool) -> tuple[Catalog, str
 
 
 def _paced(runtime: Runtime, place: str | os.PathLike[str] | None) -> Runtime:
-    """Unless the settings say how many commits may be in flight, the place where they are written does."""
-    if runtime.settings.commits_in_flight_max is not None:
+    """What the settings leave open of how much may be on its way: enough to hide an object store's latency."""
+    settings = runtime.settings
+    if place is None or not is_remote(os.fspath(place)):
         return runtime
-    remote = place is not None and is_remote(os.fspath(place))
-    number = limits.REMOTE_COMMITS_IN_FLIGHT_MAX if remote else limits.COMMITS_IN_FLIGHT_MAX
-    return replace(runtime, settings=replace(runtime.settings, commits_in_flight_max=number))
+    in_flight = settings.commits_in_flight_max or limits.REMOTE_COMMITS_IN_FLIGHT_MAX
+    pending = settings.pending_bytes_max or limits.REMOTE_PENDING_BYTES_MAX
+    return replace(runtime, settings=replace(settings, commits_in_flight_max=in_flight, pending_bytes_max=pending))
 
 
 def _tiers(

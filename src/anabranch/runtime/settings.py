@@ -11,8 +11,8 @@ from anabranch import limits
 class Settings:
     """Defaults are right for one machine. Sizes in bytes, times in µs unless the name says otherwise.
 
-    `commits_in_flight_max`: how many commits are written at the same time; None takes the limit for a folder, or the one
-    for an object store.
+    `commits_in_flight_max`: how many commits are written at the same time; `pending_bytes_max`: how much of a writer may
+    wait for them. None takes the limit for a folder, or the one for an object store.
     `history_bytes_per_s_max`: how fast a process fetches what is no fresh commit from an object store; None disables.
     `blob_request_s`: what one request to an object store may take; `blob_deadline_s`: after this, a call to it asks no more.
     `maintenance_s`: run compaction and collection in the background every so many seconds; None disables.
@@ -22,7 +22,7 @@ class Settings:
     inline_bytes_max: int = limits.INLINE_BYTES_MAX
     commit_bytes_max: int = limits.COMMIT_BYTES_MAX
     commits_in_flight_max: int | None = None
-    pending_bytes_max: int = limits.PENDING_BYTES_MAX
+    pending_bytes_max: int | None = None
     pipeline_bytes_min: int = limits.PIPELINE_BYTES_MIN
     event_bytes_max: int = limits.EVENT_BYTES_MAX
     horizon_us: int = limits.HORIZON_US

@@ -260,7 +260,7 @@ class Writer:
     def _offer(self) -> None:
         """Have the appender come; wait where too much is pending."""
         self._appender.offer(self._courier)
-        most = self._settings.pending_bytes_max
+        most = self._settings.pending_bytes_max or limits.PENDING_BYTES_MAX
         if self._courier.unsettled_bytes > most:
             self._appender.wait(lambda: self._courier.unsettled_bytes <= most // 2)
 
