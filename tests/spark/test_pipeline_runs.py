@@ -252,5 +252,5 @@ def test_what_does_not_fit_is_refused_before_anything_runs(spark: SparkSession, 
         run(store, COUNTS, name="p", spark=spark, replace=True)
     with pytest.raises(InvalidArgument, match="needs a name"):
         run(store, COUNTS, spark=spark)
-    with ab.connect("memory://") as memory, pytest.raises(InvalidArgument, match="needs a store in a folder"):
+    with ab.connect("memory://") as memory, pytest.raises(InvalidArgument, match="use a folder"):
         run(memory, COUNTS, name="p", spark=spark)
