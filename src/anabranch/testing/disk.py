@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import apsw
 
-__all__ = ["Disk"]
+__all__ = ["Disk", "DiskOs"]
 
 _LOST: Final = None  # in an image: the file is gone
 Image = dict[Path, bytes | None]
@@ -64,7 +64,7 @@ class Disk:
     def under(self, module: ModuleType) -> Iterator[None]:
         """Let a module that writes files through `os` write them to this disk."""
         real = module.os
-        setattr(module, "os", _Os(self._names, self._bytes))  # noqa: B010 - to the type checker it has no such name
+        setattr(module, "os", DiskOs(self._names, self._bytes))  # noqa: B010 - to the type checker it has no such name
         try:
             yield
         finally:
@@ -145,7 +145,7 @@ class _VfsFile(apsw.VFSFile):
         self._kept.sync()
 
 
-class _Os:
+class DiskOs:
     """`os`, which remembers what was made and written and not yet synced."""
 
     def __init__(self, names: dict[Path, None], written: dict[Path, None]) -> None:

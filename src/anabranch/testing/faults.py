@@ -162,7 +162,8 @@ class Gate:
         """Have an effect some time after its caller went on; what it answers, nobody hears."""
 
         def late() -> None:
-            self.scheduler.park("on its way", timeout=self.scheduler.rng.uniform(0, STALL_S[1]), group=group)
+            most_s = self.scheduler.rng.choice((DELAY_S_MAX, STALL_S[1]))
+            self.scheduler.park("on its way", timeout=self.scheduler.rng.uniform(0, most_s), group=group)
             self.scheduler.point(f"late {name}", group)
             with suppress(AnabranchError):
                 effect()

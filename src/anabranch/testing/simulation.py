@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -19,7 +19,7 @@ from anabranch.testing.world import Process, ProcessCrashed, World
 if TYPE_CHECKING:
     from anabranch.store import Store
 
-__all__ = ["Outcome", "Simulation", "tight_limits"]
+__all__ = ["Outcome", "Simulation", "Weather", "tight_limits"]
 
 # Small, so that a few events suffice to have blobs beside inlined commits, two commits in flight, writers that wait
 # for room, and collections that find something.
@@ -31,6 +31,7 @@ SETTINGS: Final = Settings(
     horizon_us=50_000,
 )
 _LIMITS: Final = {"LEASE_US": 150_000, "EXTENTS_PER_PLAN_MAX": 8, "COLLECT_PAGE_ROWS": 5, "WAL_PAGES_CHECKPOINT": 16}
+Weather = Mapping[str, Mapping[Action, float]]
 _RATES: Final = {
     Action.CRASH_BEFORE: 0.0002,
     Action.CRASH_AFTER: 0.0002,
@@ -39,13 +40,13 @@ _RATES: Final = {
     Action.STALL: 0.0002,
 }
 _LOST: Final = {Action.UNCERTAIN_LANDED: 0.01, Action.UNCERTAIN_LOST: 0.01}
-_RATES_AT: Final = {
+_RATES_AT: Final[Weather] = {
     "catalog.commit": _RATES | _LOST | {Action.UNCERTAIN_LATE: 0.02, Action.DUPLICATE: 0.03, Action.DELAY_BEFORE: 0.03},
     "writing.commit": _RATES | _LOST,
     "blobs.put": _RATES
     | _LOST
     | {Action.UNCERTAIN_LATE: 0.01, Action.DUPLICATE: 0.03, Action.CRASH_MIDWAY: 0.003}
-    | {Action.DELAY_BEFORE: 0.05, Action.STALL: 0.03},
+    | {Action.DELAY_BEFORE: 0.05, Action.STALL: 0.06},
     "blobs.get": _RATES | {Action.UNCERTAIN_LOST: 0.003},
     "blobs.list": _RATES | {Action.UNCERTAIN_LOST: 0.01},
     "blobs.delete": _RATES | _LOST | {Action.DUPLICATE: 0.1},
@@ -89,15 +90,26 @@ class Outcome:
 
 
 class Simulation:
-    """A run from one seed. `tell` hears of steps and acknowledged events now and then."""
+    """A run from one seed. `weather` has rates of faults at calls, beside the usual ones. `tell` hears of steps and
+    acknowledged events now and then."""
 
     def __init__(
-        self, seed: int, *, steps: int, processes: int = 3, tell: Callable[[int, int], None] | None = None
+        self,
+        seed: int,
+        *,
+        steps: int,
+        processes: int = 3,
+        weather: Weather | None = None,
+        tell: Callable[[int, int], None] | None = None,
     ) -> None:
         self._seed = seed
         self._steps = steps
         self._count = processes
         self._tell = tell
+        self._rates_at: Weather = {
+            **_RATES_AT,
+            **{name: {**_RATES_AT.get(name, _RATES), **rates} for name, rates in (weather or {}).items()},
+        }
         # The end needs steps too; only a run that spins comes near this.
         self._scheduler = Scheduler(seed, steps_max=20 * steps + 500_000, trace_max=100_000)
         self._world = World(seed, settings=SETTINGS, scheduler=self._scheduler)
@@ -141,10 +153,10 @@ class Simulation:
         victim = self._world.rng.choice(self._living)[0]
         if draw < 0.03:
             victim.crash()
-        elif draw < 0.035:
+        elif draw < 0.045:
             self._world.power_cut()
             self._outcome.power_cuts += 1
-        elif draw < 0.055:
+        elif draw < 0.065:
             victim.clock.skew_us = self._skew()
 
     def _skew(self) -> int:
@@ -158,7 +170,7 @@ class Simulation:
     def _start(self) -> None:
         """A new process with its clients; it may crash while it opens."""
         serial = self._arena.serial()
-        faults: Faults = RandomFaults(self._world.rng, _RATES, _RATES_AT)
+        faults: Faults = RandomFaults(self._world.rng, _RATES, self._rates_at)
         try:
             process = self._world.process(f"p{serial}", faults=faults, skew_us=self._skew())
         except ProcessCrashed:
