@@ -34,6 +34,9 @@ _NOUNS = {
     "compact": _Noun("maintain", "Upkeep", "compact_app"),
     "collect": _Noun("maintain", "Upkeep", "collect_app"),
     "check": _Noun("maintain", "Upkeep", "check_app"),
+    "backup": _Noun("backup", "Upkeep"),
+    "restore": _Noun("restore", "Upkeep"),
+    "rebuild": _Noun("rebuild", "Upkeep"),
     "version": _Noun("version", "Upkeep"),
 }
 

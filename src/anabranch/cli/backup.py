@@ -1,0 +1,63 @@
+"""anabranch backup: the catalog with the blobs it needs, somewhere else; or the catalog alone, among the blobs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store
+from anabranch.cli.output import counted, iso_time, print_json, say, size_text
+from anabranch.cli.progress import Meter
+from anabranch.errors import InvalidArgument
+
+app = new_app()
+
+
+@app.command()
+def backup(
+    place: Annotated[
+        str | None, typer.Argument(metavar="[PLACE]", help="A folder or the URL of an object store, for this alone.")
+    ] = None,
+    catalog_only: Annotated[
+        bool, typer.Option("--catalog-only", help="Only copy the catalog among the store's own blobs, for rebuild.")
+    ] = False,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Copy the store as of one moment to another place.
+
+    What an earlier backup brought there is not copied again, and what it alone needed is removed: the place holds one
+    backup. It may be cut off at any time; the one before counts until the new one is whole. Safe while others write and
+    read. Encrypted events stay encrypted; what Spark keeps of pipelines (checkpoints) is not in it.
+
+    Examples:
+
+      anabranch backup /mnt/backup/river
+      anabranch backup s3://bucket/river-backup
+      anabranch backup --catalog-only
+    """
+    if (place is None) != catalog_only:
+        raise InvalidArgument("give a place for the backup, or --catalog-only")
+    with open_store(store) as opened, Meter("backing up", unit_bytes=False) as meter:
+        if place is None:
+            manifest = opened.export_manifest(progress=meter.show)
+            told: dict[str, object] = {
+                "manifest": manifest.folder,
+                "taken_at": manifest.taken_at,
+                "bytes": sum(piece.size for piece in manifest.pieces),
+            }
+            text = f"the catalog was copied to {manifest.folder}, {size_text(sum(p.size for p in manifest.pieces))}"
+        else:
+            report = opened.backup(place, progress=meter.show)
+            told = asdict(report)
+            text = (
+                f"{counted(report.streams, 'stream')} as of {iso_time(report.taken_at)}: "
+                f"{counted(report.blobs, 'blob')} copied, {size_text(report.bytes)}; "
+                f"{report.blobs_there:,} were there, {report.removed:,} not needed any more were removed"
+            )
+    if as_json:
+        print_json(told)
+    else:
+        say(text)
