@@ -14,17 +14,14 @@ from dataclasses import asdict
 from pathlib import Path
 
 from torture.conductor import Report, Run
-from torture.place import Place
-from torture.postgres import PostgresServer
-
-_PLACES = ("sqlite", "postgres")
+from torture.places import NAMES, place
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Torture every place for its share of the time; 1 if anything was violated."""
     options = _parser().parse_args(arguments)
     seed = random.SystemRandom().randrange(1 << 32) if options.seed is None else options.seed
-    places = options.place or _PLACES
+    places = options.place or NAMES
     reports = [_torture(name, seed, 60 * options.minutes / len(places)) for name in places]
     if options.json:
         print(json.dumps([asdict(report) for report in reports]))
@@ -36,13 +33,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _torture(name: str, seed: int, seconds: float) -> Report:
     folder = Path(tempfile.mkdtemp(prefix="anabranch-torture-", dir="/var/tmp"))
-    server = PostgresServer(folder) if name == "postgres" else None
-    place = Place(str(folder / "river")) if server is None else Place(server.url, str(folder / "blobs"))
     try:
-        report = Run(name, place, folder, seed, server).run(seconds, _progress)
+        with place(name, folder) as (there, servers):
+            report = Run(name, there, folder, seed, servers).run(seconds, _progress)
     finally:
-        if server is not None:
-            server.close()
         if sys.stderr.isatty():
             print("\r\x1b[K", end="", file=sys.stderr)
     if report.violations:
@@ -83,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--minutes", type=float, default=2.0, help="how long, over all places (default: 2)")
     parser.add_argument("--seed", type=int, help="of the faults; when they strike is up to the machine all the same")
-    parser.add_argument("--place", choices=_PLACES, action="append", help="only this; may be repeated (default: all)")
+    parser.add_argument("--place", choices=NAMES, action="append", help="only this; may be repeated (default: all)")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     return parser
 

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Final, Protocol
@@ -50,7 +51,7 @@ class Report:
 class Run:
     """Torture of one place for some seconds."""
 
-    def __init__(self, name: str, place: Place, folder: Path, seed: int, server: Server | None = None) -> None:
+    def __init__(self, name: str, place: Place, folder: Path, seed: int, server: Server) -> None:
         self._place = place
         self._folder = folder
         self._rng = random.Random(seed)
@@ -129,8 +130,7 @@ class Run:
             ("stopped (SIGSTOP) for a while", lambda: self._stall(self._rng.choice(living))),
             ("clock set to another time", lambda: self._rng.choice(living).send(signal.SIGUSR1)),
         ]
-        if self._server is not None:
-            faults += [(name, lambda act=act: act(self._rng)) for name, act in self._server.faults().items()]  # type: ignore[misc]
+        faults += [(name, partial(act, self._rng)) for name, act in self._server.faults().items()]
         name, act = self._rng.choice(faults)
         act()
         self.report.faults[name] += 1
@@ -151,8 +151,7 @@ class Run:
     def _end(self, living: list[Child]) -> None:
         """Quiet: nobody is struck any more, and everybody ends in order."""
         self._wake_due(all_of_them=True)
-        if self._server is not None:
-            self._server.recover()
+        self._server.recover()
         self._stop.touch()
         for child in living:
             if not child.join(_PATIENCE_S):

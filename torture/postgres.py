@@ -6,7 +6,6 @@ import random
 import signal
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
 import psycopg
 
@@ -16,7 +15,7 @@ from tests.postgres_server import Server
 class PostgresServer:
     """The tests' server, with what can go wrong with it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self) -> None:
         self._server = Server()
 
     @property

@@ -8,24 +8,18 @@ from pathlib import Path
 import pytest
 
 from torture.conductor import Report, Run
-from torture.place import Place
-from torture.postgres import PostgresServer
+from torture.places import NAMES, place
 
-_SECONDS = 45.0
+_SECONDS = 40.0
 
 
 @pytest.mark.process
 @pytest.mark.chaos
-@pytest.mark.parametrize("name", ["sqlite", "postgres"])
+@pytest.mark.parametrize("name", NAMES)
 def test_nothing_acknowledged_is_lost_doubled_or_reordered(tmp_path: Path, name: str) -> None:
     seed = random.SystemRandom().randrange(1 << 32)
-    server = PostgresServer(tmp_path) if name == "postgres" else None
-    place = Place(str(tmp_path / "river")) if server is None else Place(server.url, str(tmp_path / "blobs"))
-    try:
-        report = Run(name, place, tmp_path, seed, server).run(_SECONDS, _silent)
-    finally:
-        if server is not None:
-            server.close()
+    with place(name, tmp_path) as (there, servers):
+        report = Run(name, there, tmp_path, seed, servers).run(_SECONDS, _silent)
     assert report.violations == [], f"seed {seed}: {report}"
     assert report.counts["acknowledged events"] > 1_000
     assert sum(report.faults.values()) > 20

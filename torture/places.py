@@ -1,0 +1,50 @@
+"""The kinds of stores to torture, and the servers they need."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from torture.conductor import Server
+from torture.place import Place
+from torture.postgres import PostgresServer
+from torture.s3 import S3Server
+
+NAMES: Final = ("sqlite", "postgres", "s3")  # s3: with its catalog on PostgreSQL
+
+
+class _All:
+    """Several servers as one."""
+
+    def __init__(self, servers: list[Server]) -> None:
+        self._servers = servers
+
+    def faults(self) -> dict[str, Callable[[random.Random], None]]:
+        """See `conductor.Server.faults`."""
+        return {name: act for server in self._servers for name, act in server.faults().items()}
+
+    def recover(self) -> None:
+        """See `conductor.Server.recover`."""
+        for server in self._servers:
+            server.recover()
+
+
+@contextmanager
+def place(name: str, folder: Path) -> Iterator[tuple[Place, Server]]:
+    """A new place of the kind, below the folder, while its servers run."""
+    with ExitStack() as running:
+        if name == "sqlite":
+            yield Place(str(folder / "river")), _All([])
+            return
+        catalog = running.enter_context(closing(PostgresServer()))
+        there = Place(catalog.url, str(folder / "blobs"))
+        if name == "postgres":
+            yield there, catalog
+            return
+        blobs = running.enter_context(closing(S3Server()))
+        settings = replace(there.settings, blob_request_s=2.0, blob_deadline_s=30.0)
+        yield replace(there, blobs=blobs.url, settings=settings), _All([catalog, blobs])
