@@ -15,7 +15,7 @@ from anabranch.catalog.sqlite.lock import FairLock
 from anabranch.catalog.sqlite.reading import SqliteReading
 from anabranch.catalog.sqlite.wal import WriteAheadLog
 from anabranch.catalog.sqlite.writing import SqliteWriting
-from anabranch.errors import AppendUncertain, Closed, DiskFull, ReadOnlyStore
+from anabranch.errors import AnabranchError, AppendUncertain, Closed, DiskFull, ReadOnlyStore
 from anabranch.model.append import Commit, Verdict
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.tasks import Task
@@ -162,8 +162,8 @@ class SqliteCatalog:
                         database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
             finally:
                 self._give_back(database)
-        except Closed:
-            pass
+        except AnabranchError:
+            pass  # another process is at it, or the disk is full: a later commit asks again
         finally:
             self._checkpoint = None
 
