@@ -7,10 +7,12 @@ either. (Tests that damage the catalog's own file need SQLite.)
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import psycopg
 import pyarrow as pa
 
 from anabranch.blobs.local import LocalBlobs
@@ -43,11 +45,44 @@ _urls: dict[Path, str] = {}
 
 def open_catalog(folder: Path, runtime: Runtime) -> Catalog:
     """The catalog that goes with the folder."""
-    if os.environ.get("ANABRANCH_TEST_CATALOG") != "postgres":
+    if not is_postgres():
         return SqliteCatalog(folder, runtime)
     if folder not in _urls:
         _urls[folder] = fresh_url()
     return PostgresCatalog(_urls[folder], runtime)
+
+
+# What the tests write for SQLite, as PostgreSQL has it.
+_POSTGRES = {
+    "zeroblob(length(data))": "decode(repeat('00', length(data)), 'hex')",
+    "recent = zeroblob(80)": "recent = array_fill(0::bigint, array[10])",
+    "recent = zeroblob(63)": "recent = array_fill(0::bigint, array[7])",
+    "x'00'": "'\\x00'::bytea",
+    "?": "%s",
+}
+
+
+def is_postgres() -> bool:
+    """True where stores of this kit have their catalog in PostgreSQL."""
+    return os.environ.get("ANABRANCH_TEST_CATALOG") == "postgres"
+
+
+def change(folder: Path, statement: str, *values: object) -> int:
+    """Run a statement with `?` for values behind the back of the catalog that goes with the folder, whatever it would
+    refuse to hold; how many rows it changed."""
+    if folder not in _urls:
+        database = sqlite3.connect(folder / "catalog.db")
+        changed = database.execute(statement, values).rowcount
+        database.commit()
+        database.close()
+        return changed
+    for ours, theirs in _POSTGRES.items():
+        statement = statement.replace(ours, theirs)
+    base, _, schema = _urls[folder].rpartition("schema=")
+    with psycopg.connect(base.rstrip("?&")) as connection:
+        connection.execute(f"set local search_path to {schema}".encode())
+        connection.execute("set local session_replication_role to replica")  # checks no foreign key
+        return connection.execute(statement.encode(), values).rowcount
 
 
 class HandClock:

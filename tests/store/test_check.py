@@ -17,7 +17,7 @@ from anabranch.log.collect import collect
 from anabranch.log.compact import compact
 from anabranch.log.lease import Hold
 from anabranch.model.ids import StreamId
-from tests.store.kit import SECOND, Kit
+from tests.store.kit import SECOND, Kit, change, is_postgres
 
 
 class Sound(Kit):
@@ -46,11 +46,7 @@ class Sound(Kit):
 
     def sql(self, statement: str, *values: object) -> None:
         """Change the catalog behind the store's back."""
-        database = sqlite3.connect(self.folder / "catalog.db")
-        changed = database.execute(statement, values).rowcount
-        database.commit()
-        database.close()
-        assert changed > 0, f"{statement} changed nothing"
+        assert change(self.folder, statement, *values) > 0, f"{statement} changed nothing"
 
 
 @pytest.fixture
@@ -158,7 +154,7 @@ ROWS = {
         ("2 spans follow it",),
     ),
     "an open segment's log is sealed": (
-        "update logs set sealed = 1 where id = 1",
+        "update logs set sealed = true where id = 1",
         ("stream iot/sensors", "segment 0.0", "log 1"),
         ("is sealed",),
     ),
@@ -342,6 +338,11 @@ def test_a_wrong_row_is_found_and_named(kit: Sound, case: str) -> None:
 
 
 def test_a_damaged_database_is_a_finding(kit: Sound) -> None:
+    if is_postgres():
+        index = "(select oid from pg_class where relname = 'extents_by_blob' and relnamespace = current_schema()::regnamespace)"
+        kit.sql(f"update pg_index set indisvalid = false where indexrelid = {index}")
+        assert any("extents_by_blob" in f.what for f in kit.findings() if f.where == "database")
+        return
     kit.catalog.close()
     path = kit.folder / "catalog.db"
     database = sqlite3.connect(path)
