@@ -50,6 +50,7 @@ from anabranch.log.read import LogReader
 from anabranch.log.rebuild import RebuildReport, forget
 from anabranch.log.rebuild import rebuild as rebuild_catalog
 from anabranch.log.reload import is_empty, reload
+from anabranch.log.repair import Mended, repair
 from anabranch.log.seek import cut_at
 from anabranch.log.tail import Tail
 from anabranch.log.watch import Watch, silent
@@ -491,6 +492,15 @@ class Store:
         return self._keyring.rotate()
 
     # recovery
+
+    def repair(
+        self, stream: str | StreamName | None = None, *, dry_run: bool = False, progress: Watch = silent
+    ) -> Iterator[Mended]:
+        """Put right what `check` finds where that is safe, as it is iterated over; see `anabranch.log.repair`."""
+        self._alive()
+        ident = None if stream is None else self.streams.get(stream).id
+        now = self.runtime.clock.now()
+        return repair(self.catalog, stream=ident, dry_run=dry_run, now=now, progress=progress)
 
     def backup(self, place: str | os.PathLike[str], *, progress: Watch = silent) -> BackupReport:
         """Copy the catalog and the blobs it needs to a folder or an object store; see `anabranch.log.backup`."""

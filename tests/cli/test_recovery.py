@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sqlite3
 from pathlib import Path
 
 from tests.cli.kit import Line
@@ -63,3 +65,40 @@ def test_a_rebuild_tells_of_newer_and_of_damaged_blobs(sensors: Line) -> None:
 def test_without_a_manifest_there_is_nothing_to_rebuild_from(sensors: Line) -> None:
     (sensors.store / "catalog.db").unlink()
     assert "no manifest" in sensors.refused("rebuild")
+
+
+def change(line: Line, statement: str) -> None:
+    """Change the catalog behind the store's back."""
+    database = sqlite3.connect(line.store / "catalog.db")
+    database.execute(statement)
+    database.commit()
+    database.close()
+
+
+def test_what_can_be_repaired_is_and_the_rest_is_explained(sensors: Line) -> None:
+    fill(sensors)
+    before = sensors("read", "iot/raw", "--meta").out
+    change(sensors, "update logs set size = size + 1, event_high = null")
+    planned = sensors("check", "--repair", "--dry-run", code=1).out
+    assert "would be repaired: log 1: it holds" in planned
+    assert sensors("check", code=1).out == "".join(
+        line for line in planned.splitlines(keepends=True) if line.startswith(("error", "warning"))
+    )
+    done = sensors("check", "--repair")
+    assert "repaired: log 1: it holds" in done.out
+    assert done.err == "all is well\n"
+    assert sensors("check").err == "all is well\n"
+    assert sensors("read", "iot/raw", "--meta").out == before
+    damage(blobs(sensors)[0])
+    left = sensors("check", "--repair", code=1)
+    assert "left as it is: its events are lost unless" in left.out
+    told = sensors("check", "--repair", "--json", code=1).json
+    assert (told["ok"], told["repaired"]) == (False, [])
+    assert all(finding["advice"] for finding in told["findings"])
+    assert "--repair" in sensors.refused("check", "--dry-run")
+
+
+def test_a_repair_of_no_catalog_says_what_helps(line: Line) -> None:
+    line.store.mkdir()
+    (line.store / "catalog.db").write_bytes(os.urandom(8192))
+    assert "anabranch rebuild" in line("check", "--repair", code=1).out

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from anabranch.log.check import Finding
     from anabranch.log.collect import CollectReport
     from anabranch.log.compact import CompactReport
+    from anabranch.log.repair import Mended
     from anabranch.store import Store
 
 _Report = TypeVar("_Report")
@@ -92,6 +93,10 @@ def check(
     fast: Annotated[
         bool, typer.Option("--fast", help="Do not read the blobs: they must be there, of their size.")
     ] = False,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Put right what can be put right safely, and say why the rest can't.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --repair: only say what would be done.")] = False,
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
@@ -100,37 +105,69 @@ def check(
     The key space is covered once, spans lie within logs, extents leave no gaps, and every blob's bytes are those that
     were written. Safe while others write and read.
 
-    Exit code: 0 all is well, 1 something was found, 2 it could not be looked at.
+    --repair changes only rows that follow from others (sizes, times, marks), never a blob, an extent or a span with
+    events, so whatever can be read stays readable. What is left is told with what may help.
+
+    Exit code: 0 all is well (with --repair: now), 1 something was found, 2 it could not be looked at.
 
     Examples:
 
       anabranch check
       anabranch check iot/sensors --fast
+      anabranch check --repair --dry-run
       anabranch check --json | jq -r '.findings[].where'
     """
+    if dry_run and not repair:
+        raise InvalidArgument("--dry-run goes with --repair")
     findings: list[Finding] = []
+    mended: list[Mended] = []
+    explained = repair and not dry_run  # before a repair it can't be told what will be left
+
+    def found(finding: Finding) -> None:
+        findings.append(finding)
+        if not as_json:
+            print(finding, flush=True)
+            if explained:
+                print(f"  left as it is: {_advice(finding)}", flush=True)
+
     try:
         with open_store(store) as opened, Meter("checking", unit_bytes=False) as meter:
-            for finding in opened.check(stream, deep=not fast, progress=meter.show):
-                findings.append(finding)
+            for each in opened.repair(stream, dry_run=dry_run, progress=meter.show) if repair else ():
+                mended.append(each)
                 if not as_json:
                     with meter.paused():
-                        print(finding, flush=True)
+                        print(f"{'would be repaired' if dry_run else 'repaired'}: {each}", flush=True)
+            for finding in opened.check(stream, deep=not fast, progress=meter.show):
+                with meter.paused():
+                    found(finding)
     except CorruptCatalog as exc:  # damaged beyond opening: found all the same
         from anabranch.log.check import Finding
 
-        findings.append(Finding("catalog", str(exc)))
-        if not as_json:
-            print(findings[-1])
+        found(Finding("catalog", str(exc)))
     if as_json:
-        told = [{"where": f.where, "what": f.what, "severity": f.severity.value} for f in findings]
-        print_json({"ok": not findings, "findings": told})
+        told: dict[str, Any] = {
+            "ok": not findings,
+            "findings": [
+                {"where": f.where, "what": f.what, "severity": f.severity.value}
+                | ({"advice": _advice(f)} if explained else {})
+                for f in findings
+            ],
+        }
+        if repair:
+            told["repaired" if not dry_run else "would_be_repaired"] = [asdict(each) for each in mended]
+        print_json(told)
     elif findings:
         say(counted(len(findings), "finding"))
     else:
         say("all is well")
     if findings:
         raise typer.Exit(1)
+
+
+def _advice(finding: Finding) -> str:
+    from anabranch.log.repair import advice
+
+    return advice(finding)
 
 
 def _repeat(
