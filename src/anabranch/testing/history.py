@@ -1,0 +1,185 @@
+"""Histories: what clients asked of segments and were told, and what is wrong with it.
+
+Pure: it knows no store. `check` looks for the faults that are known of logs, each with the operations that show it:
+first for those that have a name, then, where a segment has none of them, whether its history is linearizable (see
+`testing.linearize`). Times are numbers of one clock that all clients share.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from anabranch.testing.linearize import Search
+from anabranch.testing.operations import Anomaly, Fault, Kind, Log, Operation, Outcome, Stored
+
+__all__ = ["Anomaly", "Fault", "Kind", "Operation", "Outcome", "Stored", "check"]
+
+
+def check(operations: Iterable[Operation], stored: Mapping[str, Stored] | None = None) -> list[Anomaly]:
+    """What is wrong with a history; empty where nothing is. `stored` is what every segment holds after it."""
+    return _Check(list(operations), stored).run()
+
+
+class _Check:
+    def __init__(self, operations: list[Operation], stored: Mapping[str, Stored] | None) -> None:
+        self._operations = operations
+        self._stored = stored
+        self._by_event: dict[str, list[Operation]] = defaultdict(list)
+        for operation in operations:
+            if operation.kind is Kind.APPEND:
+                for event in operation.events:
+                    self._by_event[event].append(operation)
+        self._logs: dict[str, Log] = {}
+        self._places: dict[str, dict[tuple[str, int], None]] = defaultdict(dict)
+        self._found: list[Anomaly] = []
+
+    def run(self) -> list[Anomaly]:
+        self._gather()
+        self._contents()
+        self._units()
+        self._views()
+        broken = {anomaly.segment for anomaly in self._found}
+        for name, log in self._logs.items():
+            if self._stored is None:
+                log.length += self._homeless(name)
+            if name not in broken:
+                self._found += Search(name, log).run()
+        return self._found
+
+    def _tell(self, fault: Fault, segment: str, why: str, *operations: Operation) -> None:
+        self._found.append(Anomaly(fault, segment, why, operations))
+
+    def _log(self, segment: str) -> Log:
+        return self._logs.setdefault(segment, Log())
+
+    def _gather(self) -> None:
+        """Sort all that is known by segment: what lies at which offset, by whose account."""
+        for operation in self._operations:
+            if not operation.segment:
+                continue
+            log = self._log(operation.segment)
+            log.operations.append(operation)
+            if operation.outcome is Outcome.OK and operation.offset is not None:
+                log.length = max(log.length, operation.stop)
+                for offset, event in enumerate(operation.events, operation.offset):
+                    log.claims[offset].setdefault(event, []).append(operation)
+        for segment, (head, events) in (self._stored or {}).items():
+            log = self._log(segment)
+            log.length = max(log.length, head + len(events))
+            for offset, event in enumerate(events, head):
+                log.claims[offset].setdefault(event, [])
+        for segment, log in self._logs.items():
+            for offset, claims in sorted(log.claims.items()):
+                for event in claims:
+                    self._places[event][segment, offset] = None
+        for event, writers in self._by_event.items():
+            places = self._places.get(event)
+            if places:  # those that were never told where it went
+                for operation in writers:
+                    if operation.outcome is Outcome.UNKNOWN and not operation.segment:
+                        self._logs[next(iter(places))[0]].operations.append(operation)
+
+    def _homeless(self, segment: str) -> int:
+        """How many more events the segment may hold, where nobody looked at all of it in the end."""
+        lost = [each for each in self._operations if each.kind is Kind.APPEND and each.outcome is Outcome.UNKNOWN]
+        events = [event for each in lost if each.segment in ("", segment) for event in each.events]
+        return sum(event not in self._places for event in events)
+
+    # faults of content
+
+    def _contents(self) -> None:
+        for segment, log in self._logs.items():
+            stored = None if self._stored is None else self._stored.get(segment, Stored(0, ()))
+            for offset, claims in sorted(log.claims.items()):
+                if len(claims) > 1:
+                    self._differ(segment, offset, claims, stored)
+                elif stored is not None and offset >= stored.head + len(stored.events):
+                    event, witnesses = next(iter(claims.items()))
+                    self._tell(Fault.LOST, segment, f"{event} at {offset} is not stored", *witnesses)
+        for event, places in self._places.items():
+            segment = next(iter(places))[0]
+            writers = self._by_event.get(event, [])
+            if len(places) > 1:
+                self._tell(Fault.DUPLICATED, segment, f"{event} lies at {_listed(places)}", *writers)
+            if writers and all(writer.outcome is Outcome.REFUSED for writer in writers):
+                self._tell(Fault.ABORTED, segment, f"{event} lies at {_listed(places)}", *writers)
+            if not writers and self._by_event:
+                self._tell(Fault.INVENTED, segment, f"{event} lies at {_listed(places)}")
+
+    def _differ(
+        self, segment: str, offset: int, claims: Mapping[str, Sequence[Operation]], stored: Stored | None
+    ) -> None:
+        kept = None if stored is None or offset < stored.head else stored.events[offset - stored.head :][:1]
+        for event, witnesses in claims.items():
+            if kept is not None and (event,) != kept and len(self._places[event]) == 1:
+                self._tell(Fault.LOST, segment, f"{event} at {offset} is not stored", *witnesses)
+        shown = [witness for witnesses in claims.values() for witness in witnesses[:1]]
+        self._tell(Fault.INCONSISTENT, segment, f"at {offset} lie {' and '.join(claims)}", *shown)
+
+    def _units(self) -> None:
+        """Of what is atomic, all is stored or nothing. Truncation may take a part by right."""
+        if self._stored is None:
+            return
+        units: dict[object, list[Operation]] = defaultdict(list)
+        for operation in self._operations:
+            if operation.kind is Kind.APPEND and (operation.unit is not None or len(operation.events) > 1):
+                units[operation.unit or id(operation)].append(operation)
+        truncated = any(stored.head for stored in self._stored.values())
+        for operations in units.values():
+            events = [event for operation in operations for event in operation.events]
+            there = [event for event in events if event in self._places]
+            if there and len(there) < len(events) and not truncated:
+                segment = next(iter(self._places[there[0]]))[0]
+                why = f"{len(there)} of {len(events)} events are there"
+                self._tell(Fault.TORN, segment, why, *operations)
+
+    # faults of what was seen
+
+    def _views(self) -> None:
+        for segment, log in self._logs.items():
+            self._sessions(segment, log)
+            self._stale(segment, log)
+
+    def _sessions(self, segment: str, log: Log) -> None:
+        """What one client reads goes on where it stopped, and the tail that it sees never sinks."""
+        last: dict[tuple[str, Kind], Operation] = {}
+        for operation in sorted(log.answered(Kind.READ, Kind.TAIL), key=lambda each: each.invoked):
+            before = last.get((operation.client, operation.kind))
+            last[operation.client, operation.kind] = operation
+            if before is None or before.completed is None or before.completed > operation.invoked:
+                continue
+            if operation.kind is Kind.TAIL and operation.stop < before.stop:
+                why = f"its tail went from {before.stop} to {operation.stop}"
+                self._tell(Fault.NON_MONOTONIC, segment, why, before, operation)
+            elif operation.kind is Kind.READ and (operation.offset or 0) < before.stop:
+                why = f"it went on at {operation.offset}, behind {before.stop}"
+                self._tell(Fault.NON_MONOTONIC, segment, why, before, operation)
+            elif operation.kind is Kind.READ and (operation.offset or 0) > before.stop:
+                why = f"it went on at {operation.offset} and skipped what lies from {before.stop} on"
+                self._tell(Fault.UNSEEN, segment, why, before, operation)
+
+    def _stale(self, segment: str, log: Log) -> None:
+        """What anybody was told before a look began, the look shows."""
+        known = [each for each in log.answered(*Kind) if each.offset is not None]
+        known.sort(key=lambda each: each.completed or 0)
+        looks = [each for each in known if each.kind in (Kind.TAIL, Kind.SEAL) or each.to_tail]
+        longest: Operation | None = None
+        place = 0
+        for look in sorted(looks, key=lambda each: each.invoked):
+            while place < len(known) and (known[place].completed or 0) < look.invoked:
+                if longest is None or known[place].stop > longest.stop:
+                    longest = known[place]
+                place += 1
+            if longest is not None and look.stop < longest.stop and not _sank(longest, look):
+                why = f"it ended at {look.stop}, though there had been {longest.stop}"
+                self._tell(Fault.UNSEEN, segment, why, longest, look)
+
+
+def _sank(before: Operation, after: Operation) -> bool:
+    """True if this is told already, as one client's tail that went back."""
+    return before.client == after.client and before.kind is after.kind is Kind.TAIL
+
+
+def _listed(places: Iterable[tuple[str, int]]) -> str:
+    return ", ".join(f"{segment} {offset}" for segment, offset in places)
