@@ -15,7 +15,7 @@ from anabranch.catalog.port import BlobRow
 from anabranch.core import codec
 from anabranch.core.checksum import checksum
 from anabranch.core.compaction import ARROW
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, KeyMissing, WrongKey
 from anabranch.log.fetch import name_of
 from anabranch.log.parquet import APPENDED, ParquetReader
 from anabranch.model.append import Bounds
@@ -117,6 +117,8 @@ def _rows_flaws(extent: Extent, message: _Message, schema: StreamSchema) -> Iter
         return
     try:
         batch = message.batch(schema)
+    except (KeyMissing, WrongKey):  # nothing is wrong with the store
+        raise
     except (AnabranchError, pa.ArrowException, ValueError) as exc:
         yield str(exc)
         return
