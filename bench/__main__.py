@@ -19,6 +19,10 @@ from bench import (
     append_batches,
     append_events,
     catch_up,
+    cluster_append,
+    cluster_commits,
+    cluster_conditions,
+    cluster_sizes,
     machine,
     many_segments,
     one_event,
@@ -42,8 +46,15 @@ FIGURES: dict[str, Figure] = {
         put_latency,
         spark_history,
         spark_microbatch,
+        cluster_commits,
+        cluster_conditions,
+        cluster_append,
+        cluster_sizes,
     )
 }
+# Several figures by one name.
+GROUPS: dict[str, list[str]] = {"cluster": [name for name in FIGURES if name.startswith("cluster_")]}
+GROUPS["cluster"] += [name for name in ("put_latency",) if name in FIGURES]
 PAGE = Path(__file__).parents[1] / "docs" / "BENCHMARKS.md"
 _LASTING = Path("/var/tmp")  # where /tmp is memory, this usually is not
 
@@ -52,10 +63,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, and show what was found. Returns the exit code: 0 unless a figure could not be measured."""
     parser = _parser()
     chosen = parser.parse_args(arguments)
+    for name in chosen.names:
+        if name not in FIGURES and name not in GROUPS:
+            parser.error(f"there is no figure '{name}'")
     if chosen.write and chosen.quick:
         parser.error("a quick run's numbers are not worth keeping: --write goes without --quick")
     log = Console(stderr=True, highlight=False)
-    names = chosen.only or list(FIGURES)
+    said = [*chosen.names, *(chosen.only or ())]
+    names = [name for each in said for name in GROUPS.get(each, [each])] or list(FIGURES)
     if chosen.light:
         names = [name for name in names if not FIGURES[name].heavy]
     with _folder(chosen.folder) as folder:
@@ -118,6 +133,9 @@ def _parser() -> argparse.ArgumentParser:
         description="Measure the store, with the floor of this machine or another system beside each figure.",
         epilog=f"figures:\n{listing}\n\nHeavy ones take minutes. The machine should have nothing else to do.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "names", metavar="NAME", nargs="*", help=f"measure these; {', '.join(GROUPS)} stands for all that begin so"
     )
     parser.add_argument(
         "--only", metavar="NAME", action="append", choices=list(FIGURES), help="measure this figure; may be repeated"

