@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from anabranch.model.names import StreamName
     from anabranch.model.pointer import EventPointer
     from anabranch.model.policy import Fixed
+    from anabranch.model.stream_range import StreamRange
     from anabranch.readers.reader import Reader
     from anabranch.runtime.settings import Settings
     from anabranch.store import Store, connect
@@ -50,6 +51,7 @@ _PLACES = {
     "Store": "store",
     "StreamCut": "model.cut",
     "StreamName": "model.names",
+    "StreamRange": "model.stream_range",
     "TAIL": "model.cut",
     "Writer": "streams.writer",
     "connect": "store",
@@ -71,6 +73,7 @@ __all__ = [
     "Store",
     "StreamCut",
     "StreamName",
+    "StreamRange",
     "Writer",
     "connect",
     "errors",

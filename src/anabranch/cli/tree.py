@@ -26,6 +26,7 @@ class _Noun(NamedTuple):
 _NOUNS = {
     "scope": _Noun("scope", "Scopes and streams"),
     "stream": _Noun("stream", "Scopes and streams"),
+    "copy": _Noun("copy", "Scopes and streams"),
     "write": _Noun("write", "Events"),
     "read": _Noun("read", "Events"),
     "query": _Noun("query", "Events"),

@@ -13,6 +13,7 @@ from anabranch.model.names import StreamName
 from anabranch.model.policy import Fixed
 from anabranch.model.schema import StreamSchema
 from anabranch.model.stream import Segment, Span, StreamInfo
+from anabranch.streams.copy import COPIED
 from anabranch.streams.find import need_info
 from anabranch.streams.scope import check_tags, need_scope
 
@@ -59,5 +60,6 @@ def delete_stream(txn: Writing, name: StreamName, now: Micros) -> StreamId:
         if log is not None:  # so that a writer's append in flight is refused instead of landing nowhere
             txn.update_log(replace(view.logs[log], sealed=True))
     txn.drop_stream(info.id)
+    txn.drop_piece(COPIED, f"{info.id:016x}")
     txn.add_change(info.id, "deleted", {"name": str(name)}, now=now)
     return info.id

@@ -20,6 +20,7 @@ from anabranch.model.schema import RAW, StreamSchema
 from anabranch.model.stream import Scope, Segment, StreamInfo, StreamView
 from anabranch.model.times import to_micros
 from anabranch.runtime.ports import Runtime
+from anabranch.streams.algebra import Algebra
 from anabranch.streams.create import create_stream, delete_stream
 from anabranch.streams.evolve import evolve_stream, tag_stream
 from anabranch.streams.find import need_info, need_view
@@ -34,7 +35,7 @@ CutAt = Callable[[StreamView, Micros, bool], StreamCut]
 Name = str | StreamName
 
 
-class Streams:
+class Streams(Algebra):
     """Scopes and streams by name. Every change is durable when its call returns.
 
     Each change takes a `request` id: asked again with the same id, it does nothing and returns its first result, so

@@ -1,0 +1,57 @@
+"""Streams like files: the verbs that make streams of streams, as methods of the stream manager.
+
+None of them touches an event: each is one transaction that changes names, segments and spans. So what it costs depends
+on how many of these there are, never on how much was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from anabranch.catalog.port import Writing
+from anabranch.core.copy import Copied
+from anabranch.model.ids import Micros, StreamId
+from anabranch.model.names import StreamName
+from anabranch.model.stream_range import StreamRange
+from anabranch.runtime.ports import Runtime
+from anabranch.streams.copy import copy_stream
+from anabranch.streams.requests import Result
+
+Name = str | StreamName
+Source = Name | StreamRange
+
+
+class Algebra:
+    """What `Streams` does with whole streams. Each call is durable when it returns, and takes a `request` id: asked
+    again with the same id, it does nothing and returns its first result."""
+
+    _runtime: Runtime
+
+    def _change(
+        self,
+        operation: str,
+        request: str | None,
+        act: Callable[[Writing, Micros], Result],
+        *,
+        on: StreamName | None = None,
+    ) -> Result:
+        """Act in one transaction, once for a request id."""
+        raise NotImplementedError
+
+    def copy(self, source: Source, target: Name, *, request: str | None = None) -> Copied:
+        """A copy of a stream, or of a range of one, as a new stream: same columns, tags, epochs, segments and offsets.
+
+        Later writes to either never show in the other. The copy can be written to, also where the source is sealed;
+        writers begin anew there. Asked again with the same arguments it changes nothing and returns the same. Raises
+        StreamExists where `target` is something else, InvalidCut, Truncated.
+        """
+        part, full = StreamRange.of(source), StreamName.parse(target)
+        stream = self._new_id()
+
+        def act(txn: Writing, now: Micros) -> Result:
+            return copy_stream(txn, part, full, stream, now).to_json()
+
+        return Copied.from_json(self._change(f"copy {part} {full}", request, act))
+
+    def _new_id(self) -> StreamId:
+        return StreamId(self._runtime.ids.bits(63))

@@ -1,0 +1,77 @@
+"""Copying a stream within a store: new names and spans over the same logs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from anabranch.catalog.port import Checkpointed, Writing
+from anabranch.core.copy import Copied
+from anabranch.core.stretch import Stretch, plan_stretch
+from anabranch.errors import StreamExists
+from anabranch.model.cut import Edge, StreamCut
+from anabranch.model.ids import Micros, StreamId
+from anabranch.model.names import StreamName
+from anabranch.model.stream import Segment, Span, StreamInfo
+from anabranch.model.stream_range import StreamRange
+from anabranch.streams.find import need_view
+from anabranch.streams.scope import need_scope
+
+COPIED: Final = "copied"  # the kind of pieces that say what a stream was copied from, by the stream's id
+
+
+def copy_stream(txn: Writing, source: StreamRange, target: StreamName, stream: StreamId, now: Micros) -> Copied:
+    """Make `target`, with the id `stream`, view what `source` holds. Costs as many rows as the source has segments and
+    spans.
+
+    The copy is open, though the source may be sealed: its current segments go on in new logs. Writers' progress and
+    fences stay behind. Asked again with the same arguments, nothing changes. Raises StreamExists where `target` is
+    anything else, StreamNotFound, ScopeNotFound, InvalidCut, Truncated.
+    """
+    assert isinstance(source.stream, StreamName)
+    view = need_view(txn, source.stream)
+    need_scope(txn, target.scope)
+    asked = {"start": _said(source.start), "end": _said(source.end)}
+    present = txn.stream(target)
+    if present is not None:
+        made = txn.piece(COPIED, f"{present.id:016x}")
+        if made is None or made.value["source"] != f"{view.info.id:016x}" or made.value["asked"] != asked:
+            raise StreamExists(str(target))
+        return Copied.from_json(dict(made.value))
+    assert not isinstance(source.start, str)
+    assert not isinstance(source.end, str)
+    stretch = plan_stretch(view, source.start, source.end)
+    _insert(txn, replace(view.info, id=stream, name=target, created_at=now, sealed=False, version=1), view.info)
+    put_stretch(txn, stream, stretch)
+    copied = Copied(stream, view.info.id, stretch.start, stretch.end)
+    txn.put_piece(Checkpointed(COPIED, f"{stream:016x}", {**copied.to_json(), "asked": asked}))
+    txn.add_change(stream, "copied", {"name": str(target), **copied.to_json()}, now=now)
+    return copied
+
+
+def put_stretch(txn: Writing, stream: StreamId, stretch: Stretch) -> None:
+    """Give a new stream the segments of a stretch; those that are current go on in logs of their own."""
+    for piece in stretch.pieces:
+        txn.put_segment(stream, piece.segment)
+        for span in piece.spans:
+            txn.put_span(stream, span)
+        if piece.segment.retired is None:
+            _go_on(txn, stream, piece.segment, piece.stop, stretch.appended_at)
+
+
+def _go_on(txn: Writing, stream: StreamId, segment: Segment, offset: int, appended_at: Micros) -> None:
+    # Append times rise along a segment, so the new log's start where those of the source have come to.
+    log = txn.new_log(stream, appended_at=appended_at)
+    txn.put_span(stream, Span(segment.id, offset, log, 0, None))
+
+
+def _insert(txn: Writing, info: StreamInfo, source: StreamInfo) -> None:
+    """Insert the stream with all the schemas that the source has had, since versions go on from there."""
+    schemas = [txn.schema(source.id, version) for version in range(1, info.schema_version + 1)]
+    txn.insert_stream(replace(info, schema=schemas[0], schema_version=1))
+    for version, schema in enumerate(schemas[1:], 2):
+        txn.update_stream(replace(info, schema=schema, schema_version=version))
+
+
+def _said(cut: StreamCut | Edge | str) -> str:
+    return cut.value if isinstance(cut, Edge) else str(cut)
