@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import anabranch as ab
 from anabranch.blobs.local import LocalBlobs
@@ -225,3 +227,65 @@ def damage(file: Path) -> None:
     data[len(data) // 2] ^= 1
     file.chmod(0o600)
     file.write_bytes(data)
+
+
+# random lives
+
+STEPS = st.sampled_from(
+    ["write", "little", "scale", "truncate", "compact", "collect", "create", "seal", "delete", "backup"]
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=st.lists(STEPS, max_size=14), to_postgres=st.booleans())
+def test_whatever_a_store_has_lived_through_its_restored_backup_reads_the_same(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[str], to_postgres: bool
+) -> None:
+    folder = tmp_path_factory.mktemp("life")
+    with opened({"url": folder / "river"}) as store:
+        store.streams.create_scope("iot")
+        for number, step in enumerate(steps):
+            live(store, step, number, folder / "backup")
+        before = contents(store)
+        store.backup(folder / "backup")
+    other: Place = {"url": fresh_url() if to_postgres else folder / "copy", "blobs": folder / "copy-blobs"}
+    restore(folder / "backup", **other)  # type: ignore[arg-type]
+    with opened(other, create=False) as copy:
+        assert contents(copy) == before
+        assert sound(copy)
+        copy.backup(folder / "again")
+    if to_postgres:
+        drop(str(other["url"]))
+    restore(folder / "again", folder / "home")
+    with opened({"url": folder / "home"}) as home:
+        assert contents(home) == before
+
+
+def live(store: Store, step: str, number: int, place: Path) -> None:
+    """One step in the life of a store, on the stream that is open and was created last."""
+    open_ones = [info for info in store.streams.list() if not info.sealed]
+    if step == "create" or not open_ones:
+        store.streams.create(f"iot/s{number}", schema=SCHEMA, key="device", scaling=2)
+        return
+    stream = max(open_ones, key=lambda info: info.created_at).id
+    name = str(store.streams.view(stream).info.name)
+    match step:
+        case "write" | "little":
+            with store.writer(name) as writer:
+                writer.write_batch(rows(1_000 * number, 300 if step == "write" else 2)).result(30)
+        case "scale":
+            store.streams.scale(name, 1 + number % 4)
+        case "truncate":
+            store.streams.truncate(name, store.streams.tail(name))
+        case "compact":
+            store.compact(force=True)
+        case "collect":
+            store.collect(horizon_us=0)
+        case "seal":
+            store.streams.seal(name)
+        case "delete":
+            store.streams.seal(name)
+            store.streams.delete(name)
+        case "backup":
+            store.backup(place)
