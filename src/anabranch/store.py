@@ -79,11 +79,13 @@ _DATABASE_BYTES_MIN = 512  # SQLite takes less for an empty database
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """What `connect` takes to open the same store in another process. `url` may hold a password: it is not for people."""
+    """What `connect` takes to open the same store in another process. `url` may hold a password: it is not for people.
+    `keys` says where keys are, never what they are; None also for a key service, which is an object of this process."""
 
     url: str
     blobs: str | None = None
     history: str | None = None
+    keys: str | None = None
 
     @classmethod
     def of(
@@ -91,9 +93,19 @@ class Places:
         url: str | os.PathLike[str],
         blobs: str | os.PathLike[str] | None = None,
         history: str | os.PathLike[str] | None = None,
+        keys: str | KeyService | None = None,
     ) -> Places:
         """The same whatever a process's working folder is."""
-        return cls(_lasting(url), _lasting(blobs) if blobs else None, _lasting(history) if history else None)
+        return cls(
+            _lasting(url),
+            _lasting(blobs) if blobs else None,
+            _lasting(history) if history else None,
+            _lasting_keys(keys) if isinstance(keys, str) else None,
+        )
+
+
+def _lasting_keys(place: str) -> str:
+    return f"file:{_folder(place)}" if place.startswith("file:") else place
 
 
 def _lasting(place: str | os.PathLike[str]) -> str:
@@ -134,11 +146,12 @@ def connect(
             raise InvalidArgument("a PostgreSQL catalog holds no blobs: say where they are by blobs=")
         bytes_at = _tiers(blobs, history, runtime, create=create)
         catalog, shown = _postgres(text, runtime, create=create)
-        return _placed(_assemble(catalog, bytes_at, runtime, keys, url=shown), Places.of(text, blobs, history))
+        return _placed(_assemble(catalog, bytes_at, runtime, keys, url=shown), Places.of(text, blobs, history, keys))
     if text == "memory://":
         bytes_at = _tiers(blobs or text, history, runtime, create=create)
         return _placed(
-            _assemble(SqliteCatalog(None, runtime), bytes_at, runtime, keys, url=text), Places.of(text, blobs, history)
+            _assemble(SqliteCatalog(None, runtime), bytes_at, runtime, keys, url=text),
+            Places.of(text, blobs, history, keys),
         )
     folder = _folder(text)
     if not create and not (folder / CATALOG_FILE).exists():
@@ -148,7 +161,7 @@ def connect(
     _refuse_orphans(bytes_at, folder / CATALOG_FILE)
     return _placed(
         _assemble(SqliteCatalog(folder, runtime), bytes_at, runtime, keys, url=str(folder)),
-        Places.of(text, blobs, history),
+        Places.of(text, blobs, history, keys),
     )
 
 

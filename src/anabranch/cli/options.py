@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 STORE_VARIABLE: Final = "ANABRANCH_STORE"
 BLOBS_VARIABLE: Final = "ANABRANCH_BLOBS"
+KEYS_VARIABLE: Final = "ANABRANCH_KEYS"
 DEFAULT_STORE: Final = "./river"
 
 StoreOption = Annotated[
@@ -52,6 +53,7 @@ class Invocation:
 
     store: str | None = None
     blobs: str | None = None
+    keys: str | None = None
     debug: bool = False
 
 
@@ -67,7 +69,7 @@ def open_store(option: str | None, *, create: bool = False) -> Store:
     """The whole store, to be closed. Raises StoreNotFound unless it may be created, and what `connect` raises."""
     from anabranch.store import connect
 
-    return connect(store_path(option), blobs=invocation.blobs, create=create)
+    return connect(store_path(option), blobs=invocation.blobs, keys=invocation.keys, create=create)
 
 
 class Names:

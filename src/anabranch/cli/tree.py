@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from anabranch.cli.options import BLOBS_VARIABLE, DEFAULT_STORE, STORE_VARIABLE, invocation
+from anabranch.cli.options import BLOBS_VARIABLE, DEFAULT_STORE, KEYS_VARIABLE, STORE_VARIABLE, invocation
 from anabranch.errors import AnabranchError
 
 
@@ -38,6 +38,7 @@ _NOUNS = {
     "backup": _Noun("backup", "Upkeep"),
     "restore": _Noun("restore", "Upkeep"),
     "rebuild": _Noun("rebuild", "Upkeep"),
+    "key": _Noun("key", "Upkeep"),
     "version": _Noun("version", "Upkeep"),
 }
 
@@ -128,6 +129,15 @@ def _root(
             "--blobs", metavar="PATH", envvar=BLOBS_VARIABLE, help="Where the bytes are; needed with PostgreSQL."
         ),
     ] = None,
+    keys: Annotated[
+        str | None,
+        typer.Option(
+            "--keys",
+            metavar="PLACE",
+            envvar=KEYS_VARIABLE,
+            help="The keys of an encrypted store: file:/path, or env:NAME for a variable that holds them.",
+        ),
+    ] = None,
     debug: Annotated[
         bool, typer.Option("--debug", envvar="ANABRANCH_DEBUG", help="Show the traceback of an error.")
     ] = False,
@@ -143,4 +153,4 @@ def _root(
 
     Exit codes: 0 done, 1 check found something, 2 it could not be done (one line on stderr says why), 130 interrupted.
     """
-    invocation.store, invocation.blobs, invocation.debug = store, blobs, debug
+    invocation.store, invocation.blobs, invocation.keys, invocation.debug = store, blobs, keys, debug

@@ -63,7 +63,7 @@ def read(
 
     The columns are the stream's, or those named in `columns`, then `_segment`, `_offset` and `_appended`, in the types
     of `anabranch.spark.types`; each event is one row, in no order. What was compacted, Spark reads from the Parquet
-    files; what was not, from the store, or, where it is little, right now. The added columns cost nothing where a query
+    files; what was not, and all of a store that is encrypted, from the store, or, where it is little, right now. The added columns cost nothing where a query
     does not use them; where it does, its filters do not reach the files, but `between=(from, to)`, which keeps the
     events whose event time lies in `from <= time < to`, always does.
 
@@ -91,7 +91,8 @@ def read(
         begin = to_cut(catalog, opened.logs, view, HEAD if start is None else start, by=by)
         stop = to_cut(catalog, opened.logs, view, TAIL if end is None else end, by=by)
         wanted = _wanted(view, columns, between)
-        native = native_types(wanted.read)
+        # Spark's own reader has no keys, so the files of an encrypted store are read through the store.
+        native = opened.store.runtime.sealer is None and native_types(wanted.read)
         history = plan_history(opened, view, begin, stop, native=native, between=wanted.between)
         frames = [*_scans(spark, history, wanted), *_rest(spark, opened, view.info, history, wanted)]
         held = bool(history.layers)

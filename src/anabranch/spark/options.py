@@ -2,6 +2,7 @@
 
 path                  the store's folder, or the URL of its PostgreSQL catalog
 blobs, history        where the bytes are, as `anabranch.connect` takes them; a PostgreSQL catalog needs `blobs`
+encryptionKeys        where the keys of an encrypted store are, `file:/path` or `env:NAME`, on every machine of the job
 stream                scope/name
 start, end            where reading begins (default: the head) and, exclusively, ends: head, tail, a stream cut, an
                       event pointer or an ISO 8601 time. Without an end, a batch read ends at the tail as of its
@@ -42,6 +43,7 @@ _READ: Final = (
     "path",
     "blobs",
     "history",
+    "encryptionKeys",
     "stream",
     "start",
     "end",
@@ -57,6 +59,7 @@ _WRITE: Final = (
     "path",
     "blobs",
     "history",
+    "encryptionKeys",
     "stream",
     "create",
     "key",
@@ -167,7 +170,7 @@ class _Said:
             )
         if "://" in path and not path.startswith((*POSTGRES, "file://")):
             raise InvalidArgument(f"'{path}' is no store: give a folder, or a file:// or postgresql:// URL")
-        return Places.of(path, blobs, history)
+        return Places.of(path, blobs, history, self.text("encryptionKeys"))
 
     def stream(self) -> StreamName:
         name = self.text("stream")

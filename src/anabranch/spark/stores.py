@@ -37,12 +37,17 @@ def places_of(store: Store | str | os.PathLike[str]) -> Places:
     places = store.places or Places.of(store.url)
     if "memory://" in (places.url, places.blobs, places.history):
         raise InvalidArgument("Spark's workers are other processes and can't see memory://; use a folder")
+    if store.runtime.sealer is not None and places.keys is None:
+        raise InvalidArgument(
+            "Spark's workers are other processes and can't use this key service; open the store with keys='file:…' or 'env:…'"
+        )
     return places
 
 
 def place_options(places: Places) -> dict[str, str]:
     """The data source's options for a store."""
     said = {"path": places.url, "blobs": places.blobs, "history": places.history}
+    said["encryptionKeys"] = places.keys
     return {name: value for name, value in said.items() if value is not None}
 
 
@@ -51,7 +56,7 @@ def open_store(places: Places) -> Opened:
     with _lock:
         opened = _open.get(_key(places))
         if opened is None:
-            store = connect(places.url, blobs=places.blobs, history=places.history, create=False)
+            store = connect(places.url, blobs=places.blobs, history=places.history, keys=places.keys, create=False)
             opened = Opened(store, LogReader(store.catalog, store.blobs, store.runtime))
             _open[_key(places)] = opened
         return opened

@@ -1,0 +1,124 @@
+"""`anabranch key`: the keys of encrypted stores."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from anabranch.cli.options import JsonOption, StoreOption, invocation, new_app, open_names, open_store
+from anabranch.cli.output import counted, iso_time, print_columns, print_json, say
+from anabranch.errors import InvalidArgument, MissingExtra
+
+app = new_app("Make, show and rotate the keys of encrypted stores.")
+
+_ID_BITS = 32
+
+
+@app.command()
+def new(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The key file. Where there is one, it gets one more key.")
+    ],
+    key_id: Annotated[str | None, typer.Option("--id", metavar="ID", help="The key's id; default: by chance.")] = None,
+) -> None:
+    """Make a master key and put it first in a key file, so that it is current.
+
+    Keep a copy of the file where the store is not: without its keys, an encrypted store can't be read by anybody.
+
+    Examples:
+
+      anabranch key new river.keys
+      anabranch --keys file:river.keys scope create iot
+    """
+    try:
+        from anabranch.runtime.keys import new_line, parse_keys
+    except ImportError as exc:
+        raise MissingExtra("encryption at rest", "encryption") from exc
+    from anabranch.runtime.ids import SystemIds
+
+    ids = SystemIds()
+    key_id = key_id or f"key-{ids.bits(_ID_BITS):08x}"
+    line = new_line(key_id, ids)
+    old = file.read_text(encoding="utf-8") if file.exists() else ""
+    if old and key_id in parse_keys(old, str(file)):
+        raise InvalidArgument(f"there is a key '{key_id}' in {file} already")
+    _write(file, line + old)
+    say(f"key '{key_id}' is the current one of {file}")
+
+
+def _write(file: Path, text: str) -> None:
+    """Replace a file as a whole, readable by its owner alone; keys are never lost by a full disk or a power cut."""
+    fresh = file.with_name(f".{file.name}.new")
+    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as out:
+        os.fchmod(out.fileno(), 0o600)
+        out.write(text)
+        out.flush()
+        os.fsync(out.fileno())
+    fresh.replace(file)
+    folder = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+@app.command()
+def show(as_json: JsonOption = False, store: StoreOption = None) -> None:
+    """Show which master keys a store needs: the ids alone, no key is ever shown.
+
+    Example:
+
+      anabranch key show
+    """
+    from anabranch.log.data_keys import KIND, from_piece, newest
+
+    with open_names(store) as names, names.catalog.reading() as reading:
+        rows = sorted(map(from_piece, reading.pieces(KIND)), key=lambda row: (row.created_at, row.id))
+    current = newest(rows).id if rows else None
+    if as_json:
+        print_json(
+            [
+                {
+                    "data_key": row.id,
+                    "master_key": row.master,
+                    "made_at": iso_time(row.created_at),
+                    "current": row.id == current,
+                }
+                for row in rows
+            ]
+        )
+    elif rows:
+        lines = [(row.id, row.master, iso_time(row.created_at), "yes" if row.id == current else "") for row in rows]
+        print_columns(("DATA KEY", "MASTER KEY", "MADE", "SEALS NEW BYTES"), lines)
+    else:
+        say("this store is not encrypted")
+
+
+@app.command()
+def rotate(as_json: JsonOption = False, store: StoreOption = None) -> None:
+    """Let the current master key of --keys take over. No event is written again.
+
+    The data keys of the store are wrapped with it, and a new data key seals what is written from now on. Then the former
+    master keys are needed no more, but for backups and manifests made before.
+
+    Example:
+
+      anabranch key new river.keys
+      anabranch --keys file:river.keys key rotate
+    """
+    if invocation.keys is None:
+        raise InvalidArgument(
+            "say where the keys are, the former and the new one: anabranch --keys file:/path key rotate"
+        )
+    with open_store(store) as opened:
+        done = opened.rotate_keys()
+    if as_json:
+        print_json({"master_key": done.master, "rewrapped": done.rewrapped, "data_key": done.data_key})
+    else:
+        say(
+            f"{counted(done.rewrapped, 'data key')} wrapped with '{done.master}'; a new one seals what is written from now on"
+        )
