@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from anabranch.model.policy import Fixed
     from anabranch.model.stream_range import StreamRange
     from anabranch.readers.reader import Reader
+    from anabranch.runtime.sealing import KeyService
     from anabranch.runtime.settings import Settings
     from anabranch.store import Store, connect
     from anabranch.streams.ack import Ack, BatchAck, EventRange
@@ -45,6 +46,7 @@ _PLACES = {
     "Fixed": "model.policy",
     "HEAD": "model.cut",
     "KeyRange": "model.keyspace",
+    "KeyService": "runtime.sealing",
     "Reader": "readers.reader",
     "SegmentId": "model.ids",
     "Settings": "runtime.settings",
@@ -67,6 +69,7 @@ __all__ = [
     "EventRange",
     "Fixed",
     "KeyRange",
+    "KeyService",
     "Reader",
     "SegmentId",
     "Settings",
