@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -26,13 +27,15 @@ from anabranch.errors import (
 )
 from anabranch.log.check import Severity
 from anabranch.model.cut import HEAD
+from anabranch.model.ids import SegmentId
 from anabranch.model.pointer import EventPointer
 from anabranch.streams.publish import Publication
+from anabranch.testing.history import Kind, Stored
 from anabranch.testing.ledger import Event, Ledger, Reading, Sighting
+from anabranch.testing.record import RecordedStore, RecordedWriter, Recorder, place_of
 
 if TYPE_CHECKING:
     from anabranch.store import Store
-    from anabranch.streams.writer import Writer
 
 __all__ = ["Arena", "Client", "checked", "judged", "stored"]
 
@@ -64,12 +67,17 @@ class Arena:
     done: Counter[str] = field(default_factory=Counter)
     violations: list[str] = field(default_factory=list)
     stopping: bool = False
+    recorder: Recorder = field(default_factory=lambda: Recorder(count().__next__))
     _serial: int = 0
 
     def serial(self) -> int:
         """A fresh number."""
         self._serial += 1
         return self._serial
+
+    def client(self, store: Store, name: str) -> RecordedStore:
+        """The store as this client uses it."""
+        return RecordedStore(store, self.recorder, name, name_of=named)
 
     def pick(self) -> Ledger:
         """One of the streams that are written to."""
@@ -100,6 +108,20 @@ def judged(store: Store, ledger: Ledger) -> list[str]:
     return ledger.judge(stored(store, ledger.stream), heads)
 
 
+def named(stream: str, payload: bytes) -> str:
+    """An event's name in a history: writers number their events anew in each stream."""
+    return f"{stream} {Event.parse(payload)}"
+
+
+def kept(store: Store, stream: str) -> dict[str, Stored]:
+    """What each segment of the stream holds, as a history has it."""
+    heads = {segment.id: segment.head for segment in store.streams.view(stream).ordered}
+    events: dict[SegmentId, list[str]] = {segment: [] for segment in heads}
+    for sighting in stored(store, stream):
+        events[sighting.pointer.segment].append(named(stream, sighting.payload))
+    return {place_of(stream, each): Stored(head, tuple(events[each])) for each, head in heads.items()}
+
+
 def checked(store: Store) -> list[str]:
     """What is wrong with the store by its own account."""
     errors = [finding for finding in store.check() if finding.severity is Severity.ERROR]
@@ -114,10 +136,11 @@ def write(arena: Arena, store: Store, name: str) -> None:
     """Open writers one after another, some under a name that others use too, and write in bursts."""
     while not arena.stopping:
         ledger = arena.pick()
-        named = arena.rng.choice(NAMED) if arena.chance(0.2) else None
+        owner = arena.rng.choice(NAMED) if arena.chance(0.2) else None
         try:
-            with store.writer(ledger.stream, writer_id=named) as writer:
-                hand = _Hand(arena, store, ledger, writer, named or f"{name}.{arena.serial()}")
+            fence = arena.serial() if arena.chance(0.1) else None
+            with arena.client(store, name).writer(ledger.stream, writer_id=owner, fence=fence) as writer:
+                hand = _Hand(arena, store, ledger, writer, owner or f"{name}.{arena.serial()}")
                 for _ in range(arena.rng.randrange(1, 6)):
                     hand.burst()
                 hand.settle()
@@ -129,9 +152,9 @@ def write(arena: Arena, store: Store, name: str) -> None:
 def rival(arena: Arena, store: Store, name: str) -> None:
     """Hold on to a writer's name that others want too, and go on under it though it was taken over."""
     while not arena.stopping:
-        ledger, named = arena.pick(), arena.rng.choice(NAMED)
-        with suppress(*EXPECTED), store.writer(ledger.stream, writer_id=named) as writer:
-            hand = _Hand(arena, store, ledger, writer, named)
+        ledger, owner = arena.pick(), arena.rng.choice(NAMED)
+        with suppress(*EXPECTED), arena.client(store, name).writer(ledger.stream, writer_id=owner) as writer:
+            hand = _Hand(arena, store, ledger, writer, owner)
             for _ in range(8):
                 hand.burst()
                 hand.settle()
@@ -142,7 +165,7 @@ def rival(arena: Arena, store: Store, name: str) -> None:
 class _Hand:
     """One writer at work. `label` is the name its events carry."""
 
-    def __init__(self, arena: Arena, store: Store, ledger: Ledger, writer: Writer, label: str) -> None:
+    def __init__(self, arena: Arena, store: Store, ledger: Ledger, writer: RecordedWriter, label: str) -> None:
         self._arena = arena
         self._store = store
         self._ledger = ledger
@@ -193,11 +216,11 @@ class _Hand:
     def _single(self) -> None:
         event = self._attempt()
         try:
-            ack = self._writer.write(self._payload(event), key=event.key)
+            answer = self._writer.write(self._payload(event), key=event.key)
         except EXPECTED:
             self._ledger.refused(event)
             raise
-        self._open.append((event, ack.result))
+        self._open.append((event, answer))
 
     def _batch(self, *, atomic: bool) -> None:
         events = [self._attempt() for _ in range(self._arena.rng.randrange(1, 9))]
@@ -205,30 +228,29 @@ class _Hand:
         if atomic:
             self._ledger.unit(events)
         try:
-            ack = self._writer.write_batch(pa.table(columns), atomic=atomic)
+            answers = self._writer.write_batch(pa.table(columns), atomic=atomic)
         except EXPECTED:
             # Of a batch that is not atomic, the first pieces may have been accepted.
             for event in events:
                 self._ledger.refused(event) if atomic else self._ledger.unknown(event)
             raise
-        for row, event in enumerate(events):
-            self._open.append((event, lambda row=row: ack.pointer(row)))  # type: ignore[misc]
+        self._open += zip(events, answers, strict=True)
 
     def _conditional(self) -> None:
         """Append one event on condition of its segment's length, which may be wrong by then, or from the start."""
         self.settle()
         key = self._arena.rng.choice(KEYS)
-        view = self._store.streams.view(self._ledger.stream)
+        view = self._arena.client(self._store, f"{self._label}.look").look(self._ledger.stream)
         point = point_of(key)
         segment = next(segment.id for segment in view.current if point in segment.range)
         expected = view.length(segment) + self._arena.chance(0.1)
         event = self._ledger.attempt(self._label, key)
         try:
-            ack = self._writer.write(self._payload(event), key=key, expected=expected)
+            answer = self._writer.write(self._payload(event), key=key, expected=expected)
         except EXPECTED:
             self._ledger.refused(event)
             raise
-        place = self._note(event, ack.result)
+        place = self._note(event, answer)
         if place is not None and self._arena.chance(0.5):
             self._fetch(event, place)
         if place is not None and place.offset != expected:
@@ -250,6 +272,8 @@ def publish(arena: Arena, store: Store, name: str) -> None:
         label = f"{name}.{arena.serial()}"
         events = [ledger.attempt(label, arena.rng.choice(KEYS)) for _ in range(arena.rng.randrange(1, 20))]
         ledger.unit(events)
+        for event in events:
+            arena.recorder.begin(label, Kind.APPEND, events=(named(ledger.stream, event.payload()),), unit=label)
         try:
             with store.hold("sim", label):
                 _publish(arena, store, ledger, label, events)
@@ -290,7 +314,7 @@ def read(arena: Arena, store: Store, name: str) -> None:
         ledger = arena.ledgers[arena.rng.choice(sorted(arena.ledgers))]
         reading = ledger.reading(f"{name}.{arena.serial()}")
         try:
-            with store.reader(ledger.stream, start=HEAD) as reader:
+            with arena.client(store, reading.name).read(ledger.stream) as reader:
                 for event in reader:
                     reading.seen.append(Sighting(event.pointer, event.body))
                     if arena.chance(0.01):
@@ -308,7 +332,7 @@ def follow(arena: Arena, store: Store, name: str) -> None:
     """Follow one stream from its head until all stops; then everything acknowledged must have come."""
     ledger = arena.pick()
     reading = ledger.reading(f"{name}.follower")
-    with store.reader(ledger.stream, start=HEAD, follow=True) as reader:
+    with arena.client(store, reading.name).read(ledger.stream, follow=True) as reader:
         watch = store.runtime.tasks.spawn("stop", lambda: _stop(arena, store, ledger, reading, reader.close))
         try:
             for event in reader:
@@ -340,7 +364,7 @@ def _stop(arena: Arena, store: Store, ledger: Ledger, reading: Reading, close: C
 
 def scale(arena: Arena, store: Store, name: str) -> None:
     """Split, merge and re-cut segments; now and then seal a stream and begin another."""
-    rng = arena.rng
+    rng, client = arena.rng, arena.client(store, name)
     while not arena.stopping:
         store.runtime.tasks.sleep(rng.random() * 4 * _PAUSE_S)
         ledger = arena.pick()
@@ -351,8 +375,11 @@ def scale(arena: Arena, store: Store, name: str) -> None:
                 store.streams.seal(ledger.stream)
                 arena.done["seal"] += 1
                 continue
-            current = store.streams.view(ledger.stream).current
+            current = client.look(ledger.stream).current
             draw = rng.random()
+            if arena.chance(0.1):
+                client.fence(ledger.stream, arena.serial())
+                arena.done["fence"] += 1
             if draw < 0.4 and len(current) < 6:
                 store.streams.scale(ledger.stream, split=rng.choice(current).id, into=rng.randrange(2, 4))
             elif draw < 0.8 and len(current) > 1:
@@ -360,6 +387,7 @@ def scale(arena: Arena, store: Store, name: str) -> None:
                 store.streams.scale(ledger.stream, merge=[segment.id for segment in current[first : first + 2]])
             else:
                 store.streams.scale(ledger.stream, rng.randrange(1, 4))
+            client.look(ledger.stream)
             arena.done["scale"] += 1
         except (*EXPECTED, InvalidArgument):  # another one scaled first
             arena.done["scale refused"] += 1

@@ -77,7 +77,7 @@ class _Check:
             places = self._places.get(event)
             if places:  # those that were never told where it went
                 for operation in writers:
-                    if operation.outcome is Outcome.UNKNOWN and not operation.segment:
+                    if operation.outcome is not Outcome.REFUSED and not operation.segment:
                         self._logs[next(iter(places))[0]].operations.append(operation)
 
     def _homeless(self, segment: str) -> int:
@@ -97,6 +97,10 @@ class _Check:
                 elif stored is not None and offset >= stored.head + len(stored.events):
                     event, witnesses = next(iter(claims.items()))
                     self._tell(Fault.LOST, segment, f"{event} at {offset} is not stored", *witnesses)
+        for event, writers in self._by_event.items():
+            placeless = [each for each in writers if each.outcome is Outcome.OK and not each.segment]
+            if placeless and self._stored is not None and event not in self._places and not self._truncated():
+                self._tell(Fault.LOST, "", f"{event} is not stored", *placeless)
         for event, places in self._places.items():
             segment = next(iter(places))[0]
             writers = self._by_event.get(event, [])
@@ -125,14 +129,16 @@ class _Check:
         for operation in self._operations:
             if operation.kind is Kind.APPEND and (operation.unit is not None or len(operation.events) > 1):
                 units[operation.unit or id(operation)].append(operation)
-        truncated = any(stored.head for stored in self._stored.values())
         for operations in units.values():
             events = [event for operation in operations for event in operation.events]
             there = [event for event in events if event in self._places]
-            if there and len(there) < len(events) and not truncated:
+            if there and len(there) < len(events) and not self._truncated():
                 segment = next(iter(self._places[there[0]]))[0]
                 why = f"{len(there)} of {len(events)} events are there"
                 self._tell(Fault.TORN, segment, why, *operations)
+
+    def _truncated(self) -> bool:
+        return any(stored.head for stored in (self._stored or {}).values())
 
     # faults of what was seen
 

@@ -13,6 +13,7 @@ from anabranch.runtime.settings import Settings
 from anabranch.testing import clients
 from anabranch.testing.clients import Arena
 from anabranch.testing.faults import Action, Faults, RandomFaults
+from anabranch.testing.history import Stored, check
 from anabranch.testing.scheduler import Scheduler, SimTask
 from anabranch.testing.world import Process, ProcessCrashed, World
 
@@ -221,6 +222,9 @@ class Simulation:
         last.close()
 
     def _judge_streams(self, store: Store) -> None:
+        kept: dict[str, Stored] = {}
         for ledger in self._arena.ledgers.values():
             self._arena.violations += clients.judged(store, ledger)
+            kept |= clients.kept(store, ledger.stream)
+        self._arena.violations += [f"history: {found}" for found in check(self._arena.recorder.operations, kept)]
         self._arena.violations += clients.checked(store)

@@ -29,8 +29,10 @@ from anabranch.log.commit import Committer, Encoded, Outcome
 from anabranch.log.tail import Tail
 from anabranch.model.append import Appended, Batches, Commit, LogState, Part, Progress, Refusal, Refused, Unit, Verdict
 from anabranch.model.ids import Micros
+from anabranch.model.stream import StreamView
 from anabranch.streams import publish
 from anabranch.streams.courier import Courier
+from anabranch.streams.manager import Streams
 from anabranch.testing import disk
 from anabranch.testing.faults import Action, SimCatalog
 from anabranch.testing.simulation import Weather
@@ -185,6 +187,24 @@ def tear_units() -> AbstractContextManager[None]:
     return _replaced(Appending, "unit", torn)
 
 
+def forget_the_streams_fence() -> AbstractContextManager[None]:
+    """Who carries a fence that was overtaken may go on appending."""
+
+    def careless(part: Part, *rest: Any, **more: Any) -> Verdict:
+        return decide(replace(part, fence=None), *rest, **more)
+
+    return _replaced(append, "decide", careless)
+
+
+def forget_the_condition() -> AbstractContextManager[None]:
+    """Conditional appends are made wherever the tail is."""
+
+    def careless(part: Part, *rest: Any, **more: Any) -> Verdict:
+        return decide(replace(part, expected=None), *rest, **more)
+
+    return _replaced(append, "decide", careless)
+
+
 # ---------------------------------------------------------------------- unknown outcomes and fences
 
 
@@ -265,6 +285,19 @@ def send_refused_events_last() -> AbstractContextManager[None]:
     return _replaced(Courier, "_landed_all", last)
 
 
+def look_at_a_stale_tail() -> AbstractContextManager[None]:
+    """What a stream looks like is answered from memory now and then."""
+    view, known = Streams.view, dict[Any, StreamView]()
+
+    def stale(self: Streams, name: Any) -> StreamView:
+        if name in known and self._runtime.ids.bits(2) == 0:
+            return known[name]
+        known[name] = view(self, name)
+        return known[name]
+
+    return _replaced(Streams, "view", stale)
+
+
 def sleep_through_other_processes() -> AbstractContextManager[None]:
     """A following reader is not woken by what other processes commit."""
     return _replaced(Tail, "_poll", lambda self: None)
@@ -308,6 +341,8 @@ WOUNDS: Final = (
         ("torn atomic unit", "refused, and yet there", *_TWICE),
         {"catalog.commit": {Action.DELAY_BEFORE: 0.4}},
     ),
+    Wound(forget_the_streams_fence, ("history: not linearizable",)),
+    Wound(forget_the_condition, ("was to be appended at", "history: not linearizable")),
     Wound(retry_blindly, _TWICE),
     Wound(give_up_without_the_fence, ("refused, and yet there", "batches")),
     Wound(
@@ -317,6 +352,7 @@ WOUNDS: Final = (
     Wound(collect_without_the_horizon, ("missing",)),
     Wound(commit_behind_the_horizon, ("missing",), {"blobs.put": {Action.STALL: 0.4}}),
     Wound(send_refused_events_last, ("out of order",)),
+    Wound(look_at_a_stale_tail, ("history: unseen", "history: non-monotonic", "history: not linearizable")),
     Wound(sleep_through_other_processes, ("did not see them",)),
     Wound(forget_to_wake_writers, ("does not end",)),
 )
