@@ -296,6 +296,32 @@ def test_a_server_that_takes_no_writes_says_so(url: str) -> None:
         assert append(catalog, part(log)) == (Appended(0, NOW),)  # by another connection
 
 
+def test_a_role_with_the_rights_that_the_manual_names_can_do_everything(url: str, tmp_path: Path) -> None:
+    schema = url.rpartition("schema=")[2]
+    role = f"app_{schema}"
+    with opened(url):
+        pass
+    sql(url, f"create role {role} login")
+    manual = Path(__file__).parents[2].joinpath("docs", "POSTGRES.md").read_text()
+    grants = manual.partition("```sql\n")[2].partition("```")[0]
+    assert grants.count("GRANT") == 4
+    sql(url, grants.replace("SCHEMA anabranch", f"SCHEMA {schema}").replace("TO app", f"TO {role}"))
+    try:
+        theirs = url.replace("postgres@", f"{role}@", 1)
+        with ab.connect(theirs, blobs=tmp_path, settings=Settings(inline_bytes_max=0)) as store:
+            store.streams.create_scope("s")
+            store.streams.create("s/events", scaling=2)
+            with store.writer("s/events", writer_id="w") as writer:
+                writer.write(b"x", key="k").result(30)
+            store.streams.scale("s/events", 3)
+            store.compact(force=True)
+            store.streams.delete("s/events")
+            store.collect(horizon_us=0)
+            assert list(store.check()) == []
+    finally:
+        sql(url, f"drop owned by {role}; drop role {role}")
+
+
 def test_another_clients_lock_is_not_waited_for_longer_than_stated(url: str) -> None:
     with opened(url) as holder, opened(url, lock_s=0.3) as catalog:
         log = new_stream(holder)

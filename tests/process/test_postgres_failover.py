@@ -17,8 +17,10 @@ import psycopg
 import pytest
 
 import anabranch as ab
+from anabranch.catalog.port import Checkpointed
 from anabranch.catalog.postgres.adapter import PostgresCatalog
 from anabranch.model.append import Appended
+from anabranch.model.ids import StreamId
 from anabranch.runtime.ports import Runtime
 from anabranch.testing.contracts.samples import NOW, append, new_stream, part
 from tests.postgres_server import Server, fresh_url
@@ -184,11 +186,36 @@ def test_nothing_is_acknowledged_that_the_standby_does_not_have(pair: tuple[Serv
         assert answers == [(Appended(1, NOW),)]
 
 
-def test_what_was_committed_alone_is_not_called_safe_when_it_is_asked_for_again(pair: tuple[Server, Server]) -> None:
+def _request(catalog: PostgresCatalog) -> str:
+    with catalog.writing(StreamId(5)) as txn:
+        if txn.request("r") is not None:
+            return "was there"
+        txn.record_request("r", "scale", "{}", now=NOW)
+    return "done"
+
+
+def _number(catalog: PostgresCatalog) -> str:
+    with catalog.writing() as txn:
+        if txn.piece("published", "q") is not None:
+            return "was there"
+        txn.put_piece(Checkpointed("published", "q", {"number": 1}))
+    return "done"
+
+
+@pytest.mark.parametrize("what", ["an append", "a request", "a numbered unit"])
+def test_what_was_committed_alone_is_not_called_safe_when_it_is_asked_for_again(
+    pair: tuple[Server, Server], what: str
+) -> None:
     # A server that falls while it waits for its standby has the commit after its recovery, and the standby may not:
     # whoever asks for his answer again must wait for the standby, too.
     primary, standby = pair
     url = fresh_url(both(primary, standby))
+    asked: dict[str, Callable[[PostgresCatalog], object]] = {
+        "an append": lambda catalog: append(catalog, part(log, writer="w")),
+        "a request": _request,
+        "a numbered unit": _number,
+    }
+    ask_for = asked[what]
     with closing(PostgresCatalog(url, Runtime())) as catalog:
         log = new_stream(catalog)
         standby.kill()
@@ -196,7 +223,7 @@ def test_what_was_committed_alone_is_not_called_safe_when_it_is_asked_for_again(
 
         def send() -> None:
             try:
-                append(catalog, part(log, writer="w"))
+                ask_for(catalog)
             except ab.errors.AppendUncertain as exc:
                 failures.append(exc)
 
@@ -208,9 +235,9 @@ def test_what_was_committed_alone_is_not_called_safe_when_it_is_asked_for_again(
         primary.start()
     with closing(PostgresCatalog(url, Runtime())) as catalog:
         answers: list[object] = []
-        task = Runtime().tasks.spawn("again", lambda: answers.append(append(catalog, part(log, writer="w"))))
-        until(lambda: ask(primary.url, "select 1 from pg_stat_activity where wait_event = 'SyncRep'"))
+        task = Runtime().tasks.spawn("again", lambda: answers.append(ask_for(catalog)))
+        until(lambda: answers or ask(primary.url, "select 1 from pg_stat_activity where wait_event = 'SyncRep'"))
         assert answers == []
         standby.start()
         task.join()
-        assert answers == [(Appended(0, NOW, duplicate=True),)]
+        assert answers == [{"an append": (Appended(0, NOW, duplicate=True),)}.get(what, "was there")]

@@ -24,6 +24,7 @@ the database notices first and refuses the transaction's lock, that lock alone i
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -200,7 +201,8 @@ class PostgresWriting(PostgresReading, SqlWriting):
 
     def request(self, request: str) -> tuple[str, str] | None:
         self._take(f"request {request}")
-        return super().request(request)
+        row = self._row("request_again", (request,))
+        return None if row is None else (row[0], row[1])
 
     def leases(self) -> list[Lease]:
         self._take("horizon")
@@ -208,7 +210,8 @@ class PostgresWriting(PostgresReading, SqlWriting):
 
     def piece(self, kind: str, name: str) -> Checkpointed | None:
         self._take_piece(kind, name)
-        return super().piece(kind, name)
+        row = self._row("piece_again", (kind, name))
+        return None if row is None else Checkpointed(row[0], row[1], json.loads(row[2]))
 
     def _take_piece(self, kind: str, name: str) -> None:
         if self._on is not None:

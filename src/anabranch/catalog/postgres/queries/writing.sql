@@ -11,6 +11,14 @@ select id from logs where id in (select log from spans where stream = %s) and no
 -- name: lock
 select pg_advisory_xact_lock(lock_key(%s));
 
+-- What a repeated request or unit finds done is locked, which writes to the log: so the answer waits for synchronous
+-- replicas as a change would. A primary that fell while it waited for them may have the first answer alone.
+-- name: request_again
+select operation, result from requests where id = %s for update;
+
+-- name: piece_again
+select kind, name, value from pieces where kind = %s and name = %s for update;
+
 -- name: put_scope
 insert into scopes (name, tags, created_at) values (%s, %s, %s)
 on conflict (name) do update set tags = excluded.tags;
