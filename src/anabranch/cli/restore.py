@@ -23,7 +23,8 @@ def restore(
     """Make a store of a backup, where there is none.
 
     The new store may have a catalog of another kind than the old one. It is there whole or not at all: what was cut off
-    is begun again by the same command. Pipelines come without Spark's checkpoints: start them with --restart.
+    is begun again by the same command. Pipelines come without Spark's checkpoints: begin them anew with pipeline
+    run --from … --replace.
 
     Examples:
 

@@ -28,7 +28,7 @@ UNKNOWN: Final = (
     "streams and scopes created, scaled, sealed, truncated, renamed or deleted: they are as they were before",
     "the progress and fences of writers: who goes on under later sequence numbers is refused as out of sequence",
     "offsets given after the ends that the manifest knows: they are given again, to other events",
-    "what pipelines published and noted: start them again with --restart where their sources went back",
+    "what pipelines published and noted: begin them anew with --from where their sources went back",
 )
 
 
