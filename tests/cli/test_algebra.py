@@ -17,3 +17,20 @@ def test_copy_takes_a_range(sensors: Line) -> None:
     tail = sensors("stream", "show", "iot/sensors", "--json").json["tail"]
     assert sensors("copy", "iot/sensors", "iot/rest", "--from", tail, "--json").json["events"] == 0
     assert sensors("copy", "iot/sensors", "iot/all", "--to", "tail", "--json").json["events"] == 3
+
+
+def test_append_puts_a_stream_behind_another(sensors: Line) -> None:
+    sensors("copy", "iot/sensors", "iot/more")
+    told = sensors("append", "iot/more", "iot/sensors", "--json").json
+    assert told["appended"] == 3
+    assert sensors("stream", "show", "iot/sensors", "--json").json["events"] == 6
+    assert "can't be joined" in sensors.refused("append", "iot/raw", "iot/sensors")
+
+
+def test_stitch_joins_streams_and_may_replace_them(sensors: Line) -> None:
+    sensors("copy", "iot/sensors", "iot/more")
+    sensors("stitch", "iot/sensors", "iot/more", "iot/sensors", "--into", "iot/all")
+    assert sensors("stream", "show", "iot/all", "--json").json["events"] == 9
+    assert sensors.refused("stitch", "iot/all", "--into", "iot/more") == "stream 'iot/more' exists already"
+    sensors("stitch", "iot/sensors", "iot/more", "--into", "iot/sensors", "--drop-sources", "--yes")
+    assert [row["name"] for row in sensors("stream", "list", "--json").json] == ["iot/all", "iot/raw", "iot/sensors"]

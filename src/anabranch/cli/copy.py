@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from anabranch.cli.options import JsonOption, StoreOption, StreamArgument, new_app
-from anabranch.cli.output import print_json, say
+from anabranch.cli.output import counted, print_json, say
 from anabranch.cli.ranges import FromOption, ToOption, open_range
 
-app = new_app("Copy a stream.")
+app = new_app()
 
 
 @app.command()
@@ -39,4 +39,4 @@ def copy(
     if as_json:
         print_json({"name": target, "events": events, **copied.to_json()})
     else:
-        say(f"'{target}' is a copy of '{stream}', with {events:,} events")
+        say(f"'{target}' is a copy of '{stream}', with {counted(events, 'event')}")

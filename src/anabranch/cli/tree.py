@@ -27,6 +27,8 @@ _NOUNS = {
     "scope": _Noun("scope", "Scopes and streams"),
     "stream": _Noun("stream", "Scopes and streams"),
     "copy": _Noun("copy", "Scopes and streams"),
+    "append": _Noun("append", "Scopes and streams"),
+    "stitch": _Noun("stitch", "Scopes and streams"),
     "write": _Noun("write", "Events"),
     "read": _Noun("read", "Events"),
     "query": _Noun("query", "Events"),

@@ -19,7 +19,7 @@ def apply_scale(txn: Writing, view: StreamView, plan: ScalePlan, now: Micros) ->
     """Carry the plan out. Writers of the sealed segments are refused and re-route; readers go on to the new ones."""
     stream = view.info.id
     for segment in plan.sealed:
-        _close_segment(txn, view, segment)
+        close_segment(txn, view, segment)
         txn.put_segment(stream, replace(segment, retired=plan.epoch))
     for segment in plan.created:
         before = [_open_log(view, old) for old in plan.sealed if old.range.overlaps(segment.range)]
@@ -48,7 +48,7 @@ def seal_stream(txn: Writing, view: StreamView, now: Micros) -> None:
     if view.info.sealed:
         return
     for segment in view.current:
-        _close_segment(txn, view, segment)
+        close_segment(txn, view, segment)
     txn.update_stream(replace(view.info, sealed=True, version=view.info.version + 1))
     txn.add_change(view.info.id, "sealed", {"epoch": view.info.epoch}, now=now)
 
@@ -86,7 +86,8 @@ def _behead(txn: Writing, view: StreamView, segment: Segment, head: int) -> None
             txn.put_span(stream, replace(span, offset=span.offset + skipped, start=span.start + skipped))
 
 
-def _close_segment(txn: Writing, view: StreamView, segment: Segment) -> None:
+def close_segment(txn: Writing, view: StreamView, segment: Segment) -> None:
+    """Seal the log of an open segment, and let its last span end there."""
     log, last = _open_log(view, segment), view.spans[segment.id][-1]
     txn.update_log(replace(log, sealed=True))
     txn.put_span(view.info.id, replace(last, stop=log.length))
