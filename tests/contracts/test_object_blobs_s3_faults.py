@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 import subprocess
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import anabranch as ab
@@ -270,3 +272,38 @@ def test_a_store_behind_a_bad_line_loses_and_doubles_nothing(proxy: Proxy, waits
             own = [number for each, number in found if each == key]
             assert own == sorted(own)
         assert list(store.check()) == []
+
+
+def test_a_commit_that_fails_among_many_in_flight_takes_no_other_with_it(proxy: Proxy, waits: WaitingClock) -> None:
+    refused = threading.Event()
+
+    def refuse_one(exchange: Exchange) -> Spoil | None:
+        if exchange.method != "PUT" or refused.is_set() or len(proxy.requests) < 4:
+            return None
+        refused.set()
+        return Spoil(403, code="AccessDenied")
+
+    proxy.spoil = refuse_one
+    settings = Settings(inline_bytes_max=0, commit_bytes_max=30_000, pipeline_bytes_min=1)  # a commit for each batch
+    with ab.connect(
+        "memory://", blobs=fresh_url(port=proxy.port), runtime=Runtime(clock=waits, tasks=waits, settings=settings)
+    ) as store:
+        store.streams.create_scope("s")
+        store.streams.create("s/t", schema=pa.schema([("n", pa.int64())]))
+        landed: list[int] = []
+        failed: list[int] = []
+        writer = store.writer("s/t")
+        acks = [writer.write_batch(pa.table({"n": [number] * 3_000})) for number in range(60)]
+        for number, ack in enumerate(acks):
+            try:
+                ack.result(60)
+                landed.append(number)
+            except ReadOnlyStore:
+                failed.append(number)
+        with pytest.raises(ReadOnlyStore):
+            writer.close()  # which tells of it once more
+        with store.reader("s/t") as reader:
+            rows = [n for batch in reader.batches() for n in batch.column("n").to_pylist()]
+    assert failed
+    assert len(failed) < 10
+    assert rows == [n for n in landed for _ in range(3_000)]

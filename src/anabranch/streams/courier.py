@@ -29,7 +29,8 @@ from anabranch.streams.ack import ChunkState
 from anabranch.streams.chunk import Piece, join, origins_of
 from anabranch.streams.routes import Routes, Slice, points_of
 
-_RUNS_PER_TAKE_MAX = 4  # with two commits in flight, 8 batches per log: half of what a log remembers
+_RUNS_PER_TAKE_MAX = 4  # batches of one log in a commit. Commits are decided, and if need be resolved, one at a time:
+# so a log remembers (limits.WRITER_BATCHES_KEPT) all that can ever be asked for, however many are in flight
 _JOIN_BYTES_MAX = 1 << 20  # pieces are put together up to this much,
 _JOIN_BYTES_PER_LOG = 1 << 17  # or this much per log: a copy of it costs less than one more batch
 _MOVED = (Refusal.SEALED, Refusal.GONE)  # the events belong elsewhere by now
