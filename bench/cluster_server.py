@@ -88,7 +88,7 @@ def load_streams(address: str, streams: int, segments: int) -> None:
            from generate_series(0, %(streams)s - 1) as n""",
         values=values,
     )
-    every = "from generate_series(0, %(streams)s - 1) as n, generate_series(0, %(segments)s - 1) as s"
+    every = "from generate_series(0, %(streams)s - 1) as n, generate_series(0, %(segments)s - 1) as s order by n, s"
     run(
         address,
         f"insert into segments select n, s, (%(lows)s::text[])[s + 1], (%(highs)s::text[])[s + 1], null, 0 {every}",
