@@ -19,7 +19,7 @@ def test_a_planted_wound_is_found(wound: Wound) -> None:
     seen: list[str] = []
     with wound.plant():
         for seed in range(1, SEEDS_MAX + 1):
-            outcome = Simulation(seed, steps=STEPS, weather=wound.weather).run()
+            outcome = Simulation(seed, steps=STEPS, weather=wound.weather, casts=wound.casts).run()
             if not outcome.sound:
                 account = _account(outcome)
                 seen.append(f"seed {seed}: {account[:300]}")

@@ -37,7 +37,7 @@ from anabranch.testing.record import RecordedStore, RecordedWriter, Recorder, pl
 if TYPE_CHECKING:
     from anabranch.store import Store
 
-__all__ = ["Arena", "Client", "checked", "judged", "stored"]
+__all__ = ["CASTS", "STORM", "Arena", "Cast", "Client", "checked", "judged", "stored"]
 
 KEYS: Final = ("a", "b", "c", "d", "e")
 NAMED: Final = ("named-1", "named-2")  # writers that several processes open under one name
@@ -138,7 +138,7 @@ def write(arena: Arena, store: Store, name: str) -> None:
         ledger = arena.pick()
         owner = arena.rng.choice(NAMED) if arena.chance(0.2) else None
         try:
-            fence = arena.serial() if arena.chance(0.1) else None
+            fence = arena.serial() if arena.chance(0.25) else None
             with arena.client(store, name).writer(ledger.stream, writer_id=owner, fence=fence) as writer:
                 hand = _Hand(arena, store, ledger, writer, owner or f"{name}.{arena.serial()}")
                 for _ in range(arena.rng.randrange(1, 6)):
@@ -377,7 +377,7 @@ def scale(arena: Arena, store: Store, name: str) -> None:
                 continue
             current = client.look(ledger.stream).current
             draw = rng.random()
-            if arena.chance(0.1):
+            if arena.chance(0.2):
                 client.fence(ledger.stream, arena.serial())
                 arena.done["fence"] += 1
             if draw < 0.4 and len(current) < 6:
@@ -447,7 +447,8 @@ def _scratch(arena: Arena, store: Store) -> None:
 
 
 # What a process may be made of. Readers alone must hear of everything from other processes.
-CASTS: Final[Sequence[Sequence[tuple[str, Client]]]] = (
+Cast = Sequence[tuple[str, Client]]
+CASTS: Final[Sequence[Cast]] = (
     (
         ("write", write),
         ("write", write),
@@ -460,3 +461,5 @@ CASTS: Final[Sequence[Sequence[tuple[str, Client]]]] = (
     (("read", read), ("follow", follow), ("collect", collect)),
     (("rival", rival), ("scale", scale), ("maintain", maintain), ("collect", collect)),
 )
+# Nothing but writing under scales and takeovers.
+STORM: Final[Sequence[Cast]] = ((("write", write), ("write", write), ("rival", rival), ("scale", scale)),)

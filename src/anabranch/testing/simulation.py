@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from anabranch import limits
 from anabranch.runtime.settings import Settings
 from anabranch.testing import clients
-from anabranch.testing.clients import Arena
+from anabranch.testing.clients import Arena, Cast
 from anabranch.testing.faults import Action, Faults, RandomFaults
 from anabranch.testing.history import Stored, check
 from anabranch.testing.scheduler import Scheduler, SimTask
@@ -91,7 +91,8 @@ class Outcome:
 
 
 class Simulation:
-    """A run from one seed. `weather` has rates of faults at calls, beside the usual ones. `tell` hears of steps and
+    """A run from one seed. `weather` has rates of faults at calls, beside the usual ones; processes are made of one of
+    the `casts`. `tell` hears of steps and
     acknowledged events now and then."""
 
     def __init__(
@@ -101,12 +102,14 @@ class Simulation:
         steps: int,
         processes: int = 3,
         weather: Weather | None = None,
+        casts: Sequence[Cast] = clients.CASTS,
         tell: Callable[[int, int], None] | None = None,
     ) -> None:
         self._seed = seed
         self._steps = steps
         self._count = processes
         self._tell = tell
+        self._casts = casts
         self._rates_at: Weather = {
             **_RATES_AT,
             **{name: {**_RATES_AT.get(name, _RATES), **rates} for name, rates in (weather or {}).items()},
@@ -178,7 +181,7 @@ class Simulation:
             self._outcome.crashes += 1
             return
         tasks = []
-        cast = self._world.rng.choice(clients.CASTS)
+        cast = self._world.rng.choice(self._casts)
         for number, (name, client) in enumerate(cast):
             if self._world.rng.random() < 0.8:
                 tasks.append(process.spawn(name, self._client(client, f"p{serial}.{name}{number}")))

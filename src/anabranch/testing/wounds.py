@@ -34,6 +34,7 @@ from anabranch.streams import publish
 from anabranch.streams.courier import Courier
 from anabranch.streams.manager import Streams
 from anabranch.testing import disk
+from anabranch.testing.clients import CASTS, STORM, Cast
 from anabranch.testing.faults import Action, SimCatalog
 from anabranch.testing.simulation import Weather
 
@@ -42,12 +43,13 @@ __all__ = ["WOUNDS", "Wound"]
 
 @dataclass(frozen=True)
 class Wound:
-    """`plant` is the wound while its context is open; one of `told` is what the simulator says of it. `weather` makes
-    the faults frequent that the wound needs to bleed."""
+    """`plant` is the wound while its context is open; one of `told` is what the simulator says of it. `weather` and
+    `casts` make frequent what the wound needs to bleed."""
 
     plant: Callable[[], AbstractContextManager[None]]
     told: tuple[str, ...]
     weather: Weather = field(default_factory=dict)
+    casts: Sequence[Cast] = CASTS
 
     @property
     def name(self) -> str:
@@ -325,6 +327,7 @@ def _muted(appender: Appender) -> Iterator[None]:
 
 
 _LOST: Final = ("acknowledged, and not there", "is missing", "corrupt", "BlobMissing", "contiguous")
+_SLOW: Final[Weather] = {"catalog.commit": {Action.DELAY_BEFORE: 0.4}}
 _TWICE: Final = ("stored more than once",)
 
 WOUNDS: Final = (
@@ -339,19 +342,18 @@ WOUNDS: Final = (
     Wound(
         tear_units,
         ("torn atomic unit", "refused, and yet there", *_TWICE),
-        {"catalog.commit": {Action.DELAY_BEFORE: 0.4}},
+        _SLOW,
+        STORM,
     ),
-    Wound(forget_the_streams_fence, ("history: not linearizable",)),
+    Wound(forget_the_streams_fence, ("history: not linearizable",), casts=STORM),
     Wound(forget_the_condition, ("was to be appended at", "history: not linearizable")),
     Wound(retry_blindly, _TWICE),
     Wound(give_up_without_the_fence, ("refused, and yet there", "batches")),
-    Wound(
-        drop_fences_at_a_scale, ("out of order", "was acknowledged at"), {"catalog.commit": {Action.DELAY_BEFORE: 0.4}}
-    ),
+    Wound(drop_fences_at_a_scale, ("out of order", "was acknowledged at", "acknowledged, and not there"), _SLOW, STORM),
     Wound(publish_without_asking, ("published twice", *_TWICE)),
     Wound(collect_without_the_horizon, ("missing",)),
     Wound(commit_behind_the_horizon, ("missing",), {"blobs.put": {Action.STALL: 0.4}}),
-    Wound(send_refused_events_last, ("out of order",)),
+    Wound(send_refused_events_last, ("out of order",), _SLOW, STORM),
     Wound(look_at_a_stale_tail, ("history: unseen", "history: non-monotonic", "history: not linearizable")),
     Wound(sleep_through_other_processes, ("did not see them",)),
     Wound(forget_to_wake_writers, ("does not end",)),
