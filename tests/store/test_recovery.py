@@ -141,6 +141,30 @@ def test_a_second_backup_copies_what_is_new_and_drops_what_is_not_needed(tmp_pat
         assert contents(copy) == before
 
 
+def test_a_backup_spares_what_another_one_under_way_may_count_on(tmp_path: Path) -> None:
+    place = tmp_path / "backup"
+    with opened({"url": tmp_path / "river"}) as store:
+        fill(store)
+        store.backup(place)
+        inner: list[int] = []
+
+        def another(what: str, done: int, total: int) -> None:
+            if what == "blobs" and not inner:
+                inner.append(0)
+                store.compact(force=True)
+                inner[0] = store.backup(place).removed
+
+        with store.writer("iot/raw") as writer:
+            writer.write_batch(rows(5_000, 500)).result(30)
+        before = contents(store)
+        outer = store.backup(place, progress=another)
+        assert (inner, outer.removed > 0) == ([0], True)
+    restore(place, tmp_path / "copy")
+    with opened({"url": tmp_path / "copy"}) as copy:
+        assert contents(copy) == before
+        assert sound(copy)
+
+
 def test_a_backup_needs_a_place_of_its_own(tmp_path: Path) -> None:
     with opened({"url": tmp_path / "river"}) as store:
         fill(store)

@@ -61,13 +61,24 @@ def backup(
         with catalog.writing() as txn:
             hold.verify(txn)
         manifests.finish(manifest, target)
+    return copied.report(manifest, _tidy(target, runtime))
+
+
+def _tidy(target: Blobs, runtime: Runtime) -> int:
+    """Remove what the newest backup does not need; how many blobs."""
     manifests.prune(target, runtime, keep=1)
-    removed = 0
-    for row, there in manifests.beside(manifests.named(target, manifest), manifests.listed(target)):
-        if row is None and there is not None:
-            target.delete(there.key)
-            removed += 1
-    return copied.report(manifest, removed)
+    newest = manifests.read(target, manifests.folders(target)[0])
+    # Listed before one looks for another backup under way: what that one brings afterwards is not in the list.
+    surplus = [
+        there.key
+        for row, there in manifests.beside(manifests.named(target, newest), manifests.listed(target))
+        if row is None and there is not None
+    ]
+    if manifests.unfinished(target):
+        return 0  # it may count on these blobs; or it was killed, and its beginning is removed in time
+    for key in surplus:
+        target.delete(key)
+    return len(surplus)
 
 
 def newest_backup(source: Blobs) -> Manifest:

@@ -138,6 +138,11 @@ def folders(blobs: Blobs) -> list[str]:
     return [folder for folder, found in _folders(blobs).items() if keys.manifest_index(folder) in found][::-1]
 
 
+def unfinished(blobs: Blobs) -> list[str]:
+    """The folders of those that do not count yet, or never will."""
+    return [folder for folder, found in _folders(blobs).items() if keys.manifest_index(folder) not in found]
+
+
 def newest_at(blobs: Blobs) -> Micros | None:
     """When the newest manifest that counts was begun."""
     found = folders(blobs)
