@@ -252,6 +252,29 @@ def test_urls_name_the_places_of_three_clouds(monkeypatch: pytest.MonkeyPatch) -
     assert opened("abfss://c@acc.dfs.core.windows.net/p", waits).path("k") == azure
 
 
+@pytest.mark.parametrize(
+    ("scheme", "options", "condition"),
+    [
+        ("az", "&account=acc", b"if-none-match: *"),
+        ("gs", "", b"x-goog-if-generation-match: 0"),
+    ],
+)
+def test_other_clouds_are_asked_never_to_overwrite_and_their_secrets_stay_secret(
+    monkeypatch: pytest.MonkeyPatch, proxy: Proxy, waits: WaitingClock, scheme: str, options: str, condition: bytes
+) -> None:
+    monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", "sv=2024&sig=hunter2")
+    monkeypatch.setenv("GOOGLE_SKIP_SIGNATURE", "true")
+    proxy.spoil = lambda exchange: Spoil(503) if exchange.seen < 2 else Spoil(403, code="AuthenticationFailed")
+    url = f"{scheme}://place/p?endpoint=http://127.0.0.1:{proxy.port}&allow_http=true{options}"
+    with pytest.raises(ReadOnlyStore, match="it answered 403") as refused:
+        opened(url, waits).put(KEY, [b"x"])
+    assert [request.method for request in proxy.requests] == ["PUT"] * 3
+    assert all(condition in request.headers for request in proxy.requests)
+    assert all(f"place/p/{KEY}" in request.path for request in proxy.requests)
+    assert ("hunter2" in proxy.requests[0].path) is (scheme == "az")  # it was used, and is told to nobody
+    assert "hunter2" not in told(refused.value)
+
+
 def test_a_store_behind_a_bad_line_loses_and_doubles_nothing(proxy: Proxy, waits: WaitingClock) -> None:
     chance = random.Random(11)
     spoils = list(PASSING.values())
