@@ -4,6 +4,7 @@ what it was, and master keys come and go without history being written again."""
 from __future__ import annotations
 
 import sqlite3
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,10 +21,14 @@ from anabranch.errors import (
     CorruptBlob,
     InvalidArgument,
     KeyMissing,
+    MissingExtra,
     StoreUnavailable,
     WrongKey,
 )
+from anabranch.log.commit import Committer, Draft, Work, WriterName
 from anabranch.log.read import LogReader
+from anabranch.model.append import Appended
+from anabranch.model.ids import Micros, WriterId
 from anabranch.model.stream import Extent
 from anabranch.runtime.ids import SystemIds
 from anabranch.runtime.keys import MasterKeys
@@ -444,3 +449,38 @@ def test_no_error_tells_a_secret(river: Open) -> None:
         with pytest.raises(AnabranchError) as caught:
             river(wrong)
         assert OLD.hex() not in repr(caught.value) and OTHER.hex() not in repr(caught.value)
+
+
+# what happens on the way
+
+
+def test_a_commit_that_was_stalled_behind_the_horizon_is_sealed_anew(river: Open, tmp_path: Path) -> None:
+    with river(keys(old=OLD)) as store:
+        fill(store)
+        view = store.streams.view("iot/raw")
+        log = view.open_log(view.current[0].id)
+        assert log is not None
+        batch = rows(1000, 100).to_batches()[0]
+        outcomes: list[object] = []
+        draft = Draft(log, batch, view.info.schema, view.info.schema_version, WriterName(WriterId("stalled")), 0)
+        committer = Committer(store.catalog, store.blobs, store.runtime)
+        encoded = committer.prepare([Work((draft,), outcomes.append)])
+        assert encoded.blob is not None
+        with store.catalog.writing() as txn:
+            txn.set_horizon(Micros(store.runtime.clock.now() + 1))
+        (outcome,) = committer.commit(encoded)
+        assert isinstance(outcome, tuple)
+        assert isinstance(outcome[0], Appended)
+        assert [key for key in (each.key for each in extents(store)) if key == encoded.blob.key] == []
+        assert read(store) == [*range(220), *range(1000, 1100)]
+
+
+def test_the_library_is_asked_for_where_it_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [each for each in sys.modules if each.startswith(("cryptography", "anabranch.runtime.aead"))]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in ("anabranch.log.keyring", "anabranch.blobs.envelope", "anabranch.runtime.keys"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    with pytest.raises(MissingExtra, match=r"anabranch\[encryption\]"):
+        ab.connect(tmp_path / "store", keys="env:KEYS")
+    ab.connect(tmp_path / "store").close()

@@ -196,9 +196,12 @@ class ParquetReader:
     def __init__(self, key: str, data: pa.Buffer, sealer: Sealer | None = None) -> None:
         self._key = key
         decryption = None
+        encrypted = data.slice(max(0, data.size - len(_ENCRYPTED))).to_pybytes() == _ENCRYPTED
+        if sealer is None and encrypted:
+            raise CorruptBlob(key, "no Parquet file that can be read without keys")
         if sealer is not None:
             # pyarrow would take a file in the clear as well, which nobody with a key has written.
-            if data.slice(max(0, data.size - len(_ENCRYPTED))).to_pybytes() != _ENCRYPTED:
+            if not encrypted:
                 raise CorruptBlob(key, "the store is encrypted, and this is no encrypted Parquet file")
             decryption = sealer.file_decryption(key)
         try:
