@@ -155,6 +155,8 @@ def connect(
         )
     folder = _folder(text)
     if not create and not (folder / CATALOG_FILE).exists():
+        if blobs is None and (folder / "blobs").is_dir():
+            _refuse_orphans(LocalBlobs(folder / "blobs", runtime), folder / CATALOG_FILE)
         raise StoreNotFound(str(folder))
     _make(folder)
     bytes_at = _tiers(blobs or folder / "blobs", history, runtime, create=True)
@@ -211,7 +213,7 @@ def _refuse_orphans(blobs: Blobs, catalog: Path) -> None:
     if orphan is not None and not _is_database(catalog):
         raise CorruptCatalog(
             f"the catalog {catalog} is damaged or missing, though there are blobs: {orphan.key} … "
-            "(anabranch rebuild makes one anew from the last manifest)"
+            "(anabranch rebuild makes one anew from the last manifest; a restore that was cut off is begun again)"
         )
 
 

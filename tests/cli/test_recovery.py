@@ -39,6 +39,7 @@ def test_a_lost_catalog_is_rebuilt(sensors: Line) -> None:
     assert "manifests/" in sensors("backup", "--catalog-only").err
     assert "sound" in sensors.refused("rebuild")
     (sensors.store / "catalog.db").unlink()
+    assert "anabranch rebuild" in sensors.refused("read", "iot/raw")
     told = sensors("rebuild").err
     assert "2 streams, 2,004 events, 1 blob" in told
     assert "not known of the time since then" in told
