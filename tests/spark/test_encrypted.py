@@ -15,6 +15,8 @@ from anabranch.runtime.ids import SystemIds
 from anabranch.runtime.keys import MasterKeys, new_line
 from anabranch.spark import frame as frames
 from anabranch.spark import read
+from anabranch.spark.pipeline import run
+from tests.spark import pipelines
 from tests.spark.streams import SCHEMA, by_place, rows, table, write
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -62,6 +64,19 @@ def test_the_data_source_takes_and_gives_events_with_keys_and_says_so_without(
         spark.read.format("anabranch").options(**source).load().count()
     with pytest.raises(KeyMissing):
         read(spark, store.url, "s/in")
+
+
+def test_a_pipeline_runs_over_an_encrypted_store(spark: SparkSession, tmp_path: Path, keys: str) -> None:
+    with ab.connect(tmp_path / "iot", keys=keys) as store:
+        store.streams.create_scope("iot")
+        store.streams.create(pipelines.SOURCE, schema=pipelines.SCHEMA, key="device", time="at", scaling=2)
+        pipelines.put(store, range(0, 60, 2))
+        store.compact(force=True)
+        pipelines.put(store, range(60, 120, 3))
+        ended = run(store, pipelines.COUNTS, name="p", spark=spark, once=True)
+        assert ended.await_termination(240)
+        assert pipelines.counted(store) == pipelines.expected(store, until=110)
+        assert list(store.check()) == []
 
 
 def test_a_key_service_of_this_process_is_refused(spark: SparkSession, tmp_path: Path) -> None:
