@@ -10,16 +10,17 @@ from anabranch.errors import Fenced, StreamSealed
 from anabranch.store import Store
 from anabranch.streams.writer import Writer
 from anabranch.testing.clients import stored
+from anabranch.testing.faults import Action, Call, Faults
 from anabranch.testing.world import World
 
 pytestmark = pytest.mark.sim
 
 
-def play(world: World, story: Callable[[Store], None]) -> None:
+def play(world: World, story: Callable[[Store], None], faults: Faults | None = None) -> None:
     """Run a story over one process with an empty stream of two segments."""
 
     def main() -> None:
-        process = world.process("p")
+        process = world.process("p", faults=faults)
         process.call(lambda store: (store.streams.create_scope("s"), store.streams.create("s/x", scaling=2)))
         process.call(story)
         process.close()
@@ -77,6 +78,51 @@ def test_a_writer_is_its_own_successor_behind_a_scale() -> None:
         assert len(stored(store, "s/x")) == 12
 
     play(World(1), story)
+
+
+class LoseTheFirstCommit:
+    """It never takes place, and its answer is lost."""
+
+    def __init__(self) -> None:
+        self.struck = False
+
+    def decide(self, call: Call) -> Action:
+        if self.struck or call.name != "catalog.commit":
+            return Action.PASS
+        self.struck = True
+        return Action.UNCERTAIN_LOST
+
+
+def test_a_superseded_writer_does_not_reach_its_successors_fence() -> None:
+    """To resolve a lost commit it raised its fence on a segment that had been sealed before it was taken over. That
+    made it equal to its successor, behind whose back it went on to append."""
+
+    def story(store: Store) -> None:
+        old = store.writer("s/x", writer_id="w")
+        store.streams.scale("s/x", 3)
+        new = store.writer("s/x", writer_id="w")
+        with pytest.raises(Fenced):
+            old.write(b"zombie", key="a").result()
+        new.write(b"new", key="a").result()
+        assert [event.payload for event in stored(store, "s/x")] == [b"new"]
+        with pytest.raises(Fenced):
+            old.close()
+        new.close()
+
+    play(World(1), story, LoseTheFirstCommit())
+
+
+def test_a_writer_that_resolved_a_lost_commit_is_still_its_own_successor() -> None:
+    """The fence that it raised to do so does not shut it out behind a scale."""
+
+    def story(store: Store) -> None:
+        with store.writer("s/x", writer_id="w") as writer:
+            writer.write(b"1", key="a").result()
+            store.streams.scale("s/x", 3)
+            writer.write(b"2", key="a").result()
+        assert [event.payload for event in stored(store, "s/x")] == [b"1", b"2"]
+
+    play(World(1), story, LoseTheFirstCommit())
 
 
 def test_a_writer_hears_of_the_seal_whoever_finds_it_out() -> None:

@@ -35,6 +35,9 @@ _JOIN_BYTES_MAX = 1 << 20  # pieces are put together up to this much,
 _JOIN_BYTES_PER_LOG = 1 << 17  # or this much per log: a copy of it costs less than one more batch
 _MOVED = (Refusal.SEALED, Refusal.GONE)  # the events belong elsewhere by now
 _MISNUMBERED = (Refusal.GAP, Refusal.UNKNOWN_WRITER)  # behind a hole, these say no more than that there is one
+# Fences of a name's owners are so far apart: who was taken over may still raise his, to resolve a lost commit on a
+# segment that was sealed by then, and must not come up to his successor's.
+_TAKEOVER = 1 << 20
 _WATCHED_MIN = 64  # states that are done are forgotten when so many, or twice those left the last time, have gathered
 
 
@@ -375,7 +378,7 @@ class Courier:
         by that same fence, or not at all where another took over meanwhile. Raises Fenced."""
         known = {log: txn.progress(log, self._name.id) or Progress() for log in logs}
         highest = max((each.fence for each in known.values()), default=0)
-        fence = self._name.highest or highest + 1
+        fence = self._name.highest or (highest // _TAKEOVER + 1) * _TAKEOVER
         if highest > fence:
             raise Fenced(fence, highest)
         for log, progress in known.items():
