@@ -253,6 +253,16 @@ def damage(file: Path) -> None:
     file.write_bytes(data)
 
 
+def test_a_store_in_memory_can_be_kept(tmp_path: Path) -> None:
+    with opened({"url": "memory://"}) as store:
+        fill(store)
+        before = contents(store)
+        store.backup(tmp_path / "backup")
+    restore(tmp_path / "backup", tmp_path / "kept")
+    with opened({"url": tmp_path / "kept"}) as kept:
+        assert contents(kept) == before
+
+
 # random lives
 
 STEPS = st.sampled_from(

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from anabranch.log.lease import Hold
 from anabranch.log.repair import Mended, advice, repair
 from anabranch.testing.contracts.manifests import dump
+from tests.postgres_server import drop, fresh_url
+from tests.store.helpers import sound
 from tests.store.test_check import Sound
+from tests.store.test_recovery import contents, fill, opened
 
 
 @pytest.fixture
@@ -147,3 +151,20 @@ def test_what_cannot_be_told_is_left_alone_and_said(kit: Sound, damage: str) -> 
         assert all(rows(kit)[table] == before[table] for table in ("spans", "extents", "blobs", "segments", "writers"))
     else:
         assert rows(kit) == before
+
+
+def test_a_catalog_on_postgres_is_repaired_too(tmp_path: Path) -> None:
+    url = fresh_url()
+    with opened({"url": url, "blobs": tmp_path / "blobs"}) as store:
+        fill(store)
+        before = contents(store)
+        base, _, schema = url.rpartition("schema=")
+        with psycopg.connect(base.rstrip("?&"), autocommit=True) as database:
+            database.execute(f'update "{schema}".logs set size = size + 1, event_high = null'.encode())
+        assert list(store.check())
+        planned = list(store.repair(dry_run=True))
+        assert list(store.check())
+        assert list(store.repair()) == planned != []
+        assert sound(store)
+        assert contents(store) == before
+    drop(url)
