@@ -5,7 +5,8 @@ AnabranchError
 │   ├── InvalidName · InvalidKey · InvalidCut · InvalidPointer · InvalidSql
 │   ├── SchemaMismatch                  a column is missing, unknown or of another type
 │   └── TooLarge                        an event or batch over its limit
-├── NotFound (also LookupError)         StoreNotFound · ScopeNotFound · StreamNotFound · EventNotFound · PipelineNotFound
+├── NotFound (also LookupError)         StoreNotFound · ScopeNotFound · EventNotFound · PipelineNotFound
+│   └── StreamNotFound                  StreamRenamed
 ├── AlreadyExists                       ScopeExists · StreamExists
 ├── ScopeNotEmpty
 ├── StreamSealed                        no event can be appended any more
@@ -73,6 +74,7 @@ __all__ = [
     "StoreUnavailable",
     "StreamExists",
     "StreamNotFound",
+    "StreamRenamed",
     "StreamSealed",
     "TooLarge",
     "Truncated",
@@ -160,6 +162,15 @@ class StreamNotFound(NotFound):
     def __init__(self, stream: str) -> None:
         super().__init__(f"there is no stream '{stream}'")
         self.stream = stream
+
+
+class StreamRenamed(StreamNotFound):
+    """That was the name of a stream which is called `name` now."""
+
+    def __init__(self, stream: str, name: str) -> None:
+        NotFound.__init__(self, f"stream '{stream}' is called '{name}' now")
+        self.stream = stream
+        self.name = name
 
 
 class EventNotFound(NotFound):

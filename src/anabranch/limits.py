@@ -87,6 +87,8 @@ REBUILD_IDS_SKIPPED: Final = 1_000_000  # ids that a lost catalog may have given
 
 # Catalog
 CATALOG_PAGE_ROWS: Final = 1_000
+SCOPE_COPY_PAGE: Final = 64  # streams of a scope that are copied in one transaction
+FORMER_NAMES_MAX: Final = 16  # names that a stream had and still answers to, by naming the new one
 CATALOG_LOCK_S: Final = 60.0  # how long a process waits for its turn before StoreBusy, and for a server that is away
 POSTGRES_CONNECTIONS_MAX: Final = 16  # of one process, beside one that listens and one that notifies
 LISTEN_POLL_US: Final = 1_000_000  # how often a listener looks by itself, in case notifications are lost

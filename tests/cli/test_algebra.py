@@ -34,3 +34,19 @@ def test_stitch_joins_streams_and_may_replace_them(sensors: Line) -> None:
     assert sensors.refused("stitch", "iot/all", "--into", "iot/more") == "stream 'iot/more' exists already"
     sensors("stitch", "iot/sensors", "iot/more", "--into", "iot/sensors", "--drop-sources", "--yes")
     assert [row["name"] for row in sensors("stream", "list", "--json").json] == ["iot/all", "iot/raw", "iot/sensors"]
+
+
+def test_rename_and_move_change_names_and_the_old_ones_say_so(sensors: Line) -> None:
+    sensors("rename", "iot/sensors", "iot/thermometers")
+    sensors("scope", "create", "archive")
+    assert sensors("move", "iot/thermometers", "archive", "--json").json["name"] == "archive/thermometers"
+    assert sensors.refused("read", "iot/sensors") == "stream 'iot/sensors' is called 'archive/thermometers' now"
+    assert sensors("read", "archive/thermometers").out.count("\n") >= 3
+
+
+def test_scope_copy_copies_every_stream(sensors: Line) -> None:
+    assert sensors("scope", "copy", "iot", "before", "--json").json["streams"] == 2
+    assert [row["name"] for row in sensors("stream", "list", "before", "--json").json] == [
+        "before/raw",
+        "before/sensors",
+    ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anabranch.cli.options import JsonOption, StoreOption, TagOption, new_app, open_names, parse_tags
-from anabranch.cli.output import confirm, iso_time, print_columns, print_json, say
+from anabranch.cli.output import confirm, counted, iso_time, print_columns, print_json, say
 
 if TYPE_CHECKING:
     from anabranch.model.stream import Scope
@@ -76,6 +76,29 @@ def delete(
         confirm(f"Delete scope '{name}'?", yes=yes)
         names.streams.delete_scope(name)
     say(f"scope '{name}' is deleted")
+
+
+@app.command()
+def copy(
+    source: Annotated[str, typer.Argument(metavar="SCOPE", help="The scope whose streams are copied.")],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="The scope of the copies; made if need be.")],
+    internal: Annotated[bool, typer.Option("--internal", help="The store's own streams too.")] = False,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Copy all streams of a scope into another, at once and whatever their size. Asked again, it goes on where it was
+    interrupted, and copies what is new.
+
+    Example:
+
+      anabranch scope copy iot iot-before-the-change
+    """
+    with open_names(store) as names:
+        copies = names.streams.copy_scope(source, target, internal=internal)
+    if as_json:
+        print_json({"name": target, "streams": len(copies), "copies": [each.to_json() for each in copies]})
+    else:
+        say(f"scope '{target}' holds copies of {counted(len(copies), 'stream')}")
 
 
 def _described(scope: Scope) -> dict[str, Any]:

@@ -29,6 +29,8 @@ _NOUNS = {
     "copy": _Noun("copy", "Scopes and streams"),
     "append": _Noun("append", "Scopes and streams"),
     "stitch": _Noun("stitch", "Scopes and streams"),
+    "rename": _Noun("rename", "Scopes and streams", "rename_app"),
+    "move": _Noun("rename", "Scopes and streams", "move_app"),
     "write": _Noun("write", "Events"),
     "read": _Noun("read", "Events"),
     "query": _Noun("query", "Events"),

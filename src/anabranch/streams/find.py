@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from anabranch.catalog.port import Reading
-from anabranch.errors import ScopeNotFound, StreamNotFound, StreamSealed
+from anabranch.errors import ScopeNotFound, StreamNotFound, StreamRenamed, StreamSealed
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.stream import StreamInfo, StreamView
+from anabranch.streams.former import name_now
 
 
 def need_info(txn: Reading, stream: StreamName | StreamId) -> StreamInfo:
-    """The stream. Raises ScopeNotFound, StreamNotFound."""
+    """The stream. Raises ScopeNotFound, StreamNotFound, StreamRenamed for a former name."""
     info = txn.stream(stream)
     if info is None:
         if isinstance(stream, StreamName):
+            if (now := name_now(txn, stream)) is not None:
+                raise StreamRenamed(str(stream), str(now))
             if txn.scope(stream.scope) is None:
                 raise ScopeNotFound(stream.scope)
             raise StreamNotFound(str(stream))

@@ -1,0 +1,56 @@
+"""`anabranch rename` and `anabranch move`: other names for streams."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from anabranch.cli.options import JsonOption, StoreOption, StreamArgument, new_app, open_names
+from anabranch.cli.output import print_json, say
+
+rename_app = new_app()
+move_app = new_app()
+
+
+@rename_app.command()
+def rename(
+    stream: StreamArgument,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The new name, as scope/name.")],
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Give a stream another name. Open readers and writers go on; who uses the old name is told the new one.
+
+    Example:
+
+      anabranch rename iot/sensors iot/thermometers
+    """
+    with open_names(store) as names:
+        info = names.streams.rename(stream, name)
+    _tell(stream, str(info.name), as_json)
+
+
+@move_app.command()
+def move(
+    stream: StreamArgument,
+    scope: Annotated[str, typer.Argument(metavar="SCOPE", help="The scope it moves to, which must be there.")],
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Move a stream to another scope. Open readers and writers go on; who uses the old name is told the new one.
+
+    Example:
+
+      anabranch move iot/sensors archive
+    """
+    with open_names(store) as names:
+        info = names.streams.move(stream, scope)
+    _tell(stream, str(info.name), as_json)
+
+
+def _tell(old: str, new: str, as_json: bool) -> None:
+    if as_json:
+        print_json({"name": new, "former": old})
+    else:
+        say(f"'{old}' is called '{new}' now")
