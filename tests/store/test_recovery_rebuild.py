@@ -238,6 +238,23 @@ def test_a_damaged_database_is_replaced_and_kept(tmp_path: Path, how: str) -> No
     assert not list((tmp_path / "river").glob("catalog.new-*"))
 
 
+def test_a_write_ahead_log_without_its_database_does_no_harm(tmp_path: Path) -> None:
+    river = tmp_path / "river"
+    with opened({"url": river}) as store:
+        fill(store)
+        before = contents(store)
+        store.export_manifest()
+        log = (river / f"{FILE}-wal").read_bytes()
+    assert log
+    (river / FILE).unlink()
+    (river / f"{FILE}-wal").write_bytes(log)
+    rebuild(river)
+    with opened({"url": river}) as store:
+        assert contents(store) == before
+        assert sound(store)
+    assert [path.read_bytes() for path in river.glob("catalog.db.old-*-wal")] == [log]
+
+
 def test_an_open_catalog_is_not_replaced(tmp_path: Path) -> None:
     with opened({"url": tmp_path / "river"}) as store:
         fill(store)

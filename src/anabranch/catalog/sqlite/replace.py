@@ -88,8 +88,9 @@ def _swap(new: Path, old: Path, runtime: Runtime) -> None:
         lock.acquire()
         _refuse_use(old)
         kept = f"{FILE}.old-{runtime.clock.now():016x}"
-        # The database goes last: what is cut off in between is a damaged or a missing catalog, and begun again.
-        for side in (*_SIDES, ""):
+        # The database goes first: without its write-ahead log it might pass for a sound one. Whatever is cut off in
+        # between is a missing catalog. A log must not be left to the new database, which would take it for its own.
+        for side in ("", *_SIDES):
             if (file := old.with_name(FILE + side)).exists():
                 file.rename(old.with_name(kept + side))
         _sync(new)
