@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 STORE_VARIABLE: Final = "ANABRANCH_STORE"
 BLOBS_VARIABLE: Final = "ANABRANCH_BLOBS"
+HISTORY_VARIABLE: Final = "ANABRANCH_HISTORY"
 KEYS_VARIABLE: Final = "ANABRANCH_KEYS"
 DEFAULT_STORE: Final = "./river"
 
@@ -53,6 +54,7 @@ class Invocation:
 
     store: str | None = None
     blobs: str | None = None
+    history: str | None = None
     keys: str | None = None
     debug: bool = False
 
@@ -69,7 +71,8 @@ def open_store(option: str | None, *, create: bool = False) -> Store:
     """The whole store, to be closed. Raises StoreNotFound unless it may be created, and what `connect` raises."""
     from anabranch.store import connect
 
-    return connect(store_path(option), blobs=invocation.blobs, keys=invocation.keys, create=create)
+    said = invocation
+    return connect(store_path(option), blobs=said.blobs, history=said.history, keys=said.keys, create=create)
 
 
 class Names:

@@ -13,7 +13,14 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from anabranch.cli.options import BLOBS_VARIABLE, DEFAULT_STORE, KEYS_VARIABLE, STORE_VARIABLE, invocation
+from anabranch.cli.options import (
+    BLOBS_VARIABLE,
+    DEFAULT_STORE,
+    HISTORY_VARIABLE,
+    KEYS_VARIABLE,
+    STORE_VARIABLE,
+    invocation,
+)
 from anabranch.errors import AnabranchError
 
 
@@ -130,7 +137,19 @@ def _root(
     blobs: Annotated[
         str | None,
         typer.Option(
-            "--blobs", metavar="PATH", envvar=BLOBS_VARIABLE, help="Where the bytes are; needed with PostgreSQL."
+            "--blobs",
+            metavar="PATH",
+            envvar=BLOBS_VARIABLE,
+            help="Where the bytes are: a folder, or s3://bucket/prefix?endpoint=…; needed with PostgreSQL.",
+        ),
+    ] = None,
+    history: Annotated[
+        str | None,
+        typer.Option(
+            "--history",
+            metavar="PATH",
+            envvar=HISTORY_VARIABLE,
+            help="Where compacted files are, if it is somewhere else. Say it for every verb, as --blobs.",
         ),
     ] = None,
     keys: Annotated[
@@ -157,4 +176,5 @@ def _root(
 
     Exit codes: 0 done, 1 check found something, 2 it could not be done (one line on stderr says why), 130 interrupted.
     """
-    invocation.store, invocation.blobs, invocation.keys, invocation.debug = store, blobs, keys, debug
+    invocation.store, invocation.blobs, invocation.history = store, blobs, history
+    invocation.keys, invocation.debug = keys, debug
