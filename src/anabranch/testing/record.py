@@ -64,12 +64,12 @@ class Recorder:
             self._write(operation, _FIELDS)
         return operation
 
-    def end(self, operation: Operation, outcome: Outcome, **learnt: Any) -> None:
-        """Its answer."""
+    def end(self, operation: Operation, outcome: Outcome, *, completed: int | None = None, **learnt: Any) -> None:
+        """Its answer; at `completed` if that was earlier than now."""
         for name, value in learnt.items():
             setattr(operation, name, value)
         operation.outcome = outcome
-        operation.completed = self._now()
+        operation.completed = self._now() if completed is None else completed
         if self._sink is not None:
             self._write(operation, ("outcome", "completed", *learnt))
 
@@ -142,8 +142,7 @@ class RecordedStore:
             if segment.id in before:
                 place = place_of(stream, segment.id)
                 operation = self.recorder.begin(self.client, Kind.FENCE, place, invoked=invoked, fence=fence)
-                self.recorder.end(operation, Outcome.OK)
-                operation.completed = done
+                self.recorder.end(operation, Outcome.OK, completed=done)
 
     def read(self, stream: str, *, follow: bool = False) -> RecordedReader:
         """A reader from the head; see `Store.reader`."""
