@@ -32,6 +32,24 @@ def test_verbs_work_over_a_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert local == ({"commits"} if tier == "history" else set())
 
 
+def test_a_store_of_two_places_is_backed_up_and_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANABRANCH_HISTORY", fresh_url())
+    line = Line(tmp_path / "river")
+    line("scope", "create", "iot")
+    rows = CSV + "c,2026-01-02T00:00:00Z,9.5\n" * 8_000
+    line("write", "iot/sensors", "-", "--format", "csv", "--key", "device", "--time", "at", stdin=rows)
+    line("compact", "--force")
+    line("write", "iot/sensors", "-", "--format", "csv", stdin=rows)
+    copy = fresh_url()
+    line("backup", copy)
+    monkeypatch.setenv("ANABRANCH_HISTORY", fresh_url())
+    other = Line(tmp_path / "other")
+    other("restore", copy)
+    assert len(other("read", "iot/sensors", "--format", "jsonl").rows) == 2 * 8003
+    other("check")
+    assert {path.parent.name for path in tmp_path.glob("other/**/*.parquet")} == set()
+
+
 def test_a_missing_bucket_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANABRANCH_BLOBS", fresh_url(bucket="nobody-made-this"))
     said = Line(tmp_path / "river").refused("scope", "create", "iot")

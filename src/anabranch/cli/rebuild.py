@@ -51,7 +51,9 @@ def rebuild(
     from anabranch.store import rebuild as rebuild_store
 
     with Meter("rebuilding", unit_bytes=False) as meter:
-        report = rebuild_store(store_path(store), blobs=invocation.blobs, force=force, progress=meter.show)
+        report = rebuild_store(
+            store_path(store), blobs=invocation.blobs, history=invocation.history, force=force, progress=meter.show
+        )
     if as_json:
         print_json(asdict(report))
     else:

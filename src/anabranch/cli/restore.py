@@ -34,7 +34,9 @@ def restore(
     from anabranch.store import restore as restore_store
 
     with Meter("restoring", unit_bytes=False) as meter:
-        report = restore_store(place, store_path(store), blobs=invocation.blobs, progress=meter.show)
+        report = restore_store(
+            place, store_path(store), blobs=invocation.blobs, history=invocation.history, progress=meter.show
+        )
     if as_json:
         print_json(asdict(report))
         return
