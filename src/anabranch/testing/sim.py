@@ -13,12 +13,17 @@ from typing import Final
 from anabranch.testing.simulation import Outcome, Simulation
 
 _TEXT: Final = """\
-Simulates the store: several processes of clients (writers, readers, followers, scaling, sealing, compaction,
-collection, deletion) run the real code over a real SQLite catalog, single-stepped by a scheduler that draws from
-one seed, on a virtual clock. Processes crash at random, at any call of the catalog or the blob store, and are
-replaced. In the end it is verified that every acknowledged event is there exactly once, at its pointer, that the
-order of each writer's keys is kept, that refused events are not there, that no atomic batch is torn, that every
-reader saw exactly what is stored, and that `check` finds nothing.
+Simulates the store: several processes of clients (writers, some of which fight for one name, readers, followers,
+publishing, scaling, sealing, fencing, truncation, compaction, collection, deletion) run the real code over a real
+SQLite catalog and a real folder, single-stepped by a scheduler that draws from one seed, on a virtual clock.
+
+Processes crash at any call of the catalog or the blob store, and are replaced. Answers are lost, of what took place,
+never does, or does later. Calls are delayed, overtake each other, arrive twice, and stall beyond the collector's
+horizon and leases. Clocks differ and jump. The power is cut, and takes what was not synced.
+
+In the end it is verified that every acknowledged event is there exactly once, at its pointer, that the order of each
+writer's keys is kept, that refused events are not there, that no atomic batch is torn, that every reader saw exactly
+what is stored, that the history of each segment is linearizable, and that `check` finds nothing.
 
 The same seed and steps always give the same run: its digest, printed at the end, is the proof."""
 
@@ -45,6 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             total.update(outcome.done)
             total["step"] += outcome.steps
             total["crash"] += outcome.crashes
+            total["power cut"] += outcome.power_cuts
             if not outcome.sound:
                 _report_failure(outcome, options)
                 return 1
@@ -107,7 +113,7 @@ def _line(outcome: Outcome) -> str:
     done = outcome.done
     return (
         f"seed {outcome.seed}: sound. {outcome.steps:,} steps, {outcome.virtual_s:.1f} s virtual, "
-        f"{outcome.crashes} crashes, {done['event acknowledged']:,} events acknowledged, "
+        f"{outcome.crashes} crashes, {outcome.power_cuts} power cuts, {done['event acknowledged']:,} events acknowledged, "
         f"{done['scale']} scales, {done['seal']} seals, {done['compact']} compactions, {done['collect']} collections; "
         f"digest {outcome.digest}"
     )
