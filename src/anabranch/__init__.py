@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from anabranch.readers.reader import Reader
     from anabranch.runtime.sealing import KeyService
     from anabranch.runtime.settings import Settings
-    from anabranch.store import Store, connect
+    from anabranch.store import Store, connect, rebuild, restore
     from anabranch.streams.ack import Ack, BatchAck, EventRange
     from anabranch.streams.writer import Writer
 
@@ -57,6 +57,8 @@ _PLACES = {
     "TAIL": "model.cut",
     "Writer": "streams.writer",
     "connect": "store",
+    "rebuild": "store",
+    "restore": "store",
 }
 
 __all__ = [
@@ -80,6 +82,8 @@ __all__ = [
     "Writer",
     "connect",
     "errors",
+    "rebuild",
+    "restore",
 ]
 
 
