@@ -140,17 +140,18 @@ def connect(
     FormatTooNew, InvalidArgument, MissingExtra.
     """
     runtime = _paced(runtime or Runtime(settings=settings or Settings()), blobs)
+    service = _service(keys, runtime)  # first, so that keys which can't be had leave nothing behind
     text = os.fspath(url)
     if text.startswith(_POSTGRES):
         if blobs is None:
             raise InvalidArgument("a PostgreSQL catalog holds no blobs: say where they are by blobs=")
         bytes_at = _tiers(blobs, history, runtime, create=create)
         catalog, shown = _postgres(text, runtime, create=create)
-        return _placed(_assemble(catalog, bytes_at, runtime, keys, url=shown), Places.of(text, blobs, history, keys))
+        return _placed(_assemble(catalog, bytes_at, runtime, service, url=shown), Places.of(text, blobs, history, keys))
     if text == "memory://":
         bytes_at = _tiers(blobs or text, history, runtime, create=create)
         return _placed(
-            _assemble(SqliteCatalog(None, runtime), bytes_at, runtime, keys, url=text),
+            _assemble(SqliteCatalog(None, runtime), bytes_at, runtime, service, url=text),
             Places.of(text, blobs, history, keys),
         )
     folder = _folder(text)
@@ -162,14 +163,24 @@ def connect(
     bytes_at = _tiers(blobs or folder / "blobs", history, runtime, create=True)
     _refuse_orphans(bytes_at, folder / CATALOG_FILE)
     return _placed(
-        _assemble(SqliteCatalog(folder, runtime), bytes_at, runtime, keys, url=str(folder)),
+        _assemble(SqliteCatalog(folder, runtime), bytes_at, runtime, service, url=str(folder)),
         Places.of(text, blobs, history, keys),
     )
 
 
-def _assemble(catalog: Catalog, blobs: Blobs, runtime: Runtime, keys: str | KeyService | None, *, url: str) -> Store:
+def _service(keys: str | KeyService | None, runtime: Runtime) -> KeyService | None:
+    if keys is None:
+        return None
     try:
-        keyring = _unlock(catalog, runtime, keys)
+        from anabranch.runtime.keys import open_keys
+    except ImportError as exc:
+        raise MissingExtra("encryption at rest", "encryption") from exc
+    return open_keys(keys, runtime.ids) if isinstance(keys, str) else keys
+
+
+def _assemble(catalog: Catalog, blobs: Blobs, runtime: Runtime, service: KeyService | None, *, url: str) -> Store:
+    try:
+        keyring = _unlock(catalog, runtime, service)
     except BaseException:
         catalog.close()
         blobs.close()
@@ -181,21 +192,17 @@ def _assemble(catalog: Catalog, blobs: Blobs, runtime: Runtime, keys: str | KeyS
     return Store(catalog, blobs, replace(runtime, sealer=Envelope(keyring, runtime.ids)), url=url, keyring=keyring)
 
 
-def _unlock(catalog: Catalog, runtime: Runtime, keys: str | KeyService | None) -> Keyring | None:
+def _unlock(catalog: Catalog, runtime: Runtime, service: KeyService | None) -> Keyring | None:
     """The data keys of a store that is encrypted or is to be; None for one in the clear."""
-    if keys is None:
-        with catalog.reading() as snapshot:
-            known = snapshot.pieces(data_keys.KIND)
-        if known:
-            raise KeyMissing(data_keys.newest(map(data_keys.from_piece, known)).master)
-        return None
-    try:
+    if service is not None:
         from anabranch.log.keyring import open_keyring
-        from anabranch.runtime.keys import open_keys
-    except ImportError as exc:
-        raise MissingExtra("encryption at rest", "encryption") from exc
-    service = open_keys(keys, runtime.ids) if isinstance(keys, str) else keys
-    return open_keyring(catalog, service, runtime)
+
+        return open_keyring(catalog, service, runtime)
+    with catalog.reading() as snapshot:
+        known = snapshot.pieces(data_keys.KIND)
+    if known:
+        raise KeyMissing(data_keys.newest(map(data_keys.from_piece, known)).master)
+    return None
 
 
 def _placed(store: Store, places: Places) -> Store:

@@ -456,6 +456,12 @@ def _overwrite(folder: Path, file: Path, data: bytes) -> None:
     database.close()
 
 
+def test_keys_that_can_not_be_had_leave_nothing_behind(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match="can't be read"):
+        ab.connect(tmp_path / "store", keys=f"file:{tmp_path / 'gone'}")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_no_error_tells_a_secret(river: Open) -> None:
     with river(keys(old=OLD)) as store:
         fill(store)
