@@ -76,7 +76,7 @@ def run(setting: Setting) -> Sequence[Result]:
 
 def _measured(setting: Setting, batch_mib: int) -> Result:
     tables = [raw_table(rows_for(batch_mib), seed) for seed in range(4)]
-    count = setting.scaled(4096, 64) // batch_mib
+    count = setting.scaled(2048, 64) // batch_mib
     size = sum(tables[number % 4].nbytes for number in range(count))
     stores = {put_ms: _Side(setting, put_ms, batch_mib) for put_ms in (SLOW_MS, FAST_MS)}
     try:
