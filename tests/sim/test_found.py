@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pyarrow as pa
 import pytest
 
 from anabranch.errors import Fenced, StreamSealed
 from anabranch.store import Store
+from anabranch.streams.publish import Publication
 from anabranch.streams.writer import Writer
 from anabranch.testing.clients import stored
 from anabranch.testing.faults import Action, Call, Faults
@@ -123,6 +125,37 @@ def test_a_writer_that_resolved_a_lost_commit_is_still_its_own_successor() -> No
         assert [event.payload for event in stored(store, "s/x")] == [b"1", b"2"]
 
     play(World(1), story, LoseTheFirstCommit())
+
+
+class LoseAnAnswerAndTheCatalog:
+    """Once armed: a transaction lands unanswered, and the next one finds nobody."""
+
+    def __init__(self) -> None:
+        self.left: list[tuple[str, Action]] = []
+
+    def arm(self) -> None:
+        self.left = [("writing.commit", Action.UNCERTAIN_LANDED), ("catalog.writing", Action.UNCERTAIN_LOST)]
+
+    def decide(self, call: Call) -> Action:
+        if self.left and call.name == self.left[0][0]:
+            return self.left.pop(0)[1]
+        return Action.PASS
+
+
+def test_a_publication_that_may_have_landed_is_never_told_as_failed() -> None:
+    """Its answer was lost, and when it asked again the catalog was away: it raised that nothing had happened."""
+    faults = LoseAnAnswerAndTheCatalog()
+
+    def story(store: Store) -> None:
+        stager = store.stager("s/x")
+        stager.write(pa.table({"key": ["a"], "payload": [b"1"]}))
+        publication = Publication(store.streams.get("s/x").id, stager.finish())
+        faults.arm()
+        assert not store.publish([publication], request="r")  # the third attempt finds what the first one did
+        assert not faults.left
+        assert [event.payload for event in stored(store, "s/x")] == [b"1"]
+
+    play(World(1), story, faults)
 
 
 def test_a_writer_hears_of_the_seal_whoever_finds_it_out() -> None:

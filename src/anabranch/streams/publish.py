@@ -12,7 +12,7 @@ from anabranch.blobs.sealed import blob_place, inlined_place
 from anabranch.catalog.port import Catalog, Checkpointed, Reading, Writing
 from anabranch.core.checksum import checksum
 from anabranch.core.codec import decode, encode
-from anabranch.errors import AppendUncertain, Conflict, LeaseExpired, RequestMismatch
+from anabranch.errors import AppendUncertain, Conflict, LeaseExpired, RequestMismatch, StoreUnavailable
 from anabranch.model.append import BlobEntry, Part, Place, Refusal, Refused, Unit
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import StreamId
@@ -57,12 +57,17 @@ def publish(
     has passed a staged blob, AppendUncertain where even asking again under the same request failed.
     """
     settled = [replace(each, staged=_settle(blobs, runtime, each.staged)) for each in publications]
-    for _ in range(_TRIES - 1):
+    uncertain: AppendUncertain | None = None
+    for _ in range(_TRIES):
         try:
             return _publish(catalog, blobs, runtime, settled, request)
-        except AppendUncertain:
-            continue  # the request id tells the retry whether it took place
-    return _publish(catalog, blobs, runtime, settled, request)
+        except AppendUncertain as exc:
+            uncertain = exc  # the request id tells the retry whether it took place
+        except StoreUnavailable:
+            if uncertain is None:
+                raise
+    assert uncertain is not None
+    raise uncertain
 
 
 def _publish(

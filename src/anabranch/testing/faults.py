@@ -35,7 +35,8 @@ class Action(Enum):
 
     UNCERTAIN_… loses the answer: the effect took place, or never does, or takes place some time after the caller was
     told. It strikes `catalog.commit` (AppendUncertain), `writing.commit` (AppendUncertain; it is never late, since the
-    open transaction keeps its locks) and calls of blobs (StoreUnavailable; only a put can be late).
+    open transaction keeps its locks) and calls of blobs (StoreUnavailable; only a put can be late). UNCERTAIN_LOST at
+    `catalog.writing` keeps the catalog away (StoreUnavailable).
 
     DUPLICATE has the network ask again, as it does where an answer is lost on the way: the second request follows the
     first, and the second answer is the caller's. It strikes `catalog.commit`; a `blobs.put`, whose second request is
@@ -202,6 +203,8 @@ class SimCatalog:
     def writing(self, on: Subject | None = None) -> Iterator[Writing]:
         """See `Catalog.writing`."""
         begun = self._gate.before("catalog.writing")
+        if begun is Action.UNCERTAIN_LOST:
+            raise StoreUnavailable("the simulation keeps the catalog away")
         with self._turn:
             with self.inner.writing(on) as transaction:
                 self._gate.after("catalog.writing", begun)
