@@ -20,7 +20,7 @@ from bench.result import Setting
 from tests.postgres_server import Server
 
 GIVEN = "ANABRANCH_BENCH_POSTGRES"
-SETTINGS = ("shared_buffers=256MB", "max_wal_size=4GB", "min_wal_size=1GB", "checkpoint_timeout=15min")
+SETTINGS = ("shared_buffers=1GB", "max_wal_size=4GB", "min_wal_size=1GB", "checkpoint_timeout=15min")
 _PROCESSES = multiprocessing.get_context("spawn")
 
 # What a client does: it is given a catalog's address, its number and its arguments; it returns a call that does one

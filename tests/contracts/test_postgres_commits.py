@@ -18,7 +18,7 @@ from anabranch import limits
 from anabranch.catalog.port import Catalog
 from anabranch.catalog.postgres.adapter import PostgresCatalog
 from anabranch.catalog.sqlite.adapter import SqliteCatalog
-from anabranch.model.append import Appended, BlobEntry, Commit, Progress, Unit
+from anabranch.model.append import Appended, BlobEntry, Commit, Progress, Refusal, Refused, Unit
 from anabranch.model.ids import LogId, Micros, WriterId
 from anabranch.runtime.ports import Runtime
 from anabranch.testing.contracts.samples import NOW, append, new_stream, part
@@ -53,10 +53,12 @@ parts = st.tuples(
 )
 units = st.tuples(st.lists(parts, min_size=1, max_size=4), st.sampled_from([None] * 6 + [0, 1]))
 commits = st.tuples(st.just("commit"), st.lists(units, min_size=1, max_size=6))
+# A part that comes alone is decided by other code of the function.
+lone = st.tuples(st.just("commit"), st.tuples(st.tuples(st.tuples(parts), st.none())))
 changes = st.tuples(
     st.sampled_from(["seal", "unseal", "fence", "take over", "horizon", "many"]), st.integers(0, 2), st.integers(0, 20)
 )
-steps = st.lists(st.one_of(commits, commits, commits, changes), max_size=14)
+steps = st.lists(st.one_of(commits, commits, lone, lone, lone, changes), max_size=14)
 
 
 class _Pair:
@@ -142,7 +144,7 @@ class _Pair:
         self.lengths = [state.length for state, _, _ in states[1]]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps)
 def test_the_function_decides_as_its_oracle(
     catalog: PostgresCatalog, oracle: SqliteCatalog, history: list[Any]
@@ -299,3 +301,15 @@ def _together(work: Any, threads: int) -> None:
         assert not each.is_alive()
     if failures:
         raise failures[0]
+
+
+def test_a_lone_part_in_a_blob_behind_the_horizon_is_refused(catalog: PostgresCatalog) -> None:
+    log = new_stream(catalog, 7_000_000, "lone/one")
+    with catalog.writing() as txn:
+        txn.set_horizon(Micros(txn.horizon() + 10))
+        horizon = txn.horizon()
+    for begun, verdict in ((horizon - 1, Refused(Refusal.EXPIRED, horizon)), (horizon, Appended(0, NOW))):
+        blob = BlobEntry(f"commits/lone-{begun}", 9, Micros(begun))
+        commit = Commit((Unit((part(log, writer="w", blob=blob.key),)),), NOW, (blob,))
+        assert catalog.commit(commit) == ((verdict,),)
+    assert catalog.commit(commit) == ((Appended(0, NOW, duplicate=True),),)

@@ -5,7 +5,7 @@
 -- First it locks: request ids, then the horizon (shared; the collector takes it alone), then the logs in ascending id.
 -- Then, in a statement of its own and so with a snapshot taken behind the locks, it reads logs and writers for all parts
 -- at once; decides part by part in memory, each on top of those before it; and writes what was accepted with one
--- statement a table. It must be VOLATILE and run under READ COMMITTED: otherwise the second statement would see writers
+-- statement a table (a part that comes alone: with plain statements, to the same effect). It must be VOLATILE and run under READ COMMITTED: otherwise the second statement would see writers
 -- as they were before the wait.
 --
 -- Parts come as arrays of one length, in order; unit u ends with part unit_ends[u]. `data` is null where no part is
@@ -53,6 +53,9 @@ declare
     first_part integer := 1;
     known text;
     hit record;
+    g record;                              -- a lone part's log and writer
+    r record;
+    blob_id bigint;
     refused boolean;
     accepted integer := 0;
     l integer;
@@ -71,6 +74,77 @@ begin
     end if;
     if blob_keys is not null then
         perform pg_advisory_xact_lock_shared(lock_key('horizon'));
+    end if;
+
+    if parts = 1 and request_ids is null then
+        -- A lone part, as most durable events come, decided and written without the work of sets.
+        select * into g from logs where id = logs_[1] for update;  -- the row as it is behind the lock
+        if not found then
+            verdicts[1] := 'gone';
+            return;
+        end if;
+        if blob_keys is not null then
+            horizon := coalesce((select value from meta where name = 'horizon'), 0);
+        end if;
+        select next, fence, recent into r from writers where log = logs_[1] and writer = writers_[1];
+        if firsts[1] < r.next then
+            for i in 1 .. cardinality(r.recent) / 5 loop
+                if r.recent[i * 5 - 4] = firsts[1] and r.recent[i * 5 - 3] = counts[1] and r.recent[i * 5] = carried[1] then
+                    verdicts[1] := 'duplicate';
+                    numbers[1] := r.recent[i * 5 - 2];
+                    times[1] := r.recent[i * 5 - 1];
+                    return;
+                end if;
+            end loop;
+        end if;
+        if carried[1] < r.fence then
+            verdicts[1] := 'fenced';
+            numbers[1] := r.fence;
+        elsif fences[1] < g.fence then
+            verdicts[1] := 'fenced';
+            numbers[1] := g.fence;
+        elsif blob_begun[blob_of[1]] < horizon then
+            verdicts[1] := 'expired';
+            numbers[1] := horizon;
+        elsif g.sealed then
+            verdicts[1] := 'sealed';
+            numbers[1] := g.length;
+        elsif writers_[1] is not null and firsts[1] <> coalesce(r.next, 0) then
+            verdicts[1] := case when firsts[1] > r.next then 'gap' else 'unknown_writer' end;
+            numbers[1] := coalesce(r.next, 0);
+        elsif expected[1] <> g.length then
+            verdicts[1] := 'condition';
+            numbers[1] := g.length;
+        else
+            verdicts[1] := 'appended';
+            numbers[1] := g.length;
+            times[1] := greatest(now, g.appended_at);
+            g.event_high := greatest(g.event_high, highs[1]);
+            g.size := g.size + sizes[1];
+            if blob_of[1] is not null then
+                insert into blobs (key, size, encoding, begun_at)
+                values (blob_keys[blob_of[1]], blob_sizes[blob_of[1]], blob_encodings[blob_of[1]], blob_begun[blob_of[1]])
+                on conflict (key) do update set size = excluded.size returning id into blob_id;
+            end if;
+            insert into extents (log, start, stop, blob, encoding, "at", length, row, schema, checksum, appended_low,
+                                 appended_high, event_low, event_high, event_reach, size_end, data)
+            values (g.id, g.length, g.length + counts[1], blob_id, 'arrow', ats[1], lengths[1], rows_[1], schemas_[1],
+                    checksums[1], times[1], times[1], lows[1], highs[1], g.event_high, g.size, data[1]);
+            update logs set length = g.length + counts[1], size = g.size, appended_at = times[1], event_high = g.event_high
+            where id = g.id;
+            if r.next is not null then
+                update writers
+                set next = firsts[1] + counts[1], fence = greatest(r.fence, carried[1]), seen_at = now,
+                    recent = (r.recent || array[firsts[1], counts[1], numbers[1], times[1], carried[1]])
+                             [greatest(cardinality(r.recent) + 5 - 5 * kept + 1, 1):]
+                where log = g.id and writer = writers_[1];
+            elsif writers_[1] is not null then
+                insert into writers (log, writer, next, fence, recent, seen_at)
+                values (g.id, writers_[1], firsts[1] + counts[1], carried[1],
+                        array[firsts[1], counts[1], numbers[1], times[1], carried[1]], now);
+            end if;
+        end if;
+        return;
     end if;
     perform 1 from logs where id = any (logs_) order by id for update;
 
