@@ -71,10 +71,13 @@ class Lives(RuleBasedStateMachine):
             self.store.close()
 
     def free_everything(self) -> None:
-        """When every stream is gone, collection leaves no log, no extent and no blob."""
+        """One stream after the other goes, and collection takes nothing that those left can see. When all are gone, it
+        leaves no log, no extent and no blob."""
         for name in list(self.models):
             self.store.streams.delete(name)
-        self.models.clear()
+            del self.models[name]
+            self.collect()
+            self.each_stream_reads_what_the_model_says_and_every_pointer_means_what_it_meant()
         for _ in range(4):
             self.collect()
         with self.store.catalog.reading() as reading:
