@@ -5,7 +5,7 @@
 -- First it locks: request ids, then the horizon (shared; the collector takes it alone), then the logs in ascending id.
 -- Then, in a statement of its own and so with a snapshot taken behind the locks, it reads logs and writers for all parts
 -- at once; decides part by part in memory, each on top of those before it; and writes what was accepted with one
--- statement a table. A part that comes alone is decided the same way with plain statements, which takes half as long.
+-- statement a table. A part that comes alone is decided the same way with plain statements, which cost less.
 -- It must be VOLATILE and run under READ COMMITTED: otherwise the second statement would see writers as they were
 -- before the wait.
 --
