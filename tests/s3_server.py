@@ -27,6 +27,15 @@ _GIVEN = "ANABRANCH_TEST_S3"
 _BUCKET = "anabranch-test"
 _names = itertools.count()
 
+# The server, and a thread that ends it with the tests, be they killed: then nobody holds its standard input any more.
+_UNTIL_STDIN_ENDS = """
+import os, sys, threading
+threading.Thread(target=lambda: (sys.stdin.buffer.read(), os._exit(0)), daemon=True).start()
+sys.argv = ["ministack"]
+from ministack.app import main
+main()
+"""
+
 
 class Emulator:
     """A server of the wheel, `ministack`, with nothing but S3, in memory. It goes with this process."""
@@ -45,8 +54,9 @@ class Emulator:
         }
         with open(self.folder / "log", "ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "ministack"],
-                cwd=self.folder, env={**os.environ, **settings}, stdout=log, stderr=log, start_new_session=True,
+                [sys.executable, "-c", _UNTIL_STDIN_ENDS],
+                cwd=self.folder, env={**os.environ, **settings}, stdin=subprocess.PIPE, stdout=log, stderr=log,
+                start_new_session=True,
             )  # fmt: skip
         atexit.register(self.remove)
         deadline = time.monotonic() + 60
