@@ -37,7 +37,7 @@ from anabranch.testing.record import RecordedStore, RecordedWriter, Recorder, pl
 if TYPE_CHECKING:
     from anabranch.store import Store
 
-__all__ = ["CASTS", "STORM", "Arena", "Cast", "Client", "checked", "judged", "stored"]
+__all__ = ["CASTS", "HARVEST", "STORM", "Arena", "Cast", "Client", "checked", "faithful", "judged", "stored"]
 
 KEYS: Final = ("a", "b", "c", "d", "e")
 NAMED: Final = ("named-1", "named-2")  # writers that several processes open under one name
@@ -66,6 +66,7 @@ class Arena:
     active: list[str] = field(default_factory=list)
     done: Counter[str] = field(default_factory=Counter)
     violations: list[str] = field(default_factory=list)
+    copies: dict[str, list[Sighting]] = field(default_factory=dict)
     stopping: bool = False
     recorder: Recorder = field(default_factory=lambda: Recorder(count().__next__))
     _serial: int = 0
@@ -446,6 +447,31 @@ def _scratch(arena: Arena, store: Store) -> None:
     store.streams.delete(name)
 
 
+def copy(arena: Arena, store: Store, name: str) -> None:
+    """Copy streams that are written to. A copy holds all that was acknowledged before, and never changes."""
+    while not arena.stopping:
+        store.runtime.tasks.sleep(arena.rng.random() * 8 * _PAUSE_S)
+        ledger, target = arena.pick(), f"sim/copy{arena.serial()}"
+        owed = ledger.reading("nobody").owed
+        with suppress(*EXPECTED):
+            store.streams.copy(ledger.stream, target, request=target)
+            seen = stored(store, target)
+            arena.copies[target] = seen
+            missing = owed - {Event.parse(sighting.payload) for sighting in seen}
+            if missing and not any(segment.head for segment in store.streams.view(ledger.stream).ordered):
+                arena.violations.append(f"{target} lacks {min(missing)}, which {ledger.stream} had before")
+            arena.done["copy"] += 1
+            if arena.chance(0.3):
+                del arena.copies[target]
+                store.streams.delete(target)
+
+
+def faithful(store: Store, target: str, seen: Sequence[Sighting]) -> list[str]:
+    """What is wrong with a copy, by what it held when it was made."""
+    same = dict(stored(store, target)) == dict(seen)  # segments side by side may be read in any order
+    return [] if same else [f"{target} is not what it was when it was made"]
+
+
 # What a process may be made of. Readers alone must hear of everything from other processes.
 Cast = Sequence[tuple[str, Client]]
 CASTS: Final[Sequence[Cast]] = (
@@ -457,9 +483,11 @@ CASTS: Final[Sequence[Cast]] = (
         ("maintain", maintain),
         ("collect", collect),
     ),
-    (("write", write), ("rival", rival), ("publish", publish), ("follow", follow)),
+    (("write", write), ("rival", rival), ("publish", publish), ("follow", follow), ("copy", copy)),
     (("read", read), ("follow", follow), ("collect", collect)),
     (("rival", rival), ("scale", scale), ("maintain", maintain), ("collect", collect)),
 )
 # Nothing but writing under scales and takeovers.
 STORM: Final[Sequence[Cast]] = ((("write", write), ("write", write), ("rival", rival), ("scale", scale)),)
+# Copies of streams that are truncated and collected.
+HARVEST: Final[Sequence[Cast]] = ((("write", write), ("copy", copy), ("maintain", maintain), ("collect", collect)),)

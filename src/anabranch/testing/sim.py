@@ -14,7 +14,7 @@ from anabranch.testing.simulation import Outcome, Simulation
 
 _TEXT: Final = """\
 Simulates the store: several processes of clients (writers, some of which fight for one name, readers, followers,
-publishing, scaling, sealing, fencing, truncation, compaction, collection, deletion) run the real code over a real
+publishing, copying, scaling, sealing, fencing, truncation, compaction, collection, deletion) run the real code over a real
 SQLite catalog and a real folder, single-stepped by a scheduler that draws from one seed, on a virtual clock.
 
 Processes crash at any call of the catalog or the blob store, and are replaced. Answers are lost, of what took place,

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import apsw
 
 from anabranch.blobs import local
 from anabranch.blobs.port import BlobInfo
+from anabranch.catalog.port import Reading
 from anabranch.catalog.sqlite import adapter, append
 from anabranch.catalog.sqlite.adapter import SqliteCatalog
 from anabranch.catalog.sqlite.append import Appending
@@ -22,19 +23,20 @@ from anabranch.catalog.sqlite.connection import open_database, translated
 from anabranch.catalog.writing import SqlWriting
 from anabranch.core.decide import advance_progress, decide
 from anabranch.errors import AnabranchError, AppendRefused, AppendUncertain
+from anabranch.log import collect
 from anabranch.log import commit as commit_module
 from anabranch.log.appender import Appender
 from anabranch.log.collect import _Collection
 from anabranch.log.commit import Committer, Encoded, Outcome
 from anabranch.log.tail import Tail
 from anabranch.model.append import Appended, Batches, Commit, LogState, Part, Progress, Refusal, Refused, Unit, Verdict
-from anabranch.model.ids import Micros
-from anabranch.model.stream import StreamView
+from anabranch.model.ids import LogId, Micros, StreamId
+from anabranch.model.stream import Span, StreamView
 from anabranch.streams import publish
 from anabranch.streams.courier import Courier
 from anabranch.streams.manager import Streams
 from anabranch.testing import disk
-from anabranch.testing.clients import CASTS, STORM, Cast
+from anabranch.testing.clients import CASTS, HARVEST, STORM, Cast
 from anabranch.testing.faults import Action, SimCatalog
 from anabranch.testing.simulation import Weather
 
@@ -269,6 +271,27 @@ def commit_behind_the_horizon() -> AbstractContextManager[None]:
     return _replaced(Appending, "_expired", never)
 
 
+class _OwnSpans:
+    """A snapshot in which only one stream views logs."""
+
+    def __init__(self, snapshot: Reading, stream: StreamId) -> None:
+        self._snapshot = snapshot
+        self._stream = stream
+
+    def spans_of_log(self, log: LogId) -> list[tuple[StreamId, Span]]:
+        return [(stream, span) for stream, span in self._snapshot.spans_of_log(log) if stream == self._stream]
+
+
+def collect_what_copies_view() -> AbstractContextManager[None]:
+    """A log is looked at through the stream that made it alone."""
+    viewed = collect._viewed
+
+    def own(snapshot: Reading, log: LogState) -> Any:
+        return viewed(cast(Reading, _OwnSpans(snapshot, log.stream)), log)
+
+    return _replaced(collect, "_viewed", own)
+
+
 # ---------------------------------------------------------------------- order and wake-ups
 
 
@@ -352,6 +375,7 @@ WOUNDS: Final = (
     Wound(drop_fences_at_a_scale, ("out of order", "was acknowledged at", "acknowledged, and not there"), _SLOW, STORM),
     Wound(publish_without_asking, ("published twice", *_TWICE)),
     Wound(collect_without_the_horizon, ("missing",)),
+    Wound(collect_what_copies_view, ("check: error", "is not what it was", "has no extent"), casts=HARVEST),
     Wound(commit_behind_the_horizon, ("missing",), {"blobs.put": {Action.STALL: 0.4}}),
     Wound(send_refused_events_last, ("out of order",), _SLOW, STORM),
     Wound(look_at_a_stale_tail, ("history: unseen", "history: non-monotonic", "history: not linearizable")),
