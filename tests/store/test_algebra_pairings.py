@@ -79,12 +79,17 @@ def test_a_life_of_copies_joins_and_names(store: Store) -> None:
         store.runtime.tasks.sleep(0.001)
         store.collect(horizon_us=0)
     assert numbers(store, "t/a") == sorted(everything)
-    streams.delete("t/a")
+    streams.rename("t/a", "t/b")
+    streams.rename("t/b", "t/c")
+    with pytest.raises(StreamRenamed, match="t/c"):
+        streams.delete("t/a")
+    streams.delete("t/c")
     for _ in range(4):
         store.runtime.tasks.sleep(0.001)
         store.collect(horizon_us=0)
     with store.catalog.reading() as reading:
         assert not any(reading.export(table) for table in ("spans", "extents", "blobs"))
+        assert not any(piece.name.startswith("t/") for piece in reading.pieces("renamed"))
 
 
 def test_what_a_verb_adds_does_not_depend_on_how_much_was_written(store: Store) -> None:
