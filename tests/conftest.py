@@ -6,6 +6,11 @@ import os
 from collections import Counter
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How fast a machine makes examples is no property of the store.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 _BACKENDS = (
     *("sqlite+folder+s3", "sqlite+s3+folder", "postgres+s3", "sqlite+s3"),

@@ -140,8 +140,8 @@ def test_a_backup_beside_a_writer_has_a_beginning_of_each_key(tmp_path: Path) ->
                     key = count % 4
                     assert count == latest.get(key, key - 4) + 4, "a hole in a key"
                     latest[key] = count
-                for _, count, pointer in told:
-                    assert found[int(count)] == pointer, "acknowledged before the backup, and not in it"
+                for _, acked, place in told:
+                    assert found[int(acked)] == place, "acknowledged before the backup, and not in it"
         stop.touch()
         assert writer.join() == 0
         verify(store, "s/all", [writer])

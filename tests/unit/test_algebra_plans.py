@@ -26,7 +26,7 @@ def grown(epochs: list[tuple[int, int]]) -> list[StreamView]:
     """A stream that is scaled to so many segments, each of which then gets so many events; its view at each step."""
     info = StreamInfo(StreamId(7), StreamName("a", "b"), RAW, 1, {}, Micros(0), False, 1, 0, 1)
     segments = {SegmentId(0, 0): Segment(SegmentId(0, 0), WHOLE, None, 0)}
-    spans = {SegmentId(0, 0): (Span(SegmentId(0, 0), 0, LogId(1), 0, None),)}
+    spans: dict[SegmentId, tuple[Span, ...]] = {SegmentId(0, 0): (Span(SegmentId(0, 0), 0, LogId(1), 0, None),)}
     logs = {LogId(1): LogState(LogId(1), info.id)}
     views = [StreamView(info, segments, spans, logs)]
     for count, events in epochs:
