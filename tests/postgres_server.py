@@ -111,9 +111,9 @@ class Server:
         assert self.process is not None
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         self.process.kill()
-        for child in map(int, children):
+        for number in map(int, children):
             with contextlib.suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
+                os.kill(number, signal.SIGKILL)
         self.process.wait(30)
         self.process = None
         for child in children:  # theirs is the shared memory, without whose end no new server starts
