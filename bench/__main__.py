@@ -95,6 +95,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
                 "results": [result.to_json() for result in results],
             }
+            if chosen.write:  # at once: who interrupts the rest keeps what was measured
+                _write(about, {name: figures[name]})
     if chosen.json:
         sys.stdout.write(json.dumps({"machine": about, "quick": chosen.quick, "figures": figures}, indent=1) + "\n")
     else:
@@ -102,8 +104,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name, value in about.items():
             console.print(f"{name}: {value}", markup=False, soft_wrap=True)
         table.show((line for figure in figures.values() for line in figure["results"]), console)
-    if chosen.write:
-        _write(about, figures)
     return 1 if failed else 0
 
 
