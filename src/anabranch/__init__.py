@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from anabranch.readers.reader import Reader
     from anabranch.runtime.sealing import KeyService
     from anabranch.runtime.settings import Settings
-    from anabranch.store import Store, connect, rebuild, restore
+    from anabranch.store.facade import Store
+    from anabranch.store.opening import connect
+    from anabranch.store.recovery import rebuild, restore
     from anabranch.streams.ack import Ack, BatchAck, EventRange
     from anabranch.streams.writer import Writer
 
@@ -50,15 +52,15 @@ _PLACES = {
     "Reader": "readers.reader",
     "SegmentId": "model.ids",
     "Settings": "runtime.settings",
-    "Store": "store",
+    "Store": "store.facade",
     "StreamCut": "model.cut",
     "StreamName": "model.names",
     "StreamRange": "model.stream_range",
     "TAIL": "model.cut",
     "Writer": "streams.writer",
-    "connect": "store",
-    "rebuild": "store",
-    "restore": "store",
+    "connect": "store.opening",
+    "rebuild": "store.recovery",
+    "restore": "store.recovery",
 }
 
 __all__ = [

@@ -1,0 +1,282 @@
+"""The embedded store: one object for all that can be done with it."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from anabranch import limits
+from anabranch.blobs.port import Blobs
+from anabranch.catalog.port import Catalog
+from anabranch.errors import (
+    AnabranchError,
+    Closed,
+    InvalidArgument,
+)
+from anabranch.log import manifest as manifests
+from anabranch.log.appender import Appender
+from anabranch.log.backup import BackupReport, backup
+from anabranch.log.check import Finding, check
+from anabranch.log.collect import CollectReport, collect
+from anabranch.log.commit import Committer
+from anabranch.log.compact import CompactReport, compact
+from anabranch.log.lease import Hold
+from anabranch.log.maintain import Maintenance
+from anabranch.log.manifest import Manifest
+from anabranch.log.read import LogReader
+from anabranch.log.rebuild import forget
+from anabranch.log.repair import Mended, repair
+from anabranch.log.seek import cut_at
+from anabranch.log.tail import Tail
+from anabranch.log.watch import Watch, silent
+from anabranch.model.cut import HEAD, StreamCut
+from anabranch.model.event import Event
+from anabranch.model.ids import Micros, StreamId
+from anabranch.model.names import StreamName
+from anabranch.model.pointer import EventPointer
+from anabranch.model.stream import StreamView
+from anabranch.readers.place import Place, TimeKind, fetch
+from anabranch.readers.reader import Reader
+from anabranch.runtime.ports import Runtime
+from anabranch.store.places import Places, open_blobs
+from anabranch.streams.manager import Streams
+from anabranch.streams.publish import Numbered, Publication, publish
+from anabranch.streams.stage import Stager
+from anabranch.streams.writer import Writer
+
+if TYPE_CHECKING:
+    from anabranch.log.keyring import Keyring, Rotation
+
+
+class Store:
+    """Streams in a catalog and blobs. Thread-safe. Close it, or use it as a context manager; leaving the interpreter
+    closes it too. `places` is how it was opened, where it was by `connect`."""
+
+    places: Places | None = None
+
+    def __init__(
+        self, catalog: Catalog, blobs: Blobs, runtime: Runtime, *, url: str = "", keyring: Keyring | None = None
+    ) -> None:
+        self.url = url
+        self._keyring = keyring
+        self.catalog = catalog
+        self.blobs = blobs
+        self.runtime = runtime
+        self._tail = Tail(catalog, runtime)
+        self._appender = Appender(Committer(catalog, blobs, runtime), runtime, committed=self._tail.notify)
+        self._logs = LogReader(catalog, blobs, runtime)
+        self._lock = runtime.tasks.lock()
+        self._open: dict[Writer | Reader, None] = {}  # no set: its order would differ from run to run
+        self._closed = False
+        self.streams = Streams(catalog, runtime, cut_at=self._cut_at, changed=self._tail.notify)
+        self._maintenance = Maintenance(catalog, blobs, runtime)
+        self._maintenance.start()
+        self._at_exit = _close_at_exit(self)
+
+    # writing and reading
+
+    def writer(self, stream: str | StreamName, *, writer_id: str | None = None, fence: int | None = None) -> Writer:
+        """A writer to a stream; see `Writer`. Raises StreamNotFound, StreamSealed."""
+        self._alive()
+        info = self.streams.get(stream)
+        writer = Writer(
+            self._appender, self.catalog, self.runtime, info.id, writer_id=writer_id, fence=fence, on_close=self._forget
+        )
+        self._keep(writer)
+        return writer
+
+    def reader(
+        self,
+        stream: str | StreamName,
+        *,
+        start: Place = HEAD,
+        end: Place | None = None,
+        follow: bool = False,
+        columns: Sequence[str] | None = None,
+        between: tuple[datetime | int | str, datetime | int | str] | None = None,
+        by: TimeKind = "append",
+        batch_rows: int = limits.READ_ROWS_MAX,
+    ) -> Reader:
+        """A reader of a stream; see `Reader` for what the arguments mean and raise."""
+        self._alive()
+        reader = Reader(
+            self.catalog,
+            self._logs,
+            self._tail,
+            self.runtime,
+            self.streams.get(stream).id,
+            start=start,
+            end=end,
+            follow=follow,
+            columns=columns,
+            between=between,
+            by=by,
+            batch_rows=batch_rows,
+            on_close=self._forget,
+        )
+        self._keep(reader)
+        return reader
+
+    def fetch(self, pointer: EventPointer | str) -> Event:
+        """The event at a pointer. Raises InvalidPointer, StreamNotFound, EventNotFound, Truncated."""
+        self._alive()
+        where = pointer if isinstance(pointer, EventPointer) else EventPointer.parse(pointer)
+        return fetch(self.catalog, self._logs, self.streams.view(where.stream), where)
+
+    # staging: for jobs whose output counts as a whole or not at all
+
+    def hold(self, kind: str, holder: str, *, first_us: int = limits.LEASE_US) -> Hold:
+        """A lease, to be entered before anything is staged and kept until it is published; see `Hold`."""
+        self._alive()
+        return Hold(self.catalog, self.runtime, kind, holder, first_us=first_us)
+
+    def stager(self, stream: str | StreamName | StreamId) -> Stager:
+        """Stages events for a stream; see `Stager`. Raises StreamNotFound."""
+        self._alive()
+        view = self.streams.view(stream)
+        ranges = tuple(segment.range for segment in view.current)
+        return Stager(self.blobs, self.runtime, view.info.schema, view.info.schema_version, ranges)
+
+    def publish(self, publications: Sequence[Publication], *, request: str | Numbered) -> bool:
+        """Make staged events visible, all at once and only once; see `anabranch.streams.publish`."""
+        self._alive()
+        done = publish(self.catalog, self.blobs, self.runtime, publications, request=request)
+        self._tail.notify()
+        return done
+
+    # upkeep
+
+    def compact(
+        self, stream: str | StreamName | None = None, *, force: bool = False, progress: Watch | None = None
+    ) -> CompactReport:
+        """Turn fresh blobs into Parquet; see `anabranch.log.compact`. `force` takes also what is hardly worth it."""
+        self._alive()
+        ident = None if stream is None else self.streams.get(stream).id
+        return compact(self.catalog, self.blobs, self.runtime, stream=ident, force=force, progress=progress)
+
+    def collect(self, *, horizon_us: int | None = None, progress: Watch | None = None) -> CollectReport:
+        """Remove what nothing views any more; see `anabranch.log.collect`."""
+        self._alive()
+        return collect(self.catalog, self.blobs, self.runtime, horizon_us=horizon_us, progress=progress)
+
+    def check(
+        self, stream: str | StreamName | None = None, *, deep: bool = True, progress: Watch | None = None
+    ) -> Iterator[Finding]:
+        """What is wrong with the store, or one stream of it; nothing for a sound one. See `anabranch.log.check`."""
+        self._alive()
+        ident = None if stream is None else self.streams.get(stream).id
+        now = self.runtime.clock.now()
+        return check(
+            self.catalog, self.blobs, stream=ident, deep=deep, now=now, progress=progress, sealer=self.runtime.sealer
+        )
+
+    def rotate_keys(self) -> Rotation:
+        """Wrap what encrypts this store with the current master key of the keys it was opened with, and seal new bytes
+        with a new data key; see `Keyring.rotate`. Raises InvalidArgument for a store that is not encrypted."""
+        self._alive()
+        if self._keyring is None:
+            raise InvalidArgument("this store is not encrypted, so it has no keys to rotate")
+        return self._keyring.rotate()
+
+    # recovery
+
+    def repair(
+        self, stream: str | StreamName | None = None, *, dry_run: bool = False, progress: Watch = silent
+    ) -> Iterator[Mended]:
+        """Put right what `check` finds where that is safe, as it is iterated over; see `anabranch.log.repair`."""
+        self._alive()
+        ident = None if stream is None else self.streams.get(stream).id
+        now = self.runtime.clock.now()
+        return repair(self.catalog, stream=ident, dry_run=dry_run, now=now, progress=progress)
+
+    def backup(self, place: str | os.PathLike[str], *, progress: Watch = silent) -> BackupReport:
+        """Copy the catalog and the blobs it needs to a folder or an object store; see `anabranch.log.backup`."""
+        self._alive()
+        target = open_blobs(place, self.runtime, create=True)
+        try:
+            return backup(self.catalog, self.blobs, target, self.runtime, progress=progress)
+        finally:
+            target.close()
+
+    def export_manifest(self, *, progress: Watch = silent) -> Manifest:
+        """Copy the catalog among the store's blobs, so that it can be rebuilt; see `anabranch.log.manifest`."""
+        self._alive()
+        return manifests.export(self.catalog, self.blobs, self.runtime, progress=progress)
+
+    def forget_newer(self) -> bool:
+        """Let the collector have the blobs that a rebuild has reported; False where there was none."""
+        self._alive()
+        return forget(self.catalog)
+
+    # ending
+
+    def close(self) -> None:
+        """Commit what was accepted, end background work, release files. A second call is harmless.
+
+        Raises the first refusal of an accepted event that nobody has been told of.
+        """
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        atexit.unregister(self._at_exit)
+        failures: list[AnabranchError] = []
+        for each in list(self._open):
+            try:
+                each.close()
+            except AnabranchError as exc:
+                failures.append(exc)
+        self._maintenance.close()
+        self._appender.close()
+        self._tail.close()
+        self.catalog.close()
+        self.blobs.close()
+        if failures:
+            raise failures[0]
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except AnabranchError:
+            if error is None:
+                raise
+
+    def _keep(self, each: Writer | Reader) -> None:
+        with self._lock:
+            if not self._closed:
+                self._open[each] = None
+                return
+        each.close()  # the store was closed while this was being opened
+        raise Closed("store")
+
+    def _forget(self, each: Writer | Reader) -> None:
+        self._open.pop(each, None)
+
+    def _alive(self) -> None:
+        if self._closed:
+            raise Closed("store")
+
+    def _cut_at(self, view: StreamView, time: Micros, by_event_time: bool) -> StreamCut:
+        return cut_at(self.catalog, self._logs, view, time, by_event_time=by_event_time)
+
+
+def _close_at_exit(store: Store) -> Callable[[], None]:
+    """Have the interpreter close the store on its way out, without keeping it alive until then."""
+    alive = weakref.ref(store)
+
+    def close() -> None:
+        if (found := alive()) is not None:
+            found.close()
+
+    atexit.register(close)
+    return close
