@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -25,8 +24,8 @@ from anabranch.errors import (
 )
 from anabranch.model.append import Appended
 from anabranch.runtime.ports import Runtime
-from anabranch.runtime.settings import Settings
 from anabranch.testing.contracts.samples import NOW, append, lengths, new_stream, part
+from tests.contracts.postgres_kit import opened, sql
 from tests.postgres_server import drop, fresh_url
 
 
@@ -35,31 +34,6 @@ def url() -> Iterator[str]:
     made = fresh_url()
     yield made
     drop(made)
-
-
-@contextmanager
-def opened(url: str, *, lock_s: float = 30.0) -> Iterator[PostgresCatalog]:
-    catalog = PostgresCatalog(url, Runtime(settings=Settings(catalog_lock_s=lock_s)))
-    try:
-        yield catalog
-    finally:
-        catalog.close()
-
-
-def until(true: Callable[[], object], seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
-
-
-def sql(url: str, text: str) -> list[tuple[object, ...]]:
-    """Run a statement beside the catalog's own connections."""
-    base, _, schema = url.rpartition("schema=")
-    with psycopg.connect(base.rstrip("?&"), autocommit=True) as database:
-        database.execute(f"set search_path to {schema}".encode())
-        cursor = database.execute(text.encode())
-        return cursor.fetchall() if cursor.description else []
 
 
 # making and migrating

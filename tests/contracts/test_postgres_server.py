@@ -6,8 +6,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,9 +29,9 @@ from anabranch.errors import (
 from anabranch.model.append import Appended
 from anabranch.model.ids import LogId
 from anabranch.model.stream import Scope
-from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
 from anabranch.testing.contracts.samples import NOW, append, lengths, new_stream, part
+from tests.contracts.postgres_kit import opened, sql, until
 from tests.postgres_server import Server, TlsProxy, drop, fresh_url
 
 
@@ -49,31 +48,6 @@ def own() -> Iterator[Server]:
     server = Server()
     yield server
     server.remove()
-
-
-@contextmanager
-def opened(url: str, *, lock_s: float = 30.0) -> Iterator[PostgresCatalog]:
-    catalog = PostgresCatalog(url, Runtime(settings=Settings(catalog_lock_s=lock_s)))
-    try:
-        yield catalog
-    finally:
-        catalog.close()
-
-
-def until(true: Callable[[], object], seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
-
-
-def sql(url: str, text: str) -> list[tuple[object, ...]]:
-    """Run a statement beside the catalog's own connections."""
-    base, _, schema = url.rpartition("schema=")
-    with psycopg.connect(base.rstrip("?&"), autocommit=True) as database:
-        database.execute(f"set search_path to {schema}".encode())
-        cursor = database.execute(text.encode())
-        return cursor.fetchall() if cursor.description else []
 
 
 # a server that goes away
