@@ -253,6 +253,16 @@ class Writing(Reading, Protocol):
         what the log holds there now."""
         ...
 
+    def extend_log(self, log: LogId, extents: Sequence[Extent]) -> None:
+        """Put extents behind the end of an unsealed log, and move its length, size, append time and greatest event time
+        with them. For events that were appended elsewhere before: their times, checksums and schema versions stay.
+
+        The first extent begins at the log's length, each other one where the one before ends; append times and running
+        sizes never fall. Their blobs are listed (`insert_blob`). Raises BlobExpired, as commits do, where one was begun
+        before the horizon: the collector may have removed it. A lease from before its writing on prevents that.
+        """
+        ...
+
     def drop_extents(self, log: LogId, stop: int | None = None, *, start: int = 0) -> int:
         """Remove the extents that lie wholly in `start <= position < stop` (None: all from start); returns how many."""
         ...

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from anabranch.catalog import rows
 from anabranch.catalog.port import Checkpointed, Lease
 from anabranch.catalog.reading import SqlReading
 from anabranch.catalog.tables import TABLES, Value
-from anabranch.errors import StreamExists
+from anabranch.errors import BlobExpired, StreamExists
 from anabranch.model.append import BlobEntry, LogState, Progress, Unit, Verdict
 from anabranch.model.ids import BlobId, LogId, Micros, SegmentId, StreamId, WriterId
 from anabranch.model.stream import Extent, Scope, Segment, Span, StreamInfo
@@ -141,6 +142,23 @@ class SqlWriting(SqlReading):
             self._do("insert_extent", rows.extent_values(extent, reach))
         return True
 
+    def extend_log(self, log: LogId, extents: Sequence[Extent]) -> None:
+        state = self.logs([log])[log]
+        assert not state.sealed, f"log {log} is sealed"
+        self._refuse_expired({extent.blob for extent in extents if extent.blob is not None})
+        values = []
+        for extent in extents:
+            state = _extended(state, extent)
+            values.append(rows.extent_values(extent, state.event_high))
+        self._many("insert_extent", values)
+        self.update_log(state)
+
+    def _refuse_expired(self, blobs: set[BlobId]) -> None:
+        horizon = self.horizon()
+        row = self._row("oldest_blob", (self._array(sorted(blobs)),))
+        if row is not None and row[0] < horizon:
+            raise BlobExpired(row[0], horizon)
+
     def drop_extents(self, log: LogId, stop: int | None = None, *, start: int = 0) -> int:
         return self._do("drop_extents", (log, start, (1 << 62) if stop is None else stop))
 
@@ -189,6 +207,20 @@ class SqlWriting(SqlReading):
 
     def load(self, table: str, rows: Sequence[Sequence[Value]]) -> None:
         self._many(f"load_{table}", [self._loadable(table, row) for row in rows])
+
+
+def _extended(state: LogState, extent: Extent) -> LogState:
+    """A log's state behind one more extent."""
+    low, high = extent.appended.low, extent.appended.high
+    assert low is not None
+    assert high is not None
+    assert (extent.log, extent.start) == (state.id, state.length), "extents follow the end of their log"
+    assert state.appended_at <= low <= high, "append times never fall"
+    assert state.size <= extent.size_end, "running sizes never fall"
+    reached = [time for time in (state.event_high, extent.events.high) if time is not None]
+    return replace(
+        state, length=extent.stop, size=extent.size_end, appended_at=high, event_high=max(reached, default=None)
+    )
 
 
 def _identity(extent: Extent) -> tuple[object, ...]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+from contextlib import nullcontext
 from dataclasses import replace
 
 from anabranch.catalog.port import Catalog, Writing
-from anabranch.model.append import BlobEntry, Commit, Place, Unit
-from anabranch.model.ids import LogId, Micros
+from anabranch.errors import BlobExpired
+from anabranch.model.append import Appended, BlobEntry, Bounds, Commit, Place, Unit
+from anabranch.model.ids import BlobId, LogId, Micros
 from anabranch.model.stream import Extent
+from anabranch.testing.contracts.base import expecting
 from anabranch.testing.contracts.samples import NOW, append, new_stream, part
 
 __all__ = ["ExtentContract"]
@@ -107,6 +110,60 @@ class ExtentContract:
                 assert not writing.swap_extents(self.log, stale, [self.merged(writing, stale)])
         assert self.extents() == [new, held[2]]
 
+    def test_a_log_is_extended_by_extents_that_keep_their_times(self) -> None:
+        held = self.fill(3, times=((50, 60),))
+        with self.catalog.writing() as writing:
+            blob = writing.insert_blob("commits/moved", 500, NOW, "arrow")
+            first = self.moved(held[0], 2, blob, appended=(NOW + 5, NOW + 5), events=(10, 20))
+            second = self.moved(first, 4, blob, appended=(NOW + 7, NOW + 9), events=(None, None))
+            third = self.moved(second, 1, blob, appended=(NOW + 9, NOW + 9), events=(70, 80))
+            writing.extend_log(self.log, [first, second])
+            writing.extend_log(self.log, [third])
+        assert self.extents() == [held[0], first, second, third]
+        with self.catalog.reading() as reading:
+            state = reading.logs([self.log])[self.log]
+            assert (state.length, state.size, state.appended_at, state.event_high) == (10, 100, NOW + 9, 80)
+            assert reading.extent_at_time(self.log, 0, Micros(NOW + 8), by_event_time=False) == second
+            assert reading.extent_at_time(self.log, 0, Micros(61), by_event_time=True) == third
+            assert reading.extents_of_blob(blob) == [first, second, third]
+        assert append(self.catalog, part(self.log), now=NOW + 3) == (Appended(10, Micros(NOW + 9)),)
+        with self.catalog.reading() as reading:
+            assert reading.extent_at_time(self.log, 5, Micros(80), by_event_time=True) == third
+
+    def test_a_log_is_extended_by_inlined_events_too(self) -> None:
+        (held,) = self.fill(3)
+        inlined = self.moved(held, 2, None, appended=(NOW, NOW))
+        with self.catalog.writing() as writing:
+            writing.extend_log(self.log, [inlined])
+        assert self.extents() == [held, inlined]
+
+    def test_a_log_is_not_extended_by_what_does_not_follow(self) -> None:
+        (held,) = self.fill(3)
+        good = self.moved(held, 2, None, appended=(NOW, NOW))
+        for wrong in (
+            replace(good, start=2),
+            replace(good, start=4, stop=6),
+            replace(good, appended=Bounds(Micros(NOW - 1), NOW)),
+            replace(good, size_end=held.size_end - 1),
+        ):
+            with expecting(AssertionError), self.catalog.writing() as writing:
+                writing.extend_log(self.log, [wrong])
+        with self.catalog.writing() as writing:
+            writing.update_log(replace(writing.logs([self.log])[self.log], sealed=True))
+        with expecting(AssertionError), self.catalog.writing() as writing:
+            writing.extend_log(self.log, [good])
+        assert self.extents() == [held]
+
+    def test_a_log_is_not_extended_by_a_blob_from_before_the_horizon(self) -> None:
+        (held,) = self.fill(3)
+        with self.catalog.writing() as writing:
+            writing.set_horizon(Micros(NOW + 1))
+        for begun_at, refused in ((NOW, True), (NOW + 1, False)):
+            with expecting(BlobExpired) if refused else nullcontext(), self.catalog.writing() as writing:
+                blob = writing.insert_blob(f"commits/{begun_at}", 500, Micros(begun_at), "arrow")
+                writing.extend_log(self.log, [self.moved(held, 2, blob, appended=(NOW, NOW))])
+            assert len(self.extents()) == (1 if refused else 2)
+
     def test_dropping_extents_spares_what_reaches_out(self) -> None:
         held = self.fill(3, 1, 5, 2)
         with self.catalog.writing() as writing:
@@ -148,6 +205,33 @@ class ExtentContract:
             assert writing.blob_keys(["commits/a"]) == set()
         assert isinstance(self.log, int)
         assert LogId(self.log) == self.log
+
+    def moved(
+        self,
+        before: Extent,
+        count: int,
+        blob: BlobId | None,
+        *,
+        appended: tuple[int, int],
+        events: tuple[int | None, int | None] = (None, None),
+    ) -> Extent:
+        """An extent of `count` events behind another."""
+        low, high = (None if time is None else Micros(time) for time in events)
+        return Extent(
+            log=before.log,
+            start=before.stop,
+            stop=before.stop + count,
+            blob=blob,
+            key=None if blob is None else "commits/moved",
+            encoding="arrow",
+            place=Place(128, 64),
+            schema=before.schema,
+            checksum=-7,
+            appended=Bounds(Micros(appended[0]), Micros(appended[1])),
+            events=Bounds(low, high),
+            size_end=before.size_end + 10 * count,
+            data=b"events" if blob is None else None,
+        )
 
     def merged(self, writing: Writing, old: list[Extent]) -> Extent:
         """One Parquet extent in place of several."""

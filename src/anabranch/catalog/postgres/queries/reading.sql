@@ -93,6 +93,9 @@ select id, key, size, encoding, begun_at, dead_at from blobs where id > %s order
 -- name: blob_keys
 select key from blobs where key = any (%s);
 
+-- name: oldest_blob
+select begun_at from blobs where id = any (%s) order by begun_at limit 1;
+
 -- name: blob_in_use
 select exists (select 1 from extents where blob = %s);
 

@@ -95,6 +95,9 @@ select id, key, size, encoding, begun_at, dead_at from blobs where id > ? order 
 -- name: blob_keys
 select key from blobs where key in (select value from json_each(?));
 
+-- name: oldest_blob
+select begun_at from blobs where id in (select value from json_each(?)) order by begun_at limit 1;
+
 -- name: blob_in_use
 select exists (select 1 from extents where blob = ?);
 
