@@ -76,6 +76,10 @@ CHANGES_KEPT_US: Final = 7 * 24 * 3600 * 1_000_000
 LEASE_US: Final = 600 * 1_000_000
 JOB_LEASE_US: Final = 6 * 3600 * 1_000_000  # of a Spark job, which can't renew it before its last stage runs
 
+# Ephemeral streams
+EPHEMERAL_LEASE_US: Final = 60 * 1_000_000  # a holder that is not heard of for so long is taken for dead
+CLOCKS_DIFFER_US: Final = 60 * 1_000_000  # so much later, in case the clocks of processes differ
+
 # Recover
 MANIFEST_PART_BYTES: Final = 8 * MIB  # rows of the catalog in one blob of a manifest
 MANIFESTS_KEPT: Final = 3

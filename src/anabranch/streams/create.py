@@ -14,6 +14,7 @@ from anabranch.model.policy import Fixed
 from anabranch.model.schema import StreamSchema
 from anabranch.model.stream import Segment, Span, StreamInfo
 from anabranch.streams.copy import COPIED
+from anabranch.streams.ephemeral import drop_holders
 from anabranch.streams.find import need_info
 from anabranch.streams.former import forget
 from anabranch.streams.scope import check_tags, need_scope
@@ -62,6 +63,7 @@ def delete_stream(txn: Writing, name: StreamName, now: Micros) -> StreamId:
             txn.update_log(replace(view.logs[log], sealed=True))
     txn.drop_stream(info.id)
     txn.drop_piece(COPIED, f"{info.id:016x}")
+    drop_holders(txn, info.id)
     forget(txn, info.id)
     txn.add_change(info.id, "deleted", {"name": str(name)}, now=now)
     return info.id
