@@ -42,12 +42,12 @@ def is_ephemeral(txn: Reading, stream: StreamId) -> bool:
 
 
 def ephemeral_streams(txn: Reading) -> Mapping[StreamId, tuple[Holder, ...]]:
-    """All of them, each with its holders in the order in which they came."""
+    """All of them, each with its holders."""
     return {StreamId(int(piece.name, 16)): _holders(piece) for piece in txn.pieces(EPHEMERAL)}
 
 
 def holders_of(txn: Reading, stream: StreamId) -> tuple[Holder, ...] | None:
-    """Who holds the stream, in the order in which they came; None for a lasting one."""
+    """Who holds the stream; None for a lasting one."""
     piece = txn.piece(EPHEMERAL, f"{stream:016x}")
     return None if piece is None else _holders(piece)
 

@@ -135,6 +135,7 @@ class Process:
             ids=SimIds(f"{world.seed}/{name}/{number}"),
             tasks=SimTasks(scheduler, self.group),
             settings=world.settings,
+            process=name,
         )
         self.store: Store
 
