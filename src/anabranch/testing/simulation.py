@@ -229,7 +229,7 @@ class Simulation:
         for ledger in self._arena.ledgers.values():
             self._arena.violations += clients.judged(store, ledger)
             kept |= clients.kept(store, ledger.stream)
-        for target, seen in self._arena.copies.items():
-            self._arena.violations += clients.faithful(store, target, seen)
+        for promise in self._arena.promises.values():
+            self._arena.violations += promise(store)
         self._arena.violations += [f"history: {found}" for found in check(self._arena.recorder.operations, kept)]
         self._arena.violations += clients.checked(store)

@@ -1,0 +1,66 @@
+"""Readers of whole streams, and followers that must hear of all that was acknowledged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from anabranch.errors import StoreUnavailable, Truncated
+from anabranch.testing.clients.arena import PAUSE_S, Arena
+from anabranch.testing.ledger import Ledger, Reading, Sighting
+
+if TYPE_CHECKING:
+    from anabranch.store import Store
+
+__all__ = ["follow", "read"]
+
+
+def read(arena: Arena, store: Store, name: str) -> None:
+    """Read whole streams again and again: as events or as batches, all at once or with pauses."""
+    while not arena.stopping:
+        ledger = arena.ledgers[arena.rng.choice(sorted(arena.ledgers))]
+        reading = ledger.reading(f"{name}.{arena.serial()}")
+        try:
+            with arena.client(store, reading.name).read(ledger.stream) as reader:
+                for event in reader:
+                    reading.seen.append(Sighting(event.pointer, event.body))
+                    if arena.chance(0.01):
+                        store.runtime.tasks.sleep(arena.rng.random() * PAUSE_S)
+            reading.finished = True
+            arena.done["whole read"] += 1
+        except Truncated:
+            arena.done["reader truncated"] += 1
+        except StoreUnavailable:
+            arena.done["reader cut off"] += 1
+        store.runtime.tasks.sleep(arena.rng.random() * 5 * PAUSE_S)
+
+
+def follow(arena: Arena, store: Store, name: str) -> None:
+    """Follow one stream from its head until all stops; then everything acknowledged must have come."""
+    ledger = arena.pick()
+    reading = ledger.reading(f"{name}.follower")
+    with arena.client(store, reading.name).read(ledger.stream, follow=True) as reader:
+        watch = store.runtime.tasks.spawn("stop", lambda: _stop(arena, store, ledger, reading, reader.close))
+        try:
+            for event in reader:
+                reading.seen.append(Sighting(event.pointer, event.body))
+                arena.done["event followed"] += 1
+            reading.finished = arena.stopping
+        except Truncated:
+            arena.done["reader truncated"] += 1
+        except StoreUnavailable:
+            arena.done["reader cut off"] += 1
+    watch.join()
+
+
+def _stop(arena: Arena, store: Store, ledger: Ledger, reading: Reading, close: Callable[[], None]) -> None:
+    """Close a follower once all has stopped and it had time to catch up."""
+    clock = store.runtime.clock
+    while not arena.stopping:
+        store.runtime.tasks.sleep(0.02)
+    reading.owed = ledger.reading("nobody").owed
+    deadline = clock.monotonic() + 2
+    while clock.monotonic() < deadline and len(reading.seen) < len(reading.owed):
+        store.runtime.tasks.sleep(0.02)
+    store.runtime.tasks.sleep(0.1)
+    close()
