@@ -5,7 +5,8 @@ AnabranchError
 │   ├── InvalidName · InvalidKey · InvalidCut · InvalidPointer · InvalidSql
 │   ├── SchemaMismatch                  a column is missing, unknown or of another type
 │   └── TooLarge                        an event or batch over its limit
-├── NotFound (also LookupError)         StoreNotFound · ScopeNotFound · EventNotFound · PipelineNotFound
+├── NotFound (also LookupError)         StoreNotFound · EventNotFound · PipelineNotFound · JobNotFound · GroupNotFound
+│   ├── ScopeNotFound                   ScopeRenamed
 │   └── StreamNotFound                  StreamRenamed
 ├── AlreadyExists                       ScopeExists · StreamExists
 ├── ScopeNotEmpty
@@ -14,12 +15,15 @@ AnabranchError
 │   ├── Fenced · OutOfSequence · WriterUnknown · ConditionFailed · SegmentSealed · BlobExpired
 ├── AppendUncertain                     the outcome is unknown: ask for the writer's progress
 ├── Truncated                           the position lies before the stream's head
-├── CorruptStore                        CorruptBlob · BlobMissing · CorruptCatalog
+├── CorruptStore                        CorruptBlob · BlobMissing · CorruptCatalog · CorruptArchive
 ├── StoreUnavailable (also OSError)     DiskFull · ReadOnlyStore · StoreBusy
 ├── KeyMissing · WrongKey               the store is encrypted, under a key that was not given, or that is another
 ├── FormatTooNew                        the store was written by a newer release
 ├── PipelineRunning                     another process runs this pipeline
+├── JobRunning                          another process runs this job
+├── JobStopped                          it was paused, cancelled or has failed
 ├── PipelineFailed                      one of its queries failed while it ran
+├── ReaderNotInGroup                    its group goes on without this reader: open it again
 ├── Conflict                            another client changed what this plan was made from
 ├── LeaseExpired
 ├── RequestMismatch                     a request id was used again for something else
@@ -41,6 +45,7 @@ __all__ = [
     "Closed",
     "ConditionFailed",
     "Conflict",
+    "CorruptArchive",
     "CorruptBlob",
     "CorruptCatalog",
     "CorruptStore",
@@ -48,12 +53,16 @@ __all__ = [
     "EventNotFound",
     "Fenced",
     "FormatTooNew",
+    "GroupNotFound",
     "InvalidArgument",
     "InvalidCut",
     "InvalidKey",
     "InvalidName",
     "InvalidPointer",
     "InvalidSql",
+    "JobNotFound",
+    "JobRunning",
+    "JobStopped",
     "KeyMissing",
     "LeaseExpired",
     "MissingExtra",
@@ -63,11 +72,13 @@ __all__ = [
     "PipelineNotFound",
     "PipelineRunning",
     "ReadOnlyStore",
+    "ReaderNotInGroup",
     "RequestMismatch",
     "SchemaMismatch",
     "ScopeExists",
     "ScopeNotEmpty",
     "ScopeNotFound",
+    "ScopeRenamed",
     "SegmentSealed",
     "StoreBusy",
     "StoreNotFound",
@@ -156,6 +167,15 @@ class ScopeNotFound(NotFound):
         self.scope = scope
 
 
+class ScopeRenamed(ScopeNotFound):
+    """That was the name of a scope which is called `name` now."""
+
+    def __init__(self, scope: str, name: str) -> None:
+        NotFound.__init__(self, f"scope '{scope}' is called '{name}' now")
+        self.scope = scope
+        self.name = name
+
+
 class StreamNotFound(NotFound):
     """No stream has this name or id (any more)."""
 
@@ -179,6 +199,41 @@ class EventNotFound(NotFound):
 
 class PipelineNotFound(NotFound):
     """No pipeline has this name."""
+
+
+class JobNotFound(NotFound):
+    """No job has this id."""
+
+    def __init__(self, job: str) -> None:
+        super().__init__(f"there is no job '{job}'; anabranch job list shows those there are")
+        self.job = job
+
+
+class JobRunning(AnabranchError):
+    """Another process runs the job, and only one can. It may be waited for, or paused."""
+
+    def __init__(self, job: str) -> None:
+        super().__init__(f"another process runs job {job}; wait for it, or pause it with: anabranch job pause {job}")
+        self.job = job
+
+
+class JobStopped(AnabranchError):
+    """The job stopped before it was done: `state` is paused, cancelled or failed. What it had moved stays, unless it
+    was cancelled; resuming it goes on from there."""
+
+    def __init__(self, job: str, state: str, why: str | None = None) -> None:
+        super().__init__(f"job {job} {'has ' if state == 'failed' else 'was '}{state}" + (f": {why}" if why else ""))
+        self.job = job
+        self.state = state
+        self.why = why
+
+
+class GroupNotFound(NotFound):
+    """No reader group has this name (any more)."""
+
+    def __init__(self, group: str) -> None:
+        super().__init__(f"there is no reader group '{group}'")
+        self.group = group
 
 
 class PipelineRunning(AnabranchError):
@@ -216,11 +271,15 @@ class ScopeExists(AlreadyExists):
 
 
 class StreamExists(AlreadyExists):
-    """A stream of this name exists."""
+    """A stream of this name exists, or one of which this is an alias: `alias_of`."""
 
-    def __init__(self, stream: str) -> None:
-        super().__init__(f"stream '{stream}' exists already")
+    def __init__(self, stream: str, alias_of: str | None = None) -> None:
+        if alias_of is None:
+            super().__init__(f"stream '{stream}' exists already")
+        else:
+            super().__init__(f"'{stream}' is an alias of stream '{alias_of}'; free it with: anabranch unalias {stream}")
         self.stream = stream
+        self.alias_of = alias_of
 
 
 class ScopeNotEmpty(AnabranchError):
@@ -326,13 +385,24 @@ class CorruptBlob(CorruptStore):
 class BlobMissing(CorruptStore):
     """A blob that the catalog names is not in the blob store."""
 
-    def __init__(self, key: str) -> None:
-        super().__init__(f"blob {key} is missing")
+    def __init__(self, key: str, place: str | None = None) -> None:
+        """`place`: the file it is, where that was attached from somewhere else."""
+        super().__init__(f"blob {key} is missing" if place is None else f"the attached file {place} is missing")
         self.key = key
 
 
 class CorruptCatalog(CorruptStore):
     """The catalog's database is damaged or is not a catalog."""
+
+
+class CorruptArchive(CorruptStore):
+    """A file of an archive is missing, changed or does not belong there. Nothing was imported; another copy may do."""
+
+    def __init__(self, place: str, file: str, why: str) -> None:
+        super().__init__(f"the archive {place} is not whole: {file} {why}")
+        self.place = place
+        self.file = file
+        self.why = why
 
 
 class StoreUnavailable(AnabranchError, OSError):
@@ -377,6 +447,16 @@ class FormatTooNew(AnabranchError):
         super().__init__(f"{what} has format {found}; this release reads up to {supported}. Please upgrade anabranch")
         self.found = found
         self.supported = supported
+
+
+class ReaderNotInGroup(AnabranchError):
+    """The group goes on without this reader: it was presumed dead, taken offline or opened again elsewhere, or the group
+    was reset. What it read since its last accepted position is read by others; opening it again is safe."""
+
+    def __init__(self, group: str, reader: str) -> None:
+        super().__init__(f"reader '{reader}' is in group '{group}' no more; others read what it had not accepted")
+        self.group = group
+        self.reader = reader
 
 
 class Conflict(AnabranchError):

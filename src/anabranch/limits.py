@@ -60,6 +60,16 @@ FRESH_COMMIT_US: Final = 60 * 1_000_000  # a commit younger than this is read by
 TAIL_POLL_US_MIN: Final = 500
 TAIL_POLL_US_MAX: Final = 4_000
 
+# Reader groups and shared state
+SYNCHRONIZER_ENTRIES_KEPT: Final = 256  # of a shared value; then all but the present one are let go of
+SYNCHRONIZER_PAUSE_US_MIN: Final = 500  # the most that an update waits when another was first; it doubles with each
+SYNCHRONIZER_PAUSE_US_MAX: Final = 64_000
+READER_LEASE_US: Final = 10 * 1_000_000  # a group reader that gives no sign of life for so long is presumed dead
+READER_LEASE_US_MIN: Final = 100_000
+READER_REFRESH_US: Final = 400_000  # how often it looks at the group's state, and tells how far it is
+READER_ROWS_MAX: Final = 4_096  # of a batch that a group reader yields: so many may be read in vain by one presumed dead
+CHECKPOINTS_KEPT: Final = 16  # of a reader group
+
 # Compact and collect
 PARQUET_BYTES_MAX: Final = 128 * MIB  # logical bytes gathered into one tier-2 file
 PARQUET_BYTES_MIN: Final = 64 * MIB
@@ -80,6 +90,16 @@ JOB_LEASE_US: Final = 6 * 3600 * 1_000_000  # of a Spark job, which can't renew 
 EPHEMERAL_LEASE_US: Final = 60 * 1_000_000  # a holder that is not heard of for so long is taken for dead
 CLOCKS_DIFFER_US: Final = 60 * 1_000_000  # so much later, in case the clocks of processes differ
 
+# Jobs
+JOB_RANGE_BYTES: Final = 64 * MIB  # logical bytes of a source that become one range of a job
+JOB_RANGES_MAX: Final = 4_096  # of one stream; beyond, its ranges are larger
+JOB_BUNDLE_RANGES_MAX: Final = 256  # small ranges that are moved one after another by one task
+JOB_BLOB_BYTES: Final = 16 * MIB  # messages gathered into one blob; a larger one goes alone
+JOB_EXTENTS_MAX: Final = 4_096  # extents that a job appends in one transaction
+JOB_WINDOW: Final = 4  # bundles of ranges in flight
+JOB_SILENT_US: Final = 30 * 1_000_000  # a job whose process was not heard of for so long may be taken over
+JOBS_KEPT_US: Final = 7 * 24 * 3600 * 1_000_000  # rows of jobs that have ended
+
 # Recover
 MANIFEST_PART_BYTES: Final = 8 * MIB  # rows of the catalog in one blob of a manifest
 MANIFESTS_KEPT: Final = 3
@@ -91,7 +111,8 @@ REBUILD_IDS_SKIPPED: Final = 1_000_000  # ids that a lost catalog may have given
 
 # Catalog
 CATALOG_PAGE_ROWS: Final = 1_000
-SCOPE_COPY_PAGE: Final = 64  # streams of a scope that are copied in one transaction
+SCOPE_PAGE: Final = 64  # streams of a scope that are copied or deleted in one transaction
+ALIASES_MAX: Final = 64  # of one stream
 FORMER_NAMES_MAX: Final = 16  # names that a stream had and still answers to, by naming the new one
 CATALOG_LOCK_S: Final = 60.0  # how long a process waits for its turn before StoreBusy, and for a server that is away
 POSTGRES_CONNECTIONS_MAX: Final = 16  # of one process, beside one that listens and one that notifies

@@ -156,7 +156,7 @@ def test_a_scope_is_copied_with_its_streams_and_tags(store: Store) -> None:
 
 
 def test_a_scope_copy_that_was_refused_goes_on_when_asked_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "SCOPE_COPY_PAGE", 2)
+    monkeypatch.setattr(limits, "SCOPE_PAGE", 2)
     for name in "bcdef":
         store.streams.create(f"s/{name}")
     write(store, "s/a", b"1")

@@ -80,7 +80,8 @@ class Reading(Protocol):
         ...
 
     def stream(self, stream: StreamName | StreamId) -> StreamInfo | None:
-        """One stream by name or id."""
+        """One stream by name or id. Where no stream has the name, a piece of the kind `alias` called so leads to one: its
+        member `stream` is the id, as a number."""
         ...
 
     def schema(self, stream: StreamId, version: int) -> StreamSchema:

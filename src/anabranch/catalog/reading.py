@@ -65,7 +65,7 @@ class SqlReading:
 
     def stream(self, stream: StreamName | StreamId) -> StreamInfo | None:
         if isinstance(stream, StreamName):
-            row = self._row("stream_by_name", (stream.scope, stream.name))
+            row = self._row("stream_by_name", (stream.scope, stream.name)) or self._row("stream_by_alias", (str(stream),))
         else:
             row = self._row("stream_by_id", (stream,))
         return None if row is None else rows.stream(row)

@@ -7,10 +7,10 @@ from typing import Any
 from anabranch.catalog.port import Reading
 from anabranch.cli.output import iso_time, print_columns, size_text, strong
 from anabranch.core.cuts import head_cut, tail_cut
-from anabranch.errors import ScopeNotFound
 from anabranch.model.append import LogState
 from anabranch.model.ids import SegmentId
 from anabranch.model.stream import Segment, StreamView
+from anabranch.streams.scope import need_scope
 
 
 def summary(view: StreamView) -> dict[str, Any]:
@@ -33,8 +33,8 @@ def summary(view: StreamView) -> dict[str, Any]:
 
 def summaries(reading: Reading, scope: str | None, *, internal: bool) -> list[dict[str, Any]]:
     """The streams by name, of one scope or of all. Raises ScopeNotFound."""
-    if scope is not None and reading.scope(scope) is None:
-        raise ScopeNotFound(scope)
+    if scope is not None:
+        need_scope(reading, scope)
     views = [reading.view(info.id) for info in reading.streams(scope) if internal or not info.name.internal]
     return [summary(view) for view in views if view is not None]
 

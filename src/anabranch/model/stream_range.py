@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from anabranch.errors import InvalidCut
 from anabranch.model.cut import HEAD, TAIL, Edge, StreamCut
+from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 
 
@@ -12,10 +14,11 @@ from anabranch.model.names import StreamName
 class StreamRange:
     """The events of `stream` from the cut `start` up to the cut `end`; by default all of them.
 
-    A cut may be given by its text form. An edge is resolved in the transaction that uses it.
+    A cut may be given by its text form. An edge is resolved in the transaction that uses it. A stream that is given by
+    its id is the same one whatever it is called by then.
     """
 
-    stream: StreamName | str
+    stream: StreamName | StreamId | str
     start: StreamCut | Edge | str = HEAD
     end: StreamCut | Edge | str = TAIL
 
@@ -24,11 +27,25 @@ class StreamRange:
         """A whole stream, or the range itself, with its name and cuts parsed. Raises InvalidName, InvalidCut."""
         if not isinstance(source, StreamRange):
             source = cls(source)
-        return cls(StreamName.parse(source.stream), _cut(source.start), _cut(source.end))
+        stream = source.stream if isinstance(source.stream, int) else StreamName.parse(source.stream)
+        return cls(stream, _cut(source.start), _cut(source.end))
+
+    @classmethod
+    def parse(cls, text: str) -> StreamRange:
+        """The inverse of `str`: `scope/name`, or `scope/name[start,end]`, where either place may be left out. Places are
+        not looked at here: `of` does that. Raises InvalidCut for brackets that are not whole."""
+        name, bracket, places = text.partition("[")
+        if not bracket:
+            return cls(name)
+        start, comma, end = places.removesuffix("]").partition(",")
+        if not (comma and places.endswith("]")):
+            raise InvalidCut(f"'{text}' is no range of a stream: write scope/name[start,end]")
+        return cls(name, start.strip() or HEAD, end.strip() or TAIL)
 
     def __str__(self) -> str:
         start, end = (cut.value if isinstance(cut, Edge) else str(cut) for cut in (self.start, self.end))
-        return str(self.stream) if (start, end) == ("head", "tail") else f"{self.stream}[{start},{end}]"
+        stream = f"{self.stream:016x}" if isinstance(self.stream, int) else str(self.stream)
+        return stream if (start, end) == ("head", "tail") else f"{stream}[{start},{end}]"
 
 
 def _cut(cut: StreamCut | Edge | str) -> StreamCut | Edge:

@@ -7,13 +7,12 @@ from dataclasses import replace
 from anabranch.catalog.port import Writing
 from anabranch.core.stitch import Joined, StitchPlan, merged_schema, plan_stitch
 from anabranch.core.stretch import plan_stretch
-from anabranch.model.cut import Edge, StreamCut
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.stream import StreamView
 from anabranch.model.stream_range import StreamRange
 from anabranch.streams.create import open_segment
-from anabranch.streams.find import need_view
+from anabranch.streams.find import cuts_of, named, need_view
 from anabranch.streams.scale import close_segment
 
 
@@ -25,9 +24,8 @@ def append_stream(txn: Writing, source: StreamRange, onto: StreamName, now: Micr
     SchemaMismatch, InvalidCut, Truncated.
     """
     view = need_view(txn, onto)
-    start, end = cuts_of(source)
-    found = need_view(txn, parsed(source))
-    stretch = plan_stretch(found, start, end)
+    found = need_view(txn, named(source))
+    stretch = plan_stretch(found, *cuts_of(source))
     schema = merged_schema(view.info, found.info)
     opened = () if view.info.sealed else tuple(segment.range for segment in view.current)
     plan = plan_stitch([stretch], epoch=view.info.epoch + 1, number=view.info.next_number, opened=opened)
@@ -75,16 +73,3 @@ def _open(txn: Writing, view: StreamView, plan: StitchPlan, appended_at: Micros)
         heir = open_segment(txn, view.info.id, segment, appended_at=max(times), fence=max(log.fence for log in before))
         for log in before:
             txn.inherit_fences(log.id, heir)
-
-
-def cuts_of(source: StreamRange) -> tuple[StreamCut | Edge, StreamCut | Edge]:
-    """The cuts of a range that was parsed."""
-    assert not isinstance(source.start, str)
-    assert not isinstance(source.end, str)
-    return source.start, source.end
-
-
-def parsed(source: StreamRange) -> StreamName:
-    """The name in a range that was parsed."""
-    assert isinstance(source.stream, StreamName)
-    return source.stream

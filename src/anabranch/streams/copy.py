@@ -14,7 +14,7 @@ from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.stream import Segment, Span, StreamInfo
 from anabranch.model.stream_range import StreamRange
-from anabranch.streams.find import need_view
+from anabranch.streams.find import cuts_of, named, need_free, need_view
 from anabranch.streams.scope import need_scope
 
 COPIED: Final = "copied"  # the kind of pieces that say what a stream was copied from, by the stream's id
@@ -28,19 +28,17 @@ def copy_stream(txn: Writing, source: StreamRange, target: StreamName, stream: S
     fences stay behind. Asked again with the same arguments, nothing changes. Raises StreamExists where `target` is
     anything else, StreamNotFound, ScopeNotFound, InvalidCut, Truncated.
     """
-    assert isinstance(source.stream, StreamName)
-    view = need_view(txn, source.stream)
+    view = need_view(txn, named(source))
     need_scope(txn, target.scope)
     asked = {"start": _said(source.start), "end": _said(source.end)}
     present = txn.stream(target)
-    if present is not None:
+    if present is not None and present.name == target:
         made = txn.piece(COPIED, f"{present.id:016x}")
         if made is None or made.value["source"] != f"{view.info.id:016x}" or made.value["asked"] != asked:
             raise StreamExists(str(target))
         return Copied.from_json(dict(made.value))
-    assert not isinstance(source.start, str)
-    assert not isinstance(source.end, str)
-    stretch = plan_stretch(view, source.start, source.end)
+    need_free(txn, target)
+    stretch = plan_stretch(view, *cuts_of(source))
     _insert(txn, replace(view.info, id=stream, name=target, created_at=now, sealed=False, version=1), view.info)
     put_stretch(txn, stream, stretch)
     copied = Copied(stream, view.info.id, stretch.start, stretch.end)

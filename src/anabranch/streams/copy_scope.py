@@ -11,8 +11,9 @@ from anabranch.errors import InvalidArgument
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.stream_range import StreamRange
+from anabranch.streams.alias import copy_aliases
 from anabranch.streams.copy import copy_stream
-from anabranch.streams.requests import Result, once
+from anabranch.streams.ephemeral import ephemeral_streams
 from anabranch.streams.scope import create_scope, need_scope
 
 
@@ -33,28 +34,24 @@ def copy_page(
     *,
     after: StreamName | None,
     internal: bool,
-    request: str | None,
+    ephemeral: bool,
     new_id: Callable[[], StreamId],
 ) -> tuple[list[Copied], StreamName | None]:
-    """Copy the next `limits.SCOPE_COPY_PAGE` streams of the scope; those that are copies already stay as they are.
-    Returns them, and the last name that was looked at, None at the end. Raises StreamExists where a target's name
-    belongs to something else: then nothing of this page was copied."""
-    page = txn.streams(source, after=after, limit=limits.SCOPE_COPY_PAGE)
-    done = []
-    for info in page:
-        if info.name.internal and not internal:
-            continue
-        done.append(_copy(txn, info.name, StreamName(target, info.name.name), new_id(), now, request))
-    return done, page[-1].name if len(page) == limits.SCOPE_COPY_PAGE else None
+    """Copy the next `limits.SCOPE_PAGE` streams of the scope, the store's own and ephemeral ones only if asked; those
+    that are copies already stay as they are. Behind the last come the aliases.
 
-
-def _copy(
-    txn: Writing, source: StreamName, target: StreamName, stream: StreamId, now: Micros, request: str | None
-) -> Copied:
-    part = StreamRange.of(source)
-
-    def act() -> Result:
-        return copy_stream(txn, part, target, stream, now).to_json()
-
-    own = None if request is None else f"{request}/{source}"
-    return Copied.from_json(once(txn, own, f"copy {part} {target}", now, act))
+    Returns the copies, and the last name that was looked at, None at the end. Raises StreamExists where a target's name
+    belongs to something else: then nothing of this page was copied; ScopeNotFound where the scope went meanwhile.
+    """
+    need_scope(txn, source)
+    page = txn.streams(source, after=after, limit=limits.SCOPE_PAGE)
+    left_out = set() if ephemeral else {*ephemeral_streams(txn)}
+    done = [
+        copy_stream(txn, StreamRange(info.name), StreamName(target, info.name.name), new_id(), now)
+        for info in page
+        if (internal or not info.name.internal) and info.id not in left_out
+    ]
+    if len(page) == limits.SCOPE_PAGE:
+        return done, page[-1].name
+    copy_aliases(txn, source, target, now)
+    return done, None

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from anabranch.catalog.port import Writing
-from anabranch.errors import StreamExists
 from anabranch.model.ids import LogId, Micros, SegmentId, StreamId
 from anabranch.model.keyspace import WHOLE
 from anabranch.model.names import StreamName
 from anabranch.model.policy import Fixed
 from anabranch.model.schema import StreamSchema
 from anabranch.model.stream import Segment, Span, StreamInfo
+from anabranch.streams.alias import forget_aliases
 from anabranch.streams.copy import COPIED
 from anabranch.streams.ephemeral import drop_holders
-from anabranch.streams.find import need_info
+from anabranch.streams.find import need_free, need_info
 from anabranch.streams.former import forget
 from anabranch.streams.scope import check_tags, need_scope
 
@@ -31,8 +31,7 @@ def create_stream(
 ) -> StreamInfo:
     """A stream with its first epoch. Raises StreamExists, ScopeNotFound."""
     need_scope(txn, name.scope)
-    if txn.stream(name) is not None:
-        raise StreamExists(str(name))
+    need_free(txn, name)
     info = StreamInfo(stream, name, schema, 1, check_tags(tags), now, False, 1, 0, scaling.segments)
     txn.insert_stream(info)
     for number, part in enumerate(WHOLE.split(scaling.segments)):
@@ -52,9 +51,9 @@ def open_segment(txn: Writing, stream: StreamId, segment: Segment, *, appended_a
     return log
 
 
-def delete_stream(txn: Writing, name: StreamName, now: Micros) -> StreamId:
-    """Remove the name and what it views. Bytes that nothing else views are collected later. Raises StreamNotFound."""
-    info = need_info(txn, name)
+def delete_stream(txn: Writing, stream: StreamName | StreamId, now: Micros) -> StreamId:
+    """Remove the stream, its aliases and what it views. Bytes that nothing else views are collected later. Raises StreamNotFound."""
+    info = need_info(txn, stream)
     view = txn.view(info.id)
     assert view is not None
     for segment in view.current:
@@ -64,6 +63,7 @@ def delete_stream(txn: Writing, name: StreamName, now: Micros) -> StreamId:
     txn.drop_stream(info.id)
     txn.drop_piece(COPIED, f"{info.id:016x}")
     drop_holders(txn, info.id)
+    forget_aliases(txn, info.id)
     forget(txn, info.id)
-    txn.add_change(info.id, "deleted", {"name": str(name)}, now=now)
+    txn.add_change(info.id, "deleted", {"name": str(info.name)}, now=now)
     return info.id

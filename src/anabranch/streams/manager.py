@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from anabranch import limits
 from anabranch.catalog.port import Catalog, Writing
@@ -16,26 +16,27 @@ from anabranch.model.ids import Micros, SegmentId, StreamId
 from anabranch.model.keyspace import KeyRange
 from anabranch.model.names import StreamName
 from anabranch.model.policy import Fixed
-from anabranch.model.schema import RAW, StreamSchema
-from anabranch.model.stream import Scope, Segment, StreamInfo, StreamView
+from anabranch.model.stream import Segment, StreamInfo, StreamView
 from anabranch.model.times import to_micros
 from anabranch.runtime.ports import Runtime
 from anabranch.streams.algebra import Algebra
+from anabranch.streams.arguments import columns_of, digest, said, segment_id, wanted_schema
 from anabranch.streams.create import create_stream, delete_stream
 from anabranch.streams.evolve import evolve_stream, tag_stream
 from anabranch.streams.find import need_info, need_view
-from anabranch.streams.requests import Result, once
+from anabranch.streams.holding import Holdings
+from anabranch.streams.naming import Naming
+from anabranch.streams.requests import Result
 from anabranch.streams.scale import apply_scale, fence_stream, seal_stream, truncate_stream
-from anabranch.streams.scope import create_scope, delete_scope, need_scope
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from anabranch.streams.scopes import Scopes
+from anabranch.streams.temporary import Temporary
+from anabranch.streams.told import heard_info, heard_segments, told_info, told_segments
 
 CutAt = Callable[[StreamView, Micros, bool], StreamCut]
 Name = str | StreamName
 
 
-class Streams(Algebra):
+class Streams(Scopes, Naming, Algebra, Temporary):
     """Scopes and streams by name. Every change is durable when its call returns.
 
     Each change takes a `request` id: asked again with the same id, it does nothing and returns its first result, so
@@ -47,40 +48,11 @@ class Streams(Algebra):
         self._runtime = runtime
         self._cut_at = cut_at
         self._changed = changed
+        self._holdings = Holdings(catalog, runtime, changed)
 
-    # scopes
-
-    def create_scope(
-        self, name: str, *, tags: Mapping[str, str] | None = None, exist_ok: bool = False, request: str | None = None
-    ) -> Scope:
-        """A new scope. Raises ScopeExists (not with `exist_ok`), InvalidName."""
-
-        def act(txn: Writing, now: Micros) -> Result:
-            if not (exist_ok and txn.scope(name) is not None):
-                create_scope(txn, name, tags or {}, now)
-            return {}
-
-        self._change(f"create scope {name}{_said(tags=tags, exist_ok=exist_ok)}", request, act)
-        return self.scope(name)
-
-    def delete_scope(self, name: str, *, request: str | None = None) -> None:
-        """Remove an empty scope. Raises ScopeNotEmpty."""
-
-        def act(txn: Writing, now: Micros) -> Result:
-            delete_scope(txn, name, now)
-            return {}
-
-        self._change(f"delete scope {name}", request, act)
-
-    def scope(self, name: str) -> Scope:
-        """One scope."""
-        with self._catalog.reading() as txn:
-            return need_scope(txn, name)
-
-    def scopes(self) -> list[Scope]:
-        """All scopes, by name."""
-        with self._catalog.reading() as txn:
-            return txn.scopes()
+    def close(self) -> None:
+        """Leave the ephemeral streams that are held, and end background work. A second call is harmless."""
+        self._holdings.close()
 
     # streams
 
@@ -102,20 +74,18 @@ class Streams(Algebra):
         segments. Raises StreamExists; with `exist_ok` only where the present stream has another schema, key or time.
         """
         full = StreamName.parse(name)
-        wanted = _schema(schema, key, time)
+        wanted = wanted_schema(schema, key, time)
         policy = scaling if isinstance(scaling, Fixed) else Fixed(scaling)
-        stream = StreamId(self._runtime.ids.bits(63))
+        stream = self._new_id()
 
         def act(txn: Writing, now: Micros) -> Result:
             present = txn.stream(full)
             if exist_ok and present is not None and present.schema == wanted:
-                return {"stream": present.id}
-            return {"stream": create_stream(txn, full, stream, wanted, policy, tags or {}, now).id}
+                return told_info(present)
+            return told_info(create_stream(txn, full, stream, wanted, policy, tags or {}, now))
 
-        operation = f"create {full}{_said(schema=wanted, segments=policy.segments, tags=tags, exist_ok=exist_ok)}"
-        result = self._change(operation, request, act, on=full)
-        with self._catalog.reading() as txn:
-            return need_info(txn, StreamId(int(str(result["stream"]))))
+        operation = f"create {full}{said(schema=wanted, segments=policy.segments, tags=tags, exist_ok=exist_ok)}"
+        return heard_info(self._change(operation, request, act, on=full))
 
     def list(self, scope: str | None = None, *, internal: bool = False) -> Iterator[StreamInfo]:
         """Streams by name, of one scope or of all; the store's own only with `internal`."""
@@ -185,23 +155,23 @@ class Streams(Algebra):
             if segments is not None:
                 return plan_segments(view, segments)
             if split is not None:
-                return plan_split(view, _segment(split), into)
+                return plan_split(view, segment_id(split), into)
             if merge:
-                return plan_merge(view, [_segment(each) for each in merge])
+                return plan_merge(view, [segment_id(each) for each in merge])
             assert replace is not None
             ranges = [part for parts in replace.values() for part in parts]
-            return plan_replacement(view, [_segment(each) for each in replace], sorted(set(ranges)))
+            return plan_replacement(view, [segment_id(each) for each in replace], sorted(set(ranges)))
 
         def act(txn: Writing, now: Micros) -> Result:
             view = need_view(txn, full, unsealed=True)
             chosen = plan(view)
             if chosen is not None:
                 apply_scale(txn, view, chosen, now)
-            return {"stream": view.info.id, "epoch": view.info.epoch if chosen is None else chosen.epoch}
+            current = view.current if chosen is None else need_view(txn, view.info.id).current
+            return {"segments": told_segments(current)}
 
-        said = _said(segments=segments, split=split, into=into if split else None, merge=merge, replace=replace)
-        result = self._change(f"scale {full}{said}", request, act, on=full)
-        return self.view(StreamId(int(str(result["stream"])))).at_epoch(int(str(result["epoch"])))
+        asked = said(segments=segments, split=split, into=into if split else None, merge=merge, replace=replace)
+        return heard_segments(self._change(f"scale {full}{asked}", request, act, on=full)["segments"])
 
     def fence(self, name: Name, fence: int, *, request: str | None = None) -> None:
         """Refuse appends that carry a lower fence from now on. It covers the segments of later scalings too."""
@@ -226,14 +196,13 @@ class Streams(Algebra):
     def evolve(self, name: Name, schema: Any, *, request: str | None = None) -> StreamInfo:
         """Add the nullable columns of `schema` that the stream lacks. Raises SchemaMismatch for any other change."""
         full = StreamName.parse(name)
-        columns = _columns(schema)
+        columns = columns_of(schema)
 
         def act(txn: Writing, now: Micros) -> Result:
             evolve_stream(txn, need_info(txn, full), columns, now)
-            return {}
+            return told_info(need_info(txn, full))
 
-        self._change(f"evolve {full}{_said(schema=_digest(columns))}", request, act, on=full)
-        return self.get(full)
+        return heard_info(self._change(f"evolve {full}{said(schema=digest(columns))}", request, act, on=full))
 
     def tag(self, name: Name, tags: Mapping[str, str], *, request: str | None = None) -> StreamInfo:
         """Replace the stream's tags."""
@@ -241,10 +210,9 @@ class Streams(Algebra):
 
         def act(txn: Writing, now: Micros) -> Result:
             tag_stream(txn, need_info(txn, full), tags, now)
-            return {}
+            return told_info(need_info(txn, full))
 
-        self._change(f"tag {full}{_said(tags=tags)}", request, act, on=full)
-        return self.get(full)
+        return heard_info(self._change(f"tag {full}{said(tags=tags)}", request, act, on=full))
 
     # cuts
 
@@ -265,67 +233,3 @@ class Streams(Algebra):
     def distance(self, name: Name, start: StreamCut, end: StreamCut) -> int:
         """The number of events between two cuts."""
         return distance(self.view(name), start, end)
-
-    def _change(
-        self,
-        operation: str,
-        request: str | None,
-        act: Callable[[Writing, Micros], Result],
-        *,
-        on: StreamName | None = None,
-    ) -> Result:
-        """`on`: the one stream that `act` looks at; see `Catalog.writing`."""
-        now = self._runtime.clock.now()
-        with self._catalog.writing(on) as txn:
-            result = once(txn, request, operation, now, lambda: act(txn, now))
-        self._changed()
-        return result
-
-
-def _schema(columns: Any, key: str | None, time: str | None) -> StreamSchema:
-    if columns is None:
-        if key is not None or time is not None:
-            raise InvalidArgument("key= and time= name columns of a schema; a raw stream has its own")
-        return RAW
-    return StreamSchema.typed(_columns(columns), key, time)
-
-
-def _columns(schema: Any) -> pa.Schema:
-    import pyarrow as pa
-
-    if isinstance(schema, pa.Schema):
-        return schema
-    try:
-        return pa.schema(schema)
-    except (TypeError, ValueError, pa.ArrowInvalid) as exc:
-        raise InvalidArgument(f"schema= takes an Arrow schema or what makes one, not {type(schema).__name__}") from exc
-
-
-def _said(**arguments: Any) -> str:
-    """The arguments of a request as text, so that the same id with others is noticed."""
-    return "".join(f" {name}={_as_said(value)}" for name, value in arguments.items() if value)
-
-
-def _as_said(value: Any) -> str:
-    if isinstance(value, StreamSchema):
-        return f"{_digest(value.columns)},{value.key},{value.time},{value.raw}"
-    if isinstance(value, Mapping):
-        return ",".join(f"{each}:{_as_said(value[each])}" for each in sorted(value, key=str))
-    if isinstance(value, Sequence) and not isinstance(value, str | SegmentId):
-        return ",".join(map(str, value))
-    return str(value)
-
-
-def _digest(columns: pa.Schema) -> str:
-    from anabranch.core.checksum import checksum
-
-    return checksum(columns.serialize()).to_bytes(8, "big", signed=True).hex()
-
-
-def _segment(text: SegmentId | str) -> SegmentId:
-    if isinstance(text, SegmentId):
-        return text
-    epoch, dot, number = str(text).partition(".")
-    if not (dot and epoch.isdigit() and number.isdigit()):
-        raise InvalidArgument(f"'{text}' is no segment: write epoch.number, as 0.3")
-    return SegmentId(int(epoch), int(number))

@@ -5,24 +5,29 @@ from __future__ import annotations
 from dataclasses import replace
 
 from anabranch.catalog.port import Writing
-from anabranch.errors import StreamExists
-from anabranch.model.ids import Micros, StreamId
+from anabranch.model.ids import Micros
 from anabranch.model.names import StreamName
-from anabranch.streams.find import need_info
+from anabranch.model.stream import StreamInfo
+from anabranch.streams.find import need_free, need_info
 from anabranch.streams.former import remember
 from anabranch.streams.scope import need_scope
 
 
-def rename_stream(txn: Writing, old: StreamName, new: StreamName, now: Micros) -> StreamId:
-    """Readers and writers that are open go on, since they know the stream by its id. Raises StreamExists,
-    StreamNotFound, ScopeNotFound."""
+def rename_stream(txn: Writing, old: StreamName, new: StreamName, now: Micros) -> StreamInfo:
+    """Readers and writers that are open go on, since they know the stream by its id; its aliases stay. Raises
+    StreamExists, also where `new` is an alias of it; StreamNotFound, ScopeNotFound."""
     info = need_info(txn, old)
     need_scope(txn, new.scope)
-    if new == old:
-        return info.id
-    if txn.stream(new) is not None:
-        raise StreamExists(str(new))
-    txn.update_stream(replace(info, name=new, version=info.version + 1))
-    remember(txn, info.id, old, new)
-    txn.add_change(info.id, "renamed", {"from": str(old), "to": str(new)}, now=now)
-    return info.id
+    if new == info.name:
+        return info
+    need_free(txn, new)
+    return give_name(txn, info, new, now)
+
+
+def give_name(txn: Writing, info: StreamInfo, new: StreamName, now: Micros) -> StreamInfo:
+    """The stream is called `new`, which nothing else is."""
+    renamed = replace(info, name=new, version=info.version + 1)
+    txn.update_stream(renamed)
+    remember(txn, info.id, info.name, new)
+    txn.add_change(info.id, "renamed", {"from": str(info.name), "to": str(new)}, now=now)
+    return renamed

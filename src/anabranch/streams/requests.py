@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 from anabranch.catalog.port import Writing
 from anabranch.errors import RequestMismatch
 from anabranch.model.ids import Micros
 
-Result = dict[str, object]
+Result = dict[str, Any]
 
 
 def once(txn: Writing, request: str | None, operation: str, now: Micros, act: Callable[[], Result]) -> Result:

@@ -1,15 +1,18 @@
-"""Scopes: create, drop, list."""
+"""Scopes: make, find, drop."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 from anabranch import limits
 from anabranch.catalog.port import Reading, Writing
-from anabranch.errors import InvalidArgument, ScopeExists, ScopeNotEmpty, ScopeNotFound
+from anabranch.errors import InvalidArgument, ScopeExists, ScopeNotEmpty, ScopeNotFound, ScopeRenamed
 from anabranch.model.ids import Micros
-from anabranch.model.names import check_scope
-from anabranch.model.stream import Scope
+from anabranch.model.names import StreamName, check_scope
+from anabranch.model.stream import Scope, StreamInfo
+
+RENAMED_SCOPE: Final = "renamed scope"  # pieces by former name of a scope: what it is called now
 
 
 def create_scope(txn: Writing, name: str, tags: Mapping[str, str], now: Micros) -> Scope:
@@ -18,25 +21,48 @@ def create_scope(txn: Writing, name: str, tags: Mapping[str, str], now: Micros) 
         raise ScopeExists(name)
     scope = Scope(name, check_tags(tags), now)
     txn.put_scope(scope)
+    txn.drop_piece(RENAMED_SCOPE, name)
     txn.add_change(None, "scope created", {"scope": name}, now=now)
     return scope
 
 
 def delete_scope(txn: Writing, name: str, now: Micros) -> None:
-    """Raises ScopeNotFound, ScopeNotEmpty."""
+    """Delete an empty scope. Raises ScopeNotFound, ScopeNotEmpty."""
     need_scope(txn, name)
     if streams := txn.streams(name):
         raise ScopeNotEmpty(name, len(streams))
+    drop_scope(txn, name, now)
+
+
+def drop_scope(txn: Writing, name: str, now: Micros) -> None:
+    """Remove an empty scope, and its former names."""
     txn.drop_scope(name)
+    for piece in txn.pieces(RENAMED_SCOPE):
+        if piece.value["to"] == name:
+            txn.drop_piece(RENAMED_SCOPE, piece.name)
     txn.add_change(None, "scope deleted", {"scope": name}, now=now)
 
 
 def need_scope(txn: Reading, name: str) -> Scope:
-    """The scope. Raises ScopeNotFound."""
+    """The scope. Raises ScopeNotFound, ScopeRenamed for a former name."""
     scope = txn.scope(name)
     if scope is None:
+        piece = txn.piece(RENAMED_SCOPE, name)
+        if piece is not None:
+            raise ScopeRenamed(name, str(piece.value["to"]))
         raise ScopeNotFound(name)
     return scope
+
+
+def streams_in(txn: Reading, scope: str | None) -> Iterator[StreamInfo]:
+    """The streams of a scope or of all, by name, a page at a time."""
+    after: StreamName | None = None
+    while True:
+        page = txn.streams(scope, after=after, limit=limits.CATALOG_PAGE_ROWS)
+        yield from page
+        if len(page) < limits.CATALOG_PAGE_ROWS:
+            return
+        after = page[-1].name
 
 
 def check_tags(tags: Mapping[str, str]) -> dict[str, str]:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from anabranch.catalog.port import Writing
 from anabranch.core.stitch import Joined, merged_schema, plan_stitch
 from anabranch.core.stretch import Stretch, plan_stretch
-from anabranch.errors import StreamExists
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.stream import StreamInfo, StreamView
 from anabranch.model.stream_range import StreamRange
-from anabranch.streams.append_stream import cuts_of, parsed, put_pieces
+from anabranch.streams.append_stream import put_pieces
 from anabranch.streams.create import delete_stream, open_segment
-from anabranch.streams.find import need_view
+from anabranch.streams.find import cuts_of, named, need_free, need_view
 from anabranch.streams.scope import need_scope
 
 
@@ -26,26 +25,27 @@ def stitch_streams(
     stream: StreamId,
     now: Micros,
     *,
-    keep_sources: bool,
+    drop: Collection[StreamId] = (),
+    keep_sources: bool = True,
 ) -> Joined:
     """Make `into`, with the id `stream`, of all of the first part, then all of the second, and so on.
 
-    It has the first part's tags and, in its open epoch, the key ranges of the first part's current segments. Without
-    `keep_sources` the sources are deleted, and `into` may be one of their names. Raises StreamExists, StreamNotFound,
+    It has the first part's tags and, in its open epoch, the key ranges of the first part's current segments. Those of
+    the sources in `drop`, without `keep_sources` all of them, are deleted, and `into` may be one of their names. Raises StreamExists, StreamNotFound,
     ScopeNotFound, SchemaMismatch, InvalidCut, Truncated.
     """
     need_scope(txn, into.scope)
-    names = [parsed(part) for part in parts]
-    views = {name: need_view(txn, name) for name in dict.fromkeys(names)}
-    if txn.stream(into) is not None and (keep_sources or into not in views):
-        raise StreamExists(str(into))
-    stretches = [plan_stretch(views[name], *cuts_of(part)) for name, part in zip(names, parts, strict=True)]
-    first = views[names[0]]
+    views = {part: need_view(txn, part) for part in dict.fromkeys(named(part) for part in parts)}
+    gone = {view.info.id for view in views.values() if not keep_sources or view.info.id in drop}
+    present = txn.stream(into)
+    if present is None or present.id not in gone:
+        need_free(txn, into)
+    stretches = [plan_stretch(views[named(part)], *cuts_of(part)) for part in parts]
+    first = views[named(parts[0])]
     info = _merged(first, list(views.values()))
     plan = plan_stitch(stretches, epoch=0, number=0, opened=[segment.range for segment in first.current])
-    if not keep_sources:
-        for name in views:
-            delete_stream(txn, name, now)
+    for source in sorted(gone):
+        delete_stream(txn, source, now)
     txn.insert_stream(
         replace(
             info,

@@ -20,6 +20,14 @@ select s.id, s.scope, s.name, s.schema_version, s.tags, s.created_at, s.sealed, 
 from streams s join schemas c on c.stream = s.id and c.version = s.schema_version
 where s.scope = %s and s.name = %s;
 
+-- name: stream_by_alias
+select s.id, s.scope, s.name, s.schema_version, s.tags, s.created_at, s.sealed, s.version, s.epoch, s.next_number,
+       c.columns, c.key_column, c.time_column, c.raw
+from pieces p
+join streams s on s.id = (p.value::json ->> 'stream')::bigint
+join schemas c on c.stream = s.id and c.version = s.schema_version
+where p.kind = 'alias' and p.name = %s;
+
 -- name: stream_by_id
 select s.id, s.scope, s.name, s.schema_version, s.tags, s.created_at, s.sealed, s.version, s.epoch, s.next_number,
        c.columns, c.key_column, c.time_column, c.raw

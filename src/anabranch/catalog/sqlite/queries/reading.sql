@@ -19,6 +19,14 @@ select s.id, s.scope, s.name, s.schema_version, s.tags, s.created_at, s.sealed, 
 from streams s join schemas c on c.stream = s.id and c.version = s.schema_version
 where s.scope = ? and s.name = ?;
 
+-- name: stream_by_alias
+select s.id, s.scope, s.name, s.schema_version, s.tags, s.created_at, s.sealed, s.version, s.epoch, s.next_number,
+       c.columns, c.key_column, c.time_column, c.raw
+from pieces p
+join streams s on s.id = json_extract(p.value, '$.stream')
+join schemas c on c.stream = s.id and c.version = s.schema_version
+where p.kind = 'alias' and p.name = ?;
+
 -- name: stream_by_id
 select s.id, s.scope, s.name, s.schema_version, s.tags, s.created_at, s.sealed, s.version, s.epoch, s.next_number,
        c.columns, c.key_column, c.time_column, c.raw

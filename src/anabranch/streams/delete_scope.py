@@ -1,0 +1,26 @@
+"""Deleting a scope with all it holds, a portion at a time."""
+
+from __future__ import annotations
+
+from anabranch import limits
+from anabranch.catalog.port import Writing
+from anabranch.model.ids import Micros
+from anabranch.streams.alias import aliases, drop_alias
+from anabranch.streams.create import delete_stream
+from anabranch.streams.scope import drop_scope, need_scope
+
+
+def delete_page(txn: Writing, name: str, now: Micros) -> tuple[int, bool]:
+    """Delete the next `limits.SCOPE_PAGE` streams of the scope, the store's own too; where none is left, its aliases and
+    itself. Returns how many streams, and whether the scope is gone. Raises ScopeNotFound."""
+    need_scope(txn, name)
+    page = txn.streams(name, limit=limits.SCOPE_PAGE)
+    for info in page:
+        delete_stream(txn, info.name, now)
+    if len(page) == limits.SCOPE_PAGE:
+        return len(page), False
+    for alias in aliases(txn):
+        if alias.scope == name:
+            drop_alias(txn, alias, now)
+    drop_scope(txn, name, now)
+    return len(page), True
