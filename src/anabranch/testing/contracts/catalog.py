@@ -132,6 +132,27 @@ class CatalogContract:
             assert reading.stream(StreamName("iot", "other")) is None
             assert reading.stream(StreamId(1)) is None
 
+    def test_a_stream_is_found_by_a_piece_that_is_its_alias(self) -> None:
+        value = info(2**63 - 1, "iot/raw")
+        alias = StreamName("other", "alias")
+        with self.catalog.writing() as writing:
+            writing.put_scope(Scope("iot", {}, NOW))
+            writing.insert_stream(value)
+            writing.put_piece(Checkpointed("alias", str(alias), {"stream": value.id}))
+            writing.put_piece(Checkpointed("alias", "iot/nobody", {"stream": 1}))
+            writing.put_piece(Checkpointed("another", "iot/else", {"stream": value.id}))
+        for on in (None, alias):  # on an alias, a transaction is on its stream
+            with self.catalog.writing(on) as writing:
+                found = writing.stream(alias)
+                assert found == value
+                assert writing.view(found.id) is not None
+                writing.update_stream(found)
+        with self.catalog.reading() as reading:
+            assert reading.stream(alias) == value
+            assert reading.stream(StreamName("iot", "nobody")) is None
+            assert reading.stream(StreamName("iot", "else")) is None
+            assert reading.stream(StreamName("alias", "other")) is None
+
     def test_a_name_is_taken_once(self) -> None:
         new_stream(self.catalog, 1, "iot/raw")
         new_stream(self.catalog, 2, "iot/other")
