@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from anabranch.errors import InvalidCut, Truncated
-from anabranch.model.cut import HEAD, Edge, StreamCut
+from anabranch.model.cut import HEAD, Edge, Order, StreamCut
 from anabranch.model.ids import SegmentId
 from anabranch.model.keyspace import covers_once
 from anabranch.model.stream import Segment, StreamView
@@ -73,8 +73,15 @@ def settle(view: StreamView, positions: Mapping[SegmentId, int]) -> dict[Segment
     return _settle(view, positions, None)
 
 
-def _settle(view: StreamView, positions: Mapping[SegmentId, int], lineage: Lineage | None) -> dict[SegmentId, int]:
+def _settle(
+    view: StreamView,
+    positions: Mapping[SegmentId, int],
+    lineage: Lineage | None,
+    begun: Mapping[SegmentId, int] | None = None,
+) -> dict[SegmentId, int]:
+    """`begun`: where successors stand that do not stand at their heads."""
     settled = dict(positions)
+    further = begun or {}
 
     def exhausted(segment: SegmentId) -> bool:
         return segment in settled and settled[segment] >= view.length(segment)
@@ -86,7 +93,7 @@ def _settle(view: StreamView, positions: Mapping[SegmentId, int], lineage: Linea
             for segment in turn.before:
                 del settled[segment]
             for segment in turn.after:
-                settled.setdefault(segment, view.segments[segment].head)
+                settled.setdefault(segment, _reach(view, further, segment))
     return settled
 
 
@@ -151,6 +158,20 @@ def below_head(view: StreamView, positions: Mapping[SegmentId, int]) -> bool:
     )
 
 
+def raised(view: StreamView, cut: StreamCut) -> StreamCut:
+    """The first place at or behind `cut` from which can be read: `cut` itself, but for what lies before the head, which
+    goes there. Of segments that are gone, those stand that took over from them."""
+    at = cut.as_dict()
+    lineage = Lineage.of(view)
+    passed = {each for segment in at if segment in view.segments for each in _preceding(lineage, segment)}
+
+    def first_unread(segment: SegmentId) -> int | None:
+        offset = max(at.get(segment, 0), view.segments[segment].head)
+        return None if segment in passed or offset >= view.length(segment) else offset
+
+    return walk_cut(view, first_unread)
+
+
 def covers(view: StreamView, cut: StreamCut) -> bool:
     """True if the key ranges of the cut's segments cover the key space exactly once."""
     return covers_once(view.segments[segment].range for segment, _ in cut)
@@ -177,6 +198,36 @@ def before(view: StreamView, first: StreamCut, second: StreamCut) -> bool:
     other; two cuts may also be neither before nor behind. Raises InvalidCut."""
     late = reached(view, second)
     return all(offset <= _reach(view, late, segment) for segment, offset in reached(view, first).items())
+
+
+def compare(view: StreamView, first: StreamCut, second: StreamCut) -> Order:
+    """How `first` lies to `second`. Texts may differ and still be the `SAME` place: at the end of a segment is at the
+    head of its successors. Raises InvalidCut."""
+    not_behind, not_ahead = before(view, first, second), before(view, second, first)
+    if not_behind:
+        return Order.SAME if not_ahead else Order.BEFORE
+    return Order.AFTER if not_ahead else Order.CONCURRENT
+
+
+def furthest(view: StreamView, first: StreamCut, second: StreamCut) -> StreamCut:
+    """The place before which everything lies that lies before one of the two. Raises InvalidCut."""
+    one, other = reached(view, first), reached(view, second)
+    ends = {s: max(_reach(view, one, s), _reach(view, other, s)) for s in one.keys() | other.keys()}
+    return _place(view, ends)
+
+
+def nearest(view: StreamView, first: StreamCut, second: StreamCut) -> StreamCut:
+    """The place before which just that lies that lies before both. Raises InvalidCut."""
+    one, other = reached(view, first), reached(view, second)
+    return _place(view, {s: min(one[s], other[s]) for s in one.keys() & other.keys()})
+
+
+def _place(view: StreamView, ends: Mapping[SegmentId, int]) -> StreamCut:
+    """The cut of a reader that has come so far in each segment that it has begun; the inverse of `reached`."""
+    lineage = Lineage.of(view)
+    start = {segment: _reach(view, ends, segment) for segment in lineage.roots}
+    standing = _settle(view, start, lineage, ends)
+    return StreamCut.of(view.info.id, standing)
 
 
 def ranges(view: StreamView, start: StreamCut, end: StreamCut) -> list[tuple[SegmentId, int, int]]:

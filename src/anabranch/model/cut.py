@@ -28,6 +28,16 @@ HEAD = Edge.HEAD
 TAIL = Edge.TAIL
 
 
+class Order(Enum):
+    """How one place of a stream lies to another. Two are `CONCURRENT` where each has events before it that the other
+    has not: neither can be reached by reading on from the other."""
+
+    SAME = "same"
+    BEFORE = "before"
+    AFTER = "after"
+    CONCURRENT = "concurrent"
+
+
 @dataclass(frozen=True, slots=True)
 class StreamCut:
     """Positions in one stream: `offsets` holds (segment, offset) in segment order, each segment once.
