@@ -19,6 +19,7 @@ from anabranch.streams.find import need_info
 from anabranch.streams.hold import create_held, join_holders, keep_stream, sweep_stream
 from anabranch.streams.holding import Held, Holdings
 from anabranch.streams.requests import Result
+from anabranch.streams.told import heard_info, told_info
 from anabranch.streams.scope import create_scope
 
 Name = str | StreamName
@@ -82,11 +83,9 @@ class Temporary(Changes):
         full = StreamName.parse(name)
 
         def act(txn: Writing, now: Micros) -> Result:
-            return {"stream": keep_stream(txn, full, now)}
+            return told_info(need_info(txn, keep_stream(txn, full, now)))
 
-        result = self._change(f"keep {full}", request, act, on=full)
-        with self._catalog.reading() as txn:
-            return need_info(txn, StreamId(int(str(result["stream"]))))
+        return heard_info(self._change(f"keep {full}", request, act, on=full))
 
     def is_ephemeral(self, name: Name) -> bool:
         """True if the stream goes when nobody holds it any more. Raises StreamNotFound."""

@@ -1,0 +1,134 @@
+"""Every change of the stream manager, asked for again under its request id: it does nothing and tells its first result,
+whatever became of the names meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import anabranch as ab
+from anabranch.errors import RequestMismatch, ScopeNotFound
+from anabranch.store import Store
+from anabranch.streams.manager import Streams
+from tests.postgres_server import drop, fresh_url
+from tests.store.helpers import sound
+
+Ask = Callable[[Streams, str], Any]
+
+# Each acts on s/a (typed, two events), s/b or the scope s, under a request id.
+CHANGES: dict[str, Ask] = {
+    "create scope": lambda streams, r: streams.create_scope("made", tags={"x": "y"}, request=r),
+    "delete scope": lambda streams, r: streams.delete_scope("empty", request=r),
+    "delete scope with all": lambda streams, r: streams.delete_scope("s", recursive=True, request=r),
+    "move scope": lambda streams, r: streams.move_scope("s", "moved", request=r),
+    "copy scope": lambda streams, r: streams.copy_scope("s", "made", request=r),
+    "create": lambda streams, r: streams.create("s/made", schema=COLUMNS, key="k", tags={"x": "y"}, request=r),
+    "create raw": lambda streams, r: streams.create("s/made", scaling=2, request=r),
+    "delete": lambda streams, r: streams.delete("s/a", request=r),
+    "seal": lambda streams, r: streams.seal("s/a", request=r),
+    "scale": lambda streams, r: streams.scale("s/a", 3, request=r),
+    "fence": lambda streams, r: streams.fence("s/a", 7, request=r),
+    "truncate": lambda streams, r: streams.truncate("s/a", TAIL[0], request=r),
+    "evolve": lambda streams, r: streams.evolve("s/a", COLUMNS.append(pa.field("new", pa.int8())), request=r),
+    "tag": lambda streams, r: streams.tag("s/a", {"x": "y"}, request=r),
+    "copy": lambda streams, r: streams.copy("s/a", "s/made", request=r),
+    "append": lambda streams, r: streams.append("s/a", "s/b", request=r),
+    "stitch": lambda streams, r: streams.stitch(["s/a", "s/b", "s/a"], into="s/made", request=r),
+    "stitch instead": lambda streams, r: streams.stitch(["s/a", "s/b"], into="s/a", keep_sources=False, request=r),
+    "rename": lambda streams, r: streams.rename("s/a", "s/made", request=r),
+    "move": lambda streams, r: streams.move("s/a", "empty", request=r),
+    "alias": lambda streams, r: streams.alias("s/a", "s/made", request=r),
+    "keep": lambda streams, r: streams.keep("s/a", request=r),
+    "unalias": lambda streams, r: streams.unalias("s/also", request=r),
+}
+COLUMNS = pa.schema([("k", pa.string()), ("n", pa.int64())])
+TAIL: list[ab.StreamCut] = []
+
+
+@pytest.fixture(scope="module", params=["memory", "postgres"])
+def opened(request: pytest.FixtureRequest) -> Iterator[Store]:
+    url = "memory://" if request.param == "memory" else fresh_url()
+    with ab.connect(url, blobs=None if request.param == "memory" else "memory://") as store:
+        yield store
+    if request.param == "postgres":
+        drop(url)
+
+
+@pytest.fixture
+def store(opened: Store) -> Iterator[Store]:
+    for scope in ("s", "empty"):
+        opened.streams.create_scope(scope)
+    for name in ("s/a", "s/b"):
+        opened.streams.create(name, schema=COLUMNS, key="k")
+        with opened.writer(name) as writer:
+            for n in range(2):
+                writer.write({"k": "x", "n": n}).result()
+    opened.streams.alias("s/b", "s/also")
+    TAIL[:] = [opened.streams.tail("s/a")]
+    yield opened
+    assert sound(opened)
+    for each in opened.streams.scopes():
+        opened.streams.delete_scope(each.name, recursive=True)
+
+
+def held(store: Store) -> dict[str, object]:
+    """What can be seen of the catalog."""
+    streams = store.streams
+    views = {str(info.name): streams.view(info.id) for info in streams.list(internal=True)}
+    return {"scopes": streams.scopes(), "aliases": streams.aliases(), "views": views}
+
+
+def turn_over(store: Store) -> None:
+    """Let every name that was there mean something else, or nothing."""
+    streams = store.streams
+    for scope in streams.scopes():
+        streams.move_scope(scope.name, f"former-{scope.name}")
+    for scope in streams.scopes():
+        for info in streams.list(scope.name):
+            streams.rename(info.name, f"{scope.name}/other-{info.name.name}")
+    for name in ("s", "made", "empty"):
+        streams.create_scope(name, tags={"taken": "again"})
+    for name in ("s/a", "s/b", "s/made", "empty/a"):
+        streams.create(name, tags={"taken": "again"})
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_asked_for_again_tells_its_first_result(store: Store, change: str) -> None:
+    ask, request = CHANGES[change], f"{store.runtime.ids.bits(64)}"
+    first = ask(store.streams, request)
+    after = held(store)
+    assert ask(store.streams, request) == first
+    assert held(store) == after
+    turn_over(store)
+    after = held(store)
+    assert ask(store.streams, request) == first
+    assert held(store) == after
+    for scope in store.streams.scopes():
+        store.streams.delete_scope(scope.name, recursive=True)
+    assert ask(store.streams, request) == first
+    assert store.streams.scopes() == []
+    with pytest.raises(RequestMismatch):
+        store.streams.create_scope("else", request=request)
+    with pytest.raises(ScopeNotFound):
+        store.streams.scope("else")
+
+
+def test_every_change_is_asked_for_again_here() -> None:
+    """A verb that takes a request id stands in the table above."""
+    import inspect
+
+    verbs = {name for name, verb in vars_of(Streams).items() if "request" in inspect.signature(verb).parameters}
+    asked = set()
+    for ask in CHANGES.values():
+        asked.update(ask.__code__.co_names)
+    elsewhere = {"ephemeral", "hold"}  # tests of ephemeral streams ask for these again
+    assert verbs - elsewhere - asked == set()
+
+
+def vars_of(kind: type) -> dict[str, Any]:
+    return {
+        name: value for each in kind.__mro__ for name, value in vars(each).items() if callable(value) and name[0] != "_"
+    }
