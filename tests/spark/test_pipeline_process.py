@@ -57,7 +57,7 @@ def wait_until(done: Callable[[], bool], child: subprocess.Popen[str], *, within
 
 def length(store: ab.Store, stream: str) -> int:
     streams = store.streams
-    return streams.distance(stream, streams.head(stream), streams.tail(stream)) if streams.exists(stream) else 0
+    return streams.distance(stream).events if streams.exists(stream) else 0
 
 
 def test_a_killed_pipeline_goes_on_as_if_nothing_had_been(spark: SparkSession, store: ab.Store) -> None:

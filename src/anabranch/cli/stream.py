@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from anabranch.cli.hold import hold, keep
 from anabranch.cli.options import (
     JsonOption,
     StoreOption,
@@ -29,6 +30,9 @@ app = new_app("Create, list, show, scale, seal, truncate and delete streams.")
 
 KeyOption = Annotated[str | None, typer.Option("--key", metavar="COLUMN", help="The column that is the routing key.")]
 TimeOption = Annotated[str | None, typer.Option("--time", metavar="COLUMN", help="The column that is the event time.")]
+app.command()(hold)
+app.command()(keep)
+
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
@@ -195,7 +199,7 @@ def truncate(
 
     with open_store(store) as opened:
         cut = resolve(opened, stream, parse_place(at, now=opened.runtime.clock.now()))
-        gone = opened.streams.distance(stream, opened.streams.head(stream), cut)
+        gone = opened.streams.distance(stream, end=cut).events
         confirm(f"Remove {counted(gone, 'event')} from '{stream}'?", yes=yes)
         opened.streams.truncate(stream, cut)
         view = opened.streams.view(stream)

@@ -110,13 +110,13 @@ class Gauge:
         read = lag = 0
         for name, cut in self._reached.items():
             streams = self._store.streams
-            read += streams.distance(name, self._starts[name], cut)
-            lag += streams.distance(name, cut, streams.tail(name))
+            read += streams.distance(name, self._starts[name], cut).events
+            lag += streams.distance(name, cut).events
         return read, lag
 
     def _length(self, name: StreamName) -> int:
         streams = self._store.streams
-        return streams.distance(name, streams.head(name), streams.tail(name)) if streams.exists(name) else 0
+        return streams.distance(name).events if streams.exists(name) else 0
 
     def _rate(self, read: int) -> float:
         now = self._store.runtime.clock.monotonic()

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 from anabranch import limits
 from anabranch.catalog.port import Catalog, Writing
-from anabranch.core.cuts import distance, head_cut, tail_cut
 from anabranch.core.scale import ScalePlan, plan_merge, plan_replacement, plan_segments, plan_split
 from anabranch.errors import InvalidArgument
 from anabranch.model.cut import StreamCut
@@ -17,7 +15,6 @@ from anabranch.model.keyspace import KeyRange
 from anabranch.model.names import StreamName
 from anabranch.model.policy import Fixed
 from anabranch.model.stream import Segment, StreamInfo, StreamView
-from anabranch.model.times import to_micros
 from anabranch.runtime.ports import Runtime
 from anabranch.streams.algebra import Algebra
 from anabranch.streams.arguments import columns_of, digest, said, segment_id, wanted_schema
@@ -26,17 +23,17 @@ from anabranch.streams.evolve import evolve_stream, tag_stream
 from anabranch.streams.find import need_info, need_view
 from anabranch.streams.holding import Holdings
 from anabranch.streams.naming import Naming
+from anabranch.streams.places import CutAlgebra, CutAt
 from anabranch.streams.requests import Result
 from anabranch.streams.scale import apply_scale, fence_stream, seal_stream, truncate_stream
 from anabranch.streams.scopes import Scopes
 from anabranch.streams.temporary import Temporary
 from anabranch.streams.told import heard_info, heard_segments, told_info, told_segments
 
-CutAt = Callable[[StreamView, Micros, bool], StreamCut]
 Name = str | StreamName
 
 
-class Streams(Scopes, Naming, Algebra, Temporary):
+class Streams(Scopes, Naming, CutAlgebra, Algebra, Temporary):
     """Scopes and streams by name. Every change is durable when its call returns.
 
     Each change takes a `request` id: asked again with the same id, it does nothing and returns its first result, so
@@ -213,23 +210,3 @@ class Streams(Scopes, Naming, Algebra, Temporary):
             return told_info(need_info(txn, full))
 
         return heard_info(self._change(f"tag {full}{said(tags=tags)}", request, act, on=full))
-
-    # cuts
-
-    def head(self, name: Name) -> StreamCut:
-        """The cut before the first event that can be read."""
-        return head_cut(self.view(name))
-
-    def tail(self, name: Name) -> StreamCut:
-        """The cut behind the last event."""
-        return tail_cut(self.view(name))
-
-    def cut_at(self, name: Name, time: datetime | int | str, *, by: str = "append") -> StreamCut:
-        """The cut before the first event at or after `time` in stream order, by append time or by `event` time."""
-        if by not in ("append", "event"):
-            raise InvalidArgument(f"by is 'append' or 'event', not '{by}'")
-        return self._cut_at(self.view(name), to_micros(time), by == "event")
-
-    def distance(self, name: Name, start: StreamCut, end: StreamCut) -> int:
-        """The number of events between two cuts."""
-        return distance(self.view(name), start, end)

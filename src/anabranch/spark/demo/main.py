@@ -105,9 +105,7 @@ class _Demo:
         self._tails = {name: Tailing(store, name) for name in (self._source, *self._targets)}
         self._launch = Launch(store, job)
         self._batch_ms: dict[tuple[str, int], int] = {}
-        before = store.streams.distance(
-            self._source, store.streams.head(self._source), store.streams.tail(self._source)
-        )
+        before = store.streams.distance(self._source).events
         self.scene = Scene(self._source, self._targets, origin, length_s=length_s, before=before, meters=meters.meters)
 
     def run(self, console: Console, stopped: Callable[[], bool], on_frame: Callable[[Scene], None]) -> int:

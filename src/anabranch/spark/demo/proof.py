@@ -90,7 +90,7 @@ def prove(store: Store, claim: Claim, *, watermark_us: int, read_to: StreamCut) 
         windows,
         open=len(ends) - len(closed),
         read=read,
-        unread=store.streams.distance(claim.source, read_to, store.streams.tail(claim.source)),
+        unread=store.streams.distance(claim.source, read_to).events,
         untimed=untimed,
         late=late_events,
     )

@@ -249,7 +249,7 @@ class Replay:
             raise InvalidArgument(
                 f"'{rows.stream}' in this store was made from another file, or with another --time; give another --store"
             )
-        self.before = streams.distance(rows.stream, streams.head(rows.stream), streams.tail(rows.stream))
+        self.before = streams.distance(rows.stream).events
         self._task: Task = store.runtime.tasks.spawn("replay", self._work)
 
     def close(self) -> None:
