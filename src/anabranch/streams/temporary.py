@@ -19,8 +19,8 @@ from anabranch.streams.find import need_info
 from anabranch.streams.hold import create_held, join_holders, keep_stream, sweep_stream
 from anabranch.streams.holding import Held, Holdings
 from anabranch.streams.requests import Result
-from anabranch.streams.told import heard_info, told_info
 from anabranch.streams.scope import create_scope
+from anabranch.streams.told import heard_info, told_info
 
 Name = str | StreamName
 NAMELESS: Final = "_ephemeral"  # the scope of streams that nobody gave a name
