@@ -69,7 +69,7 @@ def collect(
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Remove bytes that no stream views any more.
+    """Remove bytes that no stream views any more, and ephemeral streams whose holders were killed.
 
     A file found unused is removed by a later collection, once the grace time has passed, so that nobody who still
     reads it is disturbed.
@@ -210,7 +210,8 @@ def _collected(report: CollectReport) -> str:
     waiting = (
         f"; {counted(report.blobs_waiting, 'unused blob')} left for its grace time" if report.blobs_waiting else ""
     )
+    streams = f"; {counted(report.streams, 'ephemeral stream')} removed" if report.streams else ""
     return (
         f"{size_text(report.bytes_freed)} freed: {counted(report.blobs, 'blob')}, {counted(report.orphans, 'orphan')}, "
-        f"{counted(report.logs, 'log')}, in {report.seconds:.1f} s{waiting}"
+        f"{counted(report.logs, 'log')}, in {report.seconds:.1f} s{waiting}{streams}"
     )

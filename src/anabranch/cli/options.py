@@ -83,6 +83,11 @@ class Names:
         self._runtime = runtime
 
     @property
+    def runtime(self) -> Runtime:
+        """What the verbs run on."""
+        return self._runtime
+
+    @property
     def now(self) -> Micros:
         """The time by the store's clock."""
         return self._runtime.clock.now()

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from anabranch.catalog.port import Reading
+from anabranch.cli.hold import holders_told, print_holders
 from anabranch.cli.output import iso_time, print_columns, size_text, strong
 from anabranch.core.cuts import head_cut, tail_cut
 from anabranch.model.append import LogState
 from anabranch.model.ids import SegmentId
 from anabranch.model.stream import Segment, StreamView
+from anabranch.streams.ephemeral import ephemeral_streams
 from anabranch.streams.scope import need_scope
 
 
@@ -36,7 +38,8 @@ def summaries(reading: Reading, scope: str | None, *, internal: bool) -> list[di
     if scope is not None:
         need_scope(reading, scope)
     views = [reading.view(info.id) for info in reading.streams(scope) if internal or not info.name.internal]
-    return [summary(view) for view in views if view is not None]
+    held = ephemeral_streams(reading)
+    return [summary(view) | {"ephemeral": view.info.id in held} for view in views if view is not None]
 
 
 def print_summaries(rows: list[dict[str, Any]]) -> None:
@@ -51,7 +54,7 @@ def print_summaries(rows: list[dict[str, Any]]) -> None:
                 row["segments_open"],
                 row["key"],
                 row["time"],
-                "sealed" if row["sealed"] else "open",
+                ("sealed" if row["sealed"] else "open") + ", ephemeral" * row["ephemeral"],
                 " ".join(f"{k}={v}" for k, v in row["tags"].items()),
             )
             for row in rows
@@ -71,6 +74,7 @@ def details(reading: Reading, view: StreamView) -> dict[str, Any]:
         "columns": [{"name": field.name, "type": str(field.type)} for field in view.info.schema.columns],
         "epochs": _epochs(view),
         "segments": segments,
+        "holders": holders_told(reading, view.info.id),
     }
 
 
@@ -91,6 +95,8 @@ def print_details(told: dict[str, Any]) -> None:
     for name, value in facts.items():
         print(f"  {name:<8} {value}")
     print()
+    if told["holders"] is not None:
+        print_holders(told["holders"])
     roles = {told["key"]: "key", told["time"]: "time"}
     print_columns(
         ("COLUMN", "TYPE", "ROLE"), [(c["name"], c["type"], roles.get(c["name"])) for c in told["columns"]], indent="  "

@@ -34,9 +34,11 @@ FOR_EVER: Final = 1 << 62
 @dataclass(slots=True)
 class CollectReport:
     """What a collection removed. Blobs that were found unused wait (`blobs_waiting`) until the horizon has passed the
-    moment they were found; `bytes_freed` counts files, orphans among them."""
+    moment they were found; `bytes_freed` counts files, orphans among them. `streams` are ephemeral ones that nobody holds
+    any more, if the caller has swept them."""
 
     horizon: Micros = Micros(0)
+    streams: int = 0
     logs: int = 0
     extents: int = 0
     blobs: int = 0

@@ -1,8 +1,10 @@
-"""Upkeep in the background: compaction, a manifest from time to time, then collection, every so many seconds."""
+"""Upkeep in the background: compaction, a manifest from time to time, what has run out, then collection, every so many
+seconds."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Catalog
@@ -21,7 +23,11 @@ class Maintenance:
     compacts, the others leave it at that. An error does not end the loop: it is logged, kept in `failure`, and the
     next round tries again."""
 
-    def __init__(self, catalog: Catalog, blobs: Blobs, runtime: Runtime) -> None:
+    def __init__(
+        self, catalog: Catalog, blobs: Blobs, runtime: Runtime, *, sweep: Callable[[], object] = lambda: None
+    ) -> None:
+        """`sweep` removes the streams that have run out; it is called ahead of each collection."""
+        self._sweep = sweep
         self._catalog = catalog
         self._blobs = blobs
         self._runtime = runtime
@@ -73,6 +79,7 @@ class Maintenance:
             for what in report.skipped:
                 _log.warning("not compacted: %s", what)
         self._export()
+        self._sweep()
         collect(self._catalog, self._blobs, self._runtime, progress=self._watch)
 
     def _export(self) -> None:

@@ -74,7 +74,7 @@ class Store:
         self._open: dict[Writer | Reader, None] = {}  # no set: its order would differ from run to run
         self._closed = False
         self.streams = Streams(catalog, runtime, cut_at=self._cut_at, changed=self._tail.notify)
-        self._maintenance = Maintenance(catalog, blobs, runtime)
+        self._maintenance = Maintenance(catalog, blobs, runtime, sweep=self.streams.sweep)
         self._maintenance.start()
         self._at_exit = _close_at_exit(self)
 
@@ -160,9 +160,12 @@ class Store:
         return compact(self.catalog, self.blobs, self.runtime, stream=ident, force=force, progress=progress)
 
     def collect(self, *, horizon_us: int | None = None, progress: Watch | None = None) -> CollectReport:
-        """Remove what nothing views any more; see `anabranch.log.collect`."""
+        """Remove ephemeral streams that nobody holds any more, and what nothing views; see `anabranch.log.collect`."""
         self._alive()
-        return collect(self.catalog, self.blobs, self.runtime, horizon_us=horizon_us, progress=progress)
+        swept = self.streams.sweep()
+        report = collect(self.catalog, self.blobs, self.runtime, horizon_us=horizon_us, progress=progress)
+        report.streams = swept
+        return report
 
     def check(
         self, stream: str | StreamName | None = None, *, deep: bool = True, progress: Watch | None = None
@@ -232,6 +235,7 @@ class Store:
             except AnabranchError as exc:
                 failures.append(exc)
         self._maintenance.close()
+        self.streams.close()
         self._appender.close()
         self._tail.close()
         self.catalog.close()

@@ -105,7 +105,9 @@ class Holdings:
             holder = replace(held.holder, until=Micros(now + limits.EPHEMERAL_LEASE_US))
             with self._catalog.writing(held.id) as txn:
                 standing = prolong(txn, held.id, holder)
-            held.holder, held.standing = holder, standing
+            held.standing = standing
+            if standing is Standing.HELD:
+                held.holder = holder
 
     def leave(self, held: Held) -> None:
         """See `Held.leave`."""

@@ -1,0 +1,158 @@
+"""`anabranch stream hold` and `keep`: streams that live while somebody holds them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from anabranch.cli.options import (
+    BLOBS_VARIABLE,
+    HISTORY_VARIABLE,
+    KEYS_VARIABLE,
+    STORE_VARIABLE,
+    JsonOption,
+    StoreOption,
+    StreamArgument,
+    TagOption,
+    invocation,
+    open_names,
+    parse_tags,
+    store_path,
+)
+from anabranch.cli.output import iso_time, print_columns, print_json, say
+from anabranch.errors import StreamNotFound
+
+if TYPE_CHECKING:
+    from anabranch.catalog.port import Reading
+    from anabranch.model.ids import StreamId
+    from anabranch.runtime.ports import Runtime
+    from anabranch.streams.holding import Held
+    from anabranch.streams.manager import Streams
+
+STREAM_VARIABLE = "ANABRANCH_STREAM"
+
+
+def hold(
+    stream: StreamArgument,
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="-- COMMAND…", help="What to run meanwhile; without, until Ctrl-C.")
+    ] = None,
+    schema: Annotated[
+        str | None, typer.Option("--schema", metavar="TEXT", help="Columns as 'name:type, name:type'.")
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="COLUMN", help="The column that is the routing key.")
+    ] = None,
+    time: Annotated[
+        str | None, typer.Option("--time", metavar="COLUMN", help="The column that is the event time.")
+    ] = None,
+    segments: Annotated[int, typer.Option("--segments", metavar="N", help="Segments of equal key range.")] = 1,
+    tag: TagOption = None,
+    store: StoreOption = None,
+) -> None:
+    """Hold an ephemeral stream while a command runs: one that is there, or a new one with these columns.
+
+    It is gone with its events when nobody holds it any more; a holder that was killed is waited for, two minutes at
+    most. The command finds the store in ANABRANCH_STORE and the stream's name in ANABRANCH_STREAM. The exit code is the
+    command's.
+
+    Examples:
+
+      anabranch stream hold iot/tmp -- ./job.sh
+      anabranch stream hold iot/joined --schema "device:string, at:timestamp" --key device --time at -- python job.py
+      anabranch stream hold iot/tmp
+    """
+    columns: Any = None
+    if schema is not None:
+        from anabranch.cli.schema_text import parse_schema
+
+        columns = parse_schema(schema)
+    with open_names(store) as names:
+        streams = names.streams
+        try:
+            with _taken(streams, stream, schema=columns, key=key, time=time, scaling=segments, tags=parse_tags(tag)):
+                code = _run(command, stream, store) if command else _wait(names.runtime, stream)
+        finally:
+            streams.close()
+    if code:
+        raise typer.Exit(code)
+
+
+def keep(stream: StreamArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
+    """Let an ephemeral stream last, whoever holds it.
+
+    Example:
+
+      anabranch stream keep iot/tmp
+    """
+    with open_names(store) as names:
+        info = names.streams.keep(stream)
+    if as_json:
+        print_json({"name": str(info.name), "ephemeral": False})
+    else:
+        say(f"stream '{stream}' lasts")
+
+
+def holders_told(reading: Reading, stream: StreamId) -> list[dict[str, Any]] | None:
+    """Who holds the stream, as JSON; None for a lasting one."""
+    from anabranch.streams.ephemeral import holders_of
+
+    holders = holders_of(reading, stream)
+    if holders is None:
+        return None
+    return [
+        {"process": each.process, "since": iso_time(each.since), "until": iso_time(each.until)}
+        for each in sorted(holders, key=lambda holder: holder.since)
+    ]
+
+
+def print_holders(holders: list[dict[str, Any]]) -> None:
+    """Who holds an ephemeral stream, and when that ends."""
+    print("  ephemeral: gone when nobody holds it any more")
+    rows = [(each["process"], each["since"], each["until"]) for each in holders]
+    print_columns(("HELD BY", "SINCE", "IF NOT PROLONGED UNTIL"), rows, indent="  ")
+    print()
+
+
+def _taken(streams: Streams, stream: str, **wanted: Any) -> Held:
+    try:
+        return streams.hold(stream)
+    except StreamNotFound:
+        return streams.ephemeral(stream, **wanted)
+
+
+def _run(command: list[str], stream: str, store: str | None) -> int:
+    """Run it to its end; its exit code, as a shell tells it. It does not outlive this process."""
+    with subprocess.Popen(command, env=_environment(stream, store)) as process:
+        try:
+            code = process.wait()
+        except KeyboardInterrupt:  # which a terminal sends to the command too
+            process.wait()
+            raise
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
+    return code if code >= 0 else 128 - code
+
+
+def _environment(stream: str, store: str | None) -> dict[str, str]:
+    path = store_path(store)
+    said = {
+        STORE_VARIABLE: path if "://" in path else str(Path(path).expanduser().absolute()),
+        BLOBS_VARIABLE: invocation.blobs,
+        HISTORY_VARIABLE: invocation.history,
+        KEYS_VARIABLE: invocation.keys,
+        STREAM_VARIABLE: stream,
+    }
+    return {**os.environ, **{name: value for name, value in said.items() if value is not None}}
+
+
+def _wait(runtime: Runtime, stream: str) -> int:
+    say(f"holding '{stream}' until Ctrl-C")
+    while True:
+        runtime.tasks.sleep(0.2)  # short, so that Ctrl-C is answered at once
