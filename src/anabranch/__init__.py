@@ -22,13 +22,14 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from anabranch import errors as errors
-    from anabranch.model.cut import HEAD, TAIL, StreamCut
+    from anabranch.model.cut import HEAD, TAIL, Order, StreamCut
     from anabranch.model.event import Event
     from anabranch.model.ids import SegmentId
     from anabranch.model.keyspace import KeyRange
     from anabranch.model.names import StreamName
     from anabranch.model.pointer import EventPointer
     from anabranch.model.policy import Fixed
+    from anabranch.model.retention import RetainBytes, RetainFor, Retention
     from anabranch.model.stream_range import StreamRange
     from anabranch.readers.reader import Reader
     from anabranch.runtime.sealing import KeyService
@@ -49,7 +50,11 @@ _PLACES = {
     "HEAD": "model.cut",
     "KeyRange": "model.keyspace",
     "KeyService": "runtime.sealing",
+    "Order": "model.cut",
     "Reader": "readers.reader",
+    "RetainBytes": "model.retention",
+    "RetainFor": "model.retention",
+    "Retention": "model.retention",
     "SegmentId": "model.ids",
     "Settings": "runtime.settings",
     "Store": "store.facade",
@@ -74,7 +79,11 @@ __all__ = [
     "Fixed",
     "KeyRange",
     "KeyService",
+    "Order",
     "Reader",
+    "RetainBytes",
+    "RetainFor",
+    "Retention",
     "SegmentId",
     "Settings",
     "Store",

@@ -81,6 +81,7 @@ COMPACT_EXTENTS_MIN: Final = 1_024  # this many tier-1 extents are worth a file,
 COMPACT_AGE_US: Final = 900 * 1_000_000  # a tier-1 extent older than this is worth a file
 COLLECT_PAGE_ROWS: Final = 1_000  # logs or blobs looked at in one transaction
 HORIZON_US: Final = 3600 * 1_000_000  # a commit whose blob is older than this is refused
+RETENTION_S: Final = 900.0  # how often upkeep carries retention policies out
 REQUESTS_KEPT_US: Final = 7 * 24 * 3600 * 1_000_000
 CHANGES_KEPT_US: Final = 7 * 24 * 3600 * 1_000_000
 LEASE_US: Final = 600 * 1_000_000
@@ -111,6 +112,7 @@ REBUILD_IDS_SKIPPED: Final = 1_000_000  # ids that a lost catalog may have given
 
 # Catalog
 CATALOG_PAGE_ROWS: Final = 1_000
+REQUEST_TRIES_MAX: Final = 5  # of a change whose answer was lost, where nobody else would ask again
 SCOPE_PAGE: Final = 64  # streams of a scope that are copied or deleted in one transaction
 ALIASES_MAX: Final = 64  # of one stream
 FORMER_NAMES_MAX: Final = 16  # names that a stream had and still answers to, by naming the new one

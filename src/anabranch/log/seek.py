@@ -43,6 +43,24 @@ def cut_at(
     return cuts.walk_cut(view, first, pin=pin)
 
 
+def about(catalog: Catalog, view: StreamView, time: Micros) -> StreamCut:
+    """About the cut at an append time, from the catalog alone: where that lies inside an extent, this one lies at its
+    beginning. Never behind the exact one, and it does not go back when the time rises."""
+
+    def first(segment: SegmentId) -> int | None:
+        head, length = view.segments[segment].head, view.length(segment)
+        with catalog.reading() as reading:
+            for span, low, high in locate(view.spans.get(segment, ()), head, length):
+                if view.logs[span.log].appended_at < time:
+                    continue
+                extent = reading.extent_at_time(span.log, low, time, by_event_time=False)
+                if extent is not None and extent.start < high:
+                    return offset_of(span, max(extent.start, low))
+        return None
+
+    return cuts.walk_cut(view, first)
+
+
 def first_at(
     catalog: Catalog, logs: LogReader, view: StreamView, segment: SegmentId, time: Micros, *, by_event_time: bool
 ) -> int | None:

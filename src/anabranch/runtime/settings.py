@@ -17,6 +17,7 @@ class Settings:
     `blob_request_s`: what one request to an object store may take; `blob_deadline_s`: after this, a call to it asks no more.
     `maintenance_s`: run compaction and collection in the background every so many seconds; None disables.
     `manifest_s`: how often that upkeep copies the catalog among the blobs, so that it can be rebuilt; None disables.
+    `retention_s`: how often that upkeep truncates streams as their retention policies say; None disables.
     """
 
     inline_bytes_max: int = limits.INLINE_BYTES_MAX
@@ -35,3 +36,4 @@ class Settings:
     history_bytes_per_s_max: int | None = None
     maintenance_s: float | None = None
     manifest_s: float | None = limits.MANIFEST_S
+    retention_s: float | None = limits.RETENTION_S

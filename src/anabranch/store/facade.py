@@ -46,6 +46,7 @@ from anabranch.runtime.ports import Runtime
 from anabranch.store.places import Places, open_blobs
 from anabranch.streams.manager import Streams
 from anabranch.streams.publish import Numbered, Publication, publish
+from anabranch.streams.retain import RetainReport, retain, retain_if_due
 from anabranch.streams.stage import Stager
 from anabranch.streams.writer import Writer
 
@@ -74,7 +75,7 @@ class Store:
         self._open: dict[Writer | Reader, None] = {}  # no set: its order would differ from run to run
         self._closed = False
         self.streams = Streams(catalog, runtime, cut_at=self._cut_at, changed=self._tail.notify)
-        self._maintenance = Maintenance(catalog, blobs, runtime, sweep=self.streams.sweep)
+        self._maintenance = Maintenance(catalog, blobs, runtime, sweep=self._sweep)
         self._maintenance.start()
         self._at_exit = _close_at_exit(self)
 
@@ -165,6 +166,14 @@ class Store:
         swept = self.streams.sweep()
         report = collect(self.catalog, self.blobs, self.runtime, horizon_us=horizon_us, progress=progress)
         report.streams = swept
+        return report
+
+    def retain(self, stream: str | StreamName | None = None, *, progress: Watch = silent) -> RetainReport:
+        """Truncate what the retention policy of one stream, or of all, lets go now; see `Streams.retention`."""
+        self._alive()
+        ident = None if stream is None else self.streams.get(stream).id
+        report = retain(self.catalog, self.runtime, self._cut_at, stream=ident, progress=progress)
+        self._tail.notify()
         return report
 
     def check(
@@ -269,6 +278,11 @@ class Store:
     def _alive(self) -> None:
         if self._closed:
             raise Closed("store")
+
+    def _sweep(self) -> None:
+        """In the background: what has run out goes."""
+        self.streams.sweep()
+        retain_if_due(self.catalog, self.runtime, self._cut_at)
 
     def _cut_at(self, view: StreamView, time: Micros, by_event_time: bool) -> StreamCut:
         return cut_at(self.catalog, self._logs, view, time, by_event_time=by_event_time)

@@ -14,6 +14,7 @@ from anabranch.model.ids import Micros, SegmentId, StreamId
 from anabranch.model.keyspace import KeyRange
 from anabranch.model.names import StreamName
 from anabranch.model.policy import Fixed
+from anabranch.model.retention import Retention
 from anabranch.model.stream import Segment, StreamInfo, StreamView
 from anabranch.runtime.ports import Runtime
 from anabranch.streams.algebra import Algebra
@@ -22,9 +23,11 @@ from anabranch.streams.create import create_stream, delete_stream
 from anabranch.streams.evolve import evolve_stream, tag_stream
 from anabranch.streams.find import need_info, need_view
 from anabranch.streams.holding import Holdings
+from anabranch.streams.keeping import Keeping
 from anabranch.streams.naming import Naming
 from anabranch.streams.places import CutAlgebra, CutAt
 from anabranch.streams.requests import Result
+from anabranch.streams.retention import put_policy
 from anabranch.streams.scale import apply_scale, fence_stream, seal_stream, truncate_stream
 from anabranch.streams.scopes import Scopes
 from anabranch.streams.temporary import Temporary
@@ -33,7 +36,7 @@ from anabranch.streams.told import heard_info, heard_segments, told_info, told_s
 Name = str | StreamName
 
 
-class Streams(Scopes, Naming, CutAlgebra, Algebra, Temporary):
+class Streams(Scopes, Naming, CutAlgebra, Keeping, Algebra, Temporary):
     """Scopes and streams by name. Every change is durable when its call returns.
 
     Each change takes a `request` id: asked again with the same id, it does nothing and returns its first result, so
@@ -62,13 +65,15 @@ class Streams(Scopes, Naming, CutAlgebra, Algebra, Temporary):
         time: str | None = None,
         scaling: Fixed | int = 1,
         tags: Mapping[str, str] | None = None,
+        retention: Retention | None = None,
         exist_ok: bool = False,
         request: str | None = None,
     ) -> StreamInfo:
         """A new stream: raw, or typed where an Arrow `schema` of its columns is given.
 
         `key` and `time` name the columns that are its routing key and event time. `scaling` is `Fixed(n)` or n
-        segments. Raises StreamExists; with `exist_ok` only where the present stream has another schema, key or time.
+        segments. `retention` says how long events are kept; None: for ever. Raises StreamExists; with `exist_ok` only
+        where the present stream has another schema, key or time.
         """
         full = StreamName.parse(name)
         wanted = wanted_schema(schema, key, time)
@@ -79,9 +84,14 @@ class Streams(Scopes, Naming, CutAlgebra, Algebra, Temporary):
             present = txn.stream(full)
             if exist_ok and present is not None and present.schema == wanted:
                 return told_info(present)
-            return told_info(create_stream(txn, full, stream, wanted, policy, tags or {}, now))
+            info = create_stream(txn, full, stream, wanted, policy, tags or {}, now)
+            if retention is not None:
+                put_policy(txn, stream, retention, now)
+            return told_info(info)
 
-        operation = f"create {full}{said(schema=wanted, segments=policy.segments, tags=tags, exist_ok=exist_ok)}"
+        kept = None if retention is None else said(**retention.to_json())
+        asked = said(schema=wanted, segments=policy.segments, tags=tags, exist_ok=exist_ok, retention=kept)
+        operation = f"create {full}{asked}"
         return heard_info(self._change(operation, request, act, on=full))
 
     def list(self, scope: str | None = None, *, internal: bool = False) -> Iterator[StreamInfo]:

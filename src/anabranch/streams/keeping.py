@@ -1,0 +1,49 @@
+"""How long events are kept, as methods of the stream manager."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from anabranch.catalog.port import Writing
+from anabranch.model.ids import Micros
+from anabranch.model.names import StreamName
+from anabranch.model.retention import Retention
+from anabranch.streams.arguments import said
+from anabranch.streams.change import Changes
+from anabranch.streams.find import need_info
+from anabranch.streams.requests import Result
+from anabranch.streams.retention import policy_of, put_policy
+
+Name = str | StreamName
+
+
+class Unsaid(Enum):
+    """A policy that was not given, where None says something."""
+
+    UNSAID = "unsaid"
+
+
+class Keeping(Changes):
+    """What `Streams` does with retention policies."""
+
+    def retention(
+        self, name: Name, policy: Retention | None | Unsaid = Unsaid.UNSAID, *, request: str | None = None
+    ) -> Retention | None:
+        """How long the stream's events are kept; None: for ever.
+
+        With a `policy` (`RetainFor`, `RetainBytes`, or both joined by `|`), or None, from now on so: the next
+        `Store.retain`, or the upkeep in the background, carries it out. A copy of the stream has no policy.
+        """
+        full = StreamName.parse(name)
+        if isinstance(policy, Unsaid):
+            with self._catalog.reading() as reading:
+                return policy_of(reading, need_info(reading, full).id)
+        wanted = policy
+
+        def act(txn: Writing, now: Micros) -> Result:
+            put_policy(txn, need_info(txn, full).id, wanted, now)
+            return {}
+
+        kept = "for ever" if wanted is None else said(**wanted.to_json()).strip()
+        self._change(f"retention {full} {kept}", request, act, on=full)
+        return wanted
