@@ -1,0 +1,92 @@
+"""Ephemeral streams from the command line."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+
+import pytest
+
+from anabranch import limits
+from anabranch.runtime.clock import SystemClock
+from tests.cli.kit import Line, column
+
+
+def test_hold_makes_a_stream_for_as_long_as_a_command_runs(sensors: Line) -> None:
+    script = (
+        "import os, anabranch as ab\n"
+        "with ab.connect(os.environ['ANABRANCH_STORE']) as store:\n"
+        "    name = os.environ['ANABRANCH_STREAM']\n"
+        "    with store.writer(name) as writer:\n"
+        "        writer.write({'device': 'a', 'n': 1}).result()\n"
+        "    held = store.streams.is_ephemeral(name)\n"
+        "    print(name, held, [event.body['n'] for event in store.reader(name)], store.streams.get(name).schema.key)\n"
+    )
+    done = sensors.process(
+        *("stream", "hold", "iot/tmp", "--schema", "device:string, n:int", "--key", "device"),
+        *("--", sys.executable, "-c", script),
+    )
+    assert (done.code, done.out) == (0, "iot/tmp True [1] device\n"), done
+    assert "iot/tmp" not in column(sensors("stream", "list", "--json").json, "name")
+
+
+def test_hold_gives_the_commands_exit_code(sensors: Line) -> None:
+    assert sensors.process("stream", "hold", "iot/tmp", "--", sys.executable, "-c", "raise SystemExit(7)").code == 7
+    killed = "import os; os.kill(os.getpid(), 9)"
+    assert sensors.process("stream", "hold", "iot/tmp", "--", sys.executable, "-c", killed).code == 128 + 9
+    missing = sensors.process("stream", "hold", "iot/tmp", "--", "/no/such/command")
+    assert (missing.code, missing.err) == (2, "anabranch: /no/such/command: No such file or directory\n")
+    assert "iot/tmp" not in column(sensors("stream", "list", "--json").json, "name")
+
+
+def test_hold_refuses_a_lasting_stream(sensors: Line) -> None:
+    assert sensors.refused("stream", "hold", "iot/raw") == "stream 'iot/raw' is lasting: it stays without being held"
+
+
+def test_a_held_stream_is_marked_and_shown_with_its_holders_until_it_is_left(sensors: Line) -> None:
+    with sensors.start("stream", "hold", "iot/tmp") as holder:
+        deadline = time.monotonic() + 60
+        while "iot/tmp" not in column(rows := sensors("stream", "list", "--json").json, "name"):
+            assert holder.poll() is None and time.monotonic() < deadline
+        assert {row["name"]: row["ephemeral"] for row in rows} == {
+            "iot/raw": False,
+            "iot/sensors": False,
+            "iot/tmp": True,
+        }
+        assert "open, ephemeral" in sensors("stream", "list").out
+        (shown,) = sensors("stream", "show", "iot/tmp", "--json").json["holders"]
+        assert shown["process"].endswith(f":{holder.pid}") and shown["since"] < shown["until"]
+        assert f":{holder.pid}" in sensors("stream", "show", "iot/tmp").out
+        assert sensors("stream", "show", "iot/raw", "--json").json["holders"] is None
+        with sensors.start("stream", "hold", "iot/tmp") as second:
+            while len(sensors("stream", "show", "iot/tmp", "--json").json["holders"]) < 2:
+                assert second.poll() is None and time.monotonic() < deadline
+            second.send_signal(signal.SIGTERM)
+            assert second.wait(60) == 128 + signal.SIGTERM
+        assert len(sensors("stream", "show", "iot/tmp", "--json").json["holders"]) == 1
+        holder.send_signal(signal.SIGINT)
+        assert holder.wait(60) == 130
+    assert "iot/tmp" not in column(sensors("stream", "list", "--json").json, "name")
+
+
+def test_keep_lets_a_stream_last(sensors: Line) -> None:
+    keep = [sys.executable, "-m", "anabranch.cli.main", "stream", "keep", "iot/tmp", "--json"]
+    done = sensors.process("stream", "hold", "iot/tmp", "--", *keep)
+    assert (done.code, json.loads(done.out)) == (0, {"name": "iot/tmp", "ephemeral": False}), done
+    assert "iot/tmp" in column(sensors("stream", "list", "--json").json, "name")
+
+
+def test_collect_removes_what_a_killed_holder_left(sensors: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    with sensors.start("stream", "hold", "iot/tmp") as holder:
+        deadline = time.monotonic() + 60
+        while "iot/tmp" not in column(sensors("stream", "list", "--json").json, "name"):
+            assert holder.poll() is None and time.monotonic() < deadline
+        holder.kill()
+    assert sensors("collect", "--json").json["streams"] == 0
+    real = SystemClock.now
+    later_us = limits.EPHEMERAL_LEASE_US + limits.CLOCKS_DIFFER_US
+    monkeypatch.setattr(SystemClock, "now", lambda self: real(self) + later_us)
+    assert "1 ephemeral stream removed" in sensors("collect").err
+    assert "iot/tmp" not in column(sensors("stream", "list", "--json").json, "name")
