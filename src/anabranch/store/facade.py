@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -44,7 +44,10 @@ from anabranch.readers.place import Place, TimeKind, fetch
 from anabranch.readers.reader import Reader
 from anabranch.runtime.ports import Runtime
 from anabranch.store.places import Places, open_blobs
-from anabranch.streams.manager import Streams
+from anabranch.store.sharing import Leaver, Sharing
+from anabranch.store.streams import StoreStreams
+from anabranch.streams.jobs.manager import Jobs
+from anabranch.streams.jobs.site import Site
 from anabranch.streams.publish import Numbered, Publication, publish
 from anabranch.streams.retain import RetainReport, retain, retain_if_due
 from anabranch.streams.stage import Stager
@@ -54,7 +57,7 @@ if TYPE_CHECKING:
     from anabranch.log.keyring import Keyring, Rotation
 
 
-class Store:
+class Store(Sharing):
     """Streams in a catalog and blobs. Thread-safe. Close it, or use it as a context manager; leaving the interpreter
     closes it too. `places` is how it was opened, where it was by `connect`."""
 
@@ -72,12 +75,23 @@ class Store:
         self._appender = Appender(Committer(catalog, blobs, runtime), runtime, committed=self._tail.notify)
         self._logs = LogReader(catalog, blobs, runtime)
         self._lock = runtime.tasks.lock()
-        self._open: dict[Writer | Reader, None] = {}  # no set: its order would differ from run to run
+        self._open: dict[Writer | Reader | Leaver, None] = {}  # no set: its order would differ from run to run
         self._closed = False
-        self.streams = Streams(catalog, runtime, cut_at=self._cut_at, changed=self._tail.notify)
+        self.streams = StoreStreams(catalog, runtime, cut_at=self._cut_at, changed=self._tail.notify)
+        self.streams.own = self
+        self._sources: list[Store] = []  # that were opened for jobs which were resumed
+        self.jobs = Jobs(self.site, open_site=self._open_source, changed=self._tail.notify)
         self._maintenance = Maintenance(catalog, blobs, runtime, sweep=self._sweep)
         self._maintenance.start()
         self._at_exit = _close_at_exit(self)
+
+    @property
+    def site(self) -> Site:
+        """The parts of this store, as its jobs and those of others see them."""
+        places = self.places
+        said = {} if places is None else {"blobs": places.blobs, "history": places.history, "keys": places.keys}
+        told = {name: value for name, value in said.items() if value is not None}
+        return Site(self.catalog, self.blobs, self.runtime, {"url": self.url, **told})
 
     # writing and reading
 
@@ -264,7 +278,7 @@ class Store:
             if error is None:
                 raise
 
-    def _keep(self, each: Writer | Reader) -> None:
+    def _keep(self, each: Writer | Reader | Leaver) -> None:
         with self._lock:
             if not self._closed:
                 self._open[each] = None
@@ -272,7 +286,7 @@ class Store:
         each.close()  # the store was closed while this was being opened
         raise Closed("store")
 
-    def _forget(self, each: Writer | Reader) -> None:
+    def _forget(self, each: Writer | Reader | Leaver) -> None:
         self._open.pop(each, None)
 
     def _alive(self) -> None:
@@ -283,6 +297,21 @@ class Store:
         """In the background: what has run out goes."""
         self.streams.sweep()
         retain_if_due(self.catalog, self.runtime, self._cut_at)
+
+    def _open_source(self, place: Mapping[str, str]) -> Store:
+        """The store that a resumed job reads, closed with this one."""
+        from anabranch.store.opening import connect
+
+        source = connect(
+            place["url"],
+            blobs=place.get("blobs"),
+            history=place.get("history"),
+            keys=place.get("keys"),
+            create=False,
+        )
+        with self._lock:
+            self._sources.append(source)
+        return source
 
     def _cut_at(self, view: StreamView, time: Micros, by_event_time: bool) -> StreamCut:
         return cut_at(self.catalog, self._logs, view, time, by_event_time=by_event_time)

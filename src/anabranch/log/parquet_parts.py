@@ -1,0 +1,62 @@
+"""Giving a Parquet file's parts other names: a file that is moved to another store holds the rows of other logs.
+
+Only the footer changes, and of it only the value of one key, which pyarrow can't do without writing all pages anew. The
+footer is a Thrift struct in the compact protocol; a key with its value is `18 <length> <key> 18 <length> <value>`, where
+a length is a varint (github.com/apache/thrift, doc/specs/thrift-compact-protocol.md; parquet.thrift, KeyValue).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from anabranch.errors import CorruptBlob
+from anabranch.log.parquet import METADATA_KEY, VERSION
+
+_MAGIC: Final = b"PAR1"
+_STRING: Final = b"\x18"
+_MARK: Final = _STRING + bytes([len(METADATA_KEY)]) + METADATA_KEY + _STRING
+
+
+def with_parts(key: str, data: pa.Buffer, parts: Sequence[dict[str, Any]]) -> list[pa.Buffer | bytes]:
+    """The file `data` with `parts` in its metadata, as chunks; the pages are those of `data`, not copied. Raises
+    CorruptBlob, naming `key`."""
+    if data.size < 12 or data.slice(data.size - 4).to_pybytes() != _MAGIC:
+        raise CorruptBlob(key, "it is no Parquet file in the clear")
+    length = int.from_bytes(data.slice(data.size - 8, 4).to_pybytes(), "little")
+    begin = data.size - 8 - length
+    if begin < 4:
+        raise CorruptBlob(key, "its footer is longer than itself")
+    footer = data.slice(begin, length).to_pybytes()
+    at = footer.find(_MARK)
+    if at < 0 or footer.find(_MARK, at + 1) >= 0:
+        raise CorruptBlob(key, "its metadata does not name its parts")
+    at += len(_MARK)
+    size, start = _read_varint(footer, at)
+    text = json.dumps({"format": VERSION, "parts": parts}, separators=(",", ":")).encode()
+    changed = footer[:at] + _varint(len(text)) + text + footer[start + size :]
+    return [data.slice(0, begin), changed, len(changed).to_bytes(4, "little"), _MAGIC]
+
+
+def _varint(number: int) -> bytes:
+    found = bytearray()
+    while number >= 0x80:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    found.append(number)
+    return bytes(found)
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """The number, and where it ends."""
+    number = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, at
+        shift += 7

@@ -1,0 +1,93 @@
+"""The streams of a store, with the verbs that move bytes: to another store, or into bytes of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from anabranch import limits
+from anabranch.core.copy import Copied
+from anabranch.core.stitch import Joined
+from anabranch.errors import InvalidArgument
+from anabranch.log.watch import Watch, silent
+from anabranch.streams.algebra import Name, Source
+from anabranch.streams.jobs.manager import Jobs
+from anabranch.streams.jobs.site import Sited
+from anabranch.streams.manager import Streams
+
+
+class Elsewhere(Sited, Protocol):
+    """Another store."""
+
+    @property
+    def jobs(self) -> Jobs:
+        """Its jobs."""
+        ...
+
+
+class StoreStreams(Streams):
+    """`Streams`, whose copies, appends and stitches also go `to` another store. There bytes are moved by a job of that
+    store (`Store.jobs`), which these calls wait for: it lasts through whatever stops it, and can be resumed.
+
+    `window` is how many bundles of ranges are moved at a time, `progress` hears of logical bytes. What an interrupted
+    call has moved stays.
+    """
+
+    own: Elsewhere
+
+    def copy(
+        self,
+        source: Source,
+        target: Name,
+        *,
+        to: Elsewhere | None = None,
+        independent: bool = False,
+        window: int = limits.JOB_WINDOW,
+        progress: Watch = silent,
+        request: str | None = None,
+    ) -> Copied:
+        """As `Streams.copy`. `to` another store, or `independent`, the bytes are copied too: no blob is shared. Raises
+        JobStopped where somebody pauses or cancels it."""
+        if to is None and not independent:
+            return super().copy(source, target, request=request)
+        job = (to or self.own).jobs.copy(self.own, source, target, window=window, progress=progress, request=request)
+        copied: Copied = job.wait()
+        return copied
+
+    def append(
+        self,
+        source: Source,
+        onto: Name,
+        *,
+        to: Elsewhere | None = None,
+        window: int = limits.JOB_WINDOW,
+        progress: Watch = silent,
+        request: str | None = None,
+    ) -> Joined:
+        """As `Streams.append`, onto a stream of the store `to`."""
+        if to is None:
+            return super().append(source, onto, request=request)
+        job = to.jobs.append(self.own, source, onto, window=window, progress=progress, request=request)
+        joined: Joined = job.wait()
+        return joined
+
+    def stitch(
+        self,
+        sources: Sequence[Source],
+        *,
+        into: Name,
+        to: Elsewhere | None = None,
+        keep_sources: bool = True,
+        window: int = limits.JOB_WINDOW,
+        progress: Watch = silent,
+        request: str | None = None,
+    ) -> Joined:
+        """As `Streams.stitch`, into a stream of the store `to`; there the sources are kept, for no transaction spans two
+        stores."""
+        if to is None:
+            return super().stitch(sources, into=into, keep_sources=keep_sources, request=request)
+        if not keep_sources:
+            raise InvalidArgument("what is stitched into another store keeps its sources; delete them afterwards")
+        job = to.jobs.stitch(self.own, sources, into, window=window, progress=progress, request=request)
+        joined: Joined = job.wait()
+        return joined

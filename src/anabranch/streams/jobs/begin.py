@@ -1,0 +1,127 @@
+"""Making a job: its sources are looked at once, and all it needs to be carried out, or gone on with, is written down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from anabranch.catalog.port import Writing
+from anabranch.core.stretch import Stretch, plan_stretch
+from anabranch.errors import InvalidArgument, StreamExists
+from anabranch.model.cut import Edge, StreamCut
+from anabranch.model.ids import Micros, StreamId
+from anabranch.model.names import StreamName
+from anabranch.model.schema import StreamSchema
+from anabranch.model.stream_range import StreamRange
+from anabranch.streams.copy import COPIED
+from anabranch.streams.find import cuts_of, named, need_free, need_view
+from anabranch.streams.jobs.ranges import Slice, slices
+from anabranch.streams.jobs.row import JobRow, Part, Plan, Range, State
+from anabranch.streams.jobs.site import Site
+from anabranch.streams.jobs.stage import open_stage, stage_name
+from anabranch.streams.scope import need_scope
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A source as it was looked at: what lies between its cuts, in slices, and every schema it has had."""
+
+    asked: StreamRange
+    stretch: Stretch
+    schemas: tuple[StreamSchema, ...]
+    slices: tuple[Slice, ...]
+
+
+def draw(source: Site, part: StreamRange) -> Drawn:
+    """Look at a source. Raises StreamNotFound, InvalidCut, Truncated."""
+    with source.catalog.reading() as reading:
+        view = need_view(reading, named(part))
+        stretch = plan_stretch(view, *cuts_of(part))
+        schemas = [reading.schema(view.info.id, version) for version in range(1, view.info.schema_version + 1)]
+        return Drawn(part, stretch, tuple(schemas), tuple(slices(reading, stretch)))
+
+
+def make_job(
+    txn: Writing,
+    job: str,
+    verb: str,
+    target: StreamName,
+    sources: Sequence[Drawn],
+    stages: Sequence[StreamId],
+    *,
+    place: Mapping[str, str],
+    options: Mapping[str, Any],
+    now: Micros,
+) -> JobRow:
+    """Write down a job that is not begun yet, with a stage for each of its sources. Raises ScopeNotFound; StreamExists
+    where a copy's target is something else. A target that is that copy already makes a job that is done."""
+    need_scope(txn, target.scope)
+    row = JobRow(job, verb, target, (), place, options, now)
+    if verb == "copy" and (made := _made(txn, target, sources[0], options)) is not None:
+        row = replace(row, state=State.DONE, result=made)
+    else:
+        if verb == "append":
+            need_view(txn, target)
+        else:
+            need_free(txn, target)
+        row = replace(
+            row, parts=tuple(_stage(txn, row, n, *each) for n, each in enumerate(zip(sources, stages, strict=True)))
+        )
+    txn.put_piece(row.to_piece())
+    return row
+
+
+def asked_of(drawn: Drawn, options: Mapping[str, Any]) -> dict[str, object]:
+    """How a copy was asked for, so that asking again is known."""
+    asked: dict[str, object] = {"start": _said(drawn.asked.start), "end": _said(drawn.asked.end)}
+    return {**asked, "independent": True} if options.get("independent") else asked
+
+
+def _made(txn: Writing, target: StreamName, drawn: Drawn, options: Mapping[str, Any]) -> dict[str, Any] | None:
+    present = txn.stream(target)
+    if present is None or present.name != target:
+        return None
+    made = txn.piece(COPIED, f"{present.id:016x}")
+    source = f"{drawn.stretch.view.info.id:016x}"
+    if made is None or made.value["source"] != source or made.value["asked"] != asked_of(drawn, options):
+        raise StreamExists(str(target))
+    return dict(made.value)
+
+
+def _stage(txn: Writing, row: JobRow, number: int, drawn: Drawn, stage: StreamId) -> Part:
+    stretch = drawn.stretch
+    info = stretch.view.info
+    name = stage_name(row.target, row.id, number)
+    logs = open_stage(txn, name, stage, drawn.schemas, len(drawn.slices), row.created_at)
+    plan = Plan(
+        info.schema_version,
+        info.epoch,
+        info.next_number,
+        info.tags,
+        tuple((piece.segment, piece.stop) for piece in stretch.pieces),
+        tuple(Range(*each, log) for each, log in zip(drawn.slices, logs, strict=False)),
+        stretch.appended_at,
+    )
+    txn.put_piece(plan.to_piece(row.id, number))
+    return Part(
+        info.id,
+        info.name,
+        stretch.start,
+        stretch.end,
+        asked_of(drawn, row.options),
+        stage,
+        stretch.events,
+        sum(each.size for each in drawn.slices),
+    )
+
+
+def _said(cut: StreamCut | Edge | str) -> str:
+    return cut.value if isinstance(cut, Edge) else str(cut)
+
+
+def whole(part: StreamRange) -> StreamRange:
+    """The range, if it is a whole stream. Raises InvalidArgument: what follows a source has no end."""
+    if not isinstance(part.end, Edge) or part.end is not Edge.TAIL:
+        raise InvalidArgument("a copy that follows its source has no end: leave it out, or do not follow")
+    return part

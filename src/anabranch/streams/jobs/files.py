@@ -1,0 +1,142 @@
+"""Moving tier 2: a Parquet file that holds just what is wanted keeps its pages, all else is written anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import xxhash
+
+from anabranch import limits
+from anabranch.blobs.keys import history_key
+from anabranch.core.compaction import PARQUET
+from anabranch.errors import CorruptBlob
+from anabranch.log.lease import Hold
+from anabranch.log.parquet import ParquetBuilder, ParquetReader
+from anabranch.log.parquet_parts import with_parts
+from anabranch.model.append import Bounds, Place
+from anabranch.model.ids import Micros, StreamId
+from anabranch.runtime.ids import token
+from anabranch.streams.jobs.cargo import Cargo, Run
+from anabranch.streams.jobs.gauge import Held
+from anabranch.streams.jobs.site import Site
+from anabranch.streams.jobs.stored import Lasting, Stored
+
+Append = Callable[[Sequence[Stored], Lasting | None], None]
+
+
+class Files:
+    """Moves runs of tier 2 in the order in which they are added; `flush` ends it. Holds one source file, and one that
+    is being written."""
+
+    def __init__(self, cargo: Cargo, target: Site, stage: StreamId, hold: Hold, held: Held, append: Append) -> None:
+        self._cargo = cargo
+        self._target = target
+        self._stage = stage
+        self._hold = hold
+        self._held = held
+        self._append = append
+        self._built: list[Stored] = []  # in the file that is being written; its checksum is not known yet
+        self._builder: ParquetBuilder | None = None
+        self._version = self._size = 0
+        self._key = ""
+
+    def add(self, run: Run) -> None:
+        """Move a run, or write it behind its neighbours into one file. Raises BlobMissing, CorruptBlob."""
+        if self._moved_whole(run):
+            return
+        version = self._cargo.version(run.piece.columns) or self._cargo.latest
+        if version != self._version or self._size + run.size > limits.JOB_RANGE_BYTES:
+            self.flush()
+        if self._builder is None:
+            self._begin(version)
+        self._held.add(run.size)
+        self._size += run.size
+        self._build(run)
+
+    def flush(self) -> None:
+        """Make durable and append what was written."""
+        if self._builder is None:
+            return
+        file = self._builder.finish()
+        self._target.blobs.put(self._key, [file.data])
+        built = [each._replace(checksum=file.checksum) for each in self._built]
+        self._append(built, Lasting(self._key, file.data.size, self._hold.begun_at, PARQUET))
+        self._held.add(-self._size)
+        self._builder, self._built, self._size = None, [], 0
+
+    def _new_key(self) -> str:
+        return history_key(self._hold.begun_at, token(self._target.runtime.ids))
+
+    # files of several runs, or of a part of one
+
+    def _begin(self, version: int) -> None:
+        self._key, self._version = self._new_key(), version
+        sealer = self._target.runtime.sealer
+        encryption = None if sealer is None else sealer.file_encryption(self._key)
+        self._builder = ParquetBuilder(self._cargo.columns_of(version), encryption=encryption)
+
+    def _build(self, run: Run) -> None:
+        assert self._builder is not None
+        piece, extent = run.piece, run.piece.extent
+        row = self._builder.begin(self._stage, run.range.log, run.at, self._version)
+        source_row = extent.place.row + piece.start - extent.start
+        columns = self._cargo.columns_of(self._version)
+        rows, low, high = 0, None, None
+        for batch, appended in self._cargo.fetcher.parquet(extent, source_row, run.events, columns):
+            self._builder.write(batch, appended)
+            rows += batch.num_rows
+            low = appended[0].value if low is None else low
+            high = appended[-1].value
+        if rows != run.events:
+            raise CorruptBlob(str(extent.key), f"{run.events} events were expected, it holds {rows}")
+        self._builder.end()
+        # Not those of the extent: of a part of it they would overlap what follows.
+        bounds = Bounds(_micros(low), _micros(high))
+        self._built.append(Stored(run, PARQUET, Place(0, 0, row), self._version, 0, bounds))
+
+    # whole files
+
+    def _moved_whole(self, run: Run) -> bool:
+        """Move the file as it is, if it holds nothing but the run, and neither store is encrypted."""
+        piece, extent = run.piece, run.piece.extent
+        version = self._cargo.version(piece.columns)
+        whole = (piece.start, piece.stop, extent.place.row) == (extent.start, extent.stop, 0)
+        clear = self._cargo.clear and self._target.runtime.sealer is None
+        if version is None or not whole or not clear:
+            return False
+        data = self._cargo.whole(extent)
+        self._held.add(data.size)
+        try:
+            file = ParquetReader(str(extent.key), data)
+            if len(file.parts()) != 1 or file.rows != run.events:
+                return False
+            self.flush()
+            self._put(run, data, file.parts()[0], version)
+        finally:
+            self._held.add(-data.size)
+        return True
+
+    def _put(self, run: Run, data: pa.Buffer, part: dict[str, Any], version: int) -> None:
+        key = self._new_key()
+        own = {"stream": f"{self._stage:016x}", "log": run.range.log, "schema": version}
+        place = {"start": run.at, "stop": run.at + run.events}
+        chunks = with_parts(str(run.piece.extent.key), data, [{**part, **own, **place}])
+        self._target.blobs.put(key, chunks)
+        stored = Stored(run, PARQUET, Place(0, 0, 0), version, _checksum(chunks), run.piece.extent.appended)
+        size = sum(len(memoryview(chunk)) for chunk in chunks)
+        self._append([stored], Lasting(key, size, self._hold.begun_at, PARQUET))
+
+
+def _checksum(chunks: Sequence[pa.Buffer | bytes]) -> int:
+    """`core.checksum` of all chunks together."""
+    digest = xxhash.xxh3_64()
+    for chunk in chunks:
+        digest.update(chunk)
+    number = digest.intdigest()
+    return number - (1 << 64) if number >> 63 else number
+
+
+def _micros(value: int | None) -> Micros | None:
+    return None if value is None else Micros(value)

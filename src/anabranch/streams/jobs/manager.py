@@ -1,0 +1,176 @@
+"""The jobs of a store: those that write to it."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from anabranch import limits
+from anabranch.catalog.port import Writing
+from anabranch.errors import Closed, InvalidArgument
+from anabranch.log.watch import Watch, silent
+from anabranch.model.ids import Micros, StreamId
+from anabranch.model.names import StreamName
+from anabranch.model.stream_range import StreamRange
+from anabranch.streams.jobs.begin import draw, make_job
+from anabranch.streams.jobs.job import Job
+from anabranch.streams.jobs.row import JOB, JobRow, State
+from anabranch.streams.jobs.run import Run
+from anabranch.streams.jobs.site import Site, Sited
+from anabranch.streams.requests import Result, once
+
+Name = str | StreamName
+Source = Name | StreamRange
+Open = Callable[[Mapping[str, str]], Sited]
+
+
+class Jobs:
+    """Makes jobs, finds them again, and runs them. `open_site` opens the source of a job that is resumed without one;
+    `changed` is called when a stream was made."""
+
+    def __init__(self, site: Site, *, open_site: Open, changed: Callable[[], None]) -> None:
+        self._site = site
+        self._open_site = open_site
+        self._changed = changed
+        self._running: dict[str, Job] = {}
+        self._closed = False
+
+    # making
+
+    def copy(
+        self,
+        source: Sited,
+        stream: Source,
+        target: Name,
+        *,
+        window: int = limits.JOB_WINDOW,
+        progress: Watch = silent,
+        request: str | None = None,
+    ) -> Job:
+        """Copy a stream of another store, or a range of one, as a new stream of this one: same columns, tags, epochs,
+        segments, offsets and append times. Asked again with the same arguments it changes nothing. Raises
+        StreamNotFound, ScopeNotFound, StreamExists, InvalidCut, Truncated."""
+        return self._begin("copy", source, [stream], target, request, window, progress)
+
+    def append(
+        self,
+        source: Sited,
+        stream: Source,
+        onto: Name,
+        *,
+        window: int = limits.JOB_WINDOW,
+        progress: Watch = silent,
+        request: str | None = None,
+    ) -> Job:
+        """Let the events of a stream of another store follow the last event of `onto`, once they have all been moved.
+        Raises as `copy`, SchemaMismatch."""
+        return self._begin("append", source, [stream], onto, request, window, progress)
+
+    def stitch(
+        self,
+        source: Sited,
+        streams: Sequence[Source],
+        into: Name,
+        *,
+        window: int = limits.JOB_WINDOW,
+        progress: Watch = silent,
+        request: str | None = None,
+    ) -> Job:
+        """A new stream of all events of the first stream of another store, then all of the second, and so on. Raises
+        as `copy`, SchemaMismatch."""
+        if not streams:
+            raise InvalidArgument("a stitch takes at least one stream")
+        return self._begin("stitch", source, streams, into, request, window, progress)
+
+    def _begin(
+        self,
+        verb: str,
+        source: Sited,
+        streams: Sequence[Source],
+        target: Name,
+        request: str | None,
+        window: int,
+        progress: Watch,
+    ) -> Job:
+        self._alive()
+        full = StreamName.parse(target)
+        parts = [StreamRange.of(each) for each in streams]
+        site = source.site
+        drawn = [draw(site, part) for part in parts]
+        options: dict[str, Any] = {"independent": True} if site.catalog is self._site.catalog else {}
+        now = self._site.runtime.clock.now()
+        ident = f"{self._site.runtime.ids.bits(48):012x}"
+        stages = [StreamId(self._site.runtime.ids.bits(63)) for _ in drawn]
+
+        def act(txn: Writing) -> Result:
+            row = make_job(txn, ident, verb, full, drawn, stages, place=site.place, options=options, now=now)
+            return {"job": row.id}
+
+        operation = f"job {verb} {','.join(map(str, parts))} {full}"
+        with self._site.catalog.writing() as txn:
+            result = once(txn, request, operation, now, lambda: act(txn))
+            self._sweep(txn, now)
+        return self._start(str(result["job"]), site, window=window, progress=progress)
+
+    # finding
+
+    def list(self) -> builtins.list[JobRow]:
+        """All jobs, the newest last."""
+        with self._site.catalog.reading() as txn:
+            rows = [JobRow.from_piece(piece) for piece in txn.pieces(JOB)]
+        return sorted(rows, key=lambda row: (row.created_at, row.id))
+
+    def get(self, job: str) -> Job:
+        """One job. Raises JobNotFound."""
+        if job in self._running:
+            return self._running[job]
+        found = Job(self._site, job)
+        found.row()
+        return found
+
+    def resume(
+        self,
+        job: str,
+        *,
+        source: Sited | None = None,
+        window: int = limits.JOB_WINDOW,
+        progress: Watch = silent,
+        take_over: bool = False,
+    ) -> Job:
+        """Go on with a job that was paused, has failed, or whose process is gone. `source` is the store it reads, by
+        default opened where it was. Raises JobNotFound, JobRunning; what opening a store raises."""
+        self._alive()
+        row = Job(self._site, job).row()
+        if source is not None:
+            site = source.site
+        else:
+            site = self._site if row.options.get("independent") else self._open_site(row.place).site
+        return self._start(job, site, window=window, progress=progress, take_over=take_over)
+
+    def _start(self, ident: str, site: Site, *, window: int, progress: Watch, take_over: bool = False) -> Job:
+        job = Job(self._site, ident)
+        run = Run(site, self._site, ident, window=window, progress=progress, changed=self._changed)
+        job.start(run, take_over=take_over)
+        self._running[ident] = job
+        return job
+
+    # ending
+
+    def close(self) -> None:
+        """Pause the jobs that run here. A second call is harmless."""
+        self._closed = True
+        for job in list(self._running.values()):
+            job.stop()
+        self._running.clear()
+
+    def _alive(self) -> None:
+        if self._closed:
+            raise Closed("store")
+
+    def _sweep(self, txn: Writing, now: Micros) -> None:
+        """Forget jobs that ended long ago."""
+        for piece in txn.pieces(JOB):
+            row = JobRow.from_piece(piece)
+            if row.state in (State.DONE, State.CANCELLED) and row.created_at < now - limits.JOBS_KEPT_US:
+                txn.drop_piece(JOB, row.id)

@@ -1,0 +1,269 @@
+"""A job as its target's catalog keeps it: one row that says what is wanted and how it stands, and one plan a source.
+
+How far a range has come stands in neither: it is the length of the log that the range is written to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any, Final
+
+from anabranch.catalog.port import Checkpointed, Reading
+from anabranch.errors import FormatTooNew, JobNotFound
+from anabranch.model.cut import StreamCut
+from anabranch.model.ids import LogId, Micros, SegmentId, StreamId
+from anabranch.model.keyspace import KeyRange
+from anabranch.model.names import StreamName
+from anabranch.model.stream import Segment
+
+JOB: Final = "job"
+PLAN: Final = "job_plan"
+_FORMAT: Final = 1
+
+
+class State(Enum):
+    """How a job stands. The first three can be resumed."""
+
+    PAUSED = "paused"
+    FAILED = "failed"
+    RUNNING = "running"
+    CANCELLED = "cancelled"
+    DONE = "done"
+
+    @property
+    def ended(self) -> bool:
+        """True if nothing more will come of it."""
+        return self in (State.CANCELLED, State.DONE)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One source: the events of `stream` between two cuts, written to the internal stream `stage` of the target."""
+
+    stream: StreamId
+    name: StreamName
+    start: StreamCut
+    end: StreamCut
+    asked: Mapping[str, object]
+    stage: StreamId
+    events: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """One job. Times in µs, sizes in logical bytes.
+
+    `owner` is the token of the run that works on it, which was last heard of at `seen_at` and began at `begun_at`, when
+    `bytes_before` were moved. `wanted` asks that run to stop. `result` is there once the target is; a job that follows
+    its source runs on. `repeats` counts the events that were left out as repeats.
+    """
+
+    id: str
+    verb: str
+    target: StreamName
+    parts: tuple[Part, ...]
+    place: Mapping[str, str]
+    options: Mapping[str, Any]
+    created_at: Micros
+    state: State = State.PAUSED
+    wanted: State | None = None
+    owner: str | None = None
+    seen_at: Micros = Micros(0)
+    begun_at: Micros = Micros(0)
+    bytes_before: int = 0
+    result: Mapping[str, Any] | None = None
+    error: str | None = None
+    repeats: int = 0
+    followed: int = 0
+
+    @property
+    def events(self) -> int:
+        """Events of all sources."""
+        return sum(part.events for part in self.parts)
+
+    @property
+    def bytes(self) -> int:
+        """Logical bytes of all sources, as far as they were known when the job was made."""
+        return sum(part.bytes for part in self.parts)
+
+    def to_piece(self) -> Checkpointed:
+        """As the catalog keeps it."""
+        value = {
+            "format": _FORMAT,
+            "verb": self.verb,
+            "target": str(self.target),
+            "parts": [_told_part(part) for part in self.parts],
+            "place": dict(self.place),
+            "options": dict(self.options),
+            "created_at": self.created_at,
+            "state": self.state.value,
+            "wanted": None if self.wanted is None else self.wanted.value,
+            "owner": self.owner,
+            "seen_at": self.seen_at,
+            "begun_at": self.begun_at,
+            "bytes_before": self.bytes_before,
+            "result": None if self.result is None else dict(self.result),
+            "error": self.error,
+            "repeats": self.repeats,
+            "followed": self.followed,
+        }
+        return Checkpointed(JOB, self.id, value)
+
+    @classmethod
+    def from_piece(cls, piece: Checkpointed) -> JobRow:
+        """The inverse of `to_piece`. Raises FormatTooNew."""
+        value: dict[str, Any] = dict(piece.value)
+        if value["format"] > _FORMAT:
+            raise FormatTooNew(f"job {piece.name}", value["format"], _FORMAT)
+        return cls(
+            id=piece.name,
+            verb=value["verb"],
+            target=StreamName.parse(value["target"]),
+            parts=tuple(_heard_part(part) for part in value["parts"]),
+            place=value["place"],
+            options=value["options"],
+            created_at=Micros(value["created_at"]),
+            state=State(value["state"]),
+            wanted=None if value["wanted"] is None else State(value["wanted"]),
+            owner=value["owner"],
+            seen_at=Micros(value["seen_at"]),
+            begun_at=Micros(value["begun_at"]),
+            bytes_before=value["bytes_before"],
+            result=value["result"],
+            error=value["error"],
+            repeats=value["repeats"],
+            followed=value["followed"],
+        )
+
+    def released(self, state: State, error: str | None = None) -> JobRow:
+        """The job when nobody works on it any more."""
+        return replace(self, state=state, error=error, owner=None, wanted=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The events `start <= offset < stop` of a source's segment, about `size` logical bytes, and the log of the target
+    that they are written to."""
+
+    segment: SegmentId
+    start: int
+    stop: int
+    size: int
+    log: LogId
+
+    @property
+    def events(self) -> int:
+        """How many events it holds."""
+        return self.stop - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a source is when its job is made: its description, its segments in id order, each with the offset behind
+    its last event, and the ranges in reading order. No event was appended after `appended_at`."""
+
+    schema_version: int
+    epoch: int
+    next_number: int
+    tags: Mapping[str, str]
+    segments: tuple[tuple[Segment, int], ...]
+    ranges: tuple[Range, ...]
+    appended_at: Micros
+
+    def to_piece(self, job: str, number: int) -> Checkpointed:
+        """As the catalog keeps it: the plan of a job's `number`th source."""
+        value = {
+            "schema_version": self.schema_version,
+            "epoch": self.epoch,
+            "next_number": self.next_number,
+            "tags": dict(self.tags),
+            "segments": [
+                [s.id.packed, s.range.low, s.range.high, s.retired, s.head, stop] for s, stop in self.segments
+            ],
+            "ranges": [[r.segment.packed, r.start, r.stop, r.size, r.log] for r in self.ranges],
+            "appended_at": self.appended_at,
+        }
+        return Checkpointed(PLAN, plan_name(job, number), value)
+
+    @classmethod
+    def from_piece(cls, piece: Checkpointed) -> Plan:
+        """The inverse of `to_piece`."""
+        value: dict[str, Any] = dict(piece.value)
+        return cls(
+            value["schema_version"],
+            value["epoch"],
+            value["next_number"],
+            value["tags"],
+            tuple(
+                (Segment(SegmentId.unpack(ident), KeyRange(low, high), retired, head), stop)
+                for ident, low, high, retired, head, stop in value["segments"]
+            ),
+            tuple(
+                Range(SegmentId.unpack(segment), start, stop, size, LogId(log))
+                for segment, start, stop, size, log in value["ranges"]
+            ),
+            Micros(value["appended_at"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a job has come: events, logical bytes, bytes a second of the present run, and the seconds left at that
+    rate, None where it can't be told. `ranges` are (segment, first offset, offset behind the last, offset reached)."""
+
+    row: JobRow
+    events: int
+    bytes: int
+    rate: float | None
+    seconds_left: float | None
+    ranges: tuple[tuple[str, int, int, int], ...] = field(default=())
+
+
+def plan_name(job: str, number: int) -> str:
+    """The name of the plan of a job's `number`th source."""
+    return f"{job}.{number}"
+
+
+def need_job(txn: Reading, job: str) -> JobRow:
+    """The job. Raises JobNotFound."""
+    piece = txn.piece(JOB, job)
+    if piece is None:
+        raise JobNotFound(job)
+    return JobRow.from_piece(piece)
+
+
+def need_plan(txn: Reading, job: str, number: int) -> Plan:
+    """The plan of a job's `number`th source. Raises JobNotFound."""
+    piece = txn.piece(PLAN, plan_name(job, number))
+    if piece is None:
+        raise JobNotFound(job)
+    return Plan.from_piece(piece)
+
+
+def _told_part(part: Part) -> dict[str, object]:
+    return {
+        "stream": f"{part.stream:016x}",
+        "name": str(part.name),
+        "from": str(part.start),
+        "to": str(part.end),
+        "asked": dict(part.asked),
+        "stage": f"{part.stage:016x}",
+        "events": part.events,
+        "bytes": part.bytes,
+    }
+
+
+def _heard_part(value: Mapping[str, Any]) -> Part:
+    return Part(
+        StreamId(int(value["stream"], 16)),
+        StreamName.parse(value["name"]),
+        StreamCut.parse(value["from"]),
+        StreamCut.parse(value["to"]),
+        value["asked"],
+        StreamId(int(value["stage"], 16)),
+        value["events"],
+        value["bytes"],
+    )

@@ -1,0 +1,80 @@
+"""Where a job writes: an internal stream of its target with one log a range, which in the end becomes the copy.
+
+It is an ordinary stream, so that whatever looks at a store knows it: its segments share the key space evenly, and none
+of them is ever written to by a writer. Its id will be that of the copy, which is why its logs carry the right schemas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from anabranch.catalog.port import Writing
+from anabranch.core.stretch import Piece, Stretch
+from anabranch.model.ids import LogId, Micros, SegmentId, StreamId
+from anabranch.model.keyspace import WHOLE
+from anabranch.model.names import StreamName
+from anabranch.model.schema import StreamSchema
+from anabranch.model.stream import Segment, Span, StreamInfo
+from anabranch.streams.copy import put_stretch
+from anabranch.streams.create import open_segment
+from anabranch.streams.find import need_view
+from anabranch.streams.jobs.row import Part, Plan, Range
+
+
+def stage_name(target: StreamName, job: str, number: int) -> StreamName:
+    """Beside the target, so that the scope can't be deleted meanwhile; internal, so that no list shows it."""
+    return StreamName(target.scope, f"_job.{job}.{number}")
+
+
+def open_stage(
+    txn: Writing, name: StreamName, stream: StreamId, schemas: Sequence[StreamSchema], logs: int, now: Micros
+) -> list[LogId]:
+    """Make the internal stream with all the schemas that the source has had, and so many logs."""
+    count = max(logs, 1)
+    info = StreamInfo(stream, name, schemas[0], 1, {}, now, False, 1, 0, count)
+    txn.insert_stream(info)
+    for version, schema in enumerate(schemas[1:], 2):
+        txn.update_stream(replace(info, schema=schema, schema_version=version))
+    return [
+        open_segment(txn, stream, Segment(SegmentId(0, number), part, None, 0), appended_at=Micros(0), fence=0)
+        for number, part in enumerate(WHOLE.split(count))
+    ]
+
+
+def close_stage(txn: Writing, part: Part, plan: Plan, name: StreamName, now: Micros) -> None:
+    """Turn what was written into the copy `name`, in its stage's place and under its id: the source's segments over
+    the logs of their ranges. Current segments go on in new logs."""
+    view = need_view(txn, part.stage)
+    for log in view.logs.values():
+        txn.update_log(replace(log, sealed=True))
+    txn.drop_stream(part.stage)
+    schemas = [txn.schema(part.stage, version) for version in range(1, plan.schema_version + 1)]
+    info = StreamInfo(part.stage, name, schemas[0], 1, plan.tags, now, False, 1, plan.epoch, plan.next_number)
+    txn.insert_stream(info)
+    for version, schema in enumerate(schemas[1:], 2):
+        txn.update_stream(replace(info, schema=schema, schema_version=version))
+    lengths = {log.id: log.length for log in view.logs.values()}
+    of_segment: dict[SegmentId, list[Range]] = {}
+    for each in plan.ranges:
+        of_segment.setdefault(each.segment, []).append(each)
+    pieces = tuple(_piece(segment, stop, of_segment.get(segment.id, ()), lengths) for segment, stop in plan.segments)
+    put_stretch(txn, part.stage, Stretch(view, part.start, part.end, pieces, plan.appended_at))
+
+
+def drop_stage(txn: Writing, part: Part) -> None:
+    """Give up what was written; the collector removes it."""
+    view = txn.view(part.stage)
+    if view is None:
+        return
+    for log in view.logs.values():
+        txn.update_log(replace(log, sealed=True))
+    txn.drop_stream(part.stage)
+
+
+def _piece(segment: Segment, stop: int, ranges: Sequence[Range], lengths: dict[LogId, int]) -> Piece:
+    spans = []
+    for each in ranges:
+        assert lengths[each.log] == each.events, f"log {each.log} holds {lengths[each.log]} of {each.events} events"
+        spans.append(Span(segment.id, each.start, each.log, 0, each.events))
+    return Piece(segment, stop, tuple(spans))

@@ -1,0 +1,72 @@
+"""Works of which only some are in flight at a time."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from anabranch.runtime.tasks import Task, Tasks
+
+Work = Callable[[], None]
+
+
+class Window:
+    """Runs works side by side, at most `width` at a time; that may be changed while they run."""
+
+    def __init__(self, tasks: Tasks, width: int) -> None:
+        self._tasks = tasks
+        self._changed = tasks.condition()
+        self._width = max(1, width)
+        self._left: deque[Work] = deque()
+        self._active = 0
+        self._failure: BaseException | None = None
+
+    @property
+    def width(self) -> int:
+        """How many works may be in flight."""
+        return self._width
+
+    @width.setter
+    def width(self, width: int) -> None:
+        with self._changed:
+            self._width = max(1, width)
+            self._changed.notify_all()
+
+    def run(self, works: Iterable[Work], *, interrupted: Work = lambda: None) -> None:
+        """Begin the works in their order and return when all have ended. When one raises, no other begins, and the
+        first error is raised once those in flight have ended; so it is when the caller is interrupted, for which
+        `interrupted` may hurry them."""
+        self._left, self._failure = deque(works), None
+        started: list[Task] = []
+        try:
+            self._hand_out(started)
+        except BaseException as exc:
+            with self._changed:
+                self._failure = self._failure or exc
+            interrupted()
+        for task in started:
+            task.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def _hand_out(self, started: list[Task]) -> None:
+        while True:
+            with self._changed:
+                while self._active and (self._active >= self._width or not self._left) and self._failure is None:
+                    self._changed.wait()
+                if self._failure is not None or not self._left:
+                    return
+                work = self._left.popleft()
+                self._active += 1
+            started.append(self._tasks.spawn("job", lambda work=work: self._run(work)))  # type: ignore[misc]
+
+    def _run(self, work: Work) -> None:
+        failure: BaseException | None = None
+        try:
+            work()
+        except BaseException as exc:
+            failure = exc
+        with self._changed:
+            self._active -= 1
+            self._failure = self._failure or failure
+            self._changed.notify_all()
