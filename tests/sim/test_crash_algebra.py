@@ -36,11 +36,7 @@ def rename(store: Store) -> object:
     return store.streams.rename("s/a", "t/a", request="r").id
 
 
-def copy_scope(store: Store) -> object:
-    return store.streams.copy_scope("s", "u", request="r")
-
-
-VERBS: tuple[Verb, ...] = (copy, append, stitch, rename, copy_scope)
+VERBS: tuple[Verb, ...] = (copy, append, stitch, rename)
 
 
 def prepare(store: Store) -> None:

@@ -6,16 +6,16 @@ from typing import Annotated
 
 import typer
 
-from anabranch.cli.options import JsonOption, StoreOption, StreamArgument, new_app
+from anabranch.cli.options import JsonOption, StoreOption, new_app
 from anabranch.cli.output import counted, print_json, say
-from anabranch.cli.ranges import FromOption, ToOption, open_range
+from anabranch.cli.ranges import FromOption, RangeArgument, ToOption, open_range
 
 app = new_app()
 
 
 @app.command()
 def append(
-    stream: StreamArgument,
+    stream: RangeArgument,
     onto: Annotated[str, typer.Argument(metavar="ONTO", help="The stream that gets longer, as scope/name.")],
     start: FromOption = None,
     end: ToOption = None,
@@ -24,7 +24,7 @@ def append(
 ) -> None:
     """Append a stream, or a range of it, to another, at once and whatever its size. Writers and readers go on.
 
-    Columns may differ, but not in type; keys and times must be the same columns. Asked twice, it appends twice.
+    Columns may differ; where their types do, the wider one is taken. Keys and times must be the same columns. Asked twice, it appends twice.
 
     Examples:
 

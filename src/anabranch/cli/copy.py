@@ -6,16 +6,16 @@ from typing import Annotated
 
 import typer
 
-from anabranch.cli.options import JsonOption, StoreOption, StreamArgument, new_app
+from anabranch.cli.options import JsonOption, StoreOption, new_app
 from anabranch.cli.output import counted, print_json, say
-from anabranch.cli.ranges import FromOption, ToOption, open_range
+from anabranch.cli.ranges import FromOption, RangeArgument, ToOption, open_range
 
 app = new_app()
 
 
 @app.command()
 def copy(
-    stream: StreamArgument,
+    stream: RangeArgument,
     target: Annotated[str, typer.Argument(metavar="TARGET", help="The new stream, as scope/name.")],
     start: FromOption = None,
     end: ToOption = None,
@@ -31,6 +31,7 @@ def copy(
 
       anabranch copy iot/sensors iot/today --from -1d
       anabranch copy iot/sensors backup/sensors
+      anabranch copy 'iot/sensors[-2h,-1h]' iot/an-hour
     """
     with open_range(store, stream, start, end) as (streams, source):
         copied = streams.copy(source, target)

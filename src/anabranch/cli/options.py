@@ -72,7 +72,9 @@ def open_store(option: str | None, *, create: bool = False) -> Store:
     from anabranch.store import connect
 
     said = invocation
-    return connect(store_path(option), blobs=said.blobs, history=said.history, keys=said.keys, create=create)
+    store = connect(store_path(option), blobs=said.blobs, history=said.history, keys=said.keys, create=create)
+    store.streams.insistent = True  # nobody else would ask again
+    return store
 
 
 class Names:
@@ -97,7 +99,9 @@ class Names:
         """The stream manager, without cuts at a time: those need events. Loaded when it is asked for."""
         from anabranch.streams.manager import Streams
 
-        return Streams(self.catalog, self._runtime, cut_at=_no_events, changed=lambda: None)
+        streams = Streams(self.catalog, self._runtime, cut_at=_no_events, changed=lambda: None)
+        streams.insistent = True
+        return streams
 
 
 def _has_catalog(file: Path) -> bool:

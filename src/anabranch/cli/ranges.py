@@ -1,20 +1,26 @@
-"""Ranges of streams as verbs take them: a stream with `--from` and `--to`."""
+"""Ranges of streams as verbs take them: `scope/name[start,end]`, or a stream with `--from` and `--to`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from anabranch.cli.options import open_names, open_store
+from anabranch.errors import InvalidArgument
+from anabranch.model.cut import Edge
 from anabranch.model.stream_range import StreamRange
 
 if TYPE_CHECKING:
+    from anabranch.store import Store
     from anabranch.streams.manager import Streams
 
 _PLACES = "head, tail, a cut, a pointer, a time, or as -2h before now"
+RangeArgument = Annotated[
+    str, typer.Argument(metavar="STREAM", help="The stream, as scope/name, or a range of it: scope/name[start,end].")
+]
 FromOption = Annotated[
     str | None, typer.Option("--from", metavar="PLACE", help=f"Begin here: {_PLACES}.", show_default="head")
 ]
@@ -27,15 +33,38 @@ ToOption = Annotated[
 def open_range(
     store: str | None, stream: str, start: str | None, end: str | None
 ) -> Iterator[tuple[Streams, StreamRange]]:
-    """The stream manager, and the range. Events are only looked at for places that need them."""
-    if start is None and end is None:
+    """The stream manager, and the range: of the brackets, or of the options, not of both."""
+    told = StreamRange.parse(stream)
+    if start is not None or end is not None:
+        if told != StreamRange(told.stream):
+            raise InvalidArgument("say the range in brackets or with --from and --to, not both")
+        told = StreamRange(told.stream, start or "head", end or "tail")
+    with _open(store, [told]) as (streams, (source,)):
+        yield streams, source
+
+
+@contextmanager
+def open_ranges(store: str | None, texts: Sequence[str]) -> Iterator[tuple[Streams, list[StreamRange]]]:
+    """The stream manager, and the ranges in their order."""
+    with _open(store, [StreamRange.parse(text) for text in texts]) as found:
+        yield found
+
+
+@contextmanager
+def _open(store: str | None, told: Sequence[StreamRange]) -> Iterator[tuple[Streams, list[StreamRange]]]:
+    """Events are only looked at for places that need them."""
+    if all(isinstance(cut, Edge) for each in told for cut in (each.start, each.end)):
         with open_names(store) as names:
-            yield names.streams, StreamRange(stream)
+            yield names.streams, list(told)
         return
+    with open_store(store) as opened:
+        yield opened.streams, [_resolved(opened, each) for each in told]
+
+
+def _resolved(opened: Store, told: StreamRange) -> StreamRange:
     from anabranch.cli.places import parse_place, resolve
 
-    with open_store(store) as opened:
-        now = opened.runtime.clock.now()
-        places = (parse_place(start or "head", now=now), parse_place(end or "tail", now=now))
-        first, last = (resolve(opened, stream, place) for place in places)
-        yield opened.streams, StreamRange(stream, first, last)
+    name, now = str(told.stream), opened.runtime.clock.now()
+    texts = (cut.value if isinstance(cut, Edge) else str(cut) for cut in (told.start, told.end))
+    start, end = (resolve(opened, name, parse_place(text, now=now)) for text in texts)
+    return StreamRange(name, start, end)

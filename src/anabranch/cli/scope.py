@@ -8,11 +8,14 @@ import typer
 
 from anabranch.cli.options import JsonOption, StoreOption, TagOption, new_app, open_names, parse_tags
 from anabranch.cli.output import confirm, counted, iso_time, print_columns, print_json, say
+from anabranch.cli.progress import Meter
+from anabranch.errors import PipelineRunning
 
 if TYPE_CHECKING:
+    from anabranch.cli.options import Names
     from anabranch.model.stream import Scope
 
-app = new_app("Create, list and delete scopes: the namespaces of streams.")
+app = new_app("Create, list, copy, rename and delete scopes: the namespaces of streams.")
 
 ScopeArgument = Annotated[str, typer.Argument(metavar="SCOPE", help="The scope's name.")]
 
@@ -62,19 +65,35 @@ def list_scopes(as_json: JsonOption = False, store: StoreOption = None) -> None:
 @app.command()
 def delete(
     name: ScopeArgument,
+    recursive: Annotated[
+        bool, typer.Option("--recursive", "-r", help="With all streams and aliases in it, the store's own too.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     store: StoreOption = None,
 ) -> None:
-    """Delete a scope that holds no streams.
+    """Delete a scope that holds no streams; with --recursive, one with all it holds. Interrupted and asked again, that
+    goes on. It is refused while a pipeline that uses streams of the scope runs.
 
-    Example:
+    Examples:
 
       anabranch scope delete iot
+      anabranch scope delete iot --recursive
     """
     with open_names(store) as names:
-        names.streams.scope(name)
-        confirm(f"Delete scope '{name}'?", yes=yes)
-        names.streams.delete_scope(name)
+        if not recursive:
+            names.streams.scope(name)
+            confirm(f"Delete scope '{name}'?", yes=yes)
+            names.streams.delete_scope(name)
+        else:
+            events, streams = _held(names, name)
+            users = _pipelines(names, name)
+            also = f", which {', '.join(users)} used" if users else ""
+            confirm(
+                f"Delete scope '{name}' with {counted(streams, 'stream')} and {counted(events, 'event')}{also}?",
+                yes=yes,
+            )
+            with Meter(f"deleting {name}", unit_bytes=False) as meter:
+                names.streams.delete_scope(name, recursive=True, progress=meter.show)
     say(f"scope '{name}' is deleted")
 
 
@@ -83,22 +102,72 @@ def copy(
     source: Annotated[str, typer.Argument(metavar="SCOPE", help="The scope whose streams are copied.")],
     target: Annotated[str, typer.Argument(metavar="TARGET", help="The scope of the copies; made if need be.")],
     internal: Annotated[bool, typer.Option("--internal", help="The store's own streams too.")] = False,
+    ephemeral: Annotated[bool, typer.Option("--ephemeral", help="Ephemeral streams too; their copies last.")] = False,
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
     """Copy all streams of a scope into another, at once and whatever their size. Asked again, it goes on where it was
-    interrupted, and copies what is new.
+    interrupted, and copies what is new. Aliases of streams within the scope come along.
 
     Example:
 
       anabranch scope copy iot iot-before-the-change
     """
-    with open_names(store) as names:
-        copies = names.streams.copy_scope(source, target, internal=internal)
+    with open_names(store) as names, Meter(f"copying {source}", unit_bytes=False) as meter:
+        copies = names.streams.copy_scope(source, target, internal=internal, ephemeral=ephemeral, progress=meter.show)
     if as_json:
         print_json({"name": target, "streams": len(copies), "copies": [each.to_json() for each in copies]})
     else:
         say(f"scope '{target}' holds copies of {counted(len(copies), 'stream')}")
+
+
+@app.command()
+def rename(
+    name: ScopeArgument,
+    to: Annotated[str, typer.Argument(metavar="NAME", help="The new name.")],
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Give a scope another name, all at once. Open readers and writers of its streams go on; who uses an old name is told
+    the new one. Pipelines that name streams of the scope have to be changed; it is refused while one runs.
+
+    Example:
+
+      anabranch scope rename iot plant-7
+    """
+    with open_names(store) as names:
+        _pipelines(names, name)
+        scope = names.streams.move_scope(name, to)
+    if as_json:
+        print_json({**_described(scope), "former": name})
+    else:
+        say(f"scope '{name}' is called '{scope.name}' now")
+
+
+app.command("move", help="The same as `rename`.", hidden=True)(rename)
+
+
+def _held(names: Names, scope: str) -> tuple[int, int]:
+    """The events and the streams that the scope holds."""
+    from anabranch.cli.show import summaries
+
+    with names.catalog.reading() as reading:
+        rows = summaries(reading, scope, internal=True)
+    return sum(row["events"] for row in rows), len(rows)
+
+
+def _pipelines(names: Names, scope: str) -> list[str]:
+    """The pipelines that read or write streams of the scope. Raises PipelineRunning where one runs."""
+    from anabranch.spark.pipeline_row import rows
+
+    found = []
+    for row in rows(names.catalog):
+        streams = [each for output in row.outputs for each in (output.target, output.late, *output.sources) if each]
+        if any(each.partition("/")[0] == scope for each in streams):
+            if row.holder is not None and row.alive(names.now):
+                raise PipelineRunning(row.name, row.holder.pid, row.holder.host)
+            found.append(f"pipeline '{row.name}'")
+    return found
 
 
 def _described(scope: Scope) -> dict[str, Any]:

@@ -9,8 +9,9 @@ from anabranch.cli.hold import holders_told, print_holders
 from anabranch.cli.output import iso_time, print_columns, size_text, strong
 from anabranch.core.cuts import head_cut, tail_cut
 from anabranch.model.append import LogState
-from anabranch.model.ids import SegmentId
+from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.stream import Segment, StreamView
+from anabranch.streams.alias import aliases, aliases_of
 from anabranch.streams.ephemeral import ephemeral_streams
 from anabranch.streams.scope import need_scope
 
@@ -39,14 +40,20 @@ def summaries(reading: Reading, scope: str | None, *, internal: bool) -> list[di
         need_scope(reading, scope)
     views = [reading.view(info.id) for info in reading.streams(scope) if internal or not info.name.internal]
     held = ephemeral_streams(reading)
-    return [summary(view) | {"ephemeral": view.info.id in held} for view in views if view is not None]
+    named = _aliases(reading)
+    return [
+        summary(view) | {"ephemeral": view.info.id in held, "aliases": named.get(view.info.id, [])}
+        for view in views
+        if view is not None
+    ]
 
 
 def print_summaries(rows: list[dict[str, Any]]) -> None:
     """Streams as columns."""
-    header = ("STREAM", "EVENTS", "SEGMENTS", "KEY", "TIME", "STATE", "TAGS")
+    header = ("STREAM", "EVENTS", "SEGMENTS", "KEY", "TIME", "STATE", "TAGS", "ALIASES")
+    shown = len(header) if any(row["aliases"] for row in rows) else -1
     print_columns(
-        header,
+        header[:shown],
         [
             (
                 row["name"],
@@ -56,10 +63,18 @@ def print_summaries(rows: list[dict[str, Any]]) -> None:
                 row["time"],
                 ("sealed" if row["sealed"] else "open") + ", ephemeral" * row["ephemeral"],
                 " ".join(f"{k}={v}" for k, v in row["tags"].items()),
-            )
+                " ".join(row["aliases"]),
+            )[:shown]
             for row in rows
         ],
     )
+
+
+def _aliases(reading: Reading) -> dict[StreamId, list[str]]:
+    found: dict[StreamId, list[str]] = {}
+    for alias, stream in sorted(aliases(reading).items()):
+        found.setdefault(stream, []).append(str(alias))
+    return found
 
 
 def details(reading: Reading, view: StreamView) -> dict[str, Any]:
@@ -74,6 +89,7 @@ def details(reading: Reading, view: StreamView) -> dict[str, Any]:
         "columns": [{"name": field.name, "type": str(field.type)} for field in view.info.schema.columns],
         "epochs": _epochs(view),
         "segments": segments,
+        "aliases": [str(alias) for alias in aliases_of(reading, view.info.id)],
         "holders": holders_told(reading, view.info.id),
     }
 
@@ -89,6 +105,7 @@ def print_details(told: dict[str, Any]) -> None:
         "bytes": size_text(told["bytes"]),
         "epoch": told["epoch"],
         "tags": " ".join(f"{k}={v}" for k, v in told["tags"].items()) or "-",
+        "aliases": " ".join(told["aliases"]) or "-",
         "head": told["head"],
         "tail": told["tail"],
     }

@@ -215,8 +215,9 @@ def delete(stream: StreamArgument, yes: YesOption = False, store: StoreOption = 
       anabranch stream delete iot/sensors --yes
     """
     with open_names(store) as names:
-        events = _events(names, stream)
-        confirm(f"Delete stream '{stream}' with its {counted(events, 'event')}?", yes=yes)
+        events, name = _events(names, stream), str(names.streams.get(stream).name)
+        also = "" if name == stream else f", of which '{stream}' is an alias,"
+        confirm(f"Delete stream '{name}'{also} with its {counted(events, 'event')}?", yes=yes)
         names.streams.delete(stream)
     say(f"stream '{stream}' is deleted")
 

@@ -38,6 +38,8 @@ _NOUNS = {
     "stitch": _Noun("stitch", "Scopes and streams"),
     "rename": _Noun("rename", "Scopes and streams", "rename_app"),
     "move": _Noun("rename", "Scopes and streams", "move_app"),
+    "alias": _Noun("alias", "Scopes and streams", "alias_app"),
+    "unalias": _Noun("alias", "Scopes and streams", "unalias_app"),
     "write": _Noun("write", "Events"),
     "read": _Noun("read", "Events"),
     "query": _Noun("query", "Events"),

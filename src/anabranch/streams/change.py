@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from anabranch import limits
 from anabranch.catalog.port import Catalog, Writing
+from anabranch.errors import AppendUncertain
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
+from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
 from anabranch.streams.requests import Result, once
 
 
 class Changes:
-    """Runs changes of the catalog. Each is durable when its call returns."""
+    """Runs changes of the catalog. Each is durable when its call returns.
 
+    `insistent`: a change that comes without a request id gets one, and is asked for again where its answer was lost, at
+    most `limits.REQUEST_TRIES_MAX` times; a server that is away is waited out by each. Else AppendUncertain is raised, and
+    the caller, who knows the request id, asks again.
+    """
+
+    insistent: bool = False
     _catalog: Catalog
     _runtime: Runtime
     _changed: Callable[[], None]
@@ -28,11 +37,21 @@ class Changes:
     ) -> Result:
         """Act in one transaction, once for a request id. `on`: the one stream that `act` looks at; see
         `Catalog.writing`."""
-        now = self._runtime.clock.now()
-        with self._catalog.writing(on) as txn:
-            result = once(txn, request, operation, now, lambda: act(txn, now))
-        self._changed()
-        return result
+        if self.insistent and request is None:
+            request = token(self._runtime.ids)
+        tries = limits.REQUEST_TRIES_MAX if self.insistent else 1
+        while True:
+            now = self._runtime.clock.now()
+            try:
+                with self._catalog.writing(on) as txn:
+                    result = once(txn, request, operation, now, lambda: act(txn, now))  # noqa: B023 - called at once
+            except AppendUncertain:
+                tries -= 1
+                if not tries:
+                    raise
+            else:
+                self._changed()
+                return result
 
     def _new_id(self) -> StreamId:
         return StreamId(self._runtime.ids.bits(63))

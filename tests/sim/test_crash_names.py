@@ -1,0 +1,157 @@
+"""A crash at every port call of each verb that changes names: it happened or it did not, or where it takes several
+transactions, whole streams at a time; asked again with its request id it goes on and has happened once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import anabranch as ab
+from anabranch import limits
+from anabranch.store import Store
+from anabranch.testing.clients import checked
+from anabranch.testing.faults import Action, CrashAt, NoFaults
+from anabranch.testing.simulation import SETTINGS, tight_limits
+from anabranch.testing.world import Process, ProcessCrashed, World
+
+pytestmark = pytest.mark.sim
+
+Verb = Callable[[Store], object]
+State = tuple[dict[str, list[bytes]], dict[str, str], list[str]]
+
+
+def alias(store: Store) -> object:
+    return store.streams.alias("s/a", "t/also", request="r")
+
+
+def unalias(store: Store) -> object:
+    return store.streams.unalias("t/there", request="r")
+
+
+def move_scope(store: Store) -> object:
+    return store.streams.move_scope("s", "u", request="r")
+
+
+def delete_scope(store: Store) -> object:
+    return store.streams.delete_scope("s", recursive=True, request="r")
+
+
+def copy_scope(store: Store) -> object:
+    return store.streams.copy_scope("s", "u", request="r")
+
+
+AT_ONCE: tuple[Verb, ...] = (alias, unalias, move_scope)
+IN_PAGES: tuple[Verb, ...] = (delete_scope, copy_scope)
+
+
+@pytest.fixture(autouse=True)
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "SCOPE_PAGE", 2)
+
+
+def prepare(store: Store) -> None:
+    """Three streams, one of which another scope copied; an alias within the scope, and one from outside."""
+    for scope in "st":
+        store.streams.create_scope(scope)
+    for name in ("s/a", "s/b", "s/c"):
+        store.streams.create(name)
+        with store.writer(name) as writer:
+            for n in range(2):
+                writer.write(f"{name} {n}".encode(), key="a").result()
+    store.streams.copy("s/a", "t/copy")
+    store.streams.alias("s/b", "s/also")
+    store.streams.alias("s/b", "t/there")
+
+
+def state(store: Store) -> State:
+    """What every stream holds, what leads to it, and the scopes."""
+    found = {}
+    for info in store.streams.list(internal=True):
+        with store.reader(info.name) as reader:
+            found[str(info.name)] = [event.body for event in reader]
+    aliases = {str(alias): str(name) for alias, name in store.streams.aliases().items()}
+    return found, aliases, [scope.name for scope in store.streams.scopes()]
+
+
+def play(verb: Verb, number: int, action: Action, expected: State | None) -> tuple[Process | None, State, State, State]:
+    """Run the verb in a process that crashes at a call, and again in another. The process, and what was seen before,
+    after the crash, and in the end."""
+    actors: list[Process] = []
+    seen: list[State] = []
+    with World(1, settings=SETTINGS) as world, tight_limits():
+
+        def survive(store: Store) -> None:
+            answer = verb(store)
+            assert verb(store) == answer
+            seen.append(state(store))
+            assert expected is None or seen[-1] == expected, (verb.__name__, number, action)
+            assert checked(store) == []
+
+        def run() -> None:
+            first = world.process("first")
+            first.call(prepare)
+            seen.append(first.call(state))
+            first.close()
+            try:
+                actor = world.process("actor", faults=NoFaults() if action is Action.PASS else CrashAt(number, action))
+                actors.append(actor)
+                actor.call(verb)
+                if action is not Action.PASS:
+                    actor.crash()
+            except ProcessCrashed:
+                pass
+            survivor = world.process("survivor")
+            seen.append(survivor.call(state))
+            survivor.call(survive)
+            survivor.close()
+
+        world.run(run)
+    before, between, after = seen
+    return actors[0] if actors else None, before, between, after
+
+
+def partly(between: State, before: State, after: State) -> bool:
+    """True if every stream is as it was or as it will be."""
+    return all(name in before[0] or name in after[0] for name in between[0]) and all(
+        body in (before[0].get(name), after[0].get(name)) for name, body in between[0].items()
+    )
+
+
+@pytest.mark.parametrize("verb", [*AT_ONCE, *IN_PAGES], ids=lambda each: each.__name__)
+def test_a_crash_at_any_call_leaves_nothing_half_done(verb: Verb) -> None:
+    actor, before, _, after = play(verb, 0, Action.PASS, None)
+    assert actor is not None and before != after
+    died = 0
+    for number in range(1, len(actor.gate.calls) + 1):
+        for action in (Action.CRASH_BEFORE, Action.CRASH_AFTER):
+            crashed, _, between, _ = play(verb, number, action, after)
+            if verb in AT_ONCE:
+                assert between in (before, after), (verb.__name__, number, action)
+            else:
+                assert partly(between, before, after), (verb.__name__, number, action)
+            died += crashed is None or not crashed.alive
+    assert died == 2 * len(actor.gate.calls)
+
+
+@pytest.mark.parametrize("action", [Action.UNCERTAIN_LANDED, Action.UNCERTAIN_LOST])
+@pytest.mark.parametrize("verb", [*AT_ONCE, *IN_PAGES], ids=lambda each: each.__name__)
+def test_a_lost_answer_is_found_by_asking_again(verb: Verb, action: Action) -> None:
+    whole, _, _, after = play(verb, 0, Action.PASS, None)
+    assert whole is not None
+    commits = [number for number, name in enumerate(whole.gate.calls, 1) if name == "writing.commit"]
+    assert commits
+    for number in commits:
+        with World(1, settings=SETTINGS) as world, tight_limits():
+
+            def run(number: int = number) -> None:
+                first = world.process("first")
+                first.call(prepare)
+                actor = world.process("actor", faults=CrashAt(number, action))
+                with pytest.raises(ab.errors.AppendUncertain):
+                    actor.call(verb)
+                actor.call(verb)
+                assert first.call(state) == after
+                assert first.call(checked) == []
+
+            world.run(run)
