@@ -1,4 +1,4 @@
-"""One Spark session for all tests of this folder: starting it takes seconds."""
+"""One Spark session for all tests of this folder, since starting Java takes seconds."""
 
 from __future__ import annotations
 
@@ -15,6 +15,17 @@ if TYPE_CHECKING:
 def spark() -> Iterator[SparkSession]:
     from anabranch.spark import session
 
-    running = session(name="tests")
+    # A place in S3, which nobody looks at yet: so the session knows `s3a://`, where Maven Central can be reached.
+    running = session(name="tests", checkpoints="s3://nowhere")
     yield running
     running.stop()
+
+
+@pytest.fixture
+def s3_spark(spark: SparkSession) -> SparkSession:
+    """The session, for tests of what it does by itself in S3."""
+    from anabranch.spark.reach import reach
+
+    missing = reach(spark, "s3://nowhere")
+    assert missing is None, missing
+    return spark

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from anabranch.errors import InvalidArgument, MissingExtra
+from anabranch.blobs.address import is_remote, parse
+from anabranch.errors import InvalidArgument, MissingExtra, StoreUnavailable
 from anabranch.log.parquet import APPENDED
 from anabranch.model.cut import HEAD, TAIL
 from anabranch.model.names import StreamName
@@ -23,13 +24,15 @@ from anabranch.spark.history import File, History, native_types, plan_history
 from anabranch.spark.keeper import keep
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.places import COMPARED_MAX, HASHED_MAX, NAME_SQL, ROW, compared, hashed, in_pieces, placed
+from anabranch.spark.reach import reach, tell_once
+from anabranch.spark.s3a import hadoop_path
 from anabranch.spark.scan import chosen, read_ranges
 from anabranch.spark.stores import Opened, open_store, place_options, places_of
 from anabranch.spark.types import ADDED, spark_columns, spark_schema
-from anabranch.store import Store
+from anabranch.store import Places, Store
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 __all__ = ["read"]
 
@@ -63,16 +66,19 @@ def read(
 
     The columns are the stream's, or those named in `columns`, then `_segment`, `_offset` and `_appended`, in the types
     of `anabranch.spark.types`; each event is one row, in no order. What was compacted, Spark reads from the Parquet
-    files; what was not, and all of a store that is encrypted, from the store, or, where it is little, right now. The added columns cost nothing where a query
-    does not use them; where it does, its filters do not reach the files, but `between=(from, to)`, which keeps the
-    events whose event time lies in `from <= time < to`, always does.
+    files, in a folder or in S3; the rest from the store, or, where it is little, right now. The rest is what was not
+    compacted, all of a store that is encrypted, and the files in a bucket that the session does not reach by itself: those
+    in Azure and Google's store, and in S3 where it knows no `s3a://`, of which a warning tells. The added columns cost
+    nothing where a query does not use them; where it does, its filters do not reach the files, but `between=(from, to)`,
+    which keeps the events whose event time lies in `from <= time < to`, always does.
 
     The DataFrame shows the same events whenever it is used. For `hold_s` seconds, or until the session or this
     process ends, a lease keeps the files that it reads. Later, once they were compacted anew and collected, a query
     over it fails with a missing file, as it fails with `Truncated` where events were truncated that were never in a
     file; it never returns other rows. Then read again.
 
-    Raises StoreNotFound, StreamNotFound, Truncated, InvalidArgument and its kinds, MissingExtra without pyspark.
+    Raises StoreNotFound, StreamNotFound, Truncated, InvalidArgument and its kinds, MissingExtra without pyspark,
+    StoreUnavailable where the store's place does not let this process, or Spark, read it.
     """
     try:
         import pyspark  # noqa: F401
@@ -92,8 +98,13 @@ def read(
         stop = to_cut(catalog, opened.logs, view, TAIL if end is None else end, by=by)
         wanted = _wanted(view, columns, between)
         # Spark's own reader has no keys, so the files of an encrypted store are read through the store.
-        native = opened.store.runtime.sealer is None and native_types(wanted.read)
-        history = plan_history(opened, view, begin, stop, native=native, between=wanted.between)
+        plain = opened.store.runtime.sealer is None and native_types(wanted.read)
+        files = _History(spark, places_of(store))
+        history = plan_history(
+            opened, view, begin, stop, native=lambda path: plain and files.serves(path), between=wanted.between
+        )
+        if plain and history.turned_away and files.why_not is not None:
+            tell_once(f"the history in {files.shown} is read through Python, which is slower", files.why_not)
         frames = [*_scans(spark, history, wanted), *_rest(spark, opened, view.info, history, wanted)]
         held = bool(history.layers)
     finally:
@@ -124,6 +135,19 @@ def _wanted(
     return _Wanted(result, needed, (low, high), condition)
 
 
+class _History:
+    """Where compacted files lie, and whether Spark reads them there by itself."""
+
+    def __init__(self, spark: SparkSession, places: Places) -> None:
+        place = places.history or places.blobs
+        self.shown = parse(place).shown if place is not None and is_remote(place) else "the store's folder"
+        self.why_not = reach(spark, place)
+
+    def serves(self, path: str) -> bool:
+        """True if Spark can read the file at this path or URL."""
+        return self.why_not is None and ("://" not in path or path.startswith(f"{self.shown}/"))
+
+
 def _scans(spark: SparkSession, history: History, wanted: _Wanted) -> Iterator[DataFrame]:
     """The history, by Spark's reader: in one scan if possible, since each has to be united with the others."""
     for layer in history.layers:
@@ -149,7 +173,7 @@ def _scan(spark: SparkSession, files: Sequence[File], wanted: _Wanted) -> DataFr
     reader = spark.read.schema(spark_schema(pa.schema([*spark_columns(wanted.read), *added])))
     # A file that is gone or damaged must be an error, whatever the session says; and times are what they say they are.
     reader = reader.options(ignoreMissingFiles="false", ignoreCorruptFiles="false", datetimeRebaseMode="CORRECTED")
-    frame = reader.parquet(*(file.path for file in files))
+    frame = _opened(reader, [hadoop_path(file.path) for file in files])
     found = placed(files, frame.inputFiles())
     if wanted.condition is not None:
         frame = frame.where(wanted.condition)
@@ -159,6 +183,21 @@ def _scan(spark: SparkSession, files: Sequence[File], wanted: _Wanted) -> DataFr
     places = hashed(found) if len(files) > COMPARED_MAX else compared(found)
     names = map(_quoted, wanted.result.names)
     return frame.selectExpr(*names, f"{places.segment} as _segment", f"{places.offset} as _offset", APPENDED)
+
+
+def _opened(reader: DataFrameReader, paths: Sequence[str]) -> DataFrame:
+    """The files, looked at by Spark. Raises StoreUnavailable where a bucket does not let it."""
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        return reader.parquet(*paths)
+    except Py4JJavaError as exc:
+        bucket = paths[0].rpartition("/")[0]
+        said = " ".join(str(exc.java_exception).splitlines()[0].split())
+        raise StoreUnavailable(
+            f"Spark can't read the history in {bucket}: {said}; its credentials are those of the environment in which "
+            "Spark was started, or of the session's own fs.s3a settings"
+        ) from exc
 
 
 def _rest(

@@ -6,7 +6,7 @@ file's name and a row's number in it. Here the catalog's extents become files, e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -14,7 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from anabranch import limits
+from anabranch.blobs.port import Blobs
 from anabranch.core import cuts
+from anabranch.errors import BlobMissing
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import SegmentId
 from anabranch.model.stream import StreamView
@@ -24,6 +26,8 @@ from anabranch.spark.stores import Opened
 __all__ = ["File", "History", "Piece", "native_types", "plan_history"]
 
 _TAKEN: Final = ("_metadata", "_tmp_metadata_row_index", "_anabranch_file_name")
+_FOOTER_BYTES: Final = 64 * 1024  # asked for at once: most footers are smaller
+_TRAILER_BYTES: Final = 8  # the footer's length, 4 bytes, and the format's name
 _WORTH_SHARE: Final = 0.5  # of a file's rows; below, Spark would read much that is not wanted
 
 
@@ -59,11 +63,12 @@ class File:
 @dataclass(frozen=True, slots=True)
 class History:
     """A part of a stream: `layers` of files, each layer holding a file at most once, and what is to be read as Arrow:
-    `rest`, about `rest_bytes` logical bytes."""
+    `rest`, about `rest_bytes` logical bytes. `turned_away` files are in the rest because they may not be read natively."""
 
     layers: tuple[tuple[File, ...], ...]
     rest: tuple[Range, ...]
     rest_bytes: int
+    turned_away: int
 
 
 def native_types(columns: pa.Schema) -> bool:
@@ -92,17 +97,21 @@ def plan_history(
     start: StreamCut,
     end: StreamCut,
     *,
-    native: bool,
+    native: Callable[[str], bool],
     between: tuple[int, int] | None = None,
 ) -> History:
     """What lies between two cuts; `between` leaves out what surely holds no event time from the one (µs) to before the
-    other. The caller holds a lease, or the files may go. Without `native` all is `rest`."""
+    other. The caller holds a lease, or the files may go. `native` tells of a file's path or URL whether Spark may read
+    it by itself; what it may not is `rest`."""
+    fits: dict[str, bool] = {}
     pieces: dict[str, list[Piece]] = {}
     rest: list[Range] = []
     rest_bytes = 0
     for segment, low, high in cuts.ranges(view, start, end):
         for key, piece, size in _pieces(opened, view, segment, low, high, between):
-            if key is None or not native:
+            if key is not None and key not in fits:
+                fits[key] = native(opened.store.blobs.path(key))
+            if key is None or not fits[key]:
                 rest.append(_range(piece))
                 rest_bytes += size
             else:
@@ -118,7 +127,12 @@ def plan_history(
             if depth >= len(layers):
                 layers.append([])
             layers[min(depth, len(layers) - 1)].append(file)
-    return History(tuple(tuple(layer) for layer in layers), tuple(_joined(rest)), rest_bytes)
+    return History(
+        tuple(tuple(layer) for layer in layers),
+        tuple(_joined(rest)),
+        rest_bytes,
+        sum(not each for each in fits.values()),
+    )
 
 
 def _pieces(
@@ -170,7 +184,7 @@ def _layers(pieces: Sequence[Piece]) -> list[list[Piece]]:
 
 
 def _file(opened: Opened, key: str, pieces: Sequence[Piece]) -> File:
-    rows = pq.read_metadata(pa.BufferReader(opened.store.blobs.get(key))).num_rows
+    rows = _rows(opened.store.blobs, key)
     joined: list[Piece] = []
     for piece in pieces:
         last = joined[-1] if joined else None
@@ -179,3 +193,16 @@ def _file(opened: Opened, key: str, pieces: Sequence[Piece]) -> File:
         else:
             joined.append(piece)
     return File(key, opened.store.blobs.path(key), rows, tuple(joined))
+
+
+def _rows(blobs: Blobs, key: str) -> int:
+    """How many rows a file has. Its footer alone is read, for a file in a bucket may be large."""
+    size = blobs.size(key)
+    if size is None:
+        raise BlobMissing(key)
+    start = max(size - _FOOTER_BYTES, 0)
+    end = blobs.get(key, start, size - start)
+    length = _TRAILER_BYTES + int.from_bytes(memoryview(end)[-_TRAILER_BYTES:-4], "little")
+    if length > len(memoryview(end)):
+        end = blobs.get(key, size - length, length)
+    return int(pq.read_metadata(pa.BufferReader(end)).num_rows)

@@ -14,6 +14,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from anabranch.spark.cache import cache_folder
+
 __all__ = ["ensure_home"]
 
 # What Spark's launcher and the JVM look for; all of a pip-installed pyspark but its Python.
@@ -44,9 +46,7 @@ def ensure_home() -> Path | None:
 
 
 def _linked(installed: Path) -> Path:
-    cache = os.environ.get("XDG_CACHE_HOME", "")
-    folder = (Path(cache) if Path(cache).is_absolute() else Path("~/.cache").expanduser()) / "anabranch" / "spark"
-    home = folder / hashlib.sha256(str(installed).encode()).hexdigest()[:16]
+    home = cache_folder() / "spark" / hashlib.sha256(str(installed).encode()).hexdigest()[:16]
     home.mkdir(parents=True, exist_ok=True)
     for part in _PARTS:
         if (installed / part).exists():

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from anabranch.errors import MissingExtra
+from anabranch.spark.cache import cache_folder
 
 __all__ = ["JAVA_VERSION_MIN", "ensure_java"]
 
@@ -124,10 +125,8 @@ def _launcher(java: Path) -> Path:
     """A JAVA_HOME whose `bin/java` starts `java` without the argument that it would refuse."""
     script = _LAUNCHER.format(java=shlex.quote(str(java.absolute())))
     name = hashlib.sha256(script.encode()).hexdigest()[:16]
-    cache = os.environ.get("XDG_CACHE_HOME", "")
-    folder = (Path(cache) if Path(cache).is_absolute() else Path("~/.cache").expanduser()) / "anabranch" / "java"
-    home = folder / name
     try:
+        home = cache_folder() / "java" / name
         if not _holds(home, script):
             _place(home, script)
         if _holds(home, script):

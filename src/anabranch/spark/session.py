@@ -5,15 +5,20 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Mapping
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from anabranch.errors import MissingExtra
+from anabranch.errors import MissingExtra, StoreUnavailable
 from anabranch.spark.home import ensure_home
+from anabranch.spark.jars import ensure_jars
 from anabranch.spark.java import ensure_java
+from anabranch.spark.reach import is_s3, reach, remember_why_missing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from anabranch.store import Store
 
 __all__ = ["session"]
 
@@ -57,15 +62,28 @@ _LOCAL_SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
 }
 
+_CLASS_PATH = "spark.driver.extraClassPath"
 
-def session(*, master: str | None = None, name: str = "anabranch", **options: str) -> SparkSession:
+
+def session(
+    *,
+    master: str | None = None,
+    name: str = "anabranch",
+    store: Store | str | os.PathLike[str] | None = None,
+    checkpoints: str | None = None,
+    **options: str,
+) -> SparkSession:
     """Return the process's Spark session, started with settings for streams if there is none.
 
     `master` is Spark's (default: that of `SPARK_MASTER` or spark-submit, else `local[2]`). `options` are Spark
     settings and win over those chosen here: `session(**{"spark.ui.enabled": "true"})`. On a session that runs already,
     only the settings that Spark can change at run time take effect.
 
-    Finds a Java runtime first. Raises MissingExtra without pyspark or Java.
+    `store` and `checkpoints`, a URL as `anabranch.connect` takes it for blobs, say what the session is for. Where either
+    lies in S3, it reads and writes `s3a://` there: Java's client for it is fetched from Maven Central the first time (13
+    MB, kept in the user's cache folder). Where that can't be had the session starts all the same; what needs it says so.
+
+    Finds a Java runtime first. Raises MissingExtra without pyspark or Java, InvalidArgument for a place that can't be read.
     """
     ensure_java()
     try:
@@ -86,8 +104,11 @@ def session(*, master: str | None = None, name: str = "anabranch", **options: st
         settings |= _LOCAL_SETTINGS
         if running is None:
             ensure_home()
+    settings |= options
     settings["spark.driver.extraJavaOptions"] = _quiet(options.get("spark.driver.extraJavaOptions", ""))
-    settings |= {key: value for key, value in options.items() if key != "spark.driver.extraJavaOptions"}
+    places = [place for place in (*_remote(store), checkpoints) if is_s3(place)]
+    if running is None and places:
+        settings |= _with_s3(options, local=master.startswith("local"))
 
     builder = SparkSession.builder.appName(name)
     if running is None:
@@ -95,7 +116,36 @@ def session(*, master: str | None = None, name: str = "anabranch", **options: st
     for key, value in settings.items():
         if running is None or running.conf.isModifiable(key):
             builder = builder.config(key, value)
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    for place in places:
+        reach(spark, place)  # what it can't, those who need it will say
+    return spark
+
+
+def _remote(store: Store | str | os.PathLike[str] | None) -> list[str]:
+    if store is None:
+        return []
+    from anabranch.spark.stores import places_of  # loads the store, which Spark's daemon does without
+
+    places = places_of(store)
+    return [place for place in (places.blobs, places.history) if place is not None]
+
+
+def _with_s3(options: Mapping[str, str], *, local: bool) -> dict[str, str]:
+    """The setting by which Java finds its client for S3, unless the caller's settings bring it."""
+    if any("hadoop-aws" in options.get(name, "") for name in ("spark.jars", "spark.jars.packages", _CLASS_PATH)):
+        return {}
+    try:
+        jars = ensure_jars()
+    except StoreUnavailable as exc:
+        remember_why_missing(str(exc))
+        return {}
+    if not jars:
+        return {}
+    if local:  # taken from where they are; to a cluster they are sent
+        paths = [*filter(None, [options.get(_CLASS_PATH)]), f"{jars[0].parent}/*"]
+        return {_CLASS_PATH: os.pathsep.join(paths)}
+    return {"spark.jars": ",".join([*filter(None, [options.get("spark.jars")]), *map(str, jars)])}
 
 
 def _quiet(java_options: str) -> str:
