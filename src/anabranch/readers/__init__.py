@@ -1,2 +1,2 @@
-"""Reading streams: single readers now; reader groups, checkpoints and watermarks belong here too. Nothing is written
-to logs from here."""
+"""Reading streams, alone and together: readers, reader groups and the state they share. What is written from here are
+entries of revisioned streams; whatever else is written with them, the store hands in."""

@@ -12,8 +12,8 @@ from anabranch.blobs.sealed import blob_place, inlined_place
 from anabranch.catalog.port import Catalog, Checkpointed, Reading, Writing
 from anabranch.core.checksum import checksum
 from anabranch.core.codec import decode, encode
-from anabranch.errors import AppendUncertain, Conflict, LeaseExpired, RequestMismatch, StoreUnavailable
-from anabranch.model.append import BlobEntry, Part, Place, Refusal, Refused, Unit
+from anabranch.errors import AppendUncertain, ConditionFailed, Conflict, LeaseExpired, RequestMismatch, StoreUnavailable
+from anabranch.model.append import BlobEntry, Part, Place, Refusal, Refused, Unit, Verdict
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import StreamId
 from anabranch.model.schema import StreamSchema
@@ -49,18 +49,26 @@ class Numbered:
 
 
 def publish(
-    catalog: Catalog, blobs: Blobs, runtime: Runtime, publications: Sequence[Publication], *, request: str | Numbered
+    catalog: Catalog,
+    blobs: Blobs,
+    runtime: Runtime,
+    publications: Sequence[Publication],
+    *,
+    request: str | Numbered,
+    beside: Sequence[Part] = (),
 ) -> bool:
-    """Append all publications as one atomic unit; False, and nothing done, where `request` was published before.
+    """Append all publications as one atomic unit, and `beside` them parts of the caller's own; False, and nothing done,
+    where `request` was published before.
 
     A request id in text is remembered for `limits.REQUESTS_KEPT_US`. Staged batches keep their order. Raises StreamNotFound, StreamSealed, LeaseExpired where the collector's horizon
-    has passed a staged blob, AppendUncertain where even asking again under the same request failed.
+    has passed a staged blob, ConditionFailed where a part of the caller's expected another length of its log,
+    AppendUncertain where even asking again under the same request failed.
     """
     settled = [replace(each, staged=_settle(blobs, runtime, each.staged)) for each in publications]
     uncertain: AppendUncertain | None = None
     for _ in range(_TRIES):
         try:
-            return _publish(catalog, blobs, runtime, settled, request)
+            return _publish(catalog, blobs, runtime, settled, request, beside)
         except AppendUncertain as exc:
             uncertain = exc  # the request id tells the retry whether it took place
         except StoreUnavailable:
@@ -71,14 +79,19 @@ def publish(
 
 
 def _publish(
-    catalog: Catalog, blobs: Blobs, runtime: Runtime, publications: Sequence[Publication], request: str | Numbered
+    catalog: Catalog,
+    blobs: Blobs,
+    runtime: Runtime,
+    publications: Sequence[Publication],
+    request: str | Numbered,
+    beside: Sequence[Part],
 ) -> bool:
     now = runtime.clock.now()
     streams = {publication.stream for publication in publications}
-    with catalog.writing(streams.pop() if len(streams) == 1 else None) as txn:
+    with catalog.writing(streams.pop() if len(streams) == 1 and not beside else None) as txn:
         if _was_published(txn, request):
             return False
-        parts: list[Part] = []
+        parts: list[Part] = list(beside)
         entries: dict[str, BlobEntry] = {}
         for publication in publications:
             view = need_view(txn, publication.stream, unsealed=True)
@@ -88,7 +101,7 @@ def _publish(
                     entries[staged.blob.key] = staged.blob
         before = {each.stream: need_view(txn, each.stream) for each in publications if each.replace}
         if parts:
-            _check(txn.append(Unit(tuple(parts)), now=now, blobs=tuple(entries.values())))
+            _check(parts, txn.append(Unit(tuple(parts)), now=now, blobs=tuple(entries.values())))
         for view in before.values():
             head = StreamCut.of(view.info.id, {segment.id: view.length(segment.id) for segment in view.current})
             truncate_stream(txn, need_view(txn, view.info.id), head, now)
@@ -109,12 +122,15 @@ def _was_published(txn: Reading, request: str | Numbered) -> bool:
     return known is not None
 
 
-def _check(verdicts: Sequence[object]) -> None:
-    refused = [verdict for verdict in verdicts if isinstance(verdict, Refused) and verdict.reason is not Refusal.UNIT]
-    if refused and refused[0].reason is Refusal.EXPIRED:
-        raise LeaseExpired("what was staged may have been collected: its lease ran out before it was published")
-    if refused:
-        raise Conflict(f"the publication was refused: {refused[0].reason.value}")
+def _check(parts: Sequence[Part], verdicts: Sequence[Verdict]) -> None:
+    for part, verdict in zip(parts, verdicts, strict=True):
+        if not isinstance(verdict, Refused) or verdict.reason is Refusal.UNIT:
+            continue
+        if verdict.reason is Refusal.EXPIRED:
+            raise LeaseExpired("what was staged may have been collected: its lease ran out before it was published")
+        if verdict.reason is Refusal.CONDITION and part.expected is not None:
+            raise ConditionFailed(part.expected, verdict.actual)
+        raise Conflict(f"the publication was refused: {verdict.reason.value}")
 
 
 def _settle(blobs: Blobs, runtime: Runtime, staged: tuple[Staged, ...]) -> tuple[Staged, ...]:

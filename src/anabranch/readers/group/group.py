@@ -1,0 +1,302 @@
+"""A reader group as a whole: its readers, its checkpoints, how far it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from anabranch import limits
+from anabranch.catalog.port import Catalog, Reading
+from anabranch.core import cuts
+from anabranch.core import group as changes
+from anabranch.core.group import Checkpoint, GroupState
+from anabranch.errors import GroupNotFound, InvalidArgument, NotFound, StreamNotFound
+from anabranch.log.read import LogReader
+from anabranch.log.tail import Tail
+from anabranch.log.view import load
+from anabranch.log.weigh import weigh
+from anabranch.model.cut import StreamCut
+from anabranch.model.ids import Micros, SegmentId, StreamId
+from anabranch.model.position import Position, StreamSegment
+from anabranch.model.stream import StreamView
+from anabranch.readers.group.intake import Intake
+from anabranch.readers.group.reader import DeliveryMode, GroupReader, Outputs, StoredPositions
+from anabranch.readers.group.share import Share
+from anabranch.readers.place import Place, TimeKind, to_cut
+from anabranch.readers.synchronizer import StateSynchronizer
+from anabranch.runtime.ids import token
+from anabranch.runtime.ports import Runtime
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """What a group has still to read up to the tail, or to its end: events, their logical bytes, and the same of each
+    segment that has any."""
+
+    events: int
+    bytes: int
+    segments: Mapping[StreamSegment, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """Who reads which segments now. `unassigned` are those that nobody reads: for a moment, or because no reader is open."""
+
+    readers: Mapping[str, tuple[StreamSegment, ...]]
+    unassigned: tuple[StreamSegment, ...]
+
+
+class ReaderGroup:
+    """A group of readers that share streams; see `Store.reader_group`. Thread-safe.
+
+    What it says is as of the call. Cuts are by stream name, as the streams are called now. Raises GroupNotFound once it
+    was deleted.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        shared: Callable[[], StateSynchronizer[GroupState]],
+        catalog: Catalog,
+        logs: LogReader,
+        tail: Tail,
+        runtime: Runtime,
+        *,
+        outputs: Outputs,
+        keep: Callable[[GroupReader], None],
+        forget: Callable[[GroupReader], None],
+        delete: Callable[[], None],
+    ) -> None:
+        """`shared` opens the state, once more for each reader: a synchronizer is for one thread."""
+        self.name = name
+        self._open_shared = shared
+        self._shared = shared()
+        self._catalog = catalog
+        self._logs = logs
+        self._tail = tail
+        self._runtime = runtime
+        self._outputs = outputs
+        self._keep = keep
+        self._forget = forget
+        self._delete = delete
+        self._lock = runtime.tasks.lock()
+
+    # readers
+
+    def reader(
+        self,
+        name: str,
+        *,
+        delivery: DeliveryMode = "at_least_once",
+        positions: StoredPositions | None = None,
+        batch_rows: int = limits.READER_ROWS_MAX,
+    ) -> GroupReader:
+        """Open a reader of this name; see `GroupReader`. One that is open under it, here or elsewhere, is taken over: it
+        gets ReaderNotInGroup, and this one goes on from its accepted positions. Raises StreamNotFound, InvalidArgument.
+        """
+        if not isinstance(name, str) or not 0 < len(name) <= limits.NAME_CHARS_MAX:
+            raise InvalidArgument(f"a reader's name is text of 1 to {limits.NAME_CHARS_MAX} characters")
+        if batch_rows < 1:
+            raise InvalidArgument(f"a batch holds at least one row, not {batch_rows}")
+        state = self._state()
+        rows_max = min(batch_rows, limits.READER_ROWS_MAX)
+        reader = GroupReader(
+            Share(self.name, name, self._open_shared(), self._runtime),
+            Intake(self._catalog, self._logs, state.streams, state.ends, rows_max=rows_max),
+            self._tail,
+            self._runtime,
+            delivery=delivery,
+            outputs=self._outputs,
+            request=lambda: token(self._runtime.ids),
+            positions=positions,
+            on_close=self._forget,
+        )
+        self._keep(reader)
+        return reader
+
+    def reader_offline(self, name: str, position: Position | str | None = None) -> None:
+        """A reader is known to be dead: others go on with its segments now, not when its lease has run out. From
+        `position` if the application knows that it got further than the group does; else from the accepted ones. A reader
+        that is not there is let be, so this may be said twice. Raises InvalidCut."""
+        given = Position.parse(position) if isinstance(position, str) else position
+        offsets = {} if given is None else given.as_dict()
+        self._update(lambda state: changes.leave(changes.accept(state, name, offsets), [name]))
+
+    @property
+    def readers(self) -> list[str]:
+        """The names of the readers that are open, or not yet known to be dead."""
+        return sorted(self._state().members)
+
+    @property
+    def streams(self) -> list[str]:
+        """The names of its streams. Raises StreamNotFound where one was deleted."""
+        state = self._state()
+        with self._catalog.reading() as reading:
+            return [str(view.info.name) for view in self._views(reading, state).values()]
+
+    def distribution(self) -> Distribution:
+        """Who reads which segments. Segments that are read to their ends are nobody's, and not counted."""
+        state = self._state()
+        with self._catalog.reading() as reading:
+            live = state.live(self._views(reading, state))
+        found: dict[str, list[StreamSegment]] = {name: [] for name in sorted(state.members)}
+        free: list[StreamSegment] = []
+        for segment in sorted(live):
+            owner = state.owners.get(segment)
+            (free if owner is None else found[owner]).append(segment)
+        return Distribution({name: tuple(segments) for name, segments in found.items()}, tuple(free))
+
+    # how far it is
+
+    def cut(self) -> dict[str, StreamCut]:
+        """Behind the last accepted events of each stream: who begins there reads what the group has not."""
+        state = self._state()
+        with self._catalog.reading() as reading:
+            return {str(view.info.name): state.cut(stream) for stream, view in self._views(reading, state).items()}
+
+    def unread(self) -> Unread:
+        """What lies between the group's cut and the tail, or its end. Costs some catalog rows for each segment, whatever
+        it holds. What was truncated is not counted."""
+        state = self._state()
+        segments: dict[StreamSegment, tuple[int, int]] = {}
+        with self._catalog.reading() as reading:
+            for stream, view in self._views(reading, state).items():
+                for segment, low, high in _left(state, view):
+                    size = weigh(reading, view, segment, low, high)
+                    segments[StreamSegment(stream, segment)] = (high - low, size)
+        events, size = (sum(each[i] for each in segments.values()) for i in (0, 1))
+        return Unread(events, size, segments)
+
+    # checkpoints
+
+    @property
+    def checkpoints(self) -> list[Checkpoint]:
+        """The complete ones that are kept, the oldest first: the last `limits.CHECKPOINTS_KEPT`."""
+        return list(self._state().checkpoints)
+
+    def checkpoint(self, name: str, *, timeout_s: float = 60.0) -> Checkpoint:
+        """Have every reader come to a checkpoint, and return it when all have: a cut of every stream, such that what each
+        reader had handed out when it came there lies before it. Readers do not wait for each other.
+
+        A reader comes to it when it asks for more. Raises TimeoutError where one does not within `timeout_s` seconds; the
+        checkpoint is still gathered then. Raises AlreadyExists where one of this name is kept.
+        """
+        deadline = self._runtime.clock.monotonic() + timeout_s
+        now = Micros(self._runtime.clock.now())
+        state = self._update(lambda state: changes.begin_checkpoint(state, self.name, name, now))
+        while True:
+            seen = self._tail.seen()
+            if (done := _named(state, name)) is not None:
+                return done
+            pending = state.checkpoint
+            if pending is None or pending.name != name:
+                raise NotFound(
+                    f"checkpoint '{name}' of group '{self.name}' was given up: another was begun, or a reset"
+                )
+            if not pending.waiting:
+                state = self._advance()
+                continue
+            left = deadline - self._runtime.clock.monotonic()
+            if left <= 0:
+                waiting = ", ".join(sorted(pending.waiting))
+                raise TimeoutError(f"checkpoint '{name}' of group '{self.name}' waits for {waiting}")
+            self._tail.wait(seen, left)
+            state = self._state()
+
+    def _advance(self) -> GroupState:
+        with self._catalog.reading() as reading:
+            views = self._views(reading, self._state())
+        return self._update(lambda state: changes.advance(state, views))
+
+    def rewind(self) -> None:
+        """Begin anew where the group began; see `reset`."""
+        self._update(lambda state: changes.reset(state, state.starts))
+
+    def reset(self, to: str | Checkpoint | Place | Mapping[str, Place], *, by: TimeKind = "append") -> None:
+        """Go on from somewhere else: a checkpoint or its name, a place in every stream (HEAD, TAIL, a time), or a place
+        for each stream by name, such as what `cut` gave. All readers get ReaderNotInGroup and are to be opened again.
+
+        Raises NotFound for a checkpoint that is not kept, InvalidCut, Truncated.
+        """
+        state = self._state()
+        offsets: Mapping[StreamSegment, int]
+        if isinstance(to, Checkpoint):
+            offsets = to.offsets
+        elif isinstance(to, str) and (known := _named(state, to)) is not None:
+            offsets = known.offsets
+        else:
+            offsets = self._offsets(state, to, by)
+        self._update(lambda state: changes.reset(state, offsets))
+
+    def delete(self) -> None:
+        """Remove the group and its state. Its readers get GroupNotFound. A second delete is harmless."""
+        self._delete()
+        self._tail.notify()
+
+    def _offsets(self, state: GroupState, to: Place | Mapping[str, Place], by: TimeKind) -> dict[StreamSegment, int]:
+        with self._catalog.reading() as reading:
+            views = self._views(reading, state)
+        try:
+            return offsets_at(self._catalog, self._logs, list(views.values()), to, by=by)
+        except InvalidArgument as exc:
+            if isinstance(to, str):
+                kept = ", ".join(each.name for each in state.checkpoints) or "none"
+                raise NotFound(f"'{to}' is no place and no checkpoint of group '{self.name}' (kept: {kept})") from exc
+            raise
+
+    def _state(self) -> GroupState:
+        with self._lock:
+            try:
+                return self._shared.fetch()
+            except StreamNotFound as exc:
+                raise GroupNotFound(self.name) from exc
+
+    def _update(self, change: Callable[[GroupState], GroupState]) -> GroupState:
+        with self._lock:
+            try:
+                return self._shared.update(change)
+            except StreamNotFound as exc:
+                raise GroupNotFound(self.name) from exc
+
+    def _views(self, reading: Reading, state: GroupState) -> dict[StreamId, StreamView]:
+        return {stream: load(reading, stream) for stream in state.streams}
+
+
+def offsets_at(
+    catalog: Catalog,
+    logs: LogReader,
+    views: Sequence[StreamView],
+    place: Place | Mapping[str, Place],
+    *,
+    by: TimeKind = "append",
+) -> dict[StreamSegment, int]:
+    """A place in every stream, or one for each by name, as positions of a group. Raises InvalidArgument where the mapping
+    names other streams, and what `to_cut` raises."""
+    names = {str(view.info.name) for view in views}
+    if isinstance(place, Mapping) and place.keys() != names:
+        raise InvalidArgument(
+            f"a place for each of {', '.join(sorted(names))} is needed, not for {', '.join(sorted(place))}"
+        )
+    found: dict[StreamSegment, int] = {}
+    for view in views:
+        where = place[str(view.info.name)] if isinstance(place, Mapping) else place
+        cut = to_cut(catalog, logs, view, where, by=by)
+        # In its furthest form, in which segments that are read to their ends have left.
+        settled = cuts.settle(view, cut.as_dict())
+        found |= {StreamSegment(view.info.id, segment): offset for segment, offset in settled.items()}
+    return found
+
+
+def _left(state: GroupState, view: StreamView) -> list[tuple[SegmentId, int, int]]:
+    here = state.cut(view.info.id)
+    if cuts.below_head(view, here.as_dict()):
+        here = cuts.raised(view, here)
+    found = cuts.ranges(view, here, cuts.tail_cut(view))
+    end = state.ends.get(view.info.id)
+    if end is None:
+        return list(found)
+    return [(segment, low, min(high, end.get(segment, 0))) for segment, low, high in found if low < end.get(segment, 0)]
+
+
+def _named(state: GroupState, name: str) -> Checkpoint | None:
+    return next((each for each in state.checkpoints if each.name == name), None)

@@ -1,0 +1,245 @@
+"""Revisioned streams: a small stream of the store's own whose appends may be conditional on its revision.
+
+Its only segment is the sequence of its entries, so a revision is an offset: the number of entries before it. Whoever
+appends says at which revision it believes the stream to be; of several who say the same, one is believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from anabranch.blobs.sealed import inlined_place
+from anabranch.catalog.port import Catalog, Reading
+from anabranch.core.checksum import checksum
+from anabranch.core.codec import encode
+from anabranch.core.cuts import below_head, truncated
+from anabranch.errors import (
+    AnabranchError,
+    ConditionFailed,
+    Conflict,
+    Fenced,
+    InvalidArgument,
+    StreamSealed,
+    TooLarge,
+)
+from anabranch.log.commit import Committer, Draft, Outcome, Work, WriterName
+from anabranch.log.plan import Plan
+from anabranch.log.read import LogReader, Selection
+from anabranch.log.view import load, refresh
+from anabranch.model.append import Appended, Bounds, Part, Place, Refusal, Refused
+from anabranch.model.columns import RAW_COLUMNS
+from anabranch.model.cut import StreamCut
+from anabranch.model.ids import LogId, SegmentId, StreamId, WriterId
+from anabranch.model.schema import RAW
+from anabranch.model.stream import StreamView
+from anabranch.runtime.ids import token
+from anabranch.runtime.ports import Runtime
+
+_NUMBERED_ANEW = (Refusal.GAP, Refusal.UNKNOWN_WRITER)  # the log forgot this handle: another name begins at 0
+_PAYLOAD = Selection(pa.schema([RAW_COLUMNS.field("payload")]))
+
+
+class Entry(NamedTuple):
+    """One entry, and the revision that it made."""
+
+    revision: int
+    value: bytes
+
+
+class RevisionedStream:
+    """A handle on one revisioned stream; for one thread at a time. Any number of processes may hold one.
+
+    `truncate` is the store's own: it takes the stream's id and a cut.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        committer: Committer,
+        logs: LogReader,
+        runtime: Runtime,
+        stream: StreamId,
+        *,
+        truncate: Callable[[StreamId, StreamCut], None],
+        committed: Callable[[], None],
+    ) -> None:
+        self._catalog = catalog
+        self._committer = committer
+        self._logs = logs
+        self._runtime = runtime
+        self._truncate = truncate
+        self._committed = committed
+        self._writer = WriterName(WriterId(token(runtime.ids)))
+        self._sent = 0
+        with catalog.reading() as reading:
+            self._view = _checked(load(reading, stream))
+
+    @property
+    def name(self) -> str:
+        """The stream's full name."""
+        return str(self._view.info.name)
+
+    @property
+    def id(self) -> StreamId:
+        """The stream's id."""
+        return self._view.info.id
+
+    def latest(self) -> int:
+        """The revision now: how many entries were ever appended. Raises StreamNotFound."""
+        with self._catalog.reading() as reading:
+            return self._length(self._refresh(reading))
+
+    def oldest(self) -> int:
+        """The first revision from which can be read."""
+        with self._catalog.reading() as reading:
+            view = self._refresh(reading)
+        return view.segments[_segment(view)].head
+
+    def last(self) -> Entry | None:
+        """The newest entry that is there, or None of an empty stream."""
+        with self._catalog.reading() as reading:
+            view = self._refresh(reading)
+            length = self._length(view)
+            if length == view.segments[_segment(view)].head:
+                return None
+            page = self._plan(reading, view, length - 1, length)
+        (entry,) = self._entries(page)
+        return entry
+
+    def read(self, start: int = 0) -> Iterator[Entry]:
+        """The entries behind revision `start`, in order, up to the revision as of this call. Raises Truncated."""
+        stop = self.latest()
+        while start < stop:
+            with self._catalog.reading() as reading:
+                view = self._refresh(reading)
+                if below_head(view, {_segment(view): start}):
+                    raise truncated(view)
+                page = self._plan(reading, view, start, stop)
+            yield from self._entries(page)
+            start = page.stop
+
+    def append(self, value: bytes, *, expected: int | None = None) -> int:
+        """Append an entry, durably, and return the revision it made.
+
+        With `expected`, only if that is the revision now: else ConditionFailed, whose `actual` is the revision.
+        Raises TooLarge, StreamSealed, StreamNotFound, AppendUncertain.
+        """
+        self._check_size(value)
+        for _ in range(2):
+            verdict = self._commit(value, expected)
+            if isinstance(verdict, Appended):
+                self._sent += 1
+                self._committed()
+                return verdict.start + self._shift() + 1
+            if verdict.reason in _NUMBERED_ANEW:
+                self._writer, self._sent = WriterName(WriterId(token(self._runtime.ids))), 0
+                continue
+            raise self._error(verdict, expected)
+        raise Conflict(f"the append to '{self.name}' was refused again and again")
+
+    def part(self, value: bytes, expected: int) -> Part:
+        """An entry as a part of somebody else's atomic unit, on the condition that the revision is `expected`. It
+        travels in the catalog's row. Raises TooLarge."""
+        self._check_size(value)
+        batch = _batch(value, self._runtime)
+        log, message = self._log(), encode(batch)
+        if self._runtime.sealer is not None:
+            message = self._runtime.sealer.seal(message, inlined_place(log))
+        now = self._runtime.clock.now()
+        return Part(
+            log=log,
+            count=1,
+            schema=self._view.info.schema_version,
+            place=Place(0, message.size),
+            checksum=checksum(message),
+            size=batch.nbytes,
+            bounds=Bounds(now, now),
+            expected=expected - self._shift(),
+            data=message.to_pybytes(),
+        )
+
+    def truncate(self, revision: int) -> None:
+        """Let go of the entries up to `revision`. Revisions do not change. What is gone already is let be."""
+        with self._catalog.reading() as reading:
+            view = self._refresh(reading)
+        segment = _segment(view)
+        if revision > view.segments[segment].head:
+            self._truncate(view.info.id, StreamCut.of(view.info.id, {segment: revision}))
+
+    def _commit(self, value: bytes, expected: int | None) -> Appended | Refused:
+        outcomes: list[Outcome] = []
+        draft = Draft(
+            log=self._log(),
+            batch=_batch(value, self._runtime),
+            schema=self._view.info.schema,
+            schema_version=self._view.info.schema_version,
+            writer=self._writer,
+            first=self._sent,
+            expected=None if expected is None else expected - self._shift(),
+        )
+        works = (Work((draft,), outcomes.append),)
+        (outcome,) = self._committer.commit(self._committer.prepare(works))
+        if isinstance(outcome, AnabranchError):
+            raise outcome
+        return outcome[0]
+
+    def _error(self, refused: Refused, expected: int | None) -> AnabranchError:
+        match refused.reason:
+            case Refusal.CONDITION:
+                assert expected is not None
+                return ConditionFailed(expected, refused.actual + self._shift())
+            case Refusal.FENCED:
+                return Fenced(0, refused.actual)
+            case _:
+                # Sealed, or deleted: the catalog knows which.
+                with self._catalog.reading() as reading:
+                    self._view = _checked(load(reading, self._view.info.id))
+                return StreamSealed(self.name)
+
+    def _check_size(self, value: bytes) -> None:
+        if len(value) > self._runtime.settings.event_bytes_max:
+            raise TooLarge("an entry of a revisioned stream", len(value), self._runtime.settings.event_bytes_max)
+
+    def _refresh(self, reading: Reading) -> StreamView:
+        self._view = _checked(refresh(reading, self._view))
+        return self._view
+
+    def _length(self, view: StreamView) -> int:
+        return view.length(_segment(view))
+
+    def _log(self) -> LogId:
+        log = self._view.open_log(_segment(self._view))
+        if log is None:
+            raise StreamSealed(self.name)
+        return log
+
+    def _shift(self) -> int:
+        """A segment's offset is its log's position and this."""
+        span = self._view.spans[_segment(self._view)][-1]
+        return span.offset - span.start
+
+    def _plan(self, reading: Reading, view: StreamView, start: int, stop: int) -> Plan:
+        return self._logs.plan(reading, view, _segment(view), start, stop)
+
+    def _entries(self, page: Plan) -> Iterator[Entry]:
+        for rows in self._logs.rows(page.pieces, _PAYLOAD):
+            for i, value in enumerate(rows.batch.column(0).to_pylist()):
+                yield Entry(rows.first + i + 1, value)
+
+
+def _batch(value: bytes, runtime: Runtime) -> pa.RecordBatch:
+    columns = [pa.array([None], pa.string()), pa.array([runtime.clock.now()], RAW_COLUMNS.field("time").type)]
+    return pa.RecordBatch.from_arrays([*columns, pa.array([value], pa.binary())], schema=RAW_COLUMNS)
+
+
+def _segment(view: StreamView) -> SegmentId:
+    return view.current[0].id
+
+
+def _checked(view: StreamView) -> StreamView:
+    if not view.info.schema == RAW or len(view.current) != 1 or view.info.epoch:
+        raise InvalidArgument(f"'{view.info.name}' is no revisioned stream: it must be raw and never scaled")
+    return view
