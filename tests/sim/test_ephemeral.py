@@ -10,9 +10,9 @@ import anabranch as ab
 from anabranch import limits
 from anabranch.store import Store
 from anabranch.streams.hold import Standing
-from anabranch.testing.clients import checked
+from anabranch.testing.clients import HOLDERS, checked
 from anabranch.testing.faults import Action, CrashAt, Faults
-from anabranch.testing.simulation import SETTINGS
+from anabranch.testing.simulation import SETTINGS, Simulation
 from anabranch.testing.world import Process, ProcessCrashed, World
 
 pytestmark = pytest.mark.sim
@@ -269,3 +269,10 @@ def _opening() -> list[str]:
     calls: list[str] = []
     play(lambda world: calls.extend(world.process("one").gate.calls))
     return calls
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_ephemeral_streams_hold_under_all_that_may_happen(seed: int) -> None:
+    outcome = Simulation(seed, steps=6_000, casts=HOLDERS).run()
+    assert outcome.sound, (outcome.violations, outcome.error)
+    assert outcome.done["ephemeral stream held"] > 5

@@ -31,7 +31,14 @@ SETTINGS: Final = Settings(
     pipeline_bytes_min=800,
     horizon_us=50_000,
 )
-_LIMITS: Final = {"LEASE_US": 150_000, "EXTENTS_PER_PLAN_MAX": 8, "COLLECT_PAGE_ROWS": 5, "WAL_PAGES_CHECKPOINT": 16}
+_LIMITS: Final = {
+    "LEASE_US": 150_000,
+    "EPHEMERAL_LEASE_US": 100_000,
+    "CLOCKS_DIFFER_US": 60_000,  # more than any two clocks here
+    "EXTENTS_PER_PLAN_MAX": 8,
+    "COLLECT_PAGE_ROWS": 5,
+    "WAL_PAGES_CHECKPOINT": 16,
+}
 Weather = Mapping[str, Mapping[Action, float]]
 _RATES: Final = {
     Action.CRASH_BEFORE: 0.0002,

@@ -13,9 +13,10 @@ from typing import Any, Final, cast
 
 import apsw
 
+from anabranch import limits
 from anabranch.blobs import local
 from anabranch.blobs.port import BlobInfo
-from anabranch.catalog.port import Reading
+from anabranch.catalog.port import Reading, Writing
 from anabranch.catalog.sqlite import adapter, append
 from anabranch.catalog.sqlite.adapter import SqliteCatalog
 from anabranch.catalog.sqlite.append import Appending
@@ -32,11 +33,14 @@ from anabranch.log.tail import Tail
 from anabranch.model.append import Appended, Batches, Commit, LogState, Part, Progress, Refusal, Refused, Unit, Verdict
 from anabranch.model.ids import LogId, Micros, StreamId
 from anabranch.model.stream import Span, StreamView
-from anabranch.streams import publish
+from anabranch.streams import holding, publish
 from anabranch.streams.courier import Courier
+from anabranch.streams.create import delete_stream
+from anabranch.streams.ephemeral import Holder
 from anabranch.streams.manager import Streams
+from anabranch.streams.temporary import Temporary
 from anabranch.testing import disk
-from anabranch.testing.clients import CASTS, HARVEST, STORM, Cast
+from anabranch.testing.clients import CASTS, HARVEST, HOLDERS, STORM, Cast
 from anabranch.testing.faults import Action, SimCatalog
 from anabranch.testing.simulation import Weather
 
@@ -349,6 +353,35 @@ def _muted(appender: Appender) -> Iterator[None]:
         appender._changed.notify_all = notify  # type: ignore[method-assign]
 
 
+# ---------------------------------------------------------------------- ephemeral streams
+
+
+def leave_for_all() -> AbstractContextManager[None]:
+    """Whoever leaves takes the stream along, though others hold it."""
+
+    def careless(txn: Writing, stream: StreamId, token: str, now: Micros) -> bool:
+        present = txn.stream(stream)
+        if present is not None:
+            delete_stream(txn, present.name, now)
+        return present is not None
+
+    return _replaced(holding, "leave_holders", careless)
+
+
+def forget_that_holders_go_on() -> AbstractContextManager[None]:
+    """A holder is taken for dead when its first lease is over."""
+
+    def alive(self: Holder, now: Micros) -> bool:
+        return now < self.since + limits.EPHEMERAL_LEASE_US + limits.CLOCKS_DIFFER_US
+
+    return _replaced(Holder, "alive", alive)
+
+
+def forget_to_sweep() -> AbstractContextManager[None]:
+    """What a killed holder held stays for ever."""
+    return _replaced(Temporary, "sweep", lambda self: 0)
+
+
 _LOST: Final = ("acknowledged, and not there", "is missing", "corrupt", "BlobMissing", "contiguous")
 _SLOW: Final[Weather] = {"catalog.commit": {Action.DELAY_BEFORE: 0.4}}
 _TWICE: Final = ("stored more than once",)
@@ -381,4 +414,7 @@ WOUNDS: Final = (
     Wound(look_at_a_stale_tail, ("history: unseen", "history: non-monotonic", "history: not linearizable")),
     Wound(sleep_through_other_processes, ("did not see them",)),
     Wound(forget_to_wake_writers, ("does not end",)),
+    Wound(leave_for_all, ("was taken away",), casts=HOLDERS),
+    Wound(forget_that_holders_go_on, ("was taken away",), casts=HOLDERS),
+    Wound(forget_to_sweep, ("nobody holds it",), casts=HOLDERS),
 )

@@ -22,12 +22,13 @@ side, and may be killed at any call of a port. So a client keeps nothing that it
 """
 
 from anabranch.testing.clients.arena import EXPECTED, KEYS, Arena, Client, Promise, checked, judged, kept, named, stored
-from anabranch.testing.clients.casts import CASTS, HARVEST, STORM, Cast
+from anabranch.testing.clients.casts import CASTS, HARVEST, HOLDERS, STORM, Cast
 
 __all__ = [
     "CASTS",
     "EXPECTED",
     "HARVEST",
+    "HOLDERS",
     "KEYS",
     "STORM",
     "Arena",
