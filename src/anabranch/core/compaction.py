@@ -44,7 +44,8 @@ class CompactionPolicy:
 @dataclass(frozen=True, slots=True)
 class LogExtents:
     """Neighbouring extents of a log, in order, with the logical bytes of each. `columns` is the schema the rows are to
-    be written with (any value that is equal for equal columns), `version` its number in the log's stream."""
+    be written with (any value that is equal for equal columns), `version` its number in the log's stream. `attached`
+    are the keys of files that belong to somebody else, and stay what they are."""
 
     log: LogId
     stream: StreamId
@@ -52,6 +53,7 @@ class LogExtents:
     version: int
     extents: tuple[Extent, ...]
     sizes: tuple[int, ...]
+    attached: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,7 @@ def _runs(log: LogExtents, policy: CompactionPolicy) -> Iterator[tuple[int, int]
     """Index ranges of neighbouring extents that may be rewritten."""
     first = 0
     for index, (extent, size) in enumerate(zip(log.extents, log.sizes, strict=True)):
-        done = extent.encoding == PARQUET and size >= policy.bytes_min
+        done = extent.encoding == PARQUET and (size >= policy.bytes_min or extent.key in log.attached)
         gap = index > first and log.extents[index - 1].stop != extent.start
         if (done or gap) and first < index:
             yield first, index

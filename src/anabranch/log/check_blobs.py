@@ -11,6 +11,7 @@ import pyarrow as pa
 from anabranch.blobs import keys, layout
 from anabranch.blobs.port import Blobs
 from anabranch.blobs.sealed import unsealed
+from anabranch.blobs.summed import file_checksum
 from anabranch.catalog.port import BlobRow
 from anabranch.core import codec
 from anabranch.core.checksum import checksum
@@ -140,7 +141,7 @@ def _bounds_flaws(what: str, found: Bounds, said: Bounds) -> Iterator[str]:
 def _parquet_flaws(
     key: str, data: pa.Buffer, extents: Sequence[Extent], schemas: Schemas, sealer: Sealer | None
 ) -> Iterator[BlobFlaw]:
-    digest = checksum(data)
+    digest = file_checksum(key, data)
     wrong = [extent for extent in extents if extent.checksum != digest]
     if wrong:
         yield wrong[0].log, f"its bytes do not match the checksum of {len(wrong)} extent(s)"
@@ -152,14 +153,16 @@ def _parquet_flaws(
         here = f"the extent {extent.start} … {extent.stop}"
         nearest = bisect_right(firsts, extent.place.row) - 1
         part = parts[firsts[nearest]] if nearest >= 0 else None
-        if part is None or not _inside(extent, part):
+        # Of a file that came from elsewhere only the catalog tells which positions its rows became.
+        strange = part is not None and (part["log"] is None or keys.is_attached(key))
+        if part is None or not (_within(extent, part) if strange else _inside(extent, part)):
             yield extent.log, f"{here} lies at row {extent.place.row}, where the file has no such part"
             continue
         if int(part["row"]) + int(part["rows"]) > reader.rows:
             yield extent.log, f"{here} ends at row {part['row'] + part['rows']} of a file that holds {reader.rows}"
             continue
         schema = schemas.get((extent.log, extent.schema))
-        whole = (extent.start, extent.stop) == (part["start"], part["stop"])
+        whole = (extent.place.row, extent.stop - extent.start) == (part["row"], part["rows"])
         if schema is not None and whole:
             for what in _statistics_flaws(reader, extent, part, schema):
                 yield extent.log, f"{here}: {what}"
@@ -170,11 +173,17 @@ def _inside(extent: Extent, part: dict[str, Any]) -> bool:
     return part["log"] == extent.log and row == extent.place.row and extent.stop <= part["stop"]
 
 
+def _within(extent: Extent, part: dict[str, Any]) -> bool:
+    stop = int(part["row"]) + int(part["rows"])
+    return int(part["row"]) <= extent.place.row and extent.place.row + extent.stop - extent.start <= stop
+
+
 def _statistics_flaws(
     reader: ParquetReader, extent: Extent, part: dict[str, Any], schema: StreamSchema
 ) -> Iterator[str]:
     """Compare the extent's bounds with the statistics of its row groups: the bytes are known to be right."""
     groups = range(int(part["group"]), int(part["group"]) + int(part["groups"]))
-    yield from _bounds_flaws("append times", reader.bounds(groups, APPENDED), extent.appended)
+    if reader.told("parts") is not None:
+        yield from _bounds_flaws("append times", reader.bounds(groups, APPENDED), extent.appended)
     if schema.time is not None:
         yield from _bounds_flaws("event times", reader.bounds(groups, schema.time), extent.events)

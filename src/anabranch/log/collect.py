@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 from anabranch import limits
 from anabranch.blobs import keys
+from anabranch.blobs.attached import ATTACHMENT
 from anabranch.blobs.port import BlobInfo, Blobs
 from anabranch.catalog.port import BlobRow, Catalog, Reading, Writing
 from anabranch.log.manifest import newest_at
@@ -191,19 +192,32 @@ class _Collection:
     def dead_blobs(self) -> None:
         """Mark blobs that no extent lies in, and remove those that were marked before the horizon."""
         after, seen = BlobId(0), 0
+        attached: set[str] = set()
         while True:
             with self._catalog.reading() as snapshot:
                 page = snapshot.blobs_after(after, limits.COLLECT_PAGE_ROWS)
+                attached.update(found[0] for row in page if (found := keys.split_attached(row.key)))
                 used = {row.id for row in page if snapshot.blob_in_use(row.id)}
             unused = [row for row in page if row.id not in used]
             revived = [row for row in page if row.id in used and row.dead_at is not None]
             if unused or revived:
                 self._settle(unused, revived)
             if not page:
-                return
+                return self._detach(attached)
             after = page[-1].id
             seen += len(page)
             self._progress("blobs", seen, 0)
+
+    def _detach(self, listed: set[str]) -> None:
+        """Forget attachments none of whose files is listed any more."""
+        with self._catalog.reading() as snapshot:
+            places = [piece.name for piece in snapshot.pieces(ATTACHMENT)]
+        # One that is just being made has listed no file yet; none begun before the horizon can still be made.
+        gone = [name for name in places if name not in listed and _attached_at(name) < self.report.horizon]
+        if gone:
+            with self._catalog.writing() as txn:
+                for name in gone:
+                    txn.drop_piece(ATTACHMENT, name)
 
     def _settle(self, unused: list[BlobRow], revived: list[BlobRow]) -> None:
         now = self._runtime.clock.now()
@@ -223,6 +237,8 @@ class _Collection:
                 self.report.blobs_waiting += 1
             txn.drop_blobs([row.id for row in removed])
         for row in removed:
+            if keys.is_attached(row.key):
+                continue  # somebody else's file is forgotten, never removed
             self._blobs.delete(row.key)
             self.report.blobs += 1
             self.report.bytes_freed += row.size
@@ -331,3 +347,7 @@ def _tail(snapshot: Reading, log: LogState, high: int, limit: int) -> int:
             break
         stop = last.start
     return stop
+
+
+def _attached_at(attachment: str) -> int:
+    return int(attachment.partition("-")[0], 16)

@@ -16,6 +16,7 @@ from anabranch import limits
 from anabranch.blobs.keys import history_key
 from anabranch.blobs.port import Blobs
 from anabranch.blobs.sealed import unsealed
+from anabranch.blobs.summed import file_checksum
 from anabranch.catalog.port import Catalog, Reading
 from anabranch.core import codec
 from anabranch.core.checksum import checksum
@@ -251,7 +252,7 @@ class _Sources:
         if extent.encoding == PARQUET:
             reader = self._parquet(extent)
             self.bytes_in += reader.stored_bytes(extent.place.row, count)
-            yield from reader.read(extent.place.row, count, columns)
+            yield from reader.read(extent.place.row, count, columns, extent.appended.low)
             return
         key = extent.key or f"inlined in log {extent.log}"
         place = (key, extent.place.offset)
@@ -280,7 +281,7 @@ class _Sources:
             raise CorruptCatalog(f"the extent at {extent.start} of log {extent.log} lies in no blob")
         if self._file is None or self._file[0] != extent.key:
             data = self._blobs.get(extent.key)
-            if checksum(data) != extent.checksum:
+            if file_checksum(extent.key, data) != extent.checksum:
                 raise CorruptBlob(extent.key, "its checksum does not match its bytes")
             self._file = (extent.key, ParquetReader(extent.key, data, self._sealer))
         return self._file[1]

@@ -9,6 +9,7 @@ import pyarrow as pa
 from anabranch import limits
 from anabranch.blobs.port import Blobs
 from anabranch.blobs.sealed import unsealed
+from anabranch.blobs.summed import file_checksum
 from anabranch.core.checksum import checksum
 from anabranch.errors import CorruptBlob
 from anabranch.log.parquet import ParquetReader
@@ -77,11 +78,12 @@ class Fetcher:
             data = self._blobs.get(extent.key)
             # The pages have checksums of their own, but what tells where they lie and what they mean has none.
             if (extent.key, _WHOLE) not in self._verified:
-                _verify(extent, data)
+                if file_checksum(extent.key, data) != extent.checksum:
+                    raise CorruptBlob(extent.key, "its checksum does not match its bytes")
                 self._remember((extent.key, _WHOLE))
             file = ParquetReader(extent.key, data, self._sealer)
         try:
-            yield from file.read(row, count, columns)
+            yield from file.read(row, count, columns, extent.appended.low)
         finally:
             with self._lock:
                 self._files[extent.key] = file

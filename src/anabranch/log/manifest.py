@@ -257,9 +257,10 @@ def prune(blobs: Blobs, runtime: Runtime, *, keep: int) -> None:
 
 
 def named(blobs: Blobs, manifest: Manifest, *, unused: bool = False) -> Iterator[dict[str, Any]]:
-    """The rows of the blobs that a manifest names, in key order; `unused`: also of those that no extent lies in."""
+    """The rows of the blobs that a manifest names, in key order; `unused`: also of those that no extent lies in. Attached
+    files are left out: they lie somewhere else, and stay there."""
     for row in rows(blobs, manifest, "blobs"):
-        if unused or row["checksum"] is not None:
+        if (unused or row["checksum"] is not None) and not keys.is_attached(row["key"]):
             yield row
 
 

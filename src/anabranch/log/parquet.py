@@ -17,11 +17,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from anabranch import limits
+from anabranch.blobs.keys import is_attached
 from anabranch.core.checksum import checksum
 from anabranch.errors import AnabranchError, CorruptBlob, FormatTooNew
 from anabranch.model.append import Bounds
 from anabranch.model.columns import TIME_TYPE
-from anabranch.model.ids import LogId, Micros, StreamId
+from anabranch.model.ids import LogId, Micros, SegmentId, StreamId
 from anabranch.runtime.sealing import Sealer
 
 APPENDED: Final = "_appended"
@@ -77,8 +78,11 @@ class ParquetBuilder:
         self._parts: list[dict[str, Any]] = []
         self._part: dict[str, Any] = {}
 
-    def begin(self, stream: StreamId, log: LogId, start: int, version: int) -> int:
-        """Begin a part at position `start` of a log, in a row group of its own; returns its first row in the file."""
+    def begin(
+        self, stream: StreamId, log: LogId | None, start: int, version: int, *, segment: SegmentId | None = None
+    ) -> int:
+        """Begin a part at position `start` of a log, in a row group of its own; returns its first row in the file. In an
+        archive, which has no logs, `start` is an offset of a `segment`."""
         assert self._held_rows == 0
         self._part = {
             "stream": f"{stream:016x}",
@@ -88,6 +92,8 @@ class ParquetBuilder:
             "row": self._rows,
             "group": self._groups,
         }
+        if segment is not None:
+            self._part["segment"] = str(segment)
         return self._rows
 
     def write(self, batch: pa.RecordBatch, appended: pa.Array) -> None:
@@ -118,11 +124,11 @@ class ParquetBuilder:
         """Leave the part out. Rows of it that lie in the file already belong to nobody."""
         self._clear()
 
-    def finish(self) -> WrittenFile:
-        """The file. At least one part has been ended."""
+    def finish(self, **told: object) -> WrittenFile:
+        """The file. At least one part has been ended. Its metadata tells what is `told` too."""
         assert self._writer is not None
         assert self._held_rows == 0
-        text = json.dumps({"format": VERSION, "parts": self._parts}, separators=(",", ":"))
+        text = json.dumps({"format": VERSION, "parts": self._parts, **told}, separators=(",", ":"))
         self._writer.add_key_value_metadata({METADATA_KEY: text.encode()})
         self._writer.close()
         data = self._sink.getvalue()
@@ -213,7 +219,8 @@ class ParquetReader:
         except (pa.ArrowException, OSError, ValueError) as exc:
             raise CorruptBlob(key, f"no Parquet file ({exc})") from exc
         self.metadata = self._file.metadata
-        self._parts = self._told_parts()
+        self.schema: pa.Schema = self._file.schema_arrow
+        self._told = self._read_told()
         self._starts = [0]
         for group in range(self.metadata.num_row_groups):
             self._starts.append(self._starts[-1] + self.metadata.row_group(group).num_rows)
@@ -224,18 +231,31 @@ class ParquetReader:
         return self._starts[-1]
 
     def parts(self) -> list[dict[str, Any]]:
-        """What the key-value metadata tells of the parts, in row order."""
-        return self._parts
+        """What the key-value metadata tells of the parts, in row order. An attached file that no store has written is
+        one part of no log."""
+        if not self._told:
+            return [{"log": None, "start": 0, "stop": self.rows, **self._all_rows()}]
+        return list(self._told["parts"])
 
-    def _told_parts(self) -> list[dict[str, Any]]:
+    def told(self, name: str) -> object:
+        """What else the key-value metadata tells; None where it does not."""
+        return self._told.get(name)
+
+    def _all_rows(self) -> dict[str, int]:
+        return {"row": 0, "rows": self.rows, "group": 0, "groups": self.metadata.num_row_groups}
+
+    def _read_told(self) -> dict[str, Any]:
+        kept = self.metadata.metadata or {}
+        if METADATA_KEY not in kept and is_attached(self._key):
+            return {}
         try:
-            told = json.loads((self.metadata.metadata or {})[METADATA_KEY])
-            version, parts = int(told["format"]), list(told["parts"])
+            told: dict[str, Any] = json.loads(kept[METADATA_KEY])
+            version, _ = int(told["format"]), list(told["parts"])
         except (KeyError, TypeError, ValueError) as exc:
             raise CorruptBlob(self._key, "its metadata does not name its parts") from exc
         if version > VERSION:
             raise FormatTooNew(f"blob {self._key}", version, VERSION)
-        return parts
+        return told
 
     def stored_bytes(self, row: int, count: int) -> int:
         """Compressed bytes of the row groups that hold these rows."""
@@ -257,11 +277,29 @@ class ParquetReader:
             return Bounds(None, None)
         return Bounds(Micros(min(low for low, _ in known)), Micros(max(high for _, high in known)))
 
-    def read(self, row: int, count: int, columns: pa.Schema) -> Iterator[tuple[pa.RecordBatch, pa.Array]]:
+    def has_bounds(self, groups: Sequence[int], column: str) -> bool:
+        """True if the statistics tell smallest and greatest value of a column in each of these row groups, or that it
+        holds none."""
+        names = [self.metadata.schema.column(i).path for i in range(self.metadata.num_columns)]
+        if column not in names:
+            return False
+        leaf = names.index(column)
+        chunks = [self.metadata.row_group(group).column(leaf) for group in groups]
+        return all(
+            each.statistics is not None
+            and (each.statistics.has_min_max or each.statistics.null_count == each.num_values)
+            for each in chunks
+        )
+
+    def read(
+        self, row: int, count: int, columns: pa.Schema, appended: Micros | None = None
+    ) -> Iterator[tuple[pa.RecordBatch, pa.Array]]:
         """Rows `row … row + count - 1` in order, as batches of `columns` (nulls where the file is of an older schema)
-        with their append times. Other columns are not read."""
+        with their append times: `appended` in an attached file that no store has written. Other columns are not
+        read."""
         groups = self._groups(row, row + count)
-        wanted = [name for name in self._file.schema_arrow.names if name == APPENDED or name in columns.names]
+        own = bool(self._told)
+        wanted = [name for name in self.schema.names if (own and name == APPENDED) or name in columns.names]
         position = self._starts[groups[0]] if groups else 0
         # Whoever wants a few rows does not wait for many to be decoded.
         batch_rows = limits.READ_ROWS_MAX if count > _FEW_ROWS else _FEW_ROWS
@@ -271,7 +309,8 @@ class ParquetReader:
                 position += batch.num_rows
                 if first < stop:
                     piece = batch.slice(first, stop - first)
-                    yield _as_columns(piece, columns), piece.column(APPENDED)
+                    times = piece.column(APPENDED) if own else _repeated(appended, piece.num_rows)
+                    yield _as_columns(piece, columns), times
         except (pa.ArrowException, OSError, ValueError, KeyError) as exc:
             raise CorruptBlob(self._key, f"its pages can't be read ({exc})") from exc
         if position < row + count:
@@ -280,6 +319,11 @@ class ParquetReader:
     def _groups(self, row: int, stop: int) -> list[int]:
         starts = self._starts
         return [i for i in range(len(starts) - 1) if starts[i] < stop and starts[i + 1] > row]
+
+
+def _repeated(appended: Micros | None, count: int) -> pa.Array:
+    assert appended is not None, "whoever attached the file said when"
+    return pa.repeat(pa.scalar(appended, TIME_TYPE), count)
 
 
 def _as_columns(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
@@ -291,5 +335,7 @@ def _as_columns(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
             continue
         column = batch.column(field.name)
         # Parquet has its own names for the inner fields of lists and maps.
-        arrays.append(column if column.type.equals(field.type) else column.cast(field.type))
+        # Times of an attached file may be finer than what is stored.
+        safe = not (pa.types.is_timestamp(column.type) and pa.types.is_timestamp(field.type))
+        arrays.append(column if column.type.equals(field.type) else column.cast(field.type, safe=safe))
     return pa.record_batch(arrays, schema=columns)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from anabranch import limits
+from anabranch.blobs.keys import is_attached
 from anabranch.catalog.port import Catalog, Reading
 from anabranch.core.compaction import ARROW, LogExtents
 from anabranch.errors import StreamNotFound
@@ -95,7 +96,8 @@ def _log_extents(snapshot: Reading, state: LogState, extents: list[Extent], base
         version, schema = info.schema_version, info.schema
     edges = [base, *(extent.size_end for extent in extents)]
     sizes = tuple(after - before for before, after in pairwise(edges))
-    return LogExtents(state.id, state.stream, schema.to_bytes(), version, tuple(extents), sizes)
+    attached = frozenset(extent.key for extent in extents if extent.key is not None and is_attached(extent.key))
+    return LogExtents(state.id, state.stream, schema.to_bytes(), version, tuple(extents), sizes, attached)
 
 
 def _size_before(snapshot: Reading, first: Extent) -> int:

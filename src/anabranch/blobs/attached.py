@@ -1,0 +1,109 @@
+"""Files of other places that the store reads where they lie: a key's prefix says which attachment they belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from anabranch.blobs.keys import is_attached, split_attached
+from anabranch.blobs.port import BlobInfo, Blobs
+from anabranch.errors import BlobMissing, ReadOnlyStore, StoreNotFound
+from anabranch.runtime.tasks import Tasks
+
+ATTACHMENT: Final = "attachment"  # the kind of pieces that say where an attachment's files lie, by its id
+
+Locate = Callable[[str], str | None]  # from an attachment's id to its place; None where nobody knows it
+Open = Callable[[str], Blobs]
+
+
+class AttachedBlobs:
+    """`blobs.port.Blobs` of a store and of the places that were attached to it. Those are opened when they are first
+    read, and nothing is ever written or removed there.
+
+    `locate` is asked whenever an attachment is met for the first time, so whatever any process attached is found.
+    """
+
+    def __init__(self, own: Blobs, tasks: Tasks, *, locate: Locate, open_place: Open) -> None:
+        self._own = own
+        self._locate = locate
+        self._open_place = open_place
+        self._lock = tasks.lock()
+        self._open: dict[str, tuple[str, Blobs]] = {}  # by attachment
+        self._places: dict[str, Blobs] = {}
+
+    def put(self, key: str, chunks: Sequence[pa.Buffer | bytes]) -> None:
+        """See the port."""
+        if is_attached(key):
+            raise ReadOnlyStore(f"{key} was attached: the store never writes there")
+        self._own.put(key, chunks)
+
+    def get(self, key: str, offset: int = 0, length: int | None = None) -> pa.Buffer:
+        """See the port."""
+        if not is_attached(key):
+            return self._own.get(key, offset, length)
+        place, blobs, name = self._find(key)
+        try:
+            return blobs.get(name, offset, length)
+        except BlobMissing as exc:
+            raise BlobMissing(key, f"{place}/{name}") from exc
+
+    def size(self, key: str) -> int | None:
+        """See the port."""
+        if not is_attached(key):
+            return self._own.size(key)
+        try:
+            _, blobs, name = self._find(key)
+        except BlobMissing:
+            return None
+        return blobs.size(name)
+
+    def list(self, prefix: str = "") -> Iterator[BlobInfo]:
+        """See the port. Attached files are not listed."""
+        return self._own.list(prefix)
+
+    def delete(self, key: str) -> None:
+        """See the port. An attached file stays."""
+        if not is_attached(key):
+            self._own.delete(key)
+
+    def path(self, key: str) -> str:
+        """See the port."""
+        if not is_attached(key):
+            return self._own.path(key)
+        _, blobs, name = self._find(key)
+        return blobs.path(name)
+
+    def close(self) -> None:
+        """See the port."""
+        with self._lock:
+            places, self._places, self._open = list(self._places.values()), {}, {}
+        for each in places:
+            each.close()
+        self._own.close()
+
+    def _find(self, key: str) -> tuple[str, Blobs, str]:
+        """The place, its blobs, and the file's name there. Raises BlobMissing."""
+        found = split_attached(key)
+        if found is None:
+            raise BlobMissing(key)
+        attachment, name = found
+        known = self._open.get(attachment)
+        if known is None:
+            place = self._locate(attachment)
+            if place is None:
+                raise BlobMissing(key)
+            known = self._open_at(attachment, place, key, name)
+        return (*known, name)
+
+    def _open_at(self, attachment: str, place: str, key: str, name: str) -> tuple[str, Blobs]:
+        with self._lock:
+            blobs = self._places.get(place)
+            if blobs is None:
+                try:
+                    blobs = self._places[place] = self._open_place(place)
+                except StoreNotFound as exc:
+                    raise BlobMissing(key, f"{place}/{name}") from exc
+            self._open[attachment] = (place, blobs)
+        return place, blobs

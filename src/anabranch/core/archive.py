@@ -1,0 +1,345 @@
+"""What an archive's metadata says, as values, and as the JSON that stands in the archive. No I/O.
+
+`docs/ARCHIVES.md` is the contract of the format, which is one for ever; this file is its code.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from anabranch.core.copy import Copied
+from anabranch.core.digest import SegmentPart, StreamDigest
+from anabranch.errors import AnabranchError, InvalidCut, InvalidPointer
+from anabranch.model.append import Bounds
+from anabranch.model.cut import StreamCut
+from anabranch.model.ids import Micros, SegmentId, StreamId
+from anabranch.model.keyspace import KeyRange
+from anabranch.model.names import StreamName
+from anabranch.model.pointer import EventPointer
+from anabranch.model.schema import StreamSchema
+from anabranch.model.stream import Segment
+
+FORMAT: Final = 1
+METADATA: Final = "archive.json"  # the file that makes an archive of a place, written last
+
+_HEX = re.compile(r"[0-9a-f]{64}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedFile:
+    """A data file: the events `start <= offset < stop` of one segment, in order. `name` is its path in the archive,
+    `size` its bytes and `logical` those of its events as they count for a log; `sha256` is hex, `checksum` xxh3-64 as
+    the catalog keeps it. `schema` is the version of the stream's schema whose columns it has."""
+
+    name: str
+    start: int
+    stop: int
+    size: int
+    logical: int
+    sha256: str
+    checksum: int
+    schema: int
+    appended: Bounds
+    events: Bounds
+
+    def to_json(self) -> dict[str, object]:
+        """As the metadata has it."""
+        return {
+            "file": self.name,
+            "from": self.start,
+            "to": self.stop,
+            "bytes": self.size,
+            "logical_bytes": self.logical,
+            "sha256": self.sha256,
+            "xxh3_64": f"{self.checksum % (1 << 64):016x}",
+            "schema": self.schema,
+            "appended": [self.appended.low, self.appended.high],
+            "event_times": [self.events.low, self.events.high],
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> ArchivedFile:
+        """The inverse of `to_json`."""
+        unsigned = int(value["xxh3_64"], 16)
+        assert _HEX.match(value["sha256"]), "a sum is 64 hex digits"
+        numbers = [int(value[each]) for each in ("from", "to", "bytes", "logical_bytes", "schema")]
+        start, stop, size, logical, schema = numbers
+        assert 0 <= start < stop, "a file holds an event"
+        assert min(numbers) >= 0, "no number is negative"
+        return cls(
+            str(value["file"]),
+            start,
+            stop,
+            size,
+            logical,
+            value["sha256"],
+            unsigned - (1 << 64) if unsigned >> 63 else unsigned,
+            schema,
+            _bounds(value["appended"]),
+            _bounds(value["event_times"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedSegment:
+    """What is archived of a segment: `segment.head <= offset < part.stop`, in `files`, in offset order."""
+
+    segment: Segment
+    part: SegmentPart
+    files: tuple[ArchivedFile, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """As the metadata has it."""
+        segment = self.segment
+        return {
+            "segment": str(segment.id),
+            "low": f"{segment.range.low:017x}",
+            "high": f"{segment.range.high:017x}",
+            "retired": segment.retired,
+            "from": segment.head,
+            "to": self.part.stop,
+            "digest": self.part.digest,
+            "files": [file.to_json() for file in self.files],
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> ArchivedSegment:
+        """The inverse of `to_json`."""
+        epoch, _, number = str(value["segment"]).partition(".")
+        ident = SegmentId(int(epoch), int(number))
+        range_ = KeyRange(int(value["low"], 16), int(value["high"], 16))
+        head, stop = int(value["from"]), int(value["to"])
+        assert _HEX.match(value["digest"]), "a digest is 64 hex digits"
+        files = tuple(ArchivedFile.from_json(file) for file in value["files"])
+        edges = [head, *(edge for file in files for edge in (file.start, file.stop)), stop]
+        assert edges == sorted(edges), "files follow each other"
+        assert all(edges[i] == edges[i + 1] for i in range(0, len(edges), 2)), "files leave nothing out"
+        part = SegmentPart(ident, range_, head, stop, value["digest"])
+        retired = None if value["retired"] is None else int(value["retired"])
+        return cls(Segment(ident, range_, retired, head), part, files)
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedStream:
+    """An archived stream, or range of one from the cut `start` to `end`: `schemas` are all it has had, the oldest first.
+
+    `more` holds what belongs to the stream besides, by kind (retention, say), as the catalog keeps it.
+    """
+
+    name: StreamName
+    id: StreamId
+    schemas: tuple[StreamSchema, ...]
+    tags: Mapping[str, str]
+    created_at: Micros
+    sealed: bool
+    epoch: int
+    next_number: int
+    appended_at: Micros
+    start: StreamCut
+    end: StreamCut
+    segments: tuple[ArchivedSegment, ...]
+    more: Mapping[str, Any]
+
+    @property
+    def files(self) -> Iterator[ArchivedFile]:
+        """All its data files."""
+        return (file for segment in self.segments for file in segment.files)
+
+    @property
+    def events(self) -> int:
+        """How many events it holds."""
+        return sum(each.part.stop - each.part.start for each in self.segments)
+
+    @property
+    def digest(self) -> StreamDigest:
+        """The digest of its events, as the segments' digests tell it."""
+        return StreamDigest.of(self.schemas[-1], [each.part for each in self.segments])
+
+    def to_json(self) -> dict[str, object]:
+        """As the metadata has it."""
+        now = self.schemas[-1]
+        return {
+            "name": str(self.name),
+            "id": f"{self.id:016x}",
+            "created_at": self.created_at,
+            "sealed": self.sealed,
+            "tags": dict(self.tags),
+            "key": now.key,
+            "time": now.time,
+            "raw": now.raw,
+            "schemas": [_told_columns(schema) for schema in self.schemas],
+            "epoch": self.epoch,
+            "next_segment": self.next_number,
+            "appended_at": self.appended_at,
+            "from": str(self.start),
+            "to": str(self.end),
+            "events": self.events,
+            "digest": self.digest.value,
+            "segments": [segment.to_json() for segment in self.segments],
+            "more": dict(self.more),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> ArchivedStream:
+        """The inverse of `to_json`."""
+        columns = [base64.b64decode(each["arrow"], validate=True) for each in value["schemas"]]
+        assert columns, "a stream has a schema"
+        roles = value["key"], value["time"], bool(value["raw"])
+        stream = cls(
+            StreamName.parse(value["name"]),
+            StreamId(int(value["id"], 16)),
+            tuple(StreamSchema.from_bytes(each, *roles) for each in columns),
+            {str(name): str(tag) for name, tag in value["tags"].items()},
+            Micros(int(value["created_at"])),
+            bool(value["sealed"]),
+            int(value["epoch"]),
+            int(value["next_segment"]),
+            Micros(int(value["appended_at"])),
+            StreamCut.parse(value["from"]),
+            StreamCut.parse(value["to"]),
+            tuple(ArchivedSegment.from_json(each) for each in value["segments"]),
+            dict(value["more"]),
+        )
+        assert stream.digest.value == value["digest"], "the stream's digest is that of its segments"
+        assert all(1 <= file.schema <= len(columns) for file in stream.files), "a file has a schema of its stream"
+        return stream
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """What an archive holds: streams, as of one moment. `scope` and its `tags` where a whole scope was archived;
+    `request` is the id under which it was asked for."""
+
+    streams: tuple[ArchivedStream, ...]
+    made_at: Micros
+    made_by: str
+    scope: str | None = None
+    tags: Mapping[str, str] | None = None
+    request: str | None = None
+
+    @property
+    def files(self) -> Iterator[ArchivedFile]:
+        """All data files."""
+        return (file for stream in self.streams for file in stream.files)
+
+    @property
+    def events(self) -> int:
+        """How many events it holds."""
+        return sum(stream.events for stream in self.streams)
+
+    @property
+    def size(self) -> int:
+        """Bytes of its data files."""
+        return sum(file.size for file in self.files)
+
+    def to_json(self) -> dict[str, object]:
+        """What is summed and signed."""
+        return {
+            "made_at": self.made_at,
+            "made_by": self.made_by,
+            "request": self.request,
+            "scope": None if self.scope is None else {"name": self.scope, "tags": dict(self.tags or {})},
+            "streams": [stream.to_json() for stream in self.streams],
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Archive:
+        """The inverse of `to_json`. Raises ValueError, with what is wrong in it."""
+        try:
+            scope = value["scope"]
+            return cls(
+                tuple(ArchivedStream.from_json(each) for each in value["streams"]),
+                Micros(int(value["made_at"])),
+                str(value["made_by"]),
+                None if scope is None else str(scope["name"]),
+                None if scope is None else dict(scope["tags"]),
+                value["request"],
+            )
+        except (AssertionError, AnabranchError, AttributeError, IndexError, KeyError, TypeError, ValueError) as exc:
+            raise ValueError(str(exc) or type(exc).__name__) from exc
+
+
+def canonical(value: object) -> bytes:
+    """JSON of one spelling: members sorted, no spaces, UTF-8."""
+    return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False).encode()
+
+
+def metadata_digest(told: object) -> str:
+    """SHA-256 of the metadata in its one spelling, hex: since that names the sums of all files, it covers all of them."""
+    return hashlib.sha256(canonical(told)).hexdigest()
+
+
+def sum_of(data: Iterable[Any]) -> str:
+    """SHA-256 of bytes, hex."""
+    sum_ = hashlib.sha256()
+    for each in data:
+        sum_.update(each)
+    return sum_.hexdigest()
+
+
+def folder_name(stream: StreamName, ident: StreamId) -> str:
+    """The folder of a stream's data files. Names that differ only in case do not meet on any disk."""
+    return f"{stream.name.lower()}-{ident:016x}"
+
+
+def file_name(folder: str, segment: SegmentId, start: int) -> str:
+    """The name of the data file that begins at an offset. Names sort as the events do in each segment."""
+    return f"{folder}/{segment.packed:016x}-{start:016x}.parquet"
+
+
+_FILE = re.compile(r"[a-z0-9_.\-]{1,128}-[0-9a-f]{16}/[0-9a-f]{16}-[0-9a-f]{16}\.parquet\Z")
+
+
+def is_file_name(name: str) -> bool:
+    """True for a name that `file_name` may have made."""
+    return bool(_FILE.match(name))
+
+
+def _bounds(value: Any) -> Bounds:
+    low, high = value
+    return Bounds(None if low is None else Micros(int(low)), None if high is None else Micros(int(high)))
+
+
+def _told_columns(schema: StreamSchema) -> dict[str, object]:
+    return {
+        "columns": [[field.name, str(field.type)] for field in schema.columns],
+        "arrow": base64.b64encode(schema.to_bytes()).decode(),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What an import or an attachment made: for each stream its name, and how the places of its source map to it. A
+    stream that was none before is its own source."""
+
+    streams: tuple[tuple[StreamName, Copied], ...]
+
+    def pointer(self, old: EventPointer) -> EventPointer:
+        """Where an archived event lies now: in the same segment, at the same offset. Raises InvalidPointer for a pointer
+        of a stream that was not in the archive."""
+        for _, copied in self.streams:
+            if copied.source == old.stream:
+                return copied.pointer(old)
+        raise InvalidPointer(f"the pointer belongs to stream {old.stream:016x}, which was not in the archive")
+
+    def cut(self, old: StreamCut) -> StreamCut:
+        """The same place now. Raises InvalidCut for a cut of a stream that was not in the archive."""
+        for _, copied in self.streams:
+            if copied.source == old.stream:
+                return copied.cut(old)
+        raise InvalidCut(f"the cut belongs to stream {old.stream:016x}, which was not in the archive")
+
+    def to_json(self) -> dict[str, object]:
+        """As a request's result."""
+        return {"streams": [{"name": str(name), **copied.to_json()} for name, copied in self.streams]}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Imported:
+        """The inverse of `to_json`."""
+        return cls(tuple((StreamName.parse(each["name"]), Copied.from_json(each)) for each in value["streams"]))

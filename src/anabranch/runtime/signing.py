@@ -1,0 +1,70 @@
+"""Signatures: Ed25519, with keys in PEM files as `openssl genpkey -algorithm ed25519` makes them. Needs the library
+`cryptography`."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import NamedTuple
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
+
+from anabranch.errors import InvalidArgument
+
+__all__ = ["Signature", "is_signed", "public_key", "sign"]
+
+
+class Signature(NamedTuple):
+    """A signature of 64 bytes, and the public key of 32 bytes that it can be verified with."""
+
+    public_key: bytes
+    signature: bytes
+
+
+def sign(key_file: str | os.PathLike[str], message: bytes) -> Signature:
+    """Sign with the private key of a PEM file. Raises InvalidArgument where that can't be read, is no Ed25519 key, or
+    everybody on the machine may open it."""
+    data = _read(key_file, private=True)
+    try:
+        key = load_pem_private_key(data, password=None)
+    except (TypeError, ValueError, UnsupportedAlgorithm) as exc:
+        raise InvalidArgument(f"{os.fspath(key_file)} holds no private key in PEM without a password") from exc
+    if not isinstance(key, Ed25519PrivateKey):
+        raise InvalidArgument(f"{os.fspath(key_file)} holds a private key, but not one of Ed25519")
+    return Signature(key.public_key().public_bytes_raw(), key.sign(message))
+
+
+def public_key(key_file: str | os.PathLike[str]) -> bytes:
+    """The 32 bytes of the public key of a PEM file. Raises InvalidArgument."""
+    data = _read(key_file, private=False)
+    try:
+        key = load_pem_public_key(data)
+    except (ValueError, UnsupportedAlgorithm) as exc:
+        raise InvalidArgument(f"{os.fspath(key_file)} holds no public key in PEM") from exc
+    if not isinstance(key, Ed25519PublicKey):
+        raise InvalidArgument(f"{os.fspath(key_file)} holds a public key, but not one of Ed25519")
+    return key.public_bytes_raw()
+
+
+def is_signed(key: bytes, signature: bytes, message: bytes) -> bool:
+    """True if the holder of the key signed the message."""
+    try:
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, message)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def _read(path: str | os.PathLike[str], *, private: bool) -> bytes:
+    try:
+        with Path(path).expanduser().open("rb") as file:
+            if private and os.fstat(file.fileno()).st_mode & stat.S_IRWXO:
+                raise InvalidArgument(
+                    f"everybody may open the private key {os.fspath(path)}; say who may by: chmod 600 {os.fspath(path)}"
+                )
+            return file.read()
+    except OSError as exc:
+        raise InvalidArgument(f"the key file {os.fspath(path)} can't be read: {exc.strerror}") from exc

@@ -1,0 +1,165 @@
+"""The transaction in which archived or attached files become a stream: names, segments, spans, logs and extents at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from anabranch.catalog.port import Checkpointed, Reading, Writing
+from anabranch.core.archive import METADATA, ArchivedSegment, ArchivedStream
+from anabranch.core.compaction import PARQUET
+from anabranch.core.copy import Copied
+from anabranch.core.invariants import stream_flaws
+from anabranch.errors import CorruptArchive, StreamExists
+from anabranch.model.append import Place
+from anabranch.model.ids import LogId, Micros, StreamId
+from anabranch.model.names import StreamName
+from anabranch.model.retention import Retention
+from anabranch.model.stream import Extent, Span, StreamInfo
+from anabranch.streams.alias import add_alias
+from anabranch.streams.copy import COPIED
+from anabranch.streams.find import need_free
+from anabranch.streams.retention import put_policy
+from anabranch.streams.scope import need_scope
+
+
+class Lying(NamedTuple):
+    """Where a data file lies for the store: its blob's key, size and checksum, and the row that it begins with."""
+
+    key: str
+    size: int
+    checksum: int
+    row: int = 0
+
+
+class Wish(NamedTuple):
+    """What a stream is to become: its `name`, its `id` if it is made, and what was `asked` for (JSON), by which the same
+    import is known again. `place` is for people. With `retention` it takes its policy along, with `aliases` those of
+    its aliases that are free."""
+
+    name: StreamName
+    id: StreamId
+    asked: Mapping[str, Any]
+    place: str
+    retention: bool = False
+    aliases: bool = False
+
+
+def made_before(txn: Reading, wish: Wish) -> Copied | None:
+    """What the same import made, or None where nothing has the name. Raises StreamExists where something else has it,
+    ScopeNotFound."""
+    need_scope(txn, wish.name.scope)
+    present = txn.stream(wish.name)
+    if present is None:
+        return None
+    made = txn.piece(COPIED, f"{present.id:016x}") if present.name == wish.name else None
+    if made is None or made.value["asked"] != wish.asked:
+        need_free(txn, wish.name)
+        raise StreamExists(str(wish.name))
+    return Copied.from_json(dict(made.value))
+
+
+def adopt(
+    txn: Writing, stream: ArchivedStream, wish: Wish, files: Mapping[str, Lying], begun_at: Micros, now: Micros
+) -> Copied:
+    """Make the stream of `files`, which are durable and held by a lease since `begun_at`. It has the segments, offsets,
+    append times and schemas that it was archived with; its current segments go on in logs of their own, or are sealed
+    if it was. Asked again for the same, nothing changes. Raises CorruptArchive, with nothing made, where what was
+    archived makes no sound stream; StreamExists, ScopeNotFound, BlobExpired.
+    """
+    if (made := made_before(txn, wish)) is not None:
+        return made
+    _insert(txn, stream, wish, now)
+    for segment in stream.segments:
+        _put_segment(txn, stream, segment, wish.id, files, begun_at)
+    view = txn.view(wish.id)
+    assert view is not None
+    for flaw in stream_flaws(view):
+        raise CorruptArchive(wish.place, METADATA, f"makes no sound stream: segment {flaw.segment} {flaw.what}")
+    copied = Copied(wish.id, stream.id, stream.start, stream.end)
+    txn.put_piece(Checkpointed(COPIED, f"{wish.id:016x}", {**copied.to_json(), "asked": dict(wish.asked)}))
+    detail = {"name": str(wish.name), "place": wish.place, "events": stream.events, **copied.to_json()}
+    txn.add_change(wish.id, "attached" if "attached" in wish.asked else "imported", detail, now=now)
+    _put_more(txn, stream, wish, now)
+    return copied
+
+
+def _insert(txn: Writing, stream: ArchivedStream, wish: Wish, now: Micros) -> None:
+    """The stream's row, with all its schemas, since versions go on from there."""
+    for version, schema in enumerate(stream.schemas, 1):
+        info = StreamInfo(
+            wish.id,
+            wish.name,
+            schema,
+            version,
+            stream.tags,
+            now,
+            stream.sealed,
+            1,
+            stream.epoch,
+            stream.next_number,
+        )
+        if version == 1:
+            txn.insert_stream(info)
+        else:
+            txn.update_stream(info)
+
+
+def _put_segment(
+    txn: Writing,
+    stream: ArchivedStream,
+    archived: ArchivedSegment,
+    ident: StreamId,
+    files: Mapping[str, Lying],
+    begun_at: Micros,
+) -> None:
+    segment, head, stop = archived.segment, archived.segment.head, archived.part.stop
+    txn.put_segment(ident, segment)
+    if head < stop:
+        log = txn.new_log(ident, appended_at=Micros(0))
+        txn.extend_log(log, list(_extents(txn, archived, log, files, begun_at)))
+        state = txn.logs([log])[log]
+        assert state.length == stop - head
+        txn.update_log(replace(state, sealed=True))
+        txn.put_span(ident, Span(segment.id, head, log, 0, stop - head))
+    if segment.retired is None and not stream.sealed:
+        # Append times rise along a segment, so the new log's start where the archived ones have come to.
+        following = txn.new_log(ident, appended_at=stream.appended_at)
+        txn.put_span(ident, Span(segment.id, stop, following, 0, None))
+
+
+def _extents(
+    txn: Writing, archived: ArchivedSegment, log: LogId, files: Mapping[str, Lying], begun_at: Micros
+) -> Iterator[Extent]:
+    """One extent a file; the log begins with the segment's head."""
+    head, size = archived.segment.head, 0
+    for file in archived.files:
+        lies = files[file.name]
+        size += file.logical
+        yield Extent(
+            log=log,
+            start=file.start - head,
+            stop=file.stop - head,
+            blob=txn.insert_blob(lies.key, lies.size, begun_at, PARQUET),
+            key=lies.key,
+            encoding=PARQUET,
+            place=Place(0, 0, lies.row),
+            schema=file.schema,
+            checksum=lies.checksum,
+            appended=file.appended,
+            events=file.events,
+            size_end=size,
+        )
+
+
+def _put_more(txn: Writing, stream: ArchivedStream, wish: Wish, now: Micros) -> None:
+    if wish.retention and "retention" in stream.more:
+        put_policy(txn, wish.id, Retention.from_json(stream.more["retention"]), now)
+    for text in stream.more.get("aliases", ()) if wish.aliases else ():
+        old = StreamName.parse(text)
+        alias = StreamName(wish.name.scope, old.name)
+        if old.scope == stream.name.scope and txn.stream(alias) is None:
+            info = txn.stream(wish.id)
+            assert info is not None
+            add_alias(txn, info, alias, now)

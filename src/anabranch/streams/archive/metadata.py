@@ -1,0 +1,210 @@
+"""The metadata file of an archive: writing and reading it, and holding the archive's files against it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from anabranch.blobs.port import Blobs
+from anabranch.core.archive import (
+    FORMAT,
+    METADATA,
+    Archive,
+    ArchivedFile,
+    ArchivedStream,
+    is_file_name,
+    metadata_digest,
+)
+from anabranch.core.digest import segment_digest
+from anabranch.errors import (
+    BlobMissing,
+    CorruptArchive,
+    CorruptStore,
+    FormatTooNew,
+    MissingExtra,
+    NotFound,
+)
+from anabranch.log.watch import Watch, silent
+from anabranch.streams.archive.files import Part, read_back
+
+_SIGNED: Final = b"anabranch archive 1\n"  # before the digest, so that nothing else is ever signed by the same bytes
+
+
+class ArchiveFlaw(NamedTuple):
+    """A file of an archive, by its path in there, and what is wrong with it."""
+
+    file: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An archive in a `place` (for people), with the digest of its metadata; `signed_by` is the public key whose holder
+    signed it, hex, or None."""
+
+    place: str
+    archive: Archive
+    digest: str
+    signed_by: str | None
+
+
+def write_metadata(blobs: Blobs, place: str, archive: Archive, sign: str | None) -> Found:
+    """Make an archive of a place whose data files are all there. Raises InvalidArgument for a bad key file,
+    AlreadyExists."""
+    told = archive.to_json()
+    digest = metadata_digest(told)
+    whole: dict[str, object] = {"anabranch": "archive", "format": FORMAT, "digest": digest, "archive": told}
+    signed_by = None
+    if sign is not None:
+        made = _signing().sign(sign, _SIGNED + digest.encode())
+        signed_by = made.public_key.hex()
+        coded = {name: base64.b64encode(value).decode() for name, value in made._asdict().items()}
+        whole["signature"] = {"algorithm": "ed25519", **coded}
+    text = json.dumps(whole, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    blobs.put(METADATA, [text.encode()])
+    return Found(place, archive, digest, signed_by)
+
+
+def read_metadata(blobs: Blobs, place: str, *, trusted: str | None = None) -> Found:
+    """The archive in a place. `trusted` names a PEM file: the archive is to be signed by the holder of that public key.
+
+    Raises NotFound where there is none, or an unfinished one; CorruptArchive where the metadata was changed or is not
+    signed so; FormatTooNew, InvalidArgument, MissingExtra.
+    """
+    size = blobs.size(METADATA)
+    if size is None:
+        if any(is_file_name(info.key) for info in blobs.list()):
+            raise NotFound(f"the archive in {place} was never finished: archive to it again, and it goes on")
+        raise NotFound(f"there is no archive in {place}")
+    try:
+        whole = json.loads(blobs.get(METADATA).to_pybytes() if size else b"")
+        kind, version = whole["anabranch"], int(whole["format"])
+    except (KeyError, TypeError, ValueError) as exc:
+        raise CorruptArchive(place, METADATA, f"can't be read ({exc})") from exc
+    if kind != "archive":
+        raise CorruptArchive(place, METADATA, "is not the metadata of an archive")
+    if version > FORMAT:
+        raise FormatTooNew(f"the archive {place}", version, FORMAT)
+    digest = metadata_digest(whole.get("archive"))
+    if digest != whole.get("digest"):
+        raise CorruptArchive(place, METADATA, "was changed: its digest is another")
+    signed_by = _signer(place, whole.get("signature"), digest)
+    if trusted is not None:
+        key = _signing().public_key(trusted).hex()
+        if signed_by is None:
+            raise CorruptArchive(place, METADATA, "is not signed")
+        if signed_by != key:
+            raise CorruptArchive(place, METADATA, f"is signed by another key, {signed_by}")
+    try:
+        archive = Archive.from_json(whole["archive"])
+    except ValueError as exc:
+        raise CorruptArchive(place, METADATA, f"says what can't be ({exc})") from exc
+    return Found(place, archive, digest, signed_by)
+
+
+def _signer(place: str, told: Any, digest: str) -> str | None:
+    if told is None:
+        return None
+    signing = _signing()
+    try:
+        key, signature = (base64.b64decode(told[name], validate=True) for name in ("public_key", "signature"))
+        good = told["algorithm"] == "ed25519" and signing.is_signed(key, signature, _SIGNED + digest.encode())
+    except (KeyError, TypeError, ValueError) as exc:
+        raise CorruptArchive(place, METADATA, "has a signature that can't be read") from exc
+    if not good:
+        raise CorruptArchive(place, METADATA, "has a signature that does not fit it")
+    return str(key.hex())
+
+
+def _signing() -> Any:
+    try:
+        from anabranch.runtime import signing
+    except ImportError as exc:
+        raise MissingExtra("a signed archive", "encryption") from exc
+    return signing
+
+
+# holding files against it
+
+
+def listing_flaws(blobs: Blobs, archive: Archive) -> Iterator[ArchiveFlaw]:
+    """Files that are missing, cut short, too long, or not named. Reads none."""
+    there = {info.key: info.size for info in blobs.list()}
+    there.pop(METADATA, None)
+    for file in archive.files:
+        size = there.pop(file.name, None)
+        if size is None:
+            yield ArchiveFlaw(file.name, "is missing")
+        elif size != file.size:
+            yield ArchiveFlaw(file.name, f"holds {size:,} bytes, not {file.size:,}")
+    for name in sorted(there):
+        yield ArchiveFlaw(name, "does not belong to it")
+
+
+def refuse_flaws(found: Found, flaws: Iterator[ArchiveFlaw]) -> None:
+    """Raise CorruptArchive with the first flaw, if there is one."""
+    flaw = next(flaws, None)
+    if flaw is not None:
+        raise CorruptArchive(found.place, *flaw)
+
+
+def read_file(blobs: Blobs, found: Found, file: ArchivedFile) -> Any:
+    """A data file's bytes, which are those that were archived. Raises CorruptArchive."""
+    try:
+        if blobs.size(file.name) != file.size:  # a file that was cut short must not be mapped
+            raise CorruptArchive(found.place, file.name, f"does not hold {file.size:,} bytes any more")
+        data = blobs.get(file.name)
+    except BlobMissing as exc:
+        raise CorruptArchive(found.place, file.name, "is missing") from exc
+    if hashlib.sha256(data).hexdigest() != file.sha256:
+        raise CorruptArchive(found.place, file.name, "was changed: its SHA-256 is another")
+    return data
+
+
+def verify(blobs: Blobs, found: Found, *, content: bool = True, progress: Watch = silent) -> Iterator[ArchiveFlaw]:
+    """All that is wrong with an archive's files. Their bytes are all read; with `content` their events are too, and the
+    digests of segments worked out anew. `progress` hears of bytes."""
+    wrong = {flaw.file for flaw in (flaws := list(listing_flaws(blobs, found.archive)))}
+    yield from flaws
+    done = 0
+    for stream, parts in ((stream, stream.segments) for stream in found.archive.streams):
+        for segment in parts:
+            blocks: list[bytes] = []
+            sound = True
+            for file in segment.files:
+                told = [] if file.name in wrong else list(_file_flaws(blobs, found, stream, file, content, blocks))
+                yield from told
+                sound = sound and not told and file.name not in wrong
+                done += file.size
+                progress("verifying", done, found.archive.size)
+            part = segment.part
+            if content and sound and part.start < part.stop:
+                if segment_digest(part.segment, part.range, part.start, part.stop, blocks) != part:
+                    yield ArchiveFlaw(METADATA, f"tells another digest of segment {part.segment} of '{stream.name}'")
+
+
+def _file_flaws(
+    blobs: Blobs, found: Found, stream: ArchivedStream, file: ArchivedFile, content: bool, blocks: list[bytes]
+) -> Iterator[ArchiveFlaw]:
+    try:
+        data = read_file(blobs, found, file)
+        if content:
+            summed = read_back(file.name, data, part_of(stream, file), file.start, file.stop)
+            blocks += summed.blocks
+            told = summed.file
+            if (told.stop, told.appended, told.events) != (file.stop, file.appended, file.events):
+                yield ArchiveFlaw(METADATA, f"tells another extent or other times of {file.name}")
+    except CorruptArchive as exc:
+        yield ArchiveFlaw(exc.file, exc.why)
+    except (CorruptStore, FormatTooNew) as exc:
+        yield ArchiveFlaw(file.name, f"can't be read ({exc})")
+
+
+def part_of(stream: ArchivedStream, file: ArchivedFile) -> Part:
+    """What a data file is said to hold."""
+    segment = next(each for each in stream.segments if file in each.files)
+    return Part(stream.id, segment.segment.id, stream.schemas[file.schema - 1], file.schema)
