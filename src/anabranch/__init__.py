@@ -22,6 +22,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from anabranch import errors as errors
+    from anabranch.core.group import Checkpoint
     from anabranch.model.cut import HEAD, TAIL, Order, StreamCut
     from anabranch.model.event import Event
     from anabranch.model.ids import SegmentId
@@ -29,9 +30,15 @@ if TYPE_CHECKING:
     from anabranch.model.names import StreamName
     from anabranch.model.pointer import EventPointer
     from anabranch.model.policy import Fixed
+    from anabranch.model.position import Position, StreamSegment
     from anabranch.model.retention import RetainBytes, RetainFor, Retention
     from anabranch.model.stream_range import StreamRange
+    from anabranch.readers.group.group import ReaderGroup
+    from anabranch.readers.group.reader import GroupReader
+    from anabranch.readers.group.sql import SqlPositions
     from anabranch.readers.reader import Reader
+    from anabranch.readers.revisioned import RevisionedStream
+    from anabranch.readers.synchronizer import StateSynchronizer
     from anabranch.runtime.sealing import KeyService
     from anabranch.runtime.settings import Settings
     from anabranch.store.facade import Store
@@ -43,24 +50,32 @@ if TYPE_CHECKING:
 _PLACES = {
     "Ack": "streams.ack",
     "BatchAck": "streams.ack",
+    "Checkpoint": "core.group",
     "Event": "model.event",
     "EventPointer": "model.pointer",
     "EventRange": "streams.ack",
     "Fixed": "model.policy",
+    "GroupReader": "readers.group.reader",
     "HEAD": "model.cut",
     "KeyRange": "model.keyspace",
     "KeyService": "runtime.sealing",
     "Order": "model.cut",
+    "Position": "model.position",
     "Reader": "readers.reader",
+    "ReaderGroup": "readers.group.group",
     "RetainBytes": "model.retention",
     "RetainFor": "model.retention",
     "Retention": "model.retention",
+    "RevisionedStream": "readers.revisioned",
     "SegmentId": "model.ids",
     "Settings": "runtime.settings",
+    "SqlPositions": "readers.group.sql",
+    "StateSynchronizer": "readers.synchronizer",
     "Store": "store.facade",
     "StreamCut": "model.cut",
     "StreamName": "model.names",
     "StreamRange": "model.stream_range",
+    "StreamSegment": "model.position",
     "TAIL": "model.cut",
     "Writer": "streams.writer",
     "connect": "store.opening",
@@ -73,23 +88,31 @@ __all__ = [
     "TAIL",
     "Ack",
     "BatchAck",
+    "Checkpoint",
     "Event",
     "EventPointer",
     "EventRange",
     "Fixed",
+    "GroupReader",
     "KeyRange",
     "KeyService",
     "Order",
+    "Position",
     "Reader",
+    "ReaderGroup",
     "RetainBytes",
     "RetainFor",
     "Retention",
+    "RevisionedStream",
     "SegmentId",
     "Settings",
+    "SqlPositions",
+    "StateSynchronizer",
     "Store",
     "StreamCut",
     "StreamName",
     "StreamRange",
+    "StreamSegment",
     "Writer",
     "connect",
     "errors",
