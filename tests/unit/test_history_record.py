@@ -23,7 +23,7 @@ def kept(store: ab.Store) -> dict[str, Stored]:
     events: dict[str, list[str]] = {}
     with store.reader(STREAM) as reader:
         for event in reader:
-            events.setdefault(place_of(STREAM, event.pointer.segment), []).append(event.body.decode())
+            events.setdefault(place_of(event.pointer.stream, event.pointer.segment), []).append(event.body.decode())
     return {place: Stored(0, tuple(names)) for place, names in events.items()}
 
 

@@ -82,6 +82,11 @@ class Writer:
         """The writer's name, by which logs remember its progress."""
         return self._name.id
 
+    @property
+    def stream_id(self) -> StreamId:
+        """The stream that it writes to, whatever that is called by now."""
+        return self._stream
+
     # accepting events
 
     def write(

@@ -1,7 +1,8 @@
 """What clients of a store attempted, were told and saw; and the judgement of what is stored in the end.
 
 Pure: it knows no store. An event's payload names it: `writer|key|number|padding`, numbered per writer and key, so that
-what is found in a stream can be held against what was written.
+what is found in a stream can be held against what was written. No two ledgers share a writer's name. What a stream took
+over from others is judged by `testing.inheritance`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import NamedTuple
 from anabranch.model.ids import SegmentId
 from anabranch.model.pointer import EventPointer
 
-__all__ = ["Event", "Fate", "Ledger", "Sighting"]
+__all__ = ["Event", "Fate", "Ledger", "Part", "Reading", "Sighting", "told"]
 
 _SHOWN_MAX = 5  # examples of one kind of violation
 
@@ -70,11 +71,25 @@ class Reading:
     seen: list[Sighting] = field(default_factory=list)
 
 
+class Part(NamedTuple):
+    """The offsets `start <= offset < stop` of a segment were taken over: they are those of the source's segment `old`."""
+
+    source: Ledger
+    old: SegmentId
+    start: int
+    stop: int
+
+
 class Ledger:
-    """The history of one stream."""
+    """The history of one stream. `stream` is its name by now, `label` its first one. `gone`: it was given up to another
+    stream, and is read no more. `parts` has what its segments took over, at most one part each."""
 
     def __init__(self, stream: str) -> None:
         self.stream = stream
+        self.label = stream
+        self.gone = False
+        self.parts: dict[SegmentId, Part] = {}
+        self.places: dict[tuple[SegmentId, int], Event] = {}
         self.fates: dict[Event, Fate] = {}
         self.pointers: dict[Event, EventPointer] = {}
         self.units: list[tuple[Event, ...]] = []
@@ -98,6 +113,7 @@ class Ledger:
         self._acked.add(event)
         if pointer is not None:
             self.pointers[event] = pointer
+            self.places[pointer.segment, pointer.offset] = event
 
     def refused(self, event: Event) -> None:
         """The store said that it did not take the event."""
@@ -113,9 +129,19 @@ class Ledger:
 
     def reading(self, name: str, *, whole: bool = True) -> Reading:
         """A reader begins; `whole` if at the head."""
-        reading = Reading(name, frozenset(self._acked) if whole else frozenset(), whole)
+        reading = Reading(name, self.owed if whole else frozenset(), whole)
         self.readings.append(reading)
         return reading
+
+    @property
+    def owed(self) -> frozenset[Event]:
+        """The events that were acknowledged so far."""
+        return frozenset(self._acked)
+
+    def inherits(self, segment: SegmentId, offset: int) -> Part | None:
+        """What was taken over at this place."""
+        part = self.parts.get(segment)
+        return part if part is not None and part.start <= offset < part.stop else None
 
     def count(self, fate: Fate) -> int:
         """How many events have this fate."""
@@ -126,21 +152,24 @@ class Ledger:
     def judge(self, stored: Sequence[Sighting], heads: Mapping[SegmentId, int] | None = None) -> list[str]:
         """Violations, given the whole stream as read from head to tail. Empty when all is well.
 
-        `heads`: the first offset of each segment that was truncated. What lies before is gone by right.
+        `heads`: the first offset of each segment that can be read. What lies before it and was there once is gone by
+        right.
         """
-        heads = {segment: head for segment, head in (heads or {}).items() if head}
+        born = {segment: part.start for segment, part in self.parts.items()}
+        first = {**born, **(heads or {})}
+        heads = {segment: head for segment, head in (heads or {}).items() if head > born.get(segment, 0)}
         events = [(sighting, Event.parse(sighting.payload)) for sighting in stored]
-        there = {event for _, event in events if event}
+        own = [(s, event) for s, event in events if not self.inherits(s.pointer.segment, s.pointer.offset)]
         found = [
-            *self._unknown_or_doubled(events),
-            *self._lost(events, heads),
+            *self._unknown_or_doubled(own),
+            *self._lost(own, heads),
             *self._disordered("the stream", [event for _, event in events if event]),
-            *_holes("the stream", [sighting.pointer for sighting in stored], heads),
-            *([] if heads else self._torn(there)),
+            *_holes("the stream", [sighting.pointer for sighting in stored], first),
+            *([] if heads else self._torn({event for _, event in own if event})),
         ]
         content = {sighting.pointer: sighting.payload for sighting in stored}
         for reading in self.readings:
-            found += self._misread(reading, content, heads)
+            found += self._misread(reading, content, heads, born)
         return [f"{self.stream}: {text}" for text in found]
 
     def _unknown_or_doubled(self, events: Sequence[tuple[Sighting, Event | None]]) -> list[str]:
@@ -152,9 +181,9 @@ class Ledger:
                 places[event].append(str(sighting.pointer))
         doubled = [f"{event} at {', '.join(at)}" for event, at in places.items() if len(at) > 1]
         return [
-            *_told("nobody wrote it", strange),
-            *_told("refused, and yet there", refused),
-            *_told("stored more than once", doubled),
+            *told("nobody wrote it", strange),
+            *told("refused, and yet there", refused),
+            *told("stored more than once", doubled),
         ]
 
     def _lost(self, events: Sequence[tuple[Sighting, Event | None]], heads: Mapping[SegmentId, int]) -> list[str]:
@@ -169,7 +198,7 @@ class Ledger:
             for event, pointer in self.pointers.items()
             if event in where and where[event] != pointer
         ]
-        return [*_told("acknowledged, and not there", lost), *_told("not where it was acknowledged", moved)]
+        return [*told("acknowledged, and not there", lost), *told("not where it was acknowledged", moved)]
 
     def _gone(self, event: Event, heads: Mapping[SegmentId, int]) -> bool:
         """True if the event may have been truncated away."""
@@ -184,7 +213,7 @@ class Ledger:
             if event.number < before:
                 wrong.append(f"{event} behind number {before}")
             last[event.writer, event.key] = max(before, event.number)
-        return _told(f"out of order in {where}", wrong)
+        return told(f"out of order in {where}", wrong)
 
     def _torn(self, there: set[Event]) -> list[str]:
         torn = []
@@ -192,10 +221,14 @@ class Ledger:
             have = sum(event in there for event in unit)
             if have not in (0, len(unit)):
                 torn.append(f"{have} of the {len(unit)} events from {unit[0]} on")
-        return _told("torn atomic unit", torn)
+        return told("torn atomic unit", torn)
 
     def _misread(
-        self, reading: Reading, content: Mapping[EventPointer, bytes], heads: Mapping[SegmentId, int]
+        self,
+        reading: Reading,
+        content: Mapping[EventPointer, bytes],
+        heads: Mapping[SegmentId, int],
+        born: Mapping[SegmentId, int],
     ) -> list[str]:
         name = f"reader {reading.name}"
         events = [event for sighting in reading.seen if (event := Event.parse(sighting.payload))]
@@ -207,10 +240,10 @@ class Ledger:
         unseen = sorted(reading.owed - set(events)) if reading.finished else []
         missed = [str(event) for event in unseen if not self._gone(event, heads)]
         return [
-            *_told(f"{name} saw what is not stored there", wrong),
+            *told(f"{name} saw what is not stored there", wrong),
             *self._disordered(name, events),
-            *_holes(name, [s.pointer for s in reading.seen], {} if reading.whole and not heads else None),
-            *_told(f"{name} began after these were acknowledged and did not see them", missed),
+            *_holes(name, [s.pointer for s in reading.seen], born if reading.whole and not heads else None),
+            *told(f"{name} began after these were acknowledged and did not see them", missed),
         ]
 
 
@@ -228,10 +261,10 @@ def _holes(where: str, pointers: Iterable[EventPointer], heads: Mapping[SegmentI
         if pointer.offset != wanted:
             wrong.append(f"segment {pointer.segment} goes on at {pointer.offset}, not {wanted}")
         expected[pointer.segment] = pointer.offset + 1
-    return _told(f"offsets are not contiguous in {where}", wrong)
+    return told(f"offsets are not contiguous in {where}", wrong)
 
 
-def _told(what: str, cases: Iterable[str]) -> list[str]:
+def told(what: str, cases: Iterable[str]) -> list[str]:
     """One line for a kind of violation, with its first examples; none without any."""
     listed = list(cases)
     if not listed:

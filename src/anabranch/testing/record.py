@@ -18,7 +18,7 @@ import xxhash
 from anabranch.errors import AnabranchError, AppendRefused, StreamNotFound, StreamSealed
 from anabranch.model.cut import HEAD
 from anabranch.model.event import Event
-from anabranch.model.ids import SegmentId
+from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.pointer import EventPointer
 from anabranch.model.stream import StreamView
 from anabranch.testing.operations import Kind, Operation, Outcome
@@ -33,9 +33,9 @@ _FIELDS: Final = tuple(field.name for field in fields(Operation))
 _REFUSALS: Final = (AppendRefused, StreamSealed, StreamNotFound)
 
 
-def place_of(stream: str, segment: SegmentId) -> str:
-    """A segment's name in a history."""
-    return f"{stream} {segment}"
+def place_of(stream: StreamId, segment: SegmentId) -> str:
+    """A segment's name in a history, which no rename of its stream changes."""
+    return f"{stream:016x} {segment}"
 
 
 class Recorder:
@@ -98,16 +98,16 @@ def _operation(values: dict[str, Any]) -> Operation:
     return Operation(**values)
 
 
-def _hash(stream: str, payload: bytes) -> str:
+def _hash(stream: StreamId, payload: bytes) -> str:
     return xxhash.xxh3_64_hexdigest(payload)
 
 
 class RecordedStore:
-    """A client of a store all of whose doings are recorded. `name_of` names an event by its stream and payload; by
-    default payloads are taken to differ."""
+    """A client of a store all of whose doings are recorded. `name_of` names an event by its stream's id and its payload;
+    by default payloads are taken to differ."""
 
     def __init__(
-        self, store: Store, recorder: Recorder, client: str, *, name_of: Callable[[str, bytes], str] | None = None
+        self, store: Store, recorder: Recorder, client: str, *, name_of: Callable[[StreamId, bytes], str] | None = None
     ) -> None:
         self.store = store
         self.recorder = recorder
@@ -117,7 +117,7 @@ class RecordedStore:
 
     def writer(self, stream: str, *, writer_id: str | None = None, fence: int | None = None) -> RecordedWriter:
         """See `Store.writer`."""
-        return RecordedWriter(self, stream, self.store.writer(stream, writer_id=writer_id, fence=fence), fence)
+        return RecordedWriter(self, self.store.writer(stream, writer_id=writer_id, fence=fence), fence)
 
     def look(self, stream: str) -> StreamView:
         """The stream as it is; each segment's tail, and whether it is sealed, become part of the history."""
@@ -126,7 +126,7 @@ class RecordedStore:
         for segment in view.ordered:
             # Seeing it sealed is as good as sealing it: from here on nothing may follow.
             kind = Kind.SEAL if view.sealed(segment.id) else Kind.TAIL
-            operation = recorder.begin(self.client, kind, place_of(stream, segment.id), invoked=invoked)
+            operation = recorder.begin(self.client, kind, place_of(view.info.id, segment.id), invoked=invoked)
             sealed = None if kind is Kind.SEAL else False
             recorder.end(operation, Outcome.OK, offset=view.length(segment.id), sealed=sealed)
         return view
@@ -140,7 +140,7 @@ class RecordedStore:
         after = self.store.streams.view(stream)
         for segment in after.current:
             if segment.id in before:
-                place = place_of(stream, segment.id)
+                place = place_of(after.info.id, segment.id)
                 operation = self.recorder.begin(self.client, Kind.FENCE, place, invoked=invoked, fence=fence)
                 self.recorder.end(operation, Outcome.OK, completed=done)
 
@@ -156,7 +156,6 @@ class RecordedReader:
     def __init__(self, owner: RecordedStore, stream: str, client: str, follow: bool) -> None:
         self._recorder = owner.recorder
         self._name_of = owner.name_of
-        self._stream = stream
         self._client = client
         self._follow = follow
         self._runs: dict[SegmentId, tuple[Operation, list[str]]] = {}
@@ -185,11 +184,11 @@ class RecordedReader:
             if operation is not None:
                 self._recorder.end(operation, Outcome.OK, events=tuple(events))
             invoked = self._opened if operation is None else None
-            place = place_of(self._stream, pointer.segment)
+            place = place_of(pointer.stream, pointer.segment)
             operation = self._recorder.begin(self._client, Kind.READ, place, invoked=invoked, offset=pointer.offset)
             events = []
             self._runs[pointer.segment] = operation, events
-        events.append(self._name_of(self._stream, event.body))
+        events.append(self._name_of(pointer.stream, event.body))
 
     def __enter__(self) -> RecordedReader:
         return self
@@ -201,11 +200,10 @@ class RecordedReader:
 class RecordedWriter:
     """A writer whose appends are recorded, one operation an event."""
 
-    def __init__(self, owner: RecordedStore, stream: str, writer: Writer, fence: int | None) -> None:
+    def __init__(self, owner: RecordedStore, writer: Writer, fence: int | None) -> None:
         self._recorder = owner.recorder
         self._name_of = owner.name_of
         self._client = owner.client
-        self._stream = stream
         self._fence = fence
         self.writer = writer
 
@@ -238,7 +236,11 @@ class RecordedWriter:
 
     def _begin(self, payload: bytes, **known: Any) -> Operation:
         return self._recorder.begin(
-            self._client, Kind.APPEND, events=(self._name_of(self._stream, payload),), fence=self._fence, **known
+            self._client,
+            Kind.APPEND,
+            events=(self._name_of(self.writer.stream_id, payload),),
+            fence=self._fence,
+            **known,
         )
 
     def _answer(self, operation: Operation, ask: Callable[[], EventPointer]) -> EventPointer:
@@ -247,7 +249,7 @@ class RecordedWriter:
         except AnabranchError as exc:
             self._refuse(operation, exc)
             raise
-        place = place_of(self._stream, pointer.segment)
+        place = place_of(pointer.stream, pointer.segment)
         self._recorder.end(operation, Outcome.OK, segment=place, offset=pointer.offset)
         return pointer
 

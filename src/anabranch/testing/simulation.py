@@ -13,7 +13,6 @@ from anabranch.runtime.settings import Settings
 from anabranch.testing import clients
 from anabranch.testing.clients import Arena, Cast
 from anabranch.testing.faults import Action, Faults, RandomFaults
-from anabranch.testing.history import Stored, check
 from anabranch.testing.scheduler import Scheduler, SimTask
 from anabranch.testing.world import Process, ProcessCrashed, World
 
@@ -38,6 +37,7 @@ _LIMITS: Final = {
     "EXTENTS_PER_PLAN_MAX": 8,
     "COLLECT_PAGE_ROWS": 5,
     "WAL_PAGES_CHECKPOINT": 16,
+    "SCOPE_PAGE": 2,
 }
 Weather = Mapping[str, Mapping[Action, float]]
 _RATES: Final = {
@@ -223,6 +223,7 @@ class Simulation:
         if self._arena.violations:
             return
         last = self._world.process("last")
+        last.call(self._arena.settle)
         last.call(self._judge_streams)
         last.call(lambda store: store.compact(force=True))
         for _ in range(3):
@@ -232,11 +233,4 @@ class Simulation:
         last.close()
 
     def _judge_streams(self, store: Store) -> None:
-        kept: dict[str, Stored] = {}
-        for ledger in self._arena.ledgers.values():
-            self._arena.violations += clients.judged(store, ledger)
-            kept |= clients.kept(store, ledger.stream)
-        for promise in self._arena.promises.values():
-            self._arena.violations += promise(store)
-        self._arena.violations += [f"history: {found}" for found in check(self._arena.recorder.operations, kept)]
-        self._arena.violations += clients.checked(store)
+        self._arena.violations += clients.judge(self._arena, store)

@@ -13,6 +13,9 @@ side, and may be killed at any call of a port. So a client keeps nothing that it
 
 - events go through a ledger of `arena.ledgers`: `attempt` before they are handed over, then `acked`, `refused` or
   `unknown`. The ledger judges the stream in the end. A new stream takes part by `arena.new_stream`;
+- a change that is asked for under a request id goes through `arena.ask`: it asks again where the answer was lost, once
+  more for no reason, and in the end if the process died in between. What a stream took over from another is a `Joint`
+  (`taking.py`), which is judged in the end;
 - what else must be so in the end is a promise, `arena.promises[what] = partial(holds, …)`, which is asked in a fresh
   process. What must be so at once is a line in `arena.violations`;
 - all chance is drawn from `arena.rng` and all time passes through `store.runtime`, in an order that is the same whatever
@@ -21,10 +24,12 @@ side, and may be killed at any call of a port. So a client keeps nothing that it
 - a wound that the client is there to find is planted in `testing.wounds`, with `told`, what is said of it.
 """
 
-from anabranch.testing.clients.arena import EXPECTED, KEYS, Arena, Client, Promise, checked, judged, kept, named, stored
-from anabranch.testing.clients.casts import CASTS, HARVEST, HOLDERS, STORM, Cast
+from anabranch.testing.clients.arena import EXPECTED, KEYS, Arena, Asked, Client, Promise, named
+from anabranch.testing.clients.casts import ALGEBRA, CASTS, HARVEST, HOLDERS, STORM, Cast
+from anabranch.testing.clients.judgement import checked, held, judge, stored
 
 __all__ = [
+    "ALGEBRA",
     "CASTS",
     "EXPECTED",
     "HARVEST",
@@ -32,12 +37,13 @@ __all__ = [
     "KEYS",
     "STORM",
     "Arena",
+    "Asked",
     "Cast",
     "Client",
     "Promise",
     "checked",
-    "judged",
-    "kept",
+    "held",
+    "judge",
     "named",
     "stored",
 ]

@@ -1,4 +1,4 @@
-"""What all clients share: the arena they meet in, what may happen to them, and what is wrong with a stream in the end."""
+"""What all clients share: the arena they meet in, and what may happen to them."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.errors import (
+    AlreadyExists,
     AppendRefused,
     AppendUncertain,
     Conflict,
+    InvalidCut,
     LeaseExpired,
     StoreUnavailable,
     StreamNotFound,
     StreamSealed,
     Truncated,
 )
-from anabranch.log.check import Severity
-from anabranch.model.cut import HEAD
-from anabranch.model.ids import SegmentId
-from anabranch.testing.history import Stored
-from anabranch.testing.ledger import Event, Ledger, Sighting
-from anabranch.testing.record import RecordedStore, Recorder, place_of
+from anabranch.model.ids import StreamId
+from anabranch.testing.inheritance import Joint
+from anabranch.testing.ledger import Event, Ledger
+from anabranch.testing.record import RecordedStore, Recorder
 
 if TYPE_CHECKING:
     from anabranch.store import Store
 
-__all__ = ["EXPECTED", "KEYS", "PAUSE_S", "Arena", "Client", "Promise", "checked", "judged", "kept", "named", "stored"]
+__all__ = ["EXPECTED", "KEYS", "PAUSE_S", "Arena", "Asked", "Client", "Promise", "named"]
 
 KEYS: Final = ("a", "b", "c", "d", "e")
 # What may happen to a client of a store whose other clients scale, seal and take over, and whose network fails.
@@ -47,14 +47,29 @@ PAUSE_S: Final = 0.004
 
 Client = Callable[["Arena", "Store", str], None]
 Promise = Callable[["Store"], Sequence[str]]
+_TRIES: Final = 12
+# What refuses a change that was asked for, and leaves nothing behind.
+_REFUSED: Final = (AlreadyExists, Conflict, InvalidCut, StreamNotFound, StreamSealed, Truncated)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A change asked for under a request id: `act` asks, as often as need be, and `note` hears the answer. `refused`
+    is called where nothing was changed."""
+
+    act: Callable[[Store], Any]
+    note: Callable[[Store, Any], None]
+    refused: Callable[[], None] = lambda: None
 
 
 @dataclass
 class Arena:
     """What all clients share: chance, the streams' ledgers, and the sign to stop.
 
-    `promises` holds what must be so in the end, by a name: each is asked in a fresh process, before and after all is
-    compacted and collected, and returns what is wrong.
+    `ledgers` are by the first name of their stream, `names` leads from a stream's id to it; the `active` ones are
+    written to. `promises` holds what must be so in the end, by a name: each is asked in a fresh process, before and
+    after all is compacted and collected, and returns what is wrong. `asked` has the requests without an answer: they
+    are asked for again before all else is judged. `joints` has what streams took over from others, by request.
     """
 
     rng: random.Random
@@ -63,6 +78,9 @@ class Arena:
     done: Counter[str] = field(default_factory=Counter)
     violations: list[str] = field(default_factory=list)
     promises: dict[str, Promise] = field(default_factory=dict)
+    asked: dict[str, Asked] = field(default_factory=dict)
+    joints: dict[str, list[Joint]] = field(default_factory=dict)
+    names: dict[StreamId, str] = field(default_factory=dict)
     stopping: bool = False
     recorder: Recorder = field(default_factory=lambda: Recorder(count().__next__))
     _serial: int = 0
@@ -86,47 +104,70 @@ class Arena:
         """One of the streams that are written to."""
         return self.ledgers[self.rng.choice(self.active)]
 
-    def new_stream(self, store: Store) -> str:
-        """Create a stream, and have it written to from now on."""
+    def pick_any(self) -> Ledger:
+        """One of the streams that there are."""
+        return self.rng.choice([each for each in self.ledgers.values() if not each.gone])
+
+    def new_stream(self, store: Store, *, active: bool = True) -> Ledger:
+        """Create a stream, and have it written to from now on if it is to be active."""
         name = f"sim/stream{self.serial()}"
-        store.streams.create(name, scaling=self.rng.randrange(1, 4))
-        self.ledgers[name] = Ledger(name)
-        self.active.append(name)
-        return name
+        made = store.streams.create(name, scaling=self.rng.randrange(1, 4))
+        ledger = Ledger(name)
+        self.adopt(ledger, made.id, active=active)
+        return ledger
+
+    def adopt(self, ledger: Ledger, stream: StreamId, *, active: bool) -> None:
+        """A stream takes part from now on."""
+        self.ledgers[ledger.label] = ledger
+        self.names[stream] = ledger.label
+        if active:
+            self.active.append(ledger.label)
+
+    def ask(self, store: Store, request: str, asked: Asked) -> bool:
+        """Ask for a change until it is answered; True if it was made, False where it was refused or nobody can tell.
+        Now and then it is asked for once more, which must change nothing."""
+        self.asked[request] = asked
+        for _ in range(_TRIES):
+            try:
+                answer = asked.act(store)
+                asked.note(store, answer)
+            except (AppendUncertain, StoreUnavailable):
+                self.done["answer lost"] += 1
+                store.runtime.tasks.sleep(self.rng.random() * PAUSE_S)
+                continue
+            except _REFUSED:
+                asked.refused()
+                del self.asked[request]
+                return False
+            del self.asked[request]
+            if self.chance(0.3):
+                self._once_more(store, request, asked, answer)
+            return True
+        return False
+
+    def _once_more(self, store: Store, request: str, asked: Asked, answer: Any) -> None:
+        try:
+            again = asked.act(store)
+        except (AppendUncertain, StoreUnavailable):
+            return
+        if again != answer:
+            self.violations.append(f"{request} was answered by {answer} first and by {again} then")
+
+    def settle(self, store: Store) -> None:
+        """Ask for all that is without an answer."""
+        for request, asked in list(self.asked.items()):
+            self.ask(store, request, asked)
+
+    def bereft(self, ledger: Ledger, who: str, error: StreamNotFound) -> None:
+        """An open writer or reader was told that its stream is not there, which no rename may do to it."""
+        if not ledger.gone:
+            self.violations.append(f"{who} lost {ledger.label}, called {ledger.stream} now: {error}")
 
     def chance(self, part: float) -> bool:
         """True in about this part of all cases."""
         return self.rng.random() < part
 
 
-def stored(store: Store, stream: str) -> list[Sighting]:
-    """The whole stream, from head to tail."""
-    with store.reader(stream, start=HEAD) as reader:
-        return [Sighting(event.pointer, event.body) for event in reader]
-
-
-def judged(store: Store, ledger: Ledger) -> list[str]:
-    """What is wrong with one stream by its ledger."""
-    heads = {segment.id: segment.head for segment in store.streams.view(ledger.stream).ordered}
-    return ledger.judge(stored(store, ledger.stream), heads)
-
-
-def named(stream: str, payload: bytes) -> str:
-    """An event's name in a history: writers number their events anew in each stream."""
-    return f"{stream} {Event.parse(payload)}"
-
-
-def kept(store: Store, stream: str) -> dict[str, Stored]:
-    """What each segment of the stream holds, as a history has it."""
-    heads = {segment.id: segment.head for segment in store.streams.view(stream).ordered}
-    events: dict[SegmentId, list[str]] = {segment: [] for segment in heads}
-    for sighting in stored(store, stream):
-        events[sighting.pointer.segment].append(named(stream, sighting.payload))
-    return {place_of(stream, each): Stored(head, tuple(events[each])) for each, head in heads.items()}
-
-
-def checked(store: Store) -> list[str]:
-    """What is wrong with the store by its own account."""
-    errors = [finding for finding in store.check() if finding.severity is Severity.ERROR]
-    # Clocks differ here: what ran out for the collector may live on for the process that looks. Its holder is told.
-    return [f"check: {finding}" for finding in errors if not finding.where.startswith("lease ")]
+def named(stream: StreamId, payload: bytes) -> str:
+    """An event's name in a history: a copy shows it under another name than its source."""
+    return f"{stream:016x} {Event.parse(payload)}"

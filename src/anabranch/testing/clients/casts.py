@@ -5,19 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from anabranch.testing.clients.append import append
 from anabranch.testing.clients.arena import Client
 from anabranch.testing.clients.copy import copy
+from anabranch.testing.clients.copy_scope import copy_scope
 from anabranch.testing.clients.hold import hold
 from anabranch.testing.clients.maintain import collect, maintain
 from anabranch.testing.clients.publish import publish
 from anabranch.testing.clients.read import follow, read
+from anabranch.testing.clients.rename import rename
 from anabranch.testing.clients.scale import scale
+from anabranch.testing.clients.stitch import stitch
 from anabranch.testing.clients.write import rival, write
 
-__all__ = ["CASTS", "HARVEST", "HOLDERS", "STORM", "Cast"]
+__all__ = ["ALGEBRA", "CASTS", "HARVEST", "HOLDERS", "STORM", "Cast"]
 
 # What a process may be made of. Readers alone must hear of everything from other processes.
 Cast = Sequence[tuple[str, Client]]
+_TAKERS: Final[Cast] = (
+    ("write", write),
+    ("follow", follow),
+    ("append", append),
+    ("stitch", stitch),
+    ("copy", copy),
+    ("copy_scope", copy_scope),
+    ("rename", rename),
+)
 CASTS: Final[Sequence[Cast]] = (
     (
         ("write", write),
@@ -30,10 +43,17 @@ CASTS: Final[Sequence[Cast]] = (
     (("write", write), ("rival", rival), ("publish", publish), ("follow", follow), ("copy", copy)),
     (("read", read), ("follow", follow), ("collect", collect)),
     (("rival", rival), ("scale", scale), ("maintain", maintain), ("collect", collect)),
+    _TAKERS,
 )
 # Nothing but writing under scales and takeovers.
 STORM: Final[Sequence[Cast]] = ((("write", write), ("write", write), ("rival", rival), ("scale", scale)),)
 # Copies of streams that are truncated and collected.
 HARVEST: Final[Sequence[Cast]] = ((("write", write), ("copy", copy), ("maintain", maintain), ("collect", collect)),)
+# Streams of streams, beside those that write, scale, compact and collect.
+ALGEBRA: Final[Sequence[Cast]] = (
+    _TAKERS,
+    (("write", write), ("rival", rival), ("append", append), ("rename", rename), ("read", read)),
+    (("scale", scale), ("maintain", maintain), ("collect", collect), ("copy", copy), ("stitch", stitch)),
+)
 # Ephemeral streams that are begun, joined and left by many.
 HOLDERS: Final[Sequence[Cast]] = ((("hold", hold), ("hold", hold), ("write", write), ("collect", collect)),)

@@ -1,4 +1,4 @@
-"""Copies: each shows what its source held, and never changes."""
+"""Copies: each shows what its source held between the cuts, and nothing that was written to it later."""
 
 from __future__ import annotations
 
@@ -7,34 +7,65 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from anabranch.testing.clients.arena import EXPECTED, Arena, stored
-from anabranch.testing.ledger import Event, Sighting
+from anabranch.core.copy import Copied
+from anabranch.testing.clients.arena import EXPECTED, Arena, Asked
+from anabranch.testing.clients.judgement import stored
+from anabranch.testing.clients.taking import STREAMS_MAX, begin, some_range, whole
+from anabranch.testing.inheritance import Joint
+from anabranch.testing.ledger import Ledger, Part, Sighting
 
 if TYPE_CHECKING:
     from anabranch.store import Store
 
-__all__ = ["copy", "faithful"]
+__all__ = ["copy", "note_copy"]
 
 
 def copy(arena: Arena, store: Store, name: str) -> None:
-    """Copy streams that are written to. A copy holds all that was acknowledged before, and never changes."""
+    """Copy streams that are written to, and copies of them. Some copies are written to, too; others never change, and
+    some of these are deleted."""
     for _ in arena.turns(store, 8):
-        ledger, target = arena.pick(), f"sim/copy{arena.serial()}"
-        owed = ledger.reading("nobody").owed
         with suppress(*EXPECTED):
-            store.streams.copy(ledger.stream, target, request=target)
-            seen = stored(store, target)
-            arena.promises[target] = partial(faithful, target=target, seen=seen)
-            missing = owed - {Event.parse(sighting.payload) for sighting in seen}
-            if missing and not any(segment.head for segment in store.streams.view(ledger.stream).ordered):
-                arena.violations.append(f"{target} lacks {min(missing)}, which {ledger.stream} had before")
-            arena.done["copy"] += 1
-            if arena.chance(0.3):
-                del arena.promises[target]
-                store.streams.delete(target)
+            source = arena.pick_any()
+            written = arena.chance(0.25) and len(arena.active) < 5
+            heir = _copied(arena, store, source, active=written)
+            if heir is not None and not written:
+                _keep_or_delete(arena, store, heir)
 
 
-def faithful(store: Store, target: str, seen: Sequence[Sighting]) -> list[str]:
-    """What is wrong with a copy, by what it held when it was made."""
-    same = dict(stored(store, target)) == dict(seen)  # segments side by side may be read in any order
-    return [] if same else [f"{target} is not what it was when it was made"]
+def _copied(arena: Arena, store: Store, source: Ledger, *, active: bool) -> Ledger | None:
+    asked_for, exact = some_range(arena, store, source) if arena.chance(0.3) else whole(source)
+    target = f"sim/copy{arena.serial()}"
+    joint = begin(arena, target, source, Ledger(target), exact)
+    arena.joints[target] = [joint]
+    asked = Asked(
+        lambda each: each.streams.copy(asked_for, target, request=target),
+        lambda each, copied: note_copy(arena, each, joint, copied, active=active),
+    )
+    return joint.heir if arena.ask(store, target, asked) else None
+
+
+def note_copy(arena: Arena, store: Store, joint: Joint, copied: Copied, *, active: bool = False) -> None:
+    """A copy was made. Nobody writes to it before this is noted."""
+    view = store.streams.view(copied.copy)
+    parts = {each.id: Part(joint.source, each.id, each.head, view.length(each.id)) for each in view.ordered}
+    joint.answer(parts, arena.recorder.moment())
+    arena.adopt(joint.heir, copied.copy, active=active)
+    arena.done["copy"] += 1
+
+
+def _keep_or_delete(arena: Arena, store: Store, heir: Ledger) -> None:
+    seen = stored(store, heir.stream)
+    if arena.chance(0.3) or len(arena.ledgers) > STREAMS_MAX:
+        heir.gone = True
+        store.streams.delete(heir.stream)
+        arena.done["delete"] += 1
+    else:
+        arena.promises[heir.label] = partial(_unchanged, heir, seen)
+
+
+def _unchanged(heir: Ledger, seen: Sequence[Sighting], store: Store) -> list[str]:
+    """A copy to which nobody writes holds what it held when it was made; segments side by side may be read in any
+    order."""
+    if heir.gone or dict(stored(store, heir.stream)) == dict(seen):
+        return []
+    return [f"{heir.label} is not what it was when it was made"]

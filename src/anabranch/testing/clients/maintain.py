@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from anabranch.model.cut import HEAD
-from anabranch.testing.clients.arena import EXPECTED, Arena, checked
+from anabranch.testing.clients.arena import EXPECTED, Arena
+from anabranch.testing.clients.judgement import checked
 
 if TYPE_CHECKING:
     from anabranch.store import Store

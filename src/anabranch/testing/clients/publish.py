@@ -24,10 +24,11 @@ def publish(arena: Arena, store: Store, name: str) -> None:
     for _ in arena.turns(store, 8):
         ledger = arena.pick()
         label = f"{name}.{arena.serial()}"
+        stream = next(stream for stream, first in arena.names.items() if first == ledger.label)
         events = [ledger.attempt(label, arena.rng.choice(KEYS)) for _ in range(arena.rng.randrange(1, 20))]
         ledger.unit(events)
         for event in events:
-            arena.recorder.begin(label, Kind.APPEND, events=(named(ledger.stream, event.payload()),), unit=label)
+            arena.recorder.begin(label, Kind.APPEND, events=(named(stream, event.payload()),), unit=label)
         try:
             with store.hold("sim", label):
                 _publish(arena, store, ledger, label, events)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from anabranch.errors import StoreUnavailable, Truncated
+from anabranch.errors import StoreUnavailable, StreamNotFound, Truncated
 from anabranch.testing.clients.arena import PAUSE_S, Arena
-from anabranch.testing.ledger import Ledger, Reading, Sighting
+from anabranch.testing.ledger import Event, Ledger, Reading, Sighting
 
 if TYPE_CHECKING:
     from anabranch.store import Store
@@ -18,16 +18,22 @@ __all__ = ["follow", "read"]
 def read(arena: Arena, store: Store, name: str) -> None:
     """Read whole streams again and again: as events or as batches, all at once or with pauses."""
     while not arena.stopping:
-        ledger = arena.ledgers[arena.rng.choice(sorted(arena.ledgers))]
+        ledger = arena.pick_any()
         reading = ledger.reading(f"{name}.{arena.serial()}")
+        opened = False
         try:
             with arena.client(store, reading.name).read(ledger.stream) as reader:
+                opened = True
                 for event in reader:
                     reading.seen.append(Sighting(event.pointer, event.body))
                     if arena.chance(0.01):
                         store.runtime.tasks.sleep(arena.rng.random() * PAUSE_S)
             reading.finished = True
             arena.done["whole read"] += 1
+        except StreamNotFound as exc:
+            if opened:
+                arena.bereft(ledger, f"reader {reading.name}", exc)
+            arena.done["reader refused"] += 1
         except Truncated:
             arena.done["reader truncated"] += 1
         except StoreUnavailable:
@@ -39,13 +45,20 @@ def follow(arena: Arena, store: Store, name: str) -> None:
     """Follow one stream from its head until all stops; then everything acknowledged must have come."""
     ledger = arena.pick()
     reading = ledger.reading(f"{name}.follower")
-    with arena.client(store, reading.name).read(ledger.stream, follow=True) as reader:
+    try:
+        open_reader = arena.client(store, reading.name).read(ledger.stream, follow=True)
+    except StreamNotFound:  # it was renamed a moment ago
+        arena.done["reader refused"] += 1
+        return
+    with open_reader as reader:
         watch = store.runtime.tasks.spawn("stop", lambda: _stop(arena, store, ledger, reading, reader.close))
         try:
             for event in reader:
                 reading.seen.append(Sighting(event.pointer, event.body))
                 arena.done["event followed"] += 1
             reading.finished = arena.stopping
+        except StreamNotFound as exc:
+            arena.bereft(ledger, f"reader {reading.name}", exc)
         except Truncated:
             arena.done["reader truncated"] += 1
         except StoreUnavailable:
@@ -58,9 +71,13 @@ def _stop(arena: Arena, store: Store, ledger: Ledger, reading: Reading, close: C
     clock = store.runtime.clock
     while not arena.stopping:
         store.runtime.tasks.sleep(0.02)
-    reading.owed = ledger.reading("nobody").owed
+    reading.owed = ledger.owed
     deadline = clock.monotonic() + 2
-    while clock.monotonic() < deadline and len(reading.seen) < len(reading.owed):
+    while clock.monotonic() < deadline and _lacks(reading):
         store.runtime.tasks.sleep(0.02)
     store.runtime.tasks.sleep(0.1)
     close()
+
+
+def _lacks(reading: Reading) -> bool:
+    return not reading.owed <= {event for sighting in reading.seen if (event := Event.parse(sighting.payload))}

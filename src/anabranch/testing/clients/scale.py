@@ -21,7 +21,7 @@ def scale(arena: Arena, store: Store, name: str) -> None:
         try:
             if arena.chance(0.05):
                 arena.new_stream(store)
-                arena.active = [name for name in arena.active if name != ledger.stream]
+                arena.active = [label for label in arena.active if label != ledger.label]
                 store.streams.seal(ledger.stream)
                 arena.done["seal"] += 1
                 continue

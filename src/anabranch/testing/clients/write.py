@@ -18,7 +18,7 @@ from anabranch.testing.record import RecordedWriter
 if TYPE_CHECKING:
     from anabranch.store import Store
 
-__all__ = ["rival", "write"]
+__all__ = ["Hand", "rival", "write"]
 
 _NAMED: Final = ("named-1", "named-2")  # writers that several processes open under one name
 
@@ -31,7 +31,9 @@ def write(arena: Arena, store: Store, name: str) -> None:
         try:
             fence = arena.serial() if arena.chance(0.25) else None
             with arena.client(store, name).writer(ledger.stream, writer_id=owner, fence=fence) as writer:
-                hand = _Hand(arena, store, ledger, writer, owner or f"{name}.{arena.serial()}")
+                hand = Hand(
+                    arena, store, ledger, writer, _label(ledger, owner) if owner else f"{name}.{arena.serial()}"
+                )
                 for _ in range(arena.rng.randrange(1, 6)):
                     hand.burst()
                 hand.settle()
@@ -45,7 +47,7 @@ def rival(arena: Arena, store: Store, name: str) -> None:
     while not arena.stopping:
         ledger, owner = arena.pick(), arena.rng.choice(_NAMED)
         with suppress(*EXPECTED), arena.client(store, name).writer(ledger.stream, writer_id=owner) as writer:
-            hand = _Hand(arena, store, ledger, writer, owner)
+            hand = Hand(arena, store, ledger, writer, _label(ledger, owner))
             for _ in range(8):
                 hand.burst()
                 hand.settle()
@@ -53,7 +55,12 @@ def rival(arena: Arena, store: Store, name: str) -> None:
         arena.done["rival"] += 1
 
 
-class _Hand:
+def _label(ledger: Ledger, owner: str) -> str:
+    """What the events of a writer with a name of its own are called by: in each stream he numbers them anew."""
+    return f"{owner}@{ledger.label}"
+
+
+class Hand:
     """One writer at work. `label` is the name its events carry."""
 
     def __init__(self, arena: Arena, store: Store, ledger: Ledger, writer: RecordedWriter, label: str) -> None:
@@ -86,9 +93,11 @@ class _Hand:
     def _note(self, event: Event, pointer: Callable[[], EventPointer]) -> EventPointer | None:
         try:
             place = pointer()
-        except (AppendRefused, StreamSealed, StreamNotFound):
+        except (AppendRefused, StreamSealed, StreamNotFound) as exc:
             self._ledger.refused(event)
             self._arena.done["event refused"] += 1
+            if isinstance(exc, StreamNotFound):
+                self._arena.bereft(self._ledger, f"writer {self._label}", exc)
         except AnabranchError:
             self._ledger.unknown(event)
             self._arena.done["event uncertain"] += 1

@@ -1,0 +1,50 @@
+"""Appends of streams: the source's events follow what was there, once, and the writers go on behind them."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from anabranch.core.stitch import Joined
+from anabranch.testing.clients.arena import EXPECTED, Arena, Asked
+from anabranch.testing.clients.taking import begin, fresh, moved, related, some_range, whole
+from anabranch.testing.inheritance import Joint
+from anabranch.testing.ledger import Ledger
+
+if TYPE_CHECKING:
+    from anabranch.store import Store
+
+__all__ = ["append"]
+
+
+def append(arena: Arena, store: Store, name: str) -> None:
+    """Append streams to others that are written to meanwhile: some made for it, some that are written to themselves."""
+    for _ in arena.turns(store, 10):
+        with suppress(*EXPECTED):
+            onto = arena.pick()
+            source = fresh(arena, store, name) if arena.chance(0.6) else arena.pick_any()
+            if not related(arena, source, onto):
+                _append(arena, store, source, onto)
+
+
+def _append(arena: Arena, store: Store, source: Ledger, onto: Ledger) -> None:
+    asked_for, exact = some_range(arena, store, source) if arena.chance(0.3) else whole(source)
+    request, name = f"append{arena.serial()}", onto.stream
+    joint = begin(arena, f"{request} of {source.label} onto {onto.label}", source, onto, exact)
+    arena.joints[request] = [joint]
+    asked = Asked(
+        lambda each: each.streams.append(asked_for, name, request=request),
+        lambda _, joined: _note(arena, joint, joined),
+        lambda: _forget(arena, request),
+    )
+    arena.ask(store, request, asked)
+
+
+def _note(arena: Arena, joint: Joint, joined: Joined) -> None:
+    joint.answer(moved(joint, joined.parts[0][1]), arena.recorder.moment())
+    arena.done["append of a stream"] += 1
+
+
+def _forget(arena: Arena, request: str) -> None:
+    """It was refused, so the two are not related by it."""
+    del arena.joints[request]

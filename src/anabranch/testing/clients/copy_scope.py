@@ -1,0 +1,59 @@
+"""Copies of a whole scope, a page at a time; interrupted and asked again, they go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from anabranch.core.copy import Copied
+from anabranch.testing.clients.arena import EXPECTED, Arena, Asked
+from anabranch.testing.clients.judgement import held
+from anabranch.testing.clients.taking import begin
+from anabranch.testing.inheritance import Holding, Joint, judge_joints
+from anabranch.testing.ledger import Ledger, Part
+
+if TYPE_CHECKING:
+    from anabranch.store import Store
+
+__all__ = ["copy_scope"]
+
+
+def copy_scope(arena: Arena, store: Store, name: str) -> None:
+    """Copy all there is, look at every copy, and delete them again."""
+    for _ in arena.turns(store, 60):
+        with suppress(*EXPECTED):
+            _copy_scope(arena, store)
+
+
+def _copy_scope(arena: Arena, store: Store) -> None:
+    target = f"folder{arena.serial()}"
+    joints: dict[str, Joint] = {}
+    for ledger in arena.ledgers.values():
+        joints[ledger.label] = begin(
+            arena, f"{target} of {ledger.label}", ledger, Ledger(f"{target} {ledger.label}"), None
+        )
+    asked = Asked(
+        lambda each: each.streams.copy_scope("sim", target, request=target),
+        lambda each, copies: _note(arena, each, joints, copies),
+    )
+    if arena.ask(store, target, asked):
+        for info in list(store.streams.list(target)):
+            store.streams.delete(info.name)
+        store.streams.delete_scope(target)
+
+
+def _note(arena: Arena, store: Store, joints: dict[str, Joint], copies: Sequence[Copied]) -> None:
+    """Judge each copy at once: they do not stay."""
+    for copied in copies:
+        joint = joints.get(arena.names.get(copied.source, ""))
+        if joint is None:  # one that was made meanwhile, or that nobody keeps account of
+            continue
+        view = store.streams.view(copied.copy)
+        parts = {each.id: Part(joint.source, each.id, each.head, view.length(each.id)) for each in view.ordered}
+        joint.answer(parts, arena.recorder.moment())
+        there = held(store, str(view.info.name))
+        source = store.streams.view(copied.source)
+        gone = Holding((), {each.id: each.head for each in source.ordered})
+        arena.violations += judge_joints([[joint]], {joint.heir: there, joint.source: gone})
+    arena.done["copy of a scope"] += 1

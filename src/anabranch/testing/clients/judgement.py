@@ -1,0 +1,100 @@
+"""What is wrong in the end, by all that clients noted: asked in a fresh process."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from anabranch.log.check import Severity
+from anabranch.model.cut import HEAD
+from anabranch.model.ids import SegmentId, StreamId
+from anabranch.testing.clients.arena import Arena, named
+from anabranch.testing.history import Kind, Operation, Outcome, Stored, check
+from anabranch.testing.inheritance import Holding, judge_joints
+from anabranch.testing.ledger import Ledger, Sighting
+from anabranch.testing.record import place_of
+
+if TYPE_CHECKING:
+    from anabranch.store import Store
+
+__all__ = ["checked", "held", "judge", "stored"]
+
+
+def judge(arena: Arena, store: Store) -> list[str]:
+    """All that is wrong: by each stream's ledger, by what streams took over from others, by the promises that clients
+    left, by the history of each segment, and by the store's own account."""
+    ids = {ledger: stream for stream, label in arena.names.items() if (ledger := arena.ledgers[label])}
+    holdings = {ledger: held(store, ledger.stream) for ledger in ids if not ledger.gone}
+    wrong: list[str] = []
+    for ledger, holding in holdings.items():
+        wrong += ledger.judge(holding.stored, holding.heads)
+    wrong += judge_joints(list(arena.joints.values()), holdings)
+    for promise in arena.promises.values():
+        wrong += promise(store)
+    kept: dict[str, Stored] = {}
+    for ledger, holding in holdings.items():
+        kept |= _kept(ids[ledger], holding)
+    history = [each for each in arena.recorder.operations if not each.segment or each.segment in kept]
+    history += _taken_over(arena, {ledger: ids[ledger] for ledger in holdings}, kept)
+    wrong += [f"history: {found}" for found in check(history, kept)]
+    return wrong + checked(store)
+
+
+def stored(store: Store, stream: str) -> list[Sighting]:
+    """The whole stream, from head to tail."""
+    with store.reader(stream, start=HEAD) as reader:
+        return [Sighting(event.pointer, event.body) for event in reader]
+
+
+def held(store: Store, stream: str) -> Holding:
+    """What a stream holds."""
+    heads = {segment.id: segment.head for segment in store.streams.view(stream).ordered}
+    return Holding(stored(store, stream), heads)
+
+
+def checked(store: Store) -> list[str]:
+    """What is wrong with the store by its own account."""
+    errors = [finding for finding in store.check() if finding.severity is Severity.ERROR]
+    # Clocks differ here: what ran out for the collector may live on for the process that looks. Its holder is told.
+    return [f"check: {finding}" for finding in errors if not finding.where.startswith("lease ")]
+
+
+def _kept(stream: StreamId, holding: Holding) -> dict[str, Stored]:
+    """What each segment of a stream holds, as a history has it."""
+    events: dict[SegmentId, list[str]] = {segment: [] for segment in holding.heads}
+    for pointer, payload in holding.stored:
+        events[pointer.segment].append(named(stream, payload))
+    return {place_of(stream, each): Stored(head, tuple(events[each])) for each, head in holding.heads.items()}
+
+
+def _taken_over(arena: Arena, ids: Mapping[Ledger, StreamId], kept: Mapping[str, Stored]) -> Iterator[Operation]:
+    """In the history of a segment, what it took over from another is one append. What it was is judged elsewhere."""
+    seen = _seen(arena, kept)
+    for name, joint in ((name, joint) for name, group in arena.joints.items() for joint in group):
+        if joint.completed is None or joint.heir not in ids:
+            continue
+        for segment, part in joint.parts.items():
+            place = place_of(ids[joint.heir], segment)
+            there = seen[place]
+            start = part.start
+            while start < part.stop:  # nobody may have seen what was truncated
+                stop = start
+                while stop < part.stop and stop in there:
+                    stop += 1
+                if stop > start:
+                    append = Operation(name, Kind.APPEND, place, joint.invoked, joint.completed, Outcome.OK, start)
+                    append.events = tuple(there[offset] for offset in range(start, stop))
+                    yield append
+                start = stop + 1
+
+
+def _seen(arena: Arena, kept: Mapping[str, Stored]) -> dict[str, dict[int, str]]:
+    """What lies at each offset of a segment, by what is stored, and by what readers saw before it was truncated."""
+    seen: dict[str, dict[int, str]] = defaultdict(dict)
+    for operation in arena.recorder.operations:
+        if operation.kind is Kind.READ and operation.offset is not None:
+            seen[operation.segment].update(enumerate(operation.events, operation.offset))
+    for place, (head, events) in kept.items():
+        seen[place].update(enumerate(events, head))
+    return seen
