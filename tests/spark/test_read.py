@@ -131,6 +131,19 @@ def test_columns_that_came_later_are_null_before(spark: SparkSession, store: ab.
     assert read(spark, store, "s/in").where("note is null").count() == 20
 
 
+def test_columns_that_were_widened_are_read_alike_from_narrow_files(spark: SparkSession, store: ab.Store) -> None:
+    write(store, 0, 20)
+    store.streams.create("s/narrow", schema=SCHEMA.set(2, pa.field("n", pa.int16())), key="device", time="at")
+    write(store, 20, 20, stream="s/narrow")
+    store.compact(force=True)
+    store.streams.append("s/narrow", "s/in")
+    write(store, 40, 20)
+    frame = read(spark, store, "s/in")
+    assert scans(frame) == 1  # of the file that is wide
+    assert_same(frame, store)
+    assert sorted(row.n for row in frame.collect()) == [*range(60)]
+
+
 def test_every_type_is_read_alike_from_files_and_from_the_tail(spark: SparkSession, tmp_path: Path) -> None:
     schema = pa.schema(
         [

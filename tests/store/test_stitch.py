@@ -188,6 +188,36 @@ def test_columns_widen_and_disagreements_are_named(store: Store) -> None:
     assert [body["more"] for body in bodies_of(store, "s/t")] == [None, None, "m"]
 
 
+def test_a_column_of_two_types_gets_the_wider_one(store: Store) -> None:
+    wide = SCHEMA.set(2, pa.field("n", pa.int64()))
+    for name, schema in (("s/narrow", SCHEMA), ("s/wide", wide)):
+        store.streams.create(name, schema=schema, key="device", time="at")
+        with store.writer(name) as writer:
+            writer.write({"device": "x", "at": 1, "n": 1 if name == "s/narrow" else 1 << 40})
+    store.streams.stitch(["s/narrow", "s/wide"], into="s/both")
+    with store.writer("s/narrow") as writer, store.reader("s/narrow", follow=True) as reader:
+        events = iter(reader)
+        assert next(events).body["n"] == 1
+        store.streams.append("s/wide", "s/narrow")
+        writer.write({"device": "x", "at": 1, "n": 2}).result()  # by a writer that knows the narrow column
+        with pytest.raises(SchemaMismatch, match="widened since this was opened"):
+            next(events)
+    with store.writer("s/narrow") as writer:
+        writer.write({"device": "x", "at": 1, "n": 1 << 41}).result()
+    store.streams.append("s/narrow", "s/wide")  # which has the wider one already
+    for _ in range(2):
+        for name, numbers in (
+            ("s/narrow", [1, 1 << 40, 2, 1 << 41]),
+            ("s/both", [1, 1 << 40]),
+            ("s/wide", [1 << 40, 1, 1 << 40, 2, 1 << 41]),
+        ):
+            assert [body["n"] for body in bodies_of(store, name)] == numbers
+            with store.reader(name) as reader:
+                assert reader.schema.field("n").type == pa.int64()
+                assert [n for batch in reader.batches() for n in batch.column("n").to_pylist()] == numbers
+        store.compact(force=True)
+
+
 # stitching
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anabranch.core.widen import as_type
 from anabranch.errors import CorruptBlob
 from anabranch.model.append import Bounds
 from anabranch.model.ids import Micros
@@ -38,11 +39,13 @@ def event_bounds(batch: pa.RecordBatch, schema: StreamSchema) -> Bounds:
 
 
 def widen(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
-    """A batch of an older schema with the columns it lacks as nulls, in the order of `columns`."""
+    """A batch of an older schema as `columns`, in their order: those it lacks are null, narrower ones are widened. Raises
+    SchemaMismatch where `columns` are the older ones and a value does not fit."""
     if batch.schema.equals(columns):
         return batch
     have = set(batch.schema.names)
     arrays = [
-        batch.column(field.name) if field.name in have else pa.nulls(batch.num_rows, field.type) for field in columns
+        as_type(batch.column(field.name), field) if field.name in have else pa.nulls(batch.num_rows, field.type)
+        for field in columns
     ]
     return pa.record_batch(arrays, schema=columns)

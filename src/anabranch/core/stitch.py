@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from anabranch.core.stretch import Piece, Stretch
+from anabranch.core.widen import wider
 from anabranch.errors import InvalidPointer, SchemaMismatch
 from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.keyspace import KeyRange
@@ -116,8 +117,9 @@ def _placed(piece: Piece, shift: int, number: int, end: int | None) -> Piece:
 
 
 def merged_schema(onto: StreamInfo, source: StreamInfo) -> StreamSchema:
-    """The columns of `onto`, and behind them those that `source` has besides. Raises SchemaMismatch where one is raw
-    and the other is not, their keys or times are other columns, or a column has two types."""
+    """The columns of `onto`, and behind them those that `source` has besides. A column that has two types gets the one
+    that holds both (`core.widen`). Raises SchemaMismatch where there is none, one is raw and the other is not, or their
+    keys or times are other columns."""
     mine, theirs = onto.schema, source.schema
     both = f"'{onto.name}' and '{source.name}'"
     if mine == theirs:
@@ -127,10 +129,14 @@ def merged_schema(onto: StreamInfo, source: StreamInfo) -> StreamSchema:
     for what, one, other in (("key", mine.key, theirs.key), ("time", mine.time, theirs.time)):
         if one != other:
             raise SchemaMismatch(f"{both} can't be joined: their {what} columns are {one} and {other}", column=one)
+    fields = []
     for field in mine.columns:
         index = theirs.columns.get_field_index(field.name)
-        if index >= 0 and theirs.columns.field(index).type != field.type:
-            kinds = f"{field.type} and {theirs.columns.field(index).type}"
+        other = field.type if index < 0 else theirs.columns.field(index).type
+        kind = wider(field.type, other)
+        if kind is None:
+            kinds = f"{field.type} and {other}"
             raise SchemaMismatch(f"{both} can't be joined: column '{field.name}' is {kinds}", column=field.name)
+        fields.append(field.with_type(kind))
     added = [field for field in theirs.columns if field.name not in mine.columns.names]
-    return mine.evolved(pa.schema([*mine.columns, *added])) if added else mine
+    return StreamSchema.typed(pa.schema([*fields, *added]), mine.key, mine.time)

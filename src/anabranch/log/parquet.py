@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from anabranch import limits
 from anabranch.blobs.keys import is_attached
 from anabranch.core.checksum import checksum
+from anabranch.core.widen import as_type
 from anabranch.errors import AnabranchError, CorruptBlob, FormatTooNew
 from anabranch.model.append import Bounds
 from anabranch.model.columns import TIME_TYPE
@@ -311,6 +312,8 @@ class ParquetReader:
                     piece = batch.slice(first, stop - first)
                     times = piece.column(APPENDED) if own else _repeated(appended, piece.num_rows)
                     yield _as_columns(piece, columns), times
+        except AnabranchError:  # a SchemaMismatch is a ValueError too
+            raise
         except (pa.ArrowException, OSError, ValueError, KeyError) as exc:
             raise CorruptBlob(self._key, f"its pages can't be read ({exc})") from exc
         if position < row + count:
@@ -334,8 +337,6 @@ def _as_columns(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
             arrays.append(pa.nulls(batch.num_rows, field.type))
             continue
         column = batch.column(field.name)
-        # Parquet has its own names for the inner fields of lists and maps.
-        # Times of an attached file may be finer than what is stored.
-        safe = not (pa.types.is_timestamp(column.type) and pa.types.is_timestamp(field.type))
-        arrays.append(column if column.type.equals(field.type) else column.cast(field.type, safe=safe))
+        # Parquet has its own names for the inner fields of lists and maps; and the column may have been widened.
+        arrays.append(as_type(column, field))
     return pa.record_batch(arrays, schema=columns)

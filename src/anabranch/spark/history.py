@@ -91,6 +91,12 @@ def _native(kind: pa.DataType) -> bool:
     return bool(plain or text or types.is_date32(kind) or types.is_timestamp(kind) or types.is_decimal128(kind))
 
 
+def same_types(columns: pa.Schema, wanted: pa.Schema) -> bool:
+    """True if a file's columns have the types that the stream's have by now: Spark reads only some of those that were
+    widened since."""
+    return all(wanted.field(field.name).type.equals(field.type) for field in columns)
+
+
 def plan_history(
     opened: Opened,
     view: StreamView,
@@ -149,10 +155,11 @@ def _pieces(
             page = opened.logs.plan(
                 reading, view, segment, start, stop, extents_max=limits.EXTENTS_PER_PLAN_MAX, between=between
             )
-        for extent, low, high, shift, _ in page.pieces:
+        for extent, low, high, shift, columns in page.pieces:
             row = extent.place.row + low - extent.start if extent.encoding == "parquet" else low + shift
             piece = Piece(row, row + high - low, segment, low + shift - row)
-            yield (extent.key if extent.encoding == "parquet" else None), piece, extent.place.length
+            native = extent.encoding == "parquet" and same_types(columns, view.info.schema.columns)
+            yield (extent.key if native else None), piece, extent.place.length
         start = page.stop
 
 

@@ -11,6 +11,7 @@ from anabranch.model.ids import Micros
 from anabranch.model.names import StreamName, check_scope
 from anabranch.model.stream import Scope
 from anabranch.streams.alias import aliases, move_alias
+from anabranch.streams.find import need_info
 from anabranch.streams.former import remember
 from anabranch.streams.rename import give_name
 from anabranch.streams.scope import RENAMED_SCOPE, need_scope
@@ -35,9 +36,7 @@ def move_scope(txn: Writing, old: str, new: str, now: Micros) -> Scope:
     for alias, stream in aliases(txn).items():
         if alias.scope == old:
             move_alias(txn, stream, alias, StreamName(new, alias.name))
-            info = txn.stream(stream)
-            assert info is not None, "an alias goes with its stream"
-            remember(txn, stream, alias, info.name)
+            remember(txn, stream, alias, need_info(txn, stream).name)
     txn.drop_scope(old)
     for piece in txn.pieces(RENAMED_SCOPE):
         if piece.value["to"] == old:
