@@ -16,6 +16,7 @@ import anabranch as ab
 from anabranch.errors import InvalidArgument, InvalidSql, PipelineFailed, PipelineRunning
 from anabranch.model.columns import TIME_TYPE
 from anabranch.spark import pipeline_admin
+from anabranch.spark.checkpoint_place import checkpoint_place
 from anabranch.spark.demo.proof import Claim, prove
 from anabranch.spark.pipeline import Pipeline, run
 from anabranch.spark.pipeline_checkpoint import committed
@@ -57,7 +58,8 @@ def test_results_and_late_events_of_disordered_input_make_up_every_closed_window
     pipeline = finished(run(store, sql, name="late", spark=spark, once=True, events_max=100))
     for name, size, slide in (("tumbling", 10, 10), ("sliding", 20, 5)):
         claim = Claim(SOURCE, "at", f"out/{name}", f"out/{name}_late", size * SECOND, slide * SECOND)
-        watermark_us, cuts = committed(store.catalog, pipeline.checkpoints[claim.target])
+        place = checkpoint_place(pipeline.checkpoints[claim.target], store.runtime)
+        watermark_us, cuts = committed(store.catalog, place)
         proof = prove(store, claim, watermark_us=watermark_us, read_to=cuts[SOURCE])
         assert proof.ok, (seed, [window for window in proof.windows if not window.ok])
         assert len(proof.windows) > 10
@@ -151,7 +153,9 @@ def test_a_run_goes_on_and_a_restart_corrects(spark: SparkSession, store: ab.Sto
     assert folders == ["0003"]
 
 
-def test_a_reset_forgets_and_drops_if_asked(spark: SparkSession, store: ab.Store) -> None:
+def test_a_reset_forgets_and_drops_if_asked_and_a_deletion_keeps_the_results(
+    spark: SparkSession, store: ab.Store
+) -> None:
     put(store, range(30))
     finished(run(store, COUNTS, name="p", spark=spark, once=True))
     with pytest.raises(InvalidArgument, match="is not the one that pipeline 'p' has checkpoints of"):
@@ -159,6 +163,27 @@ def test_a_reset_forgets_and_drops_if_asked(spark: SparkSession, store: ab.Store
     assert pipeline_admin.reset(store, "p", drop_results=True) == ("out/counts", "out/counts_late")
     assert not store.streams.exists("out/counts")
     finished(run(store, COUNTS, name="p", spark=spark, once=True))
+    assert counted(store) == expected(store, until=24)
+    # Deleted, it leaves its results alone.
+    assert pipeline_admin.delete(store, "p") == ("out/counts_late",)
+    assert pipeline_admin.pipelines(store) == []
+    assert not (Path(store.url) / "pipelines" / "p").exists()
+    assert counted(store) == expected(store, until=24)
+
+
+def test_an_ephemeral_pipeline_takes_along_what_it_made_for_itself(spark: SparkSession, store: ab.Store) -> None:
+    put(store, range(30))
+    with run(store, COUNTS, name="p", spark=spark, ephemeral=True) as pipeline:
+        wait_for(pipeline)
+        assert store.streams.is_ephemeral("out/counts_late")
+        root = Path(pipeline.checkpoints["out/counts"]).parent.parent
+        assert root.exists()
+        assert pipeline_admin.stop(store, "p", timeout_s=30).state == "stopped"
+        pipeline.await_termination(30)
+    assert [row.name for row in pipeline_admin.pipelines(store)] == []
+    assert not root.exists()
+    assert not store.streams.exists("out/counts_late")
+    assert not store.streams.is_ephemeral("out/counts")
     assert counted(store) == expected(store, until=24)
 
 

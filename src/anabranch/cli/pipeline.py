@@ -16,7 +16,7 @@ from anabranch.errors import InvalidArgument
 if TYPE_CHECKING:
     from anabranch.spark.pipeline_row import PipelineRow
 
-app = new_app("Run, list, show, stop and reset pipelines: SQL over streams, on Spark.")
+app = new_app("Run, list, show, stop, reset and delete pipelines: SQL over streams, on Spark.")
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name.")]
 
@@ -44,11 +44,16 @@ def run(
         typer.Option("--events-max", metavar="N", min=1, help="Most events of a micro-batch, for each source."),
     ] = None,
     checkpoints: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            "--checkpoints", metavar="FOLDER", help="Where a first run keeps its checkpoints; default: in the store."
+            "--checkpoints",
+            metavar="FOLDER|URL",
+            help="Where a first run keeps its checkpoints: a folder, or s3://…; default: in the store.",
         ),
     ] = None,
+    ephemeral: Annotated[
+        bool, typer.Option("--ephemeral", help="At its end forget it, its checkpoints and its late events.")
+    ] = False,
     collect: Annotated[
         bool, typer.Option("--collect", help="At the end, print what the last statement gave in this run.")
     ] = False,
@@ -75,6 +80,7 @@ def run(
       anabranch pipeline run means.sql
       anabranch pipeline run means.sql --once --collect
       anabranch pipeline run means.sql --from -1d --by event --replace
+      anabranch pipeline run means.sql --once --ephemeral
     """
     if by not in ("append", "event"):
         raise InvalidArgument(f"--by is append or event, not '{by}'")
@@ -96,6 +102,7 @@ def run(
             replace=replace,
             events_max=events_max,
             checkpoints=checkpoints,
+            ephemeral=ephemeral,
         )
         with pipeline:
             watch(pipeline, seconds=seconds, as_json=as_json and not collect, quiet=quiet)
@@ -197,6 +204,30 @@ def reset(
         confirm(f"Forget the checkpoints of pipeline '{name}'{results}?", yes=yes)
         dropped = pipeline_admin.reset(opened, name, drop_results=drop_results)
     say(f"pipeline '{name}' begins anew at its next run{''.join(f'; {each} is deleted' for each in dropped)}")
+
+
+@app.command()
+def delete(
+    name: NameArgument,
+    drop_results: Annotated[bool, typer.Option("--drop-results", help="Delete the streams it wrote, too.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    store: StoreOption = None,
+) -> None:
+    """Delete a pipeline with what it made for itself: its checkpoints and the streams of its late events. Its results stay.
+
+    Example:
+
+      anabranch pipeline delete means
+    """
+    from anabranch.spark import pipeline_admin
+
+    with open_store(store) as opened:
+        row = pipeline_admin.find(opened, name)
+        late = [output.late for output in row.outputs if output.late is not None]
+        gone = late + [output.target for output in row.outputs if drop_results]
+        confirm(f"Delete pipeline '{name}'{' with ' * bool(gone)}{', '.join(gone)}?", yes=yes)
+        dropped = pipeline_admin.delete(opened, name, drop_results=drop_results)
+    say(f"pipeline '{name}' is deleted{''.join(f'; {each} is deleted' for each in dropped)}")
 
 
 def _print(row: PipelineRow, now: int) -> None:

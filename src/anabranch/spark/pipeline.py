@@ -23,8 +23,9 @@ from anabranch.model.pointer import EventPointer
 from anabranch.readers.place import Place
 from anabranch.runtime.ids import token
 from anabranch.spark import pipeline_row as row_of
+from anabranch.spark.pipeline_admin import drop_checkpoints
 from anabranch.spark.pipeline_checkpoint import is_settled
-from anabranch.spark.pipeline_home import checkpoint_root
+from anabranch.spark.pipeline_home import checkpoint_root, log_folder
 from anabranch.spark.pipeline_plan import Step, place_text, plan
 from anabranch.spark.pipeline_prepare import Prepared, prepare
 from anabranch.spark.pipeline_progress import Gauge, QueryProgress
@@ -32,6 +33,7 @@ from anabranch.spark.pipeline_query import explain, start
 from anabranch.spark.pipeline_row import HEARTBEAT_S, Holder, Restart
 from anabranch.spark.pipeline_session import quiet_session
 from anabranch.store import Store, connect
+from anabranch.streams.holding import Held
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,6 +54,7 @@ def run(
     replace: bool = False,
     events_max: int | None = None,
     checkpoints: str | os.PathLike[str] | None = None,
+    ephemeral: bool = False,
 ) -> Pipeline:
     """Start a pipeline; return when its first queries run.
 
@@ -64,9 +67,12 @@ def run(
     instead of them. A window that began before that place holds only what lies behind it. Without checkpoints to go on
     from, a statement begins where its `start` option says, else at the head of its sources.
 
-    `events_max`: how many events a micro-batch takes at most from each source. `checkpoints`: the folder that holds those
-    of a pipeline's first run, or of one that begins anew; default: `pipelines` in the store's folder, or with a PostgreSQL
-    catalog in that of its blobs.
+    `events_max`: how many events a micro-batch takes at most from each source. `checkpoints`: the folder, or the URL in S3
+    (`s3://bucket/prefix?…`, as `anabranch.connect` takes it for blobs), that holds those of a pipeline's first run, or of
+    one that begins anew; default: `pipelines` in the store's folder, or with a PostgreSQL catalog beside its blobs.
+
+    `ephemeral`: what the pipeline makes for itself goes with it: the streams of its late events are ephemeral, and when it
+    ends it is forgotten, with its checkpoints. Its results stay. One that was killed goes on where it was.
 
     The same pipeline runs in one process at a time. A store given by its path is closed when the pipeline ends.
 
@@ -77,11 +83,12 @@ def run(
     steps = plan(text)
     restart = _restart(start_from, by, replace)
     folder = None if checkpoints is None else os.fspath(checkpoints)
+    held: list[Held] | None = [] if ephemeral else None
     if isinstance(store, Store):
-        return _run(store, steps, text, name, spark, restart, events_max, folder, once=once, owned=False)
+        return _run(store, steps, text, name, spark, restart, events_max, folder, once=once, owned=False, held=held)
     opened = connect(store, create=False)
     try:
-        return _run(opened, steps, text, name, spark, restart, events_max, folder, once=once, owned=True)
+        return _run(opened, steps, text, name, spark, restart, events_max, folder, once=once, owned=True, held=held)
     except BaseException:
         opened.close()
         raise
@@ -99,6 +106,7 @@ def _run(
     *,
     once: bool,
     owned: bool,
+    held: list[Held] | None,
 ) -> Pipeline:
     root = checkpoint_root(store, name, checkpoints)
     row_of.check_name(name)
@@ -109,9 +117,9 @@ def _run(
     keeper = _Keeper(store, name, holder)
     try:
         if spark is None:
-            spark = quiet_session(root, name=f"anabranch {name}")
-        prepared = prepare(spark, store, row, steps, events_max=events_max, checkpoints=checkpoints)
-        return Pipeline(store, spark, name, steps, prepared, keeper, once=once, owned=owned)
+            spark = quiet_session(log_folder(root), name=f"anabranch {name}", store=store, checkpoints=root.text)
+        prepared = prepare(spark, store, row, steps, events_max=events_max, checkpoints=checkpoints, held=held)
+        return Pipeline(store, spark, name, steps, prepared, keeper, once=once, owned=owned, held=held)
     except BaseException as exc:
         keeper.close()
         error = explain(exc) if isinstance(exc, Exception) else None  # not a failure: somebody pressed Ctrl-C
@@ -201,7 +209,9 @@ class Pipeline:
         *,
         once: bool,
         owned: bool,
+        held: list[Held] | None = None,
     ) -> None:
+        """`held`: the streams of an ephemeral pipeline; None for a lasting one."""
         self.name = name
         self.store = store
         self._spark = spark
@@ -210,6 +220,7 @@ class Pipeline:
         self._keeper = keeper
         self._once = once
         self._owned = owned
+        self._held = held
         self._lock = store.runtime.tasks.lock()
         self._queries: dict[str, StreamingQuery] = {}
         self._gauges = {step.target: Gauge(store, step, prepared[step.target].starts) for step in steps}
@@ -245,8 +256,8 @@ class Pipeline:
 
     @property
     def checkpoints(self) -> Mapping[str, str]:
-        """The checkpoint folders by target."""
-        return {target: each.checkpoint for target, each in self._prepared.items()}
+        """The checkpoint folders by target, as paths or URLs."""
+        return {target: each.checkpoint.text for target, each in self._prepared.items()}
 
     def progress(self) -> list[QueryProgress]:
         """How far each query is, in the order in which they feed each other."""
@@ -378,12 +389,22 @@ class Pipeline:
         for query in self._queries.values():
             query.stop()
 
+    def _vanish(self, held: Sequence[Held], now: int) -> None:
+        """Take along what an ephemeral pipeline made for itself, unless another process has taken it over."""
+        for each in held:
+            each.leave()
+        row = row_of.remove(self.store.catalog, self.name, self._keeper.holder, now=now)
+        if row is not None:
+            drop_checkpoints(self.store, row)
+
     def _end(self, failure: PipelineFailed | Conflict | None) -> None:
         try:
             progress = [each.as_json() for each in self.progress()]
             self._keeper.close()
             now = self.store.runtime.clock.now()
             error = None if failure is None else str(failure)
+            if self._held is not None:
+                self._vanish(self._held, now)
             row_of.finish(self.store.catalog, self.name, self._keeper.holder, now=now, error=error, progress=progress)
             if self._owned:
                 self.store.close()

@@ -1,17 +1,18 @@
-"""Pipelines from outside: list them, look at one, stop one that another process runs, make one forget. Needs no Spark."""
+"""Pipelines from outside: list them, look at one, stop one that another process runs, make one forget, delete one. Needs no
+Spark."""
 
 from __future__ import annotations
 
-import shutil
+from dataclasses import replace
 from typing import Final
 
-from anabranch.errors import PipelineRunning
+from anabranch.errors import PipelineNotFound, PipelineRunning
 from anabranch.spark import pipeline_row as row_of
-from anabranch.spark.pipeline_home import checkpoint_folder
+from anabranch.spark.pipeline_home import output_place
 from anabranch.spark.pipeline_row import PipelineRow
 from anabranch.store import Store
 
-__all__ = ["find", "pipelines", "reset", "stop"]
+__all__ = ["delete", "drop_checkpoints", "find", "pipelines", "reset", "stop"]
 
 _POLL_S: Final = 0.1
 STOP_S: Final = 60.0
@@ -40,7 +41,10 @@ def stop(store: Store, name: str, *, timeout_s: float = STOP_S) -> PipelineRow:
         if clock.monotonic() > deadline:
             raise PipelineRunning(name, row.holder.pid, row.holder.host)
         store.runtime.tasks.sleep(_POLL_S)
-        row = row_of.find(store.catalog, name)
+        try:
+            row = row_of.find(store.catalog, name)
+        except PipelineNotFound:  # an ephemeral one, which is forgotten when it ends
+            return replace(row, state="stopped", holder=None)
     if row.holder == asked:  # its process was killed meanwhile
         row = row_of.request_stop(store.catalog, name, now=clock.now())
     return row
@@ -52,14 +56,29 @@ def reset(store: Store, name: str, *, drop_results: bool = False) -> tuple[str, 
     With `drop_results` the streams it wrote are deleted; returns those. Raises PipelineNotFound, PipelineRunning.
     """
     row = row_of.forget_checkpoints(store.catalog, name, now=store.runtime.clock.now())
-    for root in {
-        checkpoint_folder(store, output.checkpoint).parent.parent for output in row.outputs if output.checkpoint
-    }:
-        shutil.rmtree(root, ignore_errors=True)
-    if not drop_results:
-        return ()
-    written = [name for output in row.outputs for name in (output.target, output.late) if name is not None]
-    dropped = [name for name in written if store.streams.exists(name)]
+    drop_checkpoints(store, row)
+    return _drop_streams(store, row, results=True) if drop_results else ()
+
+
+def delete(store: Store, name: str, *, drop_results: bool = False) -> tuple[str, ...]:
+    """Forget the pipeline, and remove what it made for itself: its checkpoints and the streams of its late events. With
+    `drop_results` its results too. Returns the streams that were deleted. Raises PipelineNotFound, PipelineRunning."""
+    row = row_of.remove(store.catalog, name, now=store.runtime.clock.now())
+    assert row is not None
+    drop_checkpoints(store, row)
+    return _drop_streams(store, row, results=drop_results)
+
+
+def drop_checkpoints(store: Store, row: PipelineRow) -> None:
+    """Remove the checkpoints of all generations."""
+    roots = (output_place(store, output.checkpoint).above(2) for output in row.outputs if output.checkpoint)
+    for root in {root.text: root for root in roots}.values():
+        root.remove()
+
+
+def _drop_streams(store: Store, row: PipelineRow, *, results: bool) -> tuple[str, ...]:
+    wanted = [name for output in row.outputs for name in (output.target if results else None, output.late)]
+    dropped = [name for name in wanted if name is not None and store.streams.exists(name)]
     for each in dropped:
         store.streams.delete(each)
     return tuple(dropped)

@@ -3,33 +3,36 @@ generation and found again by every later run of it."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from anabranch.errors import InvalidArgument
 from anabranch.model.names import StreamName
+from anabranch.spark.checkpoint_place import CheckpointPlace
 from anabranch.spark.late_commit import LateAccount
-from anabranch.spark.pipeline_home import checkpoint_folder
+from anabranch.spark.pipeline_home import output_place, output_text
 from anabranch.spark.pipeline_plan import Step, resolve_starts
 from anabranch.spark.pipeline_query import analyze, create_streams, drop_views, late_account
 from anabranch.spark.pipeline_row import Output, PipelineRow, save
+from anabranch.spark.reach import reach
 from anabranch.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from anabranch.streams.holding import Held
 
 __all__ = ["Prepared", "prepare"]
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A statement that is ready to start. `checkpoint` is a folder, `starts` a cut's text for each source."""
+    """A statement that is ready to start. `starts` holds a cut's text for each source."""
 
     frame: DataFrame
     late: LateAccount | None
-    checkpoint: str
+    checkpoint: CheckpointPlace
     starts: Mapping[str, str]
 
 
@@ -41,9 +44,10 @@ def prepare(
     *,
     events_max: int | None = None,
     checkpoints: str | None = None,
+    held: list[Held] | None = None,
 ) -> dict[str, Prepared]:
     """Make ready every step, in order. What it creates is removed again where it fails. `events_max` as in `analyze`;
-    `checkpoints` is the folder for a new generation's, None for the store's own.
+    `checkpoints` is the folder or URL for a new generation's, None for the store's own. `held` as in `create_streams`.
 
     Raises InvalidSql, InvalidArgument for a starting place that does not fit, Conflict.
     """
@@ -60,14 +64,16 @@ def prepare(
             try:
                 frame = analyze(spark, store, step, output.starts, events_max)
                 late = late_account(store, step, frame)
-                create_streams(store, step, frame, late, created)
+                create_streams(store, step, frame, late, created, held)
             finally:
                 drop_views(spark, step)
             outputs.append(replace(output, late=None if late is None else str(late.target)))
-            made[step.target] = Prepared(frame, late, str(checkpoint_folder(store, output.checkpoint)), output.starts)
+            made[step.target] = Prepared(frame, late, _reached(spark, store, output), output.starts)
     except BaseException:
         for name in created:
             store.streams.delete(name)
+        for each in held or ():
+            each.leave()
         raise
     if not row.prepared:
         _settle(store, row, steps, outputs)
@@ -81,13 +87,24 @@ def _settle(store: Store, row: PipelineRow, steps: Sequence[Step], outputs: Sequ
             for name in step.statement.targets:
                 if store.streams.exists(name):
                     store.streams.truncate(name, store.streams.tail(name))
-    for root in {checkpoint_folder(store, output.checkpoint).parent.parent for output in outputs}:
-        for old in root.glob("*/*"):
-            shutil.rmtree(old, ignore_errors=True)
+    roots = (output_place(store, output.checkpoint).above(2) for output in outputs)
+    for root in {root.text: root for root in roots}.values():
+        root.empty()
     save(store.catalog, replace(row, prepared=True, outputs=tuple(outputs)))
 
 
-def _checkpoint(row: PipelineRow, step: Step, folder: str | None) -> str:
+def _checkpoint(row: PipelineRow, step: Step, place: str | None) -> str:
     target = step.statement.target
-    root = "pipelines" if folder is None else str(Path(folder).expanduser().absolute())
-    return f"{root}/{row.name}/{target.scope}.{target.name}/{row.generation:04}"
+    return output_text(row.name, f"{target.scope}.{target.name}", row.generation, place)
+
+
+def _reached(spark: SparkSession, store: Store, output: Output) -> CheckpointPlace:
+    """The output's checkpoint, where Spark can write it. Raises InvalidArgument where it can't."""
+    place = output_place(store, output.checkpoint)
+    why_not = reach(spark, place.text)
+    if why_not is not None:
+        raise InvalidArgument(
+            f"Spark can't keep checkpoints in {place.for_spark}: {why_not}. Or name a folder that every machine of the "
+            "job sees by checkpoints="
+        )
+    return place

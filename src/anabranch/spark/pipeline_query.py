@@ -14,6 +14,7 @@ from anabranch.errors import AnabranchError, InvalidArgument, InvalidSql, NotFou
 from anabranch.model.columns import RESERVED, TIME_TYPE
 from anabranch.model.names import StreamName
 from anabranch.model.schema import StreamSchema
+from anabranch.spark.checkpoint_place import CheckpointPlace
 from anabranch.spark.late import WATERMARK_COLUMN
 from anabranch.spark.late_commit import LateAccount
 from anabranch.spark.pipeline_plan import Step
@@ -25,6 +26,8 @@ from anabranch.store import Store
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+    from anabranch.streams.holding import Held
 
 __all__ = ["analyze", "create_streams", "drop_views", "explain", "late_account", "start"]
 
@@ -119,10 +122,15 @@ def _check_streaming(spark: SparkSession, frame: DataFrame, mode: str) -> None:
 
 
 def create_streams(
-    store: Store, step: Step, frame: DataFrame, late: LateAccount | None, created: list[StreamName]
+    store: Store,
+    step: Step,
+    frame: DataFrame,
+    late: LateAccount | None,
+    created: list[StreamName],
+    held: list[Held] | None = None,
 ) -> None:
     """Create the result stream and, with an account, the one for late events where they are missing; `created` gains
-    those that were.
+    those that were. With `held` the one for late events is ephemeral: `held` gains the hold of it.
 
     Raises InvalidSql where a result can't be stored, or differs from the stream that is there.
     """
@@ -131,8 +139,12 @@ def create_streams(
         wanted = _result_schema(store, statement, frame.schema)
         if _create(store, statement.target, wanted, statement.options.segments):
             created.append(statement.target)
-        if late is not None and _create(store, late.target, _late_schema(store, statement, late), None):
-            created.append(late.target)
+        if late is not None:
+            columns = _late_schema(store, statement, late)
+            if held is not None:
+                _hold(store, late.target, columns, held)
+            elif _create(store, late.target, columns, None):
+                created.append(late.target)
     except StreamExists as exc:
         raise InvalidSql(
             f"'{exc.stream}' exists with other columns, key or time than this statement gives; delete it, "
@@ -143,10 +155,25 @@ def create_streams(
         raise InvalidSql(f"'{statement.target}': {exc}", line=statement.line) from exc
 
 
+def _hold(store: Store, name: StreamName, schema: StreamSchema, held: list[Held]) -> None:
+    if not _present(store, name, schema):
+        store.streams.create_scope(name.scope, exist_ok=True)
+        held.append(store.streams.ephemeral(name, schema=schema.columns, key=schema.key, time=schema.time))
+    elif store.streams.is_ephemeral(name):  # of a run that was killed
+        held.append(store.streams.hold(name))
+
+
+def _present(store: Store, name: StreamName, schema: StreamSchema) -> bool:
+    """False where there is no such stream. Raises StreamExists for one with another schema."""
+    if not store.streams.exists(name):
+        return False
+    if store.streams.get(name).schema != schema:
+        raise StreamExists(str(name))
+    return True
+
+
 def _create(store: Store, name: StreamName, schema: StreamSchema, segments: int | None) -> bool:
-    if store.streams.exists(name):
-        if store.streams.get(name).schema != schema:
-            raise StreamExists(str(name))
+    if _present(store, name, schema):
         return False
     store.streams.create_scope(name.scope, exist_ok=True)
     store.streams.create(name, schema=schema.columns, key=schema.key, time=schema.time, scaling=segments or 1)
@@ -254,11 +281,11 @@ def start(
     frame: DataFrame,
     late: LateAccount | None,
     *,
-    checkpoint: str,
+    checkpoint: CheckpointPlace,
     name: str,
     once: bool,
 ) -> StreamingQuery:
-    """Start the query. `checkpoint` is a folder; `name` the query's. Raises InvalidSql for what Spark refuses only now."""
+    """Start the query. `name` is the query's. Raises InvalidSql for what Spark refuses only now."""
     statement = step.statement
     # Spark looks for Python's data sources in the session of the calling thread, of which a new thread has none.
     spark._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
@@ -270,7 +297,8 @@ def start(
         .outputMode(statement.options.mode)
         .options(**place_options(places_of(store)))
         .option("stream", step.target)
-        .option("checkpointLocation", checkpoint)
+        .option("checkpointLocation", checkpoint.for_spark)
+        .option("checkpointUrl", checkpoint.text)
     )
     if late is not None:
         writer = writer.option("late", late.to_option())

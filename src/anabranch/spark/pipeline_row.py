@@ -25,6 +25,7 @@ __all__ = [
     "claim",
     "find",
     "finish",
+    "remove",
     "rows",
     "save",
     "this_process",
@@ -221,6 +222,19 @@ def finish(
                 progress=tuple(progress) or row.progress,
             ),
         )
+
+
+def remove(catalog: Catalog, name: str, holder: Holder | None = None, *, now: int) -> PipelineRow | None:
+    """Forget the pipeline, as its `holder` or from outside. Returns the row as it was; None where it is the holder's no
+    more. Raises PipelineNotFound, PipelineRunning."""
+    with catalog.writing(f"{KIND} {name}") as txn:
+        row = _need(txn, name)
+        if holder is None:
+            _refuse_running(row, now)
+        elif row.holder != holder:
+            return None
+        txn.drop_piece(KIND, name)
+    return row
 
 
 # from outside
