@@ -30,7 +30,7 @@ class AttachedBlobs:
         self._locate = locate
         self._open_place = open_place
         self._lock = tasks.lock()
-        self._open: dict[str, tuple[str, Blobs]] = {}  # by attachment
+        self._open: dict[str, Blobs] = {}  # by attachment
         self._places: dict[str, Blobs] = {}
 
     def put(self, key: str, chunks: Sequence[pa.Buffer | bytes]) -> None:
@@ -43,18 +43,18 @@ class AttachedBlobs:
         """See the port."""
         if not is_attached(key):
             return self._own.get(key, offset, length)
-        place, blobs, name = self._find(key)
+        blobs, name = self._find(key)
         try:
             return blobs.get(name, offset, length)
         except BlobMissing as exc:
-            raise BlobMissing(key, f"{place}/{name}") from exc
+            raise BlobMissing(key, blobs.path(name)) from exc
 
     def size(self, key: str) -> int | None:
         """See the port."""
         if not is_attached(key):
             return self._own.size(key)
         try:
-            _, blobs, name = self._find(key)
+            blobs, name = self._find(key)
         except BlobMissing:
             return None
         return blobs.size(name)
@@ -72,7 +72,7 @@ class AttachedBlobs:
         """See the port."""
         if not is_attached(key):
             return self._own.path(key)
-        _, blobs, name = self._find(key)
+        blobs, name = self._find(key)
         return blobs.path(name)
 
     def close(self) -> None:
@@ -83,8 +83,8 @@ class AttachedBlobs:
             each.close()
         self._own.close()
 
-    def _find(self, key: str) -> tuple[str, Blobs, str]:
-        """The place, its blobs, and the file's name there. Raises BlobMissing."""
+    def _find(self, key: str) -> tuple[Blobs, str]:
+        """The blobs of the file's place, and its name there. Raises BlobMissing."""
         found = split_attached(key)
         if found is None:
             raise BlobMissing(key)
@@ -95,9 +95,9 @@ class AttachedBlobs:
             if place is None:
                 raise BlobMissing(key)
             known = self._open_at(attachment, place, key, name)
-        return (*known, name)
+        return known, name
 
-    def _open_at(self, attachment: str, place: str, key: str, name: str) -> tuple[str, Blobs]:
+    def _open_at(self, attachment: str, place: str, key: str, name: str) -> Blobs:
         with self._lock:
             blobs = self._places.get(place)
             if blobs is None:
@@ -105,5 +105,5 @@ class AttachedBlobs:
                     blobs = self._places[place] = self._open_place(place)
                 except StoreNotFound as exc:
                     raise BlobMissing(key, f"{place}/{name}") from exc
-            self._open[attachment] = (place, blobs)
-        return place, blobs
+            self._open[attachment] = blobs
+        return blobs

@@ -34,13 +34,27 @@ def open_range(
     store: str | None, stream: str, start: str | None, end: str | None
 ) -> Iterator[tuple[Streams, StreamRange]]:
     """The stream manager, and the range: of the brackets, or of the options, not of both."""
-    told = StreamRange.parse(stream)
-    if start is not None or end is not None:
-        if told != StreamRange(told.stream):
-            raise InvalidArgument("say the range in brackets or with --from and --to, not both")
-        told = StreamRange(told.stream, start or "head", end or "tail")
-    with _open(store, [told]) as (streams, (source,)):
+    with _open(store, [_told(stream, start, end)]) as (streams, (source,)):
         yield streams, source
+
+
+@contextmanager
+def open_store_range(
+    store: str | None, stream: str, start: str | None, end: str | None
+) -> Iterator[tuple[Store, StreamRange]]:
+    """The whole store, for verbs that look at events, and the range as `open_range` takes it."""
+    told = _told(stream, start, end)
+    with open_store(store) as opened:
+        yield opened, told if told == StreamRange(told.stream) else _resolved(opened, told)
+
+
+def _told(stream: str, start: str | None, end: str | None) -> StreamRange:
+    told = StreamRange.parse(stream)
+    if start is None and end is None:
+        return told
+    if told != StreamRange(told.stream):
+        raise InvalidArgument("say the range in brackets or with --from and --to, not both")
+    return StreamRange(told.stream, start or "head", end or "tail")
 
 
 @contextmanager

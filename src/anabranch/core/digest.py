@@ -139,7 +139,7 @@ class _Column:
             valid = values.is_valid().cast(pa.uint8()).to_numpy(zero_copy_only=False)
         self.rows += len(values)
         self.values += len(values) - values.null_count
-        self._valid.update(valid)
+        self._valid.update(valid.data)
         kind, types = self._kind, pa.types
         if types.is_null(kind):
             return
@@ -160,7 +160,7 @@ class _Column:
         edges = held.offsets.to_numpy() if self._inner else _text_edges(held)
         lengths = np.zeros(len(values), np.int64)
         lengths[valid.astype(bool)] = np.diff(edges)
-        self._lengths.update(lengths)
+        self._lengths.update(lengths.data)
         if not len(held):
             return
         low, high = int(edges[0]), int(edges[-1])

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from anabranch import limits
+from anabranch.blobs.attached import ATTACHMENT, AttachedBlobs
 from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Catalog
 from anabranch.errors import (
@@ -46,18 +47,20 @@ from anabranch.runtime.ports import Runtime
 from anabranch.store.places import Places, open_blobs
 from anabranch.store.sharing import Leaver, Sharing
 from anabranch.store.streams import StoreStreams
+from anabranch.store.transacting import Transacting
 from anabranch.streams.jobs.manager import Jobs
 from anabranch.streams.jobs.site import Site
 from anabranch.streams.publish import Numbered, Publication, publish
 from anabranch.streams.retain import RetainReport, retain, retain_if_due
 from anabranch.streams.stage import Stager
+from anabranch.streams.transaction.sweep import sweep_transactions
 from anabranch.streams.writer import Writer
 
 if TYPE_CHECKING:
     from anabranch.log.keyring import Keyring, Rotation
 
 
-class Store(Sharing):
+class Store(Sharing, Transacting):
     """Streams in a catalog and blobs. Thread-safe. Close it, or use it as a context manager; leaving the interpreter
     closes it too. `places` is how it was opened, where it was by `connect`."""
 
@@ -69,7 +72,8 @@ class Store(Sharing):
         self.url = url
         self._keyring = keyring
         self.catalog = catalog
-        self.blobs = blobs
+        blobs = AttachedBlobs(blobs, runtime.tasks, locate=self._attached, open_place=self._open_place)
+        self.blobs: Blobs = blobs
         self.runtime = runtime
         self._tail = Tail(catalog, runtime)
         self._appender = Appender(Committer(catalog, blobs, runtime), runtime, committed=self._tail.notify)
@@ -84,6 +88,15 @@ class Store(Sharing):
         self._maintenance = Maintenance(catalog, blobs, runtime, sweep=self._sweep)
         self._maintenance.start()
         self._at_exit = _close_at_exit(self)
+
+    def _attached(self, attachment: str) -> str | None:
+        """Where the files of an attachment lie; None where nobody knows."""
+        with self.catalog.reading() as txn:
+            piece = txn.piece(ATTACHMENT, attachment)
+        return None if piece is None else str(piece.value["place"])
+
+    def _open_place(self, place: str) -> Blobs:
+        return open_blobs(place, self.runtime, create=False)
 
     @property
     def site(self) -> Site:
@@ -178,6 +191,7 @@ class Store(Sharing):
         """Remove ephemeral streams that nobody holds any more, and what nothing views; see `anabranch.log.collect`."""
         self._alive()
         swept = self.streams.sweep()
+        sweep_transactions(self.catalog, self.runtime)
         report = collect(self.catalog, self.blobs, self.runtime, horizon_us=horizon_us, progress=progress)
         report.streams = swept
         return report
@@ -296,6 +310,7 @@ class Store(Sharing):
     def _sweep(self) -> None:
         """In the background: what has run out goes."""
         self.streams.sweep()
+        sweep_transactions(self.catalog, self.runtime)
         retain_if_due(self.catalog, self.runtime, self._cut_at)
 
     def _open_source(self, place: Mapping[str, str]) -> Store:

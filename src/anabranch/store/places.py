@@ -51,9 +51,9 @@ class Places:
     ) -> Places:
         """The same whatever a process's working folder is."""
         return cls(
-            _lasting(url),
-            _lasting(blobs) if blobs else None,
-            _lasting(history) if history else None,
+            lasting(url),
+            lasting(blobs) if blobs else None,
+            lasting(history) if history else None,
             _lasting_keys(keys) if isinstance(keys, str) else None,
         )
 
@@ -62,7 +62,8 @@ def _lasting_keys(place: str) -> str:
     return f"file:{folder_of(place)}" if place.startswith("file:") else place
 
 
-def _lasting(place: str | os.PathLike[str]) -> str:
+def lasting(place: str | os.PathLike[str]) -> str:
+    """A place's name, the same whatever a process's working folder is."""
     text = os.fspath(place)
     return text if "://" in text and not text.startswith("file:") else str(folder_of(text))
 

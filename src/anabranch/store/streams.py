@@ -10,6 +10,7 @@ from anabranch.core.copy import Copied
 from anabranch.core.stitch import Joined
 from anabranch.errors import InvalidArgument
 from anabranch.log.watch import Watch, silent
+from anabranch.store.archives import Archiving
 from anabranch.streams.algebra import Name, Source
 from anabranch.streams.jobs.manager import Jobs
 from anabranch.streams.jobs.site import Sited
@@ -25,7 +26,7 @@ class Elsewhere(Sited, Protocol):
         ...
 
 
-class StoreStreams(Streams):
+class StoreStreams(Archiving, Streams):
     """`Streams`, whose copies, appends and stitches also go `to` another store. There bytes are moved by a job of that
     store (`Store.jobs`), which these calls wait for: it lasts through whatever stops it, and can be resumed.
 

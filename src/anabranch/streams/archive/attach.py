@@ -64,9 +64,7 @@ class _File(NamedTuple):
     lies: Lying
 
 
-def survey(
-    blobs: Blobs, place: str, attachment: str, wanted: Wanted, now: Micros, progress: Watch
-) -> Surveyed:
+def survey(blobs: Blobs, place: str, attachment: str, wanted: Wanted, now: Micros, progress: Watch) -> Surveyed:
     """What the Parquet files of a place are as a stream.
 
     Files that a store has written (tier 2, or of an archive) are put in the order of their logs or segments, each of
@@ -160,7 +158,9 @@ def _told(file: _File, part: Mapping[str, Any]) -> Piece:
     if "segment" in part:
         epoch, _, number = str(part["segment"]).partition(".")
         order = SegmentId(int(epoch), int(number)).packed
-    return Piece(file.name, int(part["row"]), int(part["rows"]), StreamId(int(part["stream"], 16)), int(part["start"]), order)
+    return Piece(
+        file.name, int(part["row"]), int(part["rows"]), StreamId(int(part["stream"], 16)), int(part["start"]), order
+    )
 
 
 def _stream(
@@ -203,9 +203,7 @@ def _stream(
         retired = None if number == len(runs) - 1 else number + 1
         part = SegmentPart(ident, WHOLE, 0, offset, "")
         segments.append(ArchivedSegment(Segment(ident, WHOLE, retired, 0), part, tuple(archived)))
-    cuts = [
-        StreamCut.of(wanted.id, {each.segment.id: at}) for each, at in ((segments[0], 0), (segments[-1], offset))
-    ]
+    cuts = [StreamCut.of(wanted.id, {each.segment.id: at}) for each, at in ((segments[0], 0), (segments[-1], offset))]
     stream = ArchivedStream(
         wanted.name,
         wanted.id,

@@ -55,7 +55,9 @@ class Bringing:
         try:
             reader = ParquetReader(file.name, data)
             if reader.rows != file.stop - file.start:
-                raise CorruptArchive(self._found.place, file.name, f"holds {reader.rows:,} events, not as many as it is to")
+                raise CorruptArchive(
+                    self._found.place, file.name, f"holds {reader.rows:,} events, not as many as it is to"
+                )
             sealer = self._runtime.sealer
             if sealer is None:
                 self._blobs.put(key, [data])

@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch import __version__
 from anabranch.blobs.port import BlobInfo, Blobs
 from anabranch.catalog.port import Catalog, Reading
 from anabranch.core.archive import METADATA, Archive, ArchivedSegment, ArchivedStream, file_name, folder_name
@@ -27,10 +26,10 @@ from anabranch.model.schema import StreamSchema
 from anabranch.model.stream import Scope
 from anabranch.model.stream_range import StreamRange
 from anabranch.runtime.ports import Runtime
+from anabranch.streams.alias import aliases_of
 from anabranch.streams.archive.files import Part, Summed, Writing, read_back
 from anabranch.streams.archive.metadata import Found, read_metadata, write_metadata
 from anabranch.streams.archive.source import Source
-from anabranch.streams.alias import aliases_of
 from anabranch.streams.ephemeral import is_ephemeral
 from anabranch.streams.find import cuts_of, named, need_view
 from anabranch.streams.retention import policy_of
@@ -86,9 +85,7 @@ def choose_scope(txn: Reading, scope: str, *, internal: bool, ephemeral: bool) -
     ]
 
 
-def _chosen(
-    txn: Reading, stream: StreamName | StreamId, start: StreamCut | Edge, end: StreamCut | Edge
-) -> Chosen:
+def _chosen(txn: Reading, stream: StreamName | StreamId, start: StreamCut | Edge, end: StreamCut | Edge) -> Chosen:
     view = need_view(txn, stream)
     info = view.info
     schemas = tuple(txn.schema(info.id, version) for version in range(1, info.schema_version + 1))
@@ -128,7 +125,14 @@ class Export:
         raise AlreadyExists(f"there is an archive in {self._place} already; give another folder or prefix")
 
     def run(
-        self, chosen: Sequence[Chosen], hold: Hold, *, scope: Scope | None, request: str | None, sign: str | None
+        self,
+        chosen: Sequence[Chosen],
+        hold: Hold,
+        *,
+        made_by: str,
+        scope: Scope | None,
+        request: str | None,
+        sign: str | None,
     ) -> ArchiveReport:
         """Write what is not there yet. Memory: one data file, as `Writing` says. Raises InvalidArgument where the place
         holds something else, Conflict where somebody else archives to it, and what reading a stream raises."""
@@ -142,7 +146,7 @@ class Export:
         archive = Archive(
             streams,
             self._runtime.clock.now(),
-            f"anabranch {__version__}",
+            made_by,
             None if scope is None else scope.name,
             None if scope is None else scope.tags,
             request,
@@ -158,7 +162,9 @@ class Export:
         own = tuple(f"{_folder(stretch)}/" for stretch in stretches)
         for name in self._files:
             if name != METADATA and not name.startswith(own):
-                raise InvalidArgument(f"{self._place} holds other things, {name} for one; give an empty folder or prefix")
+                raise InvalidArgument(
+                    f"{self._place} holds other things, {name} for one; give an empty folder or prefix"
+                )
 
     def _stream(self, chosen: Chosen, hold: Hold) -> ArchivedStream:
         stretch, info = chosen.stretch, chosen.stretch.view.info
@@ -186,7 +192,9 @@ class Export:
         position = segment.head
         while position < piece.stop:
             name = file_name(_folder(stretch), segment.id, position)
-            summed = self._there(name, part, position, piece.stop) or self._write(source, name, part, position, piece.stop, hold)
+            summed = self._there(name, part, position, piece.stop) or self._write(
+                source, name, part, position, piece.stop, hold
+            )
             done.append(summed)
             self._files.pop(name, None)
             self._tell(summed.file.stop - position)

@@ -19,7 +19,7 @@ from anabranch.core.archive import (
     is_file_name,
     metadata_digest,
 )
-from anabranch.core.digest import segment_digest
+from anabranch.core.digest import SegmentPart, segment_digest
 from anabranch.errors import (
     BlobMissing,
     CorruptArchive,
@@ -106,6 +106,12 @@ def read_metadata(blobs: Blobs, place: str, *, trusted: str | None = None) -> Fo
     return Found(place, archive, digest, signed_by)
 
 
+def signing_key(sign: str) -> None:
+    """Raise now, ahead of long work, what signing with the key file would raise at its end: InvalidArgument,
+    MissingExtra."""
+    _signing().sign(sign, b"")
+
+
 def _signer(place: str, told: Any, digest: str) -> str | None:
     if told is None:
         return None
@@ -168,33 +174,39 @@ def read_file(blobs: Blobs, found: Found, file: ArchivedFile) -> Any:
 def verify(blobs: Blobs, found: Found, *, content: bool = True, progress: Watch = silent) -> Iterator[ArchiveFlaw]:
     """All that is wrong with an archive's files. Their bytes are all read; with `content` their events are too, and the
     digests of segments worked out anew. `progress` hears of bytes."""
-    wrong = {flaw.file for flaw in (flaws := list(listing_flaws(blobs, found.archive)))}
+    flaws = list(listing_flaws(blobs, found.archive))
     yield from flaws
+    wrong = {flaw.file for flaw in flaws}
     done = 0
-    for stream, parts in ((stream, stream.segments) for stream in found.archive.streams):
-        for segment in parts:
-            blocks: list[bytes] = []
-            sound = True
+    for stream in found.archive.streams:
+        for segment in stream.segments:
+            blocks: list[bytes] | None = []
             for file in segment.files:
-                told = [] if file.name in wrong else list(_file_flaws(blobs, found, stream, file, content, blocks))
+                told = () if file.name in wrong else tuple(_file_flaws(blobs, found, stream, file, content, blocks))
                 yield from told
-                sound = sound and not told and file.name not in wrong
+                if told or file.name in wrong:
+                    blocks = None
                 done += file.size
                 progress("verifying", done, found.archive.size)
-            part = segment.part
-            if content and sound and part.start < part.stop:
-                if segment_digest(part.segment, part.range, part.start, part.stop, blocks) != part:
-                    yield ArchiveFlaw(METADATA, f"tells another digest of segment {part.segment} of '{stream.name}'")
+            if content and blocks is not None and not _is_digest(segment.part, blocks):
+                yield ArchiveFlaw(
+                    METADATA, f"tells another digest of segment {segment.part.segment} of '{stream.name}'"
+                )
+
+
+def _is_digest(part: SegmentPart, blocks: list[bytes]) -> bool:
+    return segment_digest(part.segment, part.range, part.start, part.stop, blocks) == part
 
 
 def _file_flaws(
-    blobs: Blobs, found: Found, stream: ArchivedStream, file: ArchivedFile, content: bool, blocks: list[bytes]
+    blobs: Blobs, found: Found, stream: ArchivedStream, file: ArchivedFile, content: bool, blocks: list[bytes] | None
 ) -> Iterator[ArchiveFlaw]:
     try:
         data = read_file(blobs, found, file)
         if content:
             summed = read_back(file.name, data, part_of(stream, file), file.start, file.stop)
-            blocks += summed.blocks
+            if blocks is not None:
+                blocks += summed.blocks
             told = summed.file
             if (told.stop, told.appended, told.events) != (file.stop, file.appended, file.events):
                 yield ArchiveFlaw(METADATA, f"tells another extent or other times of {file.name}")

@@ -1,0 +1,160 @@
+"""`anabranch archive`: streams as Parquet files in a folder or bucket, for ever and for anybody."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store
+from anabranch.cli.output import counted, iso_time, print_columns, print_json, say, size_text
+from anabranch.cli.progress import Meter
+from anabranch.cli.ranges import FromOption, ToOption, open_store_range
+from anabranch.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from anabranch.core.archive import ArchivedStream
+    from anabranch.streams.archive.export import ArchiveReport
+
+app = new_app("Archive streams to a folder or bucket as Parquet that any engine reads; verify and show archives.")
+
+UrlArgument = Annotated[
+    str, typer.Argument(metavar="URL", help="Where the archive lies: a folder, or s3://bucket/prefix.")
+]
+TrustedOption = Annotated[
+    str | None,
+    typer.Option(
+        "--trusted", metavar="FILE", help="It is to be signed by the holder of this public key (PEM, Ed25519)."
+    ),
+]
+
+
+@app.command()
+def create(
+    source: Annotated[
+        str, typer.Argument(metavar="STREAM|SCOPE", help="scope/name, a range scope/name[start,end], or a whole scope.")
+    ],
+    url: Annotated[str, typer.Argument(metavar="URL", help="An empty folder or prefix, for this alone.")],
+    start: FromOption = None,
+    end: ToOption = None,
+    sign: Annotated[
+        str | None, typer.Option("--sign", metavar="FILE", help="Sign with this private key (PEM, Ed25519).")
+    ] = None,
+    in_the_clear: Annotated[
+        bool, typer.Option("--in-the-clear", help="Archive an encrypted store: the archive is not encrypted.")
+    ] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Of a scope, the store's own streams too.")] = False,
+    ephemeral: Annotated[bool, typer.Option("--ephemeral", help="Of a scope, ephemeral streams too.")] = False,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Archive a stream, a range of it, or all streams of a scope, as of now.
+
+    What was interrupted is no archive; the same command goes on with it. Safe while others write and read.
+
+    Examples:
+
+      anabranch archive create iot/sensors /mnt/archive/sensors
+      anabranch archive create iot/sensors s3://bucket/2025 --to 2026-01-01
+      anabranch archive create iot /mnt/archive/iot --sign archive-key.pem
+    """
+    with Meter("archiving", unit_bytes=False) as meter:
+        if "/" in source:
+            with open_store_range(store, source, start, end) as (opened, part):
+                report = opened.streams.archive(part, url, sign=sign, in_the_clear=in_the_clear, progress=meter.show)
+        elif start is not None or end is not None:
+            raise InvalidArgument("a scope is archived whole: --from and --to are for a stream, scope/name")
+        else:
+            with open_store(store) as opened:
+                report = opened.streams.archive_scope(
+                    source,
+                    url,
+                    internal=internal,
+                    ephemeral=ephemeral,
+                    sign=sign,
+                    in_the_clear=in_the_clear,
+                    progress=meter.show,
+                )
+    if as_json:
+        print_json(asdict(report))
+    else:
+        say(_said(report))
+
+
+def _said(report: ArchiveReport) -> str:
+    there = f", {report.files_there:,} of them were there" if report.files_there else ""
+    signed = ", signed" if report.signed_by else ""
+    return (
+        f"{counted(report.streams, 'stream')} with {counted(report.events, 'event')} archived to {report.place}: "
+        f"{counted(report.files, 'file')}, {size_text(report.bytes)}{there}{signed}"
+    )
+
+
+@app.command()
+def verify(
+    url: UrlArgument,
+    trusted: TrustedOption = None,
+    bytes_only: Annotated[
+        bool, typer.Option("--bytes-only", help="Sum up the files' bytes, and do not look at events.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Verify an archive: every file is there and is what was archived, and no other file is.
+
+    Needs no store. Prints what is wrong, a file a line; exit code 1 if something is.
+
+    Examples:
+
+      anabranch archive verify /mnt/archive/sensors
+      anabranch archive verify s3://bucket/2025 --trusted archive-key.pub.pem
+    """
+    from anabranch.store.archives import read_archive, verify_archive
+
+    found = read_archive(url, trusted=trusted)
+    with Meter("verifying") as meter:
+        flaws = list(verify_archive(url, trusted=trusted, content=not bytes_only, progress=meter.show))
+    if as_json:
+        print_json({"digest": found.digest, "signed_by": found.signed_by, "flaws": [flaw._asdict() for flaw in flaws]})
+    else:
+        for flaw in flaws:
+            print(f"{flaw.file} {flaw.what}")
+        files = counted(sum(1 for _ in found.archive.files), "file")
+        say(f"{counted(len(flaws), 'thing')} wrong" if flaws else f"whole: {files}, {size_text(found.archive.size)}")
+    if flaws:
+        raise typer.Exit(1)
+
+
+@app.command()
+def show(url: UrlArgument, trusted: TrustedOption = None, as_json: JsonOption = False) -> None:
+    """Show what an archive holds. Needs no store, and reads only its metadata.
+
+    Examples:
+
+      anabranch archive show /mnt/archive/sensors
+      anabranch archive show s3://bucket/2025 --json
+    """
+    from anabranch.store.archives import read_archive
+
+    found = read_archive(url, trusted=trusted)
+    archive = found.archive
+    if as_json:
+        streams = [{**stream.to_json(), "segments": len(stream.segments)} for stream in archive.streams]
+        signed = {"digest": found.digest, "signed_by": found.signed_by}
+        print_json({**signed, **archive.to_json(), "bytes": archive.size, "streams": streams})
+        return
+    scope = "" if archive.scope is None else f"scope    {archive.scope}\n"
+    signature = "" if found.signed_by is None else f"\nsigned   by {found.signed_by}"
+    print(
+        f"archive  {found.place}\n{scope}made     {iso_time(archive.made_at)} by {archive.made_by}\n"
+        f"digest   {found.digest}{signature}\n"
+    )
+    header = ("stream", "events", "segments", "files", "bytes", "columns", "digest of events")
+    print_columns(header, [_row(stream) for stream in archive.streams])
+
+
+def _row(stream: ArchivedStream) -> tuple[object, ...]:
+    files = list(stream.files)
+    columns = "raw" if stream.schemas[-1].raw else ", ".join(stream.schemas[-1].columns.names)
+    size = sum(file.size for file in files)
+    return str(stream.name), stream.events, len(stream.segments), len(files), size, columns, stream.digest.value

@@ -1,0 +1,41 @@
+"""`anabranch digest`: one number for the events of a stream, wherever they are."""
+
+from __future__ import annotations
+
+import typer
+
+from anabranch.cli.options import JsonOption, StoreOption, new_app
+from anabranch.cli.output import print_json
+from anabranch.cli.progress import Meter
+from anabranch.cli.ranges import FromOption, RangeArgument, ToOption, open_store_range
+
+app = new_app()
+
+
+@app.command()
+def digest(
+    stream: RangeArgument,
+    start: FromOption = None,
+    end: ToOption = None,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Print a digest (SHA-256) of all events of a stream: the same for a copy, an archive and an import of it.
+
+    It covers segments, offsets, keys, values and append times, and does not depend on where and how they are stored.
+
+    Examples:
+
+      anabranch digest iot/sensors
+      anabranch digest iot/sensors --to 2026-01-01 --json
+    """
+    with open_store_range(store, stream, start, end) as (opened, part), Meter("summing", unit_bytes=False) as meter:
+        found = opened.streams.digest(part, progress=meter.show)
+    if as_json:
+        segments = [
+            {"segment": str(each.segment), "from": each.start, "to": each.stop, "digest": each.digest}
+            for each in found.segments
+        ]
+        print_json({"digest": found.value, "events": found.events, "segments": segments})
+    else:
+        typer.echo(found.value)

@@ -1,0 +1,334 @@
+"""Archives, with or without a store at hand; and what the streams of a store do with them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from anabranch import __version__
+from anabranch.blobs.address import is_remote
+from anabranch.blobs.attached import ATTACHMENT
+from anabranch.blobs.keys import attached_key, attachment
+from anabranch.blobs.port import Blobs
+from anabranch.catalog.port import Checkpointed, Writing
+from anabranch.core.archive import METADATA, ArchivedStream, Imported
+from anabranch.core.copy import Copied
+from anabranch.core.digest import StreamDigest
+from anabranch.errors import InvalidArgument
+from anabranch.log.lease import Hold
+from anabranch.log.watch import Watch, silent
+from anabranch.model.ids import Micros, StreamId
+from anabranch.model.names import StreamName, check_scope
+from anabranch.model.stream_range import StreamRange
+from anabranch.runtime.ids import token
+from anabranch.runtime.ports import Runtime
+from anabranch.store.places import lasting, open_blobs
+from anabranch.streams.algebra import Source
+from anabranch.streams.archive.adopt import Lying, Wish, adopt, made_before
+from anabranch.streams.archive.attach import Wanted, survey
+from anabranch.streams.archive.bring import Bringing
+from anabranch.streams.archive.export import ArchiveReport, Export, choose_range, choose_scope
+from anabranch.streams.archive.metadata import (
+    ArchiveFlaw,
+    Found,
+    listing_flaws,
+    read_metadata,
+    refuse_flaws,
+    signing_key,
+    verify,
+)
+from anabranch.streams.archive.source import digest_of
+from anabranch.streams.change import Changes
+from anabranch.streams.find import named, need_view
+from anabranch.streams.jobs.site import Sited
+from anabranch.streams.requests import Result
+from anabranch.streams.scope import create_scope, need_scope
+
+Url = str | os.PathLike[str]
+
+
+def read_archive(url: Url, *, trusted: str | None = None, runtime: Runtime | None = None) -> Found:
+    """What an archive says of itself; none of its data files is read. `trusted` names a PEM file with the public key
+    that it is to be signed by. Raises NotFound, CorruptArchive, FormatTooNew, InvalidArgument, StoreUnavailable and its
+    kind."""
+    with _opened(url, runtime or Runtime(), create=False) as (blobs, place):
+        return read_metadata(blobs, place, trusted=trusted)
+
+
+def verify_archive(
+    url: Url,
+    *,
+    trusted: str | None = None,
+    content: bool = True,
+    progress: Watch = silent,
+    runtime: Runtime | None = None,
+) -> Iterator[ArchiveFlaw]:
+    """All that is wrong with the files of an archive; nothing for a whole one. Reads all its bytes; with `content` also
+    every event, and works the digests of segments out anew. `progress` hears of bytes. Raises as `read_archive`."""
+    with _opened(url, runtime or Runtime(), create=False) as (blobs, place):
+        found = read_metadata(blobs, place, trusted=trusted)
+        yield from verify(blobs, found, content=content, progress=progress)
+
+
+@contextmanager
+def _opened(url: Url, runtime: Runtime, *, create: bool) -> Iterator[tuple[Blobs, str]]:
+    """The files of a place, and what it is called for people and in catalogs."""
+    text = os.fspath(url)
+    if text == "memory://":
+        raise InvalidArgument("an archive lies in a folder or an object store, not in memory")
+    place = lasting(text)
+    blobs = open_blobs(place, runtime, create=create)
+    try:
+        yield blobs, place
+    finally:
+        blobs.close()
+
+
+class Archiving(Changes):
+    """What the streams of a store do with archives."""
+
+    own: Sited
+
+    def digest(self, source: Source, *, progress: Watch = silent) -> StreamDigest:
+        """A digest of the events of a stream, or of a range of one, that is the same for every copy, archive and import
+        of them, wherever and however they are stored. Reads them all, a batch at a time; `progress` counts events. It
+        never changes for a range whose end is a cut. Raises StreamNotFound, InvalidCut, Truncated, CorruptBlob."""
+        site = self.own.site
+        with Hold(site.catalog, site.runtime, "digest", str(source)) as hold:
+            with site.catalog.reading() as txn:
+                chosen = choose_range(txn, StreamRange.of(source))
+            return digest_of(site.catalog, site.blobs, site.runtime, chosen.stretch, hold, progress)
+
+    def archive(
+        self,
+        source: Source,
+        url: Url,
+        *,
+        sign: str | None = None,
+        in_the_clear: bool = False,
+        progress: Watch = silent,
+        request: str | None = None,
+    ) -> ArchiveReport:
+        """Archive a stream, or a range of one, as of now: one metadata file and plain Parquet files that any engine
+        reads, in an empty folder or prefix of an object store.
+
+        The metadata is written last, so what was interrupted is no archive; asked again, it goes on. `sign` names a PEM
+        file with an Ed25519 key. An archive is not encrypted: that of an encrypted store must be asked for by
+        `in_the_clear`. Memory: one data file. `progress` counts events. Raises InvalidArgument, AlreadyExists where
+        there is an archive already, Conflict, and what reading the stream raises.
+        """
+        part = StreamRange.of(source)
+        return self._export(url, part, None, sign, in_the_clear, progress, request, internal=True, ephemeral=True)
+
+    def archive_scope(
+        self,
+        scope: str,
+        url: Url,
+        *,
+        internal: bool = False,
+        ephemeral: bool = False,
+        sign: str | None = None,
+        in_the_clear: bool = False,
+        progress: Watch = silent,
+        request: str | None = None,
+    ) -> ArchiveReport:
+        """Archive all streams of a scope as of one moment; the store's own and ephemeral ones only if asked. As
+        `archive`; also raises ScopeNotFound."""
+        return self._export(
+            url, None, scope, sign, in_the_clear, progress, request, internal=internal, ephemeral=ephemeral
+        )
+
+    def _export(
+        self,
+        url: Url,
+        part: StreamRange | None,
+        scope: str | None,
+        sign: str | None,
+        in_the_clear: bool,
+        progress: Watch,
+        request: str | None,
+        *,
+        internal: bool,
+        ephemeral: bool,
+    ) -> ArchiveReport:
+        site = self.own.site
+        if site.runtime.sealer is not None and not in_the_clear:
+            raise InvalidArgument(
+                "this store is encrypted, and an archive of it is not: allow that by in_the_clear=True (--in-the-clear)"
+            )
+        if sign is not None:
+            signing_key(sign)
+        with site.catalog.reading() as txn:  # a name that is not there leaves no folder behind
+            need_view(txn, named(part)) if part is not None else need_scope(txn, str(scope))
+        with _opened(url, site.runtime, create=True) as (target, place):
+            export = Export(site.catalog, site.blobs, site.runtime, target, place, progress)
+            if (made := export.made_before(request)) is not None:
+                return made
+            with Hold(site.catalog, site.runtime, "archive", place) as hold:
+                with site.catalog.reading() as txn:
+                    if part is not None:
+                        chosen, folder = [choose_range(txn, part)], None
+                    else:
+                        folder = need_scope(txn, str(scope))
+                        chosen = choose_scope(txn, str(scope), internal=internal, ephemeral=ephemeral)
+                return export.run(
+                    chosen, hold, made_by=f"anabranch {__version__}", scope=folder, request=request, sign=sign
+                )
+
+    def import_archive(
+        self,
+        url: Url,
+        *,
+        as_: str | StreamName | None = None,
+        trusted: str | None = None,
+        retention: bool = False,
+        progress: Watch = silent,
+        request: str | None = None,
+    ) -> Imported:
+        """Bring an archive into this store, whatever kind of store it came from: the same segments, offsets, append times
+        and schemas, under the name `as_` (of a scope, where a scope was archived; default: the archived name).
+
+        The bytes are copied and verified first; each stream then appears whole, in one transaction. Interrupted, nothing
+        of it is there, and the bytes are collected. Asked again it changes nothing, or goes on with the streams of a
+        scope that are not there. The policy of retention comes along only with `retention`: old events would be gone at
+        once. Memory: one data file. `progress` hears of bytes. Raises CorruptArchive with the file that is missing,
+        changed, cut short or strange; StreamExists, ScopeNotFound, and as `read_archive`.
+        """
+        site = self.own.site
+        with _opened(url, site.runtime, create=False) as (source, place):
+            found = read_metadata(source, place, trusted=trusted)
+            wishes = self._wishes(found, as_, {"archive": found.digest}, retention)
+            refuse_flaws(found, listing_flaws(source, found.archive))
+            bringing = Bringing(site.blobs, site.runtime, source, found, progress)
+            done = []
+            for stream, wish in wishes:
+                with site.catalog.reading() as txn:
+                    made = made_before(txn, wish)
+                if made is None:
+                    with Hold(site.catalog, site.runtime, "import", str(wish.name)) as hold:
+                        made = self._adopt(stream, wish, bringing.bring(stream, hold), hold, None, request)
+                else:
+                    bringing.pass_over(stream)
+                done.append((wish.name, made))
+        return Imported(tuple(done))
+
+    def attach(
+        self,
+        url: Url,
+        as_: str | StreamName | None = None,
+        *,
+        key: str | None = None,
+        time: str | None = None,
+        stream: StreamId | str | None = None,
+        checksums: bool = False,
+        trusted: str | None = None,
+        progress: Watch = silent,
+        request: str | None = None,
+    ) -> Imported:
+        """Let Parquet files that lie somewhere else be a stream of this store, without copying a byte: an archive, a
+        folder of another store's compacted files, or any Parquet files, of which one may be named itself.
+
+        It is a stream like others; what is appended goes to this store. The files stay where they are, are never written
+        to or removed, and are named by an error should they be missing. Of an archive only the metadata is read, and
+        its sums are verified whenever a file is first opened. Of other files the footers are read, unless `checksums`
+        asks for sums of all their bytes; `key` and `time` name columns. `stream` is the id of one, where compacted files
+        hold several. `progress` counts footers. Raises SchemaMismatch where two files' columns disagree, NotFound,
+        CorruptArchive, StreamExists, ScopeNotFound; InvalidArgument in an encrypted store, which these files are no
+        part of.
+        """
+        site = self.own.site
+        if site.runtime.sealer is not None:
+            raise InvalidArgument(
+                "this store is encrypted, and attached files would stay in the clear: import them instead"
+            )
+        text, only = _folder_and_file(os.fspath(url))
+        with _opened(text, site.runtime, create=False) as (source, place):
+            if only is None and source.size(METADATA) is not None:
+                if key is not None or time is not None or stream is not None:
+                    raise InvalidArgument("an archive says itself what its key and time are, and what streams it holds")
+                found = read_metadata(source, place, trusted=trusted)
+                return self._attach_archive(source, found, as_, request)
+            if as_ is None:
+                raise InvalidArgument("say what the stream is to be called: as_='scope/name'")
+            name, ident = StreamName.parse(as_), self._new_id()
+            wanted_id = StreamId(int(stream, 16)) if isinstance(stream, str) else stream
+            wanted = Wanted(name, ident, key, time, wanted_id, only, checksums)
+            with Hold(site.catalog, site.runtime, "attach", str(name)) as hold:
+                with site.catalog.reading() as txn:
+                    need_scope(txn, name.scope)
+                called = attachment(hold.begun_at, token(site.runtime.ids))
+                surveyed = survey(source, place, called, wanted, site.runtime.clock.now(), progress)
+                asked = {"attached": place, "footers": surveyed.digest, "key": key, "time": time}
+                wish = Wish(name, ident, asked, place)
+                made = self._adopt(surveyed.stream, wish, surveyed.files, hold, (called, place), request)
+        return Imported(((name, made),))
+
+    def _attach_archive(
+        self, source: Blobs, found: Found, as_: str | StreamName | None, request: str | None
+    ) -> Imported:
+        site = self.own.site
+        refuse_flaws(found, listing_flaws(source, found.archive))
+        done = []
+        for stream, wish in self._wishes(found, as_, {"archive": found.digest, "attached": found.place}, False):
+            with Hold(site.catalog, site.runtime, "attach", str(wish.name)) as hold:
+                called = attachment(hold.begun_at, token(site.runtime.ids))
+                files = {
+                    file.name: Lying(attached_key(called, file.name, footer=False), file.size, file.checksum)
+                    for file in stream.files
+                }
+                done.append((wish.name, self._adopt(stream, wish, files, hold, (called, found.place), request)))
+        return Imported(tuple(done))
+
+    def _wishes(
+        self, found: Found, as_: str | StreamName | None, asked: dict[str, Any], retention: bool
+    ) -> list[tuple[ArchivedStream, Wish]]:
+        """What the archived streams are to become; the scope is made where a scope was archived."""
+        archive = found.archive
+        if archive.scope is None:
+            (stream,) = archive.streams
+            name = stream.name if as_ is None else StreamName.parse(as_)
+            own = name.name == stream.name.name
+            return [(stream, Wish(name, self._new_id(), asked, found.place, retention, own))]
+        scope = check_scope(archive.scope if as_ is None else str(as_))
+
+        def begin(txn: Writing, now: Micros) -> Result:
+            if txn.scope(scope) is None:
+                create_scope(txn, scope, archive.tags or {}, now)
+            return {}
+
+        self._change(f"begin to import {scope}", None, begin)
+        return [
+            (stream, Wish(StreamName(scope, stream.name.name), self._new_id(), asked, found.place, retention, True))
+            for stream in archive.streams
+        ]
+
+    def _adopt(
+        self,
+        stream: ArchivedStream,
+        wish: Wish,
+        files: Any,
+        hold: Hold,
+        attached: tuple[str, str] | None,
+        request: str | None,
+    ) -> Copied:
+        def act(txn: Writing, now: Micros) -> Result:
+            hold.verify(txn)
+            copied = adopt(txn, stream, wish, files, hold.begun_at, now)
+            if attached is not None and copied.copy == wish.id:
+                txn.put_piece(Checkpointed(ATTACHMENT, attached[0], {"place": attached[1]}))
+            return copied.to_json()
+
+        own = None if request is None else f"{request}/{wish.name}"
+        return Copied.from_json(self._change(f"adopt {sorted(wish.asked.items())} {wish.name}", own, act))
+
+
+def _folder_and_file(text: str) -> tuple[str, str | None]:
+    """A place, and the one file in it that was named."""
+    path, mark, options = text.partition("?")
+    if not path.endswith(".parquet") or (not is_remote(text) and Path(path).is_dir()):
+        return text, None
+    folder, _, name = path.rpartition("/")
+    return (folder or ("/" if path.startswith("/") else ".")) + mark + options, name
