@@ -10,11 +10,14 @@ from anabranch.core.copy import Copied
 from anabranch.core.stitch import Joined
 from anabranch.errors import InvalidArgument
 from anabranch.log.watch import Watch, silent
+from anabranch.model.names import StreamName
 from anabranch.store.archives import Archiving
 from anabranch.streams.algebra import Name, Source
+from anabranch.streams.builder import Builder
 from anabranch.streams.jobs.manager import Jobs
 from anabranch.streams.jobs.site import Sited
 from anabranch.streams.manager import Streams
+from anabranch.streams.writer import Writer
 
 
 class Elsewhere(Sited, Protocol):
@@ -23,6 +26,10 @@ class Elsewhere(Sited, Protocol):
     @property
     def jobs(self) -> Jobs:
         """Its jobs."""
+        ...
+
+    def writer(self, stream: StreamName) -> Writer:
+        """A writer to a stream."""
         ...
 
 
@@ -35,6 +42,11 @@ class StoreStreams(Archiving, Streams):
     """
 
     own: Elsewhere
+
+    def builder(self, into: Name, *, request: str | None = None) -> Builder:
+        """Make the stream `into` of parts: streams, ranges, and what is written for it, stitched at the end of a `with`
+        block; see `Builder`. Raises StreamExists, ScopeNotFound, and as `stitch`."""
+        return Builder(self, self.own.writer, into, request)
 
     def copy(
         self,

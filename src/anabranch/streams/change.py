@@ -34,12 +34,14 @@ class Changes:
         act: Callable[[Writing, Micros], Result],
         *,
         on: StreamName | None = None,
+        insist: bool = False,
     ) -> Result:
         """Act in one transaction, once for a request id. `on`: the one stream that `act` looks at; see
-        `Catalog.writing`."""
-        if self.insistent and request is None:
+        `Catalog.writing`. `insist`: see `insistent`."""
+        insist = insist or self.insistent
+        if insist and request is None:
             request = token(self._runtime.ids)
-        tries = limits.REQUEST_TRIES_MAX if self.insistent else 1
+        tries = limits.REQUEST_TRIES_MAX if insist else 1
         while True:
             now = self._runtime.clock.now()
             try:
