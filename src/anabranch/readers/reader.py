@@ -57,8 +57,8 @@ class Reader:
     and those without one.
 
     Raises StreamNotFound, Truncated, InvalidArgument and its kinds, EventNotFound for a pointer; while reading also
-    Truncated when the position was truncated away, StreamNotFound when the stream was deleted, CorruptBlob and
-    BlobMissing where the store is damaged: then no wrong row has been handed out.
+    Truncated when the position was truncated away (`skip_truncated` goes on then), StreamNotFound when the stream was
+    deleted, CorruptBlob and BlobMissing where the store is damaged: then no wrong row has been handed out.
     """
 
     def __init__(
@@ -201,6 +201,26 @@ class Reader:
         rows = delivery.rows
         added = [constant(delivery.segment.packed, rows.batch.num_rows), offsets_of(rows), appended_of(rows)]
         return pa.RecordBatch.from_arrays([*rows.batch.columns[: len(self._names)], *added], schema=self.schema)
+
+    # going on behind what is gone
+
+    def skip_truncated(self) -> int:
+        """Go on at the stream's head, where that has passed the position, as after `Truncated`. In segments where the
+        position is ahead of it, nothing is read twice. Returns how many events were never handed out and are gone.
+        Raises Closed, StreamNotFound, and InvalidArgument where the reader has another consumer."""
+        if self._closed:
+            raise Closed("reader")
+        if self._pump.busy:
+            raise InvalidArgument("a reader has one consumer at a time; open another reader")
+        with self._busy:
+            with self._catalog.reading() as reading:
+                view = load(reading, self._info.id)
+            position = self.position
+            goal = cuts.furthest(view, position, cuts.head_cut(view))
+            self._flow.close()
+            self._under_way, self._ready, self._delivered = None, None, goal.as_dict()
+            self._flow = Flow(self._catalog, self._logs, view, start=goal, end=self._end, selection=self._selection())
+            return cuts.distance(view, position, goal)
 
     # closing
 

@@ -27,7 +27,7 @@ class Keeping(Changes):
     """What `Streams` does with retention policies."""
 
     def retention(
-        self, name: Name, policy: Retention | None | Unsaid = Unsaid.UNSAID, *, request: str | None = None
+        self, name: Name, policy: Retention | Unsaid | None = Unsaid.UNSAID, *, request: str | None = None
     ) -> Retention | None:
         """How long the stream's events are kept; None: for ever.
 
