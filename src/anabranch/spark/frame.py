@@ -153,8 +153,9 @@ def _scans(spark: SparkSession, history: History, wanted: _Wanted) -> Iterator[D
     for layer in history.layers:
         # Only files that hold other rows too are filtered row by row.
         for files in ([f for f in layer if f.whole], [f for f in layer if not f.whole]):
-            for some in _told_apart(files):
-                yield _scan(spark, some, wanted)
+            for appended in dict.fromkeys(file.appended for file in files):
+                for some in _told_apart([file for file in files if file.appended == appended]):
+                    yield _scan(spark, some, wanted)
 
 
 def _told_apart(files: Sequence[File]) -> Iterator[Sequence[File]]:
@@ -182,7 +183,12 @@ def _scan(spark: SparkSession, files: Sequence[File], wanted: _Wanted) -> DataFr
         frame = frame.where(in_pieces(found))
     places = hashed(found) if len(files) > COMPARED_MAX else compared(found)
     names = map(_quoted, wanted.result.names)
-    return frame.selectExpr(*names, f"{places.segment} as _segment", f"{places.offset} as _offset", APPENDED)
+    return frame.selectExpr(*names, f"{places.segment} as _segment", f"{places.offset} as _offset", _append_time(files))
+
+
+def _append_time(files: Sequence[File]) -> str:
+    at = files[0].appended
+    return APPENDED if at is None else f"timestamp_micros({at}L) as {APPENDED}"
 
 
 def _opened(reader: DataFrameReader, paths: Sequence[str]) -> DataFrame:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,6 +17,8 @@ from anabranch import limits
 from anabranch.blobs.port import Blobs
 from anabranch.core import cuts
 from anabranch.errors import BlobMissing
+from anabranch.log.parquet import METADATA_KEY
+from anabranch.model.columns import plain_type
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import SegmentId
 from anabranch.model.stream import StreamView
@@ -42,12 +44,14 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A Parquet file of `rows` rows, and the pieces of it that are wanted: in order, none overlapping another."""
+    """A Parquet file of `rows` rows, and the pieces of it that are wanted: in order, none overlapping another. An attached
+    file that no store has written does not tell append times: `appended` (µs) is that of all its events."""
 
     key: str
     path: str
     rows: int
     pieces: tuple[Piece, ...]
+    appended: int | None = None
 
     @property
     def wanted(self) -> int:
@@ -111,10 +115,11 @@ def plan_history(
     it by itself; what it may not is `rest`."""
     fits: dict[str, bool] = {}
     pieces: dict[str, list[Piece]] = {}
+    appended: dict[str, int] = {}
     rest: list[Range] = []
     rest_bytes = 0
     for segment, low, high in cuts.ranges(view, start, end):
-        for key, piece, size in _pieces(opened, view, segment, low, high, between):
+        for key, piece, size, at in _pieces(opened, view, segment, low, high, between):
             if key is not None and key not in fits:
                 fits[key] = native(opened.store.blobs.path(key))
             if key is None or not fits[key]:
@@ -122,12 +127,13 @@ def plan_history(
                 rest_bytes += size
             else:
                 pieces.setdefault(key, []).append(piece)
+                appended[key] = at
     layers: list[list[File]] = []
     for key in sorted(pieces):
         for depth, layer in enumerate(_layers(pieces[key])):
-            file = _file(opened, key, layer)
-            if file.wanted < _WORTH_SHARE * file.rows:
-                rest += [_range(piece) for piece in file.pieces]
+            file = _file(opened, key, layer, appended[key], view.info.schema.columns)
+            if file is None or file.wanted < _WORTH_SHARE * file.rows:
+                rest += [_range(piece) for piece in layer]
                 rest_bytes += opened.store.blobs.size(key) or 0
                 continue
             if depth >= len(layers):
@@ -148,8 +154,9 @@ def _pieces(
     start: int,
     stop: int,
     between: tuple[int, int] | None,
-) -> Iterator[tuple[str | None, Piece, int]]:
-    """The pieces of a segment range with the keys of their files, None for what is no file, and logical bytes."""
+) -> Iterator[tuple[str | None, Piece, int, int]]:
+    """The pieces of a segment range with the keys of their files, None for what is no file, logical bytes, and the first
+    append time."""
     while start < stop:
         with opened.store.catalog.reading() as reading:
             page = opened.logs.plan(
@@ -159,7 +166,7 @@ def _pieces(
             row = extent.place.row + low - extent.start if extent.encoding == "parquet" else low + shift
             piece = Piece(row, row + high - low, segment, low + shift - row)
             native = extent.encoding == "parquet" and same_types(columns, view.info.schema.columns)
-            yield (extent.key if native else None), piece, extent.place.length
+            yield (extent.key if native else None), piece, extent.place.length, extent.appended.low or 0
         start = page.stop
 
 
@@ -190,8 +197,12 @@ def _layers(pieces: Sequence[Piece]) -> list[list[Piece]]:
     return layers
 
 
-def _file(opened: Opened, key: str, pieces: Sequence[Piece]) -> File:
-    rows = _rows(opened.store.blobs, key)
+def _file(opened: Opened, key: str, pieces: Sequence[Piece], appended: int, columns: pa.Schema) -> File | None:
+    """The file; None for an attached one with columns that Spark's reader takes for others."""
+    metadata = _metadata(opened.store.blobs, key)
+    own = METADATA_KEY in (metadata.metadata or {})
+    if not own and not _fits(metadata.schema.to_arrow_schema(), columns):
+        return None
     joined: list[Piece] = []
     for piece in pieces:
         last = joined[-1] if joined else None
@@ -199,11 +210,24 @@ def _file(opened: Opened, key: str, pieces: Sequence[Piece]) -> File:
             joined[-1] = last._replace(stop=piece.stop)
         else:
             joined.append(piece)
-    return File(key, opened.store.blobs.path(key), rows, tuple(joined))
+    path = opened.store.blobs.path(key)
+    return File(key, path, int(metadata.num_rows), tuple(joined), None if own else appended)
 
 
-def _rows(blobs: Blobs, key: str) -> int:
-    """How many rows a file has. Its footer alone is read, for a file in a bucket may be large."""
+def _fits(file: pa.Schema, columns: pa.Schema) -> bool:
+    """True if Parquet holds the columns of an attached file as it would hold those of the stream."""
+    for field in file:
+        index = columns.get_field_index(field.name)
+        if index < 0 or field.type.equals(columns.field(index).type):
+            continue
+        told = str(field.type)
+        if "timestamp" in told or "fixed_size" in told or not plain_type(field.type).equals(columns.field(index).type):
+            return False
+    return True
+
+
+def _metadata(blobs: Blobs, key: str) -> Any:
+    """What a file's footer tells. That alone is read, for a file in a bucket may be large."""
     size = blobs.size(key)
     if size is None:
         raise BlobMissing(key)
@@ -212,4 +236,4 @@ def _rows(blobs: Blobs, key: str) -> int:
     length = _TRAILER_BYTES + int.from_bytes(memoryview(end)[-_TRAILER_BYTES:-4], "little")
     if length > len(memoryview(end)):
         end = blobs.get(key, size - length, length)
-    return int(pq.read_metadata(pa.BufferReader(end)).num_rows)
+    return pq.read_metadata(pa.BufferReader(end))

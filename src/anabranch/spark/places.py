@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Final, NamedTuple
+from urllib.parse import unquote
 from zlib import crc32
 
 from anabranch.spark.history import File, Piece
@@ -53,8 +54,18 @@ class Places(NamedTuple):
 def placed(files: Sequence[File], names: Iterable[str]) -> list[Placed]:
     """The files by their whole names, which are those of `DataFrame.inputFiles`. Cutting the last part out of a name
     for each row would cost more than everything else."""
-    by_last = {name.rpartition("/")[2]: name for name in names}
-    return [(by_last[file.key.rpartition("/")[2]], file.pieces) for file in files]
+    by_last: dict[str, list[str]] = {}
+    for name in names:
+        by_last.setdefault(unquote(name.rpartition("/")[2]), []).append(name)
+    return [(_named(file.path, by_last[file.key.rpartition("/")[2]]), file.pieces) for file in files]
+
+
+def _named(path: str, names: Sequence[str]) -> str:
+    """The name that is the path's: attached files of two folders may end alike."""
+    if len(names) == 1:
+        return names[0]
+    whole = path.partition("://")[2] or path
+    return next(name for name in names if unquote(name).endswith(whole))
 
 
 def compared(files: Sequence[Placed]) -> Places:
