@@ -271,6 +271,9 @@ class Store(Sharing, Transacting):
                 each.close()
             except AnabranchError as exc:
                 failures.append(exc)
+        self.jobs.close()
+        for source in self._sources:
+            source.close()
         self._maintenance.close()
         self.streams.close()
         self._appender.close()

@@ -1,0 +1,428 @@
+"""Jobs: copies, appends and stitches from one store to another, and copies with bytes of their own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import anabranch as ab
+from anabranch import limits
+from anabranch.errors import (
+    InvalidArgument,
+    JobNotFound,
+    JobRunning,
+    JobStopped,
+    RequestMismatch,
+    SchemaMismatch,
+    StreamExists,
+    StreamNotFound,
+    Truncated,
+)
+from anabranch.model.stream_range import StreamRange
+from anabranch.runtime.ids import SystemIds
+from anabranch.runtime.keys import MasterKeys
+from anabranch.store import Store
+from anabranch.streams.jobs.row import State
+from tests.store.helpers import HookedBlobs, bodies_of, sound
+from tests.store.jobs_kit import SCHEMA, SETTINGS, fill, image, live, opened, small_ranges
+
+KEYS = MasterKeys({"k": bytes(range(32))}, SystemIds())
+
+
+@pytest.fixture(autouse=True)
+def many_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    small_ranges(monkeypatch)
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[tuple[Store, Store]]:
+    """A store with the stream `s/a`, and one with the scope `t`, each in a folder."""
+    with opened("folder", tmp_path / "a") as source, opened("folder", tmp_path / "b") as target:
+        live(source)
+        target.streams.create_scope("t")
+        yield source, target
+
+
+class Gate:
+    """Stops a store's blobs at the `after`th put until it is opened."""
+
+    def __init__(self, store: Store, after: int) -> None:
+        self.reached = threading.Event()
+        self.open = threading.Event()
+        self._left = after
+        self._hook = HookedBlobs(store.blobs)
+        self._hook.before_put = self._pass
+        store.blobs = self._hook  # type: ignore[assignment]
+        store.jobs._site = store.site
+
+    def _pass(self) -> None:
+        self._left -= 1
+        if self._left <= 0:
+            self.reached.set()
+            assert self.open.wait(60)
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Wait for something that will be true soon."""
+    deadline = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+# what a copy is
+
+
+@pytest.mark.parametrize("places", ["folder folder", "folder postgres", "postgres folder", "folder s3", "s3 memory"])
+def test_a_copy_in_another_store_is_event_for_event_its_source(places: str, tmp_path: Path) -> None:
+    first, second = places.split()
+    with opened(first, tmp_path / "a") as source, opened(second, tmp_path / "b") as target:
+        live(source)
+        target.streams.create_scope("t")
+        copied = source.streams.copy("s/a", "t/b", to=target)
+        assert image(target, "t/b") == image(source, "s/a")
+        with source.reader("s/a") as reader:
+            for event in list(reader)[::25]:
+                assert target.fetch(copied.pointer(event.pointer)).body == event.body
+        assert sound(target)
+        assert [info.name.name for info in target.streams.list(internal=True)] == ["b"]
+        assert target.jobs.list()[0].state is State.DONE
+        with target.writer("t/b") as writer:
+            writer.write({"device": "d1", "n": 1}).result()
+        for _ in range(2):
+            target.compact(force=True)
+            target.collect(horizon_us=0)
+        assert sound(target)
+        assert len(bodies_of(target, "t/b")) == len(bodies_of(source, "s/a")) + 1
+
+
+@pytest.mark.parametrize("sealed", ["source", "target", "both"])
+def test_bytes_are_sealed_anew_where_a_store_is_encrypted(sealed: str, tmp_path: Path) -> None:
+    with (
+        opened("folder", tmp_path / "a", keys=KEYS if sealed != "target" else None) as source,
+        opened("folder", tmp_path / "b", keys=KEYS if sealed != "source" else None) as target,
+    ):
+        live(source)
+        target.streams.create_scope("t")
+        source.streams.copy("s/a", "t/b", to=target)
+        assert image(target, "t/b") == image(source, "s/a")
+        assert sound(target)
+
+
+def test_a_copy_of_a_stitched_stream_has_the_columns_of_all(tmp_path: Path) -> None:
+    with opened("folder", tmp_path / "a") as source, opened("folder", tmp_path / "b") as target:
+        live(source)
+        narrow = pa.schema([("device", pa.string()), ("at", pa.timestamp("us", tz="UTC")), ("n", pa.int64())])
+        source.streams.create("s/narrow", schema=narrow, key="device", time="at")
+        fill(source, "s/narrow", 1_000, 1_030)
+        source.streams.stitch(["s/narrow", "s/a", "s/narrow"], into="s/all")
+        source.streams.copy("s/all", "s/again")
+        target.streams.create_scope("t")
+        source.streams.copy("s/again", "t/b", to=target)
+        assert image(target, "t/b") == image(source, "s/again")
+        assert sound(target)
+
+
+def test_a_range_of_a_stream_is_copied_with_the_same_offsets(pair: tuple[Store, Store]) -> None:
+    source, target = pair
+    head = source.streams.head("s/a")
+    start = ab.StreamCut.of(head.stream, {segment: offset + 5 for segment, offset in head})
+    end = source.streams.tail("s/a")
+    fill(source, "s/a", 440, 470)
+    part = StreamRange("s/a", start, end)
+    copied = source.streams.copy(part, "t/b", to=target)
+    source.streams.copy(part, "s/part")
+    assert image(target, "t/b") == image(source, "s/part")
+    assert copied.cut(end).stream == target.streams.get("t/b").id
+    assert sound(target)
+
+
+@pytest.mark.parametrize("empty", [True, False])
+def test_a_copy_of_a_sealed_or_empty_stream_can_be_written_to(empty: bool, pair: tuple[Store, Store]) -> None:
+    source, target = pair
+    if empty:
+        source.streams.create("s/none", scaling=2)
+        source.streams.copy("s/none", "t/b", to=target)
+    else:
+        source.streams.seal("s/a")
+        source.streams.copy("s/a", "t/b", to=target)
+    before = len(bodies_of(target, "t/b"))
+    with target.writer("t/b") as writer:
+        writer.write(b"x" if empty else {"device": "d", "n": 1}).result()
+    assert len(bodies_of(target, "t/b")) == before + 1
+    assert sound(target)
+
+
+def test_a_copy_outlives_its_source_and_its_source_the_copy(pair: tuple[Store, Store]) -> None:
+    source, target = pair
+    source.streams.copy("s/a", "t/b", to=target)
+    source.streams.copy("s/a", "s/own", independent=True)
+    whole = image(source, "s/a")
+    source.streams.delete("s/a")
+    for store, name in ((source, "s/own"), (target, "t/b")):
+        for _ in range(3):
+            store.collect(horizon_us=0)
+        assert image(store, name) == whole
+        assert sound(store)
+
+
+def test_an_independent_copy_shares_no_blob_with_its_source(pair: tuple[Store, Store]) -> None:
+    source, _ = pair
+    source.streams.copy("s/a", "s/own", independent=True)
+    assert image(source, "s/own") == image(source, "s/a")
+
+    def blobs(name: str) -> set[str | None]:
+        view = source.streams.view(name)
+        with source.catalog.reading() as reading:
+            return {each.key for log in view.logs for each in reading.extents(log, 0, 1 << 40, 10_000) if each.key}
+
+    assert blobs("s/own")
+    assert not blobs("s/own") & blobs("s/a")
+    with pytest.raises(StreamExists):
+        source.streams.copy("s/a", "s/own")  # this one would share them
+    assert sound(source)
+
+
+def test_whole_parquet_files_keep_their_pages(pair: tuple[Store, Store]) -> None:
+    source, target = pair
+    source.streams.create("s/big", schema=SCHEMA, key="device", time="at")
+    fill(source, "s/big", 0, 500)
+    source.compact("s/big", force=True)
+    source.streams.copy("s/big", "t/b", to=target)
+
+    def file(store: Store, name: str) -> tuple[ab.model.stream.Extent, bytes]:
+        log = store.streams.view(name).spans[ab.SegmentId(0, 0)][0].log
+        with store.catalog.reading() as reading:
+            (extent,) = reading.extents(log, 0, 1 << 40, 10)
+        assert extent.encoding == "parquet"
+        return extent, store.blobs.get(str(extent.key)).to_pybytes()
+
+    (old, before), (new, after) = file(source, "s/big"), file(target, "t/b")
+    pages = len(before) - 8 - int.from_bytes(before[-8:-4], "little")
+    assert before[:pages] == after[:pages]
+    assert (old.start, old.stop, old.appended, old.events, old.size_end) == (
+        new.start, new.stop, new.appended, new.events, new.size_end,
+    )  # fmt: skip
+    assert sound(target)
+
+
+# appends and stitches
+
+
+def test_an_append_lets_another_stores_events_follow_at_once(pair: tuple[Store, Store]) -> None:
+    source, target = pair
+    source.streams.copy("s/a", "t/b", to=target)
+    with target.writer("t/b") as writer:
+        joined = source.streams.append("s/a", "t/b", to=target)
+        writer.write({"device": "d1", "n": -1}).result()
+    bodies = bodies_of(source, "s/a")
+    assert sorted(map(str, bodies_of(target, "t/b"))) == sorted(
+        map(str, [*bodies, *bodies, *bodies_of(target, "t/b")[-1:]])
+    )
+    with source.reader("s/a") as reader:
+        for event in list(reader)[::25]:
+            (moved,) = joined.pointers(event.pointer)
+            assert target.fetch(moved).body == event.body
+    assert [info.name.name for info in target.streams.list(internal=True)] == ["b"]
+    assert sound(target)
+
+
+def test_a_stitch_of_another_stores_streams_has_them_in_order(pair: tuple[Store, Store]) -> None:
+    source, target = pair
+    source.streams.create("s/more", schema=SCHEMA, key="device", time="at")
+    fill(source, "s/more", 1_000, 1_050)
+    source.streams.stitch(["s/more", "s/a", "s/more"], into="s/here")
+    source.streams.stitch(["s/more", "s/a", "s/more"], into="t/there", to=target)
+    here, there = image(source, "s/here"), image(target, "t/there")
+    assert list(here["events"].items()) == list(there["events"].items())
+    assert here["segments"] == there["segments"]
+    assert sound(target)
+    with pytest.raises(InvalidArgument, match="delete them afterwards"):
+        source.streams.stitch(["s/a"], into="t/c", to=target, keep_sources=False)
+
+
+# refusals
+
+
+def test_what_can_not_be_copied_is_refused_before_anything_is_moved(pair: tuple[Store, Store]) -> None:
+    source, target = pair
+    target.streams.create("t/other")
+    for call, error in (
+        (lambda: source.streams.copy("s/none", "t/b", to=target), StreamNotFound),
+        (lambda: source.streams.copy("s/a", "t/other", to=target), StreamExists),
+        (lambda: source.streams.copy("s/a", "u/b", to=target), ab.errors.ScopeNotFound),
+        (lambda: source.streams.append("s/a", "t/none", to=target), StreamNotFound),
+        (lambda: source.streams.stitch([], into="t/b", to=target), InvalidArgument),
+    ):
+        with pytest.raises(error):
+            call()
+    assert target.jobs.list() == []
+    with pytest.raises(SchemaMismatch):
+        source.streams.append("s/a", "t/other", to=target)
+    (row,) = target.jobs.list()
+    assert row.state is State.FAILED
+    assert "SchemaMismatch" in str(row.error)
+    target.jobs.get(row.id).cancel()
+    assert [info.name.name for info in target.streams.list(internal=True)] == ["other"]
+
+
+def test_a_source_that_was_truncated_meanwhile_fails_the_job_by_name(pair: tuple[Store, Store]) -> None:
+    source, target = pair
+    gate = Gate(target, 1)
+    job = target.jobs.copy(source, "s/a", "t/b", window=1)
+    assert gate.reached.wait(20)
+    source.streams.truncate("s/a", source.streams.tail("s/a"))
+    gate.open.set()
+    with pytest.raises(Truncated):
+        job.wait()
+    assert job.row().state is State.FAILED
+    assert not target.streams.exists("t/b")
+
+
+# asking again
+
+
+def test_a_copy_asked_for_again_moves_nothing(pair: tuple[Store, Store]) -> None:
+    source, target = pair
+    copied = source.streams.copy("s/a", "t/b", to=target, request="r")
+    blobs = HookedBlobs(target.blobs)
+    target.blobs = blobs  # type: ignore[assignment]
+    target.jobs._site = target.site
+    assert source.streams.copy("s/a", "t/b", to=target, request="r") == copied
+    assert source.streams.copy("s/a", "t/b", to=target) == copied
+    assert blobs.puts == 0
+    with pytest.raises(RequestMismatch):
+        source.streams.copy("s/a", "t/c", to=target, request="r")
+
+
+# pausing, resuming, cancelling
+
+
+@pytest.mark.parametrize("after", [1, 2, 5, 8])
+def test_a_paused_job_goes_on_where_it_was(after: int, pair: tuple[Store, Store]) -> None:
+    source, target = pair
+    gate = Gate(target, after)
+    job = target.jobs.copy(source, "s/a", "t/b", window=2)
+    assert gate.reached.wait(20)
+    pausing = threading.Thread(target=job.pause)
+    pausing.start()
+    until(lambda: job.row().wanted is State.PAUSED)
+    gate.open.set()
+    pausing.join(60)
+    assert job.row().state is State.PAUSED
+    with pytest.raises(JobStopped, match="paused"):
+        job.wait()
+    moved = job.progress().events
+    assert moved < job.row().events
+    again = target.jobs.resume(job.id, source=source)
+    assert again.progress().events >= moved
+    again.wait()
+    assert image(target, "t/b") == image(source, "s/a")
+    assert sound(target)
+
+
+def test_a_cancelled_job_leaves_nothing_behind(pair: tuple[Store, Store]) -> None:
+    source, target = pair
+    gate = Gate(target, 4)
+    job = target.jobs.copy(source, "s/a", "t/b", window=1)
+    assert gate.reached.wait(20)
+    gate.open.set()
+    if job.cancel().state is State.DONE:
+        pytest.fail("the job was faster than its gate")
+    for _ in range(3):
+        target.collect(horizon_us=0)
+    assert list(target.streams.list(internal=True)) == []
+    assert list(target.blobs.list("commits/")) == []
+    with pytest.raises(JobStopped, match="cancelled"):
+        target.jobs.resume(job.id, source=source)
+    with pytest.raises(JobNotFound):
+        target.jobs.get("nope")
+    assert sound(target)
+
+
+def test_a_store_that_is_closed_pauses_its_jobs(tmp_path: Path) -> None:
+    with opened("folder", tmp_path / "a") as source:
+        live(source)
+        with opened("folder", tmp_path / "b") as target:
+            target.streams.create_scope("t")
+            gate = Gate(target, 3)
+            job = target.jobs.copy(source, "s/a", "t/b", window=2)
+            assert gate.reached.wait(20)
+            closing = threading.Thread(target=target.close)
+            closing.start()
+            until(lambda: target.jobs._closed)
+            gate.open.set()
+            closing.join(60)
+        with ab.connect(tmp_path / "b", settings=SETTINGS) as target:
+            assert target.jobs.get(job.id).row().state is State.PAUSED
+            target.jobs.resume(job.id).wait()  # it knows where its source is
+            assert image(target, "t/b") == image(source, "s/a")
+            assert sound(target)
+
+
+def test_two_processes_do_not_run_one_job_unless_it_is_taken_over(tmp_path: Path, pair: tuple[Store, Store]) -> None:
+    source, target = pair
+    gate = Gate(target, 3)
+    job = target.jobs.copy(source, "s/a", "t/b", window=1)
+    assert gate.reached.wait(20)
+    with ab.connect(tmp_path / "b", settings=SETTINGS) as other:
+        with pytest.raises(JobRunning):
+            other.jobs.resume(job.id, source=source)
+        other.jobs.resume(job.id, source=source, take_over=True).wait()
+        gate.open.set()
+        # What it had in hand is refused, as it is not its job any more.
+        job._task.join()  # type: ignore[union-attr]
+        assert image(other, "t/b") == image(source, "s/a")
+        assert sound(other)
+
+
+# bounds
+
+
+@pytest.mark.parametrize("window", [1, 3])
+def test_a_window_bounds_what_is_held_in_memory(window: int, pair: tuple[Store, Store]) -> None:
+    source, target = pair
+    source.streams.create("s/raw", scaling=4)
+    with source.writer("s/raw") as writer:
+        for n in range(300):
+            writer.write(bytes(200), key=str(n)).result()
+    job = target.jobs.copy(source, "s/raw", "t/raw", window=window)
+    job.wait()
+    largest = 600  # a message of one event
+    assert 0 < (job.memory_peak or 0) <= window * (limits.JOB_BLOB_BYTES + largest)
+
+
+def test_a_window_can_be_widened_and_narrowed(pair: tuple[Store, Store]) -> None:
+    source, target = pair
+    gate = Gate(target, 1)
+    job = target.jobs.copy(source, "s/a", "t/b", window=1)
+    assert gate.reached.wait(20)
+    assert job.window == 1
+    job.window = 3
+    assert job.window == 3
+    gate.open.set()
+    job.wait()
+    assert image(target, "t/b") == image(source, "s/a")
+
+
+def test_progress_tells_events_bytes_and_each_range(pair: tuple[Store, Store]) -> None:
+    source, target = pair
+    told: list[tuple[str, int, int]] = []
+    gate = Gate(target, 6)
+    job = target.jobs.copy(source, "s/a", "t/b", window=1, progress=lambda *each: told.append(each))
+    assert gate.reached.wait(20)
+    progress = job.progress()
+    assert 0 < progress.events < progress.row.events
+    assert 0 < progress.bytes < progress.row.bytes
+    assert len(progress.ranges) > 3
+    assert sum(reached - start for _, start, _, reached in progress.ranges) == progress.events
+    gate.open.set()
+    job.wait()
+    assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
+    assert told[-1][1] == told[-1][2]
+    assert job.progress().events == len(bodies_of(source, "s/a"))
