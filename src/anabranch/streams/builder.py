@@ -109,7 +109,8 @@ class Builder:
                 with suppress(AnabranchError):  # nobody wants what it has left
                     writer.close()
             for held in self._held:
-                held.leave()
+                with suppress(AnabranchError):  # then it goes when its lease has run out
+                    held.leave()
 
     def _stitch(self) -> None:
         if not self._parts:
