@@ -97,6 +97,18 @@ def wrong_rows(rows: Sequence[Mapping[str, Any]], schema: StreamSchema) -> Itera
                 break
 
 
+def payload_bytes(event: Any) -> bytes:
+    """An event of a raw stream as its payload. Raises SchemaMismatch for what is neither bytes nor text."""
+    if isinstance(event, str):
+        try:
+            return event.encode()
+        except UnicodeEncodeError as exc:
+            raise SchemaMismatch(f"the event is no text: {exc.reason} at {exc.start}") from exc
+    if isinstance(event, (bytes, bytearray, memoryview)):
+        return bytes(event)
+    raise SchemaMismatch(f"an event of a raw stream is bytes or text, not {type(event).__name__}")
+
+
 def conform(data: Any, schema: StreamSchema) -> pa.Table:
     """Anything with `__arrow_c_stream__` or `__arrow_c_array__` (Arrow, pandas, polars, DuckDB …) as a table of the
     stored columns, in their order and types. Missing columns are null; unknown ones and values that a safe cast can't
