@@ -7,6 +7,7 @@ import pytest
 from anabranch.testing import sim
 from anabranch.testing.simulation import Outcome, Simulation
 from anabranch.testing.wounds import WOUNDS, Wound, retry_blindly
+from anabranch.testing.wounds_algebra import ALGEBRA_WOUNDS
 
 pytestmark = pytest.mark.sim
 
@@ -14,7 +15,7 @@ STEPS = 5_000
 SEEDS_MAX = 60  # within which a wound must be found; most bleed within five
 
 
-@pytest.mark.parametrize("wound", WOUNDS, ids=lambda wound: wound.name)
+@pytest.mark.parametrize("wound", [*WOUNDS, *ALGEBRA_WOUNDS], ids=lambda wound: wound.name)
 def test_a_planted_wound_is_found(wound: Wound) -> None:
     seen: list[str] = []
     with wound.plant():

@@ -40,7 +40,7 @@ from anabranch.streams.ephemeral import Holder
 from anabranch.streams.manager import Streams
 from anabranch.streams.temporary import Temporary
 from anabranch.testing import disk
-from anabranch.testing.clients import CASTS, HARVEST, HOLDERS, STORM, Cast
+from anabranch.testing.clients import BASIC, HARVEST, HOLDERS, STORM, Cast
 from anabranch.testing.faults import Action, SimCatalog
 from anabranch.testing.simulation import Weather
 
@@ -55,7 +55,7 @@ class Wound:
     plant: Callable[[], AbstractContextManager[None]]
     told: tuple[str, ...]
     weather: Weather = field(default_factory=dict)
-    casts: Sequence[Cast] = CASTS
+    casts: Sequence[Cast] = BASIC
 
     @property
     def name(self) -> str:
@@ -247,9 +247,9 @@ def publish_without_asking() -> AbstractContextManager[None]:
     """What was published under a request id is published again."""
     publish_once = publish._publish
 
-    def again(catalog: Any, blobs: Any, runtime: Any, publications: Any, request: Any) -> bool:
+    def again(catalog: Any, blobs: Any, runtime: Any, publications: Any, request: Any, *rest: Any) -> bool:
         fresh = f"{request}/{runtime.ids.bits(64)}"
-        return publish_once(catalog, blobs, runtime, publications, fresh)
+        return publish_once(catalog, blobs, runtime, publications, fresh, *rest)
 
     return _replaced(publish, "_publish", again)
 

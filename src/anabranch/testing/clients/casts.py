@@ -18,9 +18,8 @@ from anabranch.testing.clients.scale import scale
 from anabranch.testing.clients.stitch import stitch
 from anabranch.testing.clients.write import rival, write
 
-__all__ = ["ALGEBRA", "CASTS", "HARVEST", "HOLDERS", "STORM", "Cast"]
+__all__ = ["ALGEBRA", "BASIC", "CASTS", "GROWTH", "HARVEST", "HOLDERS", "STORM", "Cast"]
 
-# What a process may be made of. Readers alone must hear of everything from other processes.
 Cast = Sequence[tuple[str, Client]]
 _TAKERS: Final[Cast] = (
     ("write", write),
@@ -31,7 +30,8 @@ _TAKERS: Final[Cast] = (
     ("copy_scope", copy_scope),
     ("rename", rename),
 )
-CASTS: Final[Sequence[Cast]] = (
+# Readers alone must hear of everything from other processes.
+BASIC: Final[Sequence[Cast]] = (
     (
         ("write", write),
         ("write", write),
@@ -43,12 +43,15 @@ CASTS: Final[Sequence[Cast]] = (
     (("write", write), ("rival", rival), ("publish", publish), ("follow", follow), ("copy", copy)),
     (("read", read), ("follow", follow), ("collect", collect)),
     (("rival", rival), ("scale", scale), ("maintain", maintain), ("collect", collect)),
-    _TAKERS,
 )
+# What a process of `./dev sim` may be made of.
+CASTS: Final[Sequence[Cast]] = (*BASIC, _TAKERS)
 # Nothing but writing under scales and takeovers.
 STORM: Final[Sequence[Cast]] = ((("write", write), ("write", write), ("rival", rival), ("scale", scale)),)
 # Copies of streams that are truncated and collected.
 HARVEST: Final[Sequence[Cast]] = ((("write", write), ("copy", copy), ("maintain", maintain), ("collect", collect)),)
+# Streams to which others are appended, and nothing but writing.
+GROWTH: Final[Sequence[Cast]] = ((("write", write), ("rival", rival), ("rival", rival), ("append", append)),)
 # Streams of streams, beside those that write, scale, compact and collect.
 ALGEBRA: Final[Sequence[Cast]] = (
     _TAKERS,
