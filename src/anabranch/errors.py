@@ -6,6 +6,7 @@ AnabranchError
 │   ├── SchemaMismatch                  a column is missing, unknown or of another type
 │   └── TooLarge                        an event or batch over its limit
 ├── NotFound (also LookupError)         StoreNotFound · EventNotFound · PipelineNotFound · JobNotFound · GroupNotFound
+│   │                                   TransactionNotFound
 │   ├── ScopeNotFound                   ScopeRenamed
 │   └── StreamNotFound                  StreamRenamed
 ├── AlreadyExists                       ScopeExists · StreamExists
@@ -26,6 +27,7 @@ AnabranchError
 ├── ReaderNotInGroup                    its group goes on without this reader: open it again
 ├── Conflict                            another client changed what this plan was made from
 ├── LeaseExpired
+├── TransactionAborted                  none of its events will ever be seen: do the work again
 ├── RequestMismatch                     a request id was used again for something else
 ├── MissingExtra (also ImportError)     an optional dependency is not installed
 └── Closed                              the object was closed
@@ -88,6 +90,8 @@ __all__ = [
     "StreamRenamed",
     "StreamSealed",
     "TooLarge",
+    "TransactionAborted",
+    "TransactionNotFound",
     "Truncated",
     "WriterUnknown",
     "WrongKey",
@@ -465,6 +469,23 @@ class Conflict(AnabranchError):
 
 class LeaseExpired(AnabranchError):
     """The lease ran out before its holder renewed it, so what it protected may be gone."""
+
+
+class TransactionNotFound(NotFound):
+    """There is no transaction of this id, or it ended long ago."""
+
+    def __init__(self, ident: str) -> None:
+        super().__init__(f"there is no transaction '{ident}', or it ended long ago")
+        self.id = ident
+
+
+class TransactionAborted(AnabranchError):
+    """The transaction is over and none of its events will ever be seen."""
+
+    def __init__(self, ident: str, reason: str | None) -> None:
+        super().__init__(f"transaction '{ident}' was aborted" + ("" if reason is None else f": {reason}"))
+        self.id = ident
+        self.reason = reason
 
 
 class RequestMismatch(AnabranchError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from anabranch.core.codec import decode, encode
 from anabranch.errors import AppendUncertain, ConditionFailed, Conflict, LeaseExpired, RequestMismatch, StoreUnavailable
 from anabranch.model.append import BlobEntry, Part, Place, Refusal, Refused, Unit, Verdict
 from anabranch.model.cut import StreamCut
-from anabranch.model.ids import StreamId
+from anabranch.model.ids import Micros, StreamId
 from anabranch.model.schema import StreamSchema
 from anabranch.model.stream import StreamView
 from anabranch.runtime.ports import Runtime
@@ -56,11 +56,13 @@ def publish(
     *,
     request: str | Numbered,
     beside: Sequence[Part] = (),
+    settle: Callable[[Writing, Micros], None] | None = None,
 ) -> bool:
     """Append all publications as one atomic unit, and `beside` them parts of the caller's own; False, and nothing done,
     where `request` was published before.
 
-    A request id in text is remembered for `limits.REQUESTS_KEPT_US`. Staged batches keep their order. Raises StreamNotFound, StreamSealed, LeaseExpired where the collector's horizon
+    `settle` changes more in the same transaction, ahead of the rest; where it raises, nothing is published. It sees single
+    pieces and leases alone. A request id in text is remembered for `limits.REQUESTS_KEPT_US`. Staged batches keep their order. Raises StreamNotFound, StreamSealed, LeaseExpired where the collector's horizon
     has passed a staged blob, ConditionFailed where a part of the caller's expected another length of its log,
     AppendUncertain where even asking again under the same request failed.
     """
@@ -68,7 +70,7 @@ def publish(
     uncertain: AppendUncertain | None = None
     for _ in range(_TRIES):
         try:
-            return _publish(catalog, blobs, runtime, settled, request, beside)
+            return _publish(catalog, blobs, runtime, settled, request, beside, settle)
         except AppendUncertain as exc:
             uncertain = exc  # the request id tells the retry whether it took place
         except StoreUnavailable:
@@ -85,12 +87,15 @@ def _publish(
     publications: Sequence[Publication],
     request: str | Numbered,
     beside: Sequence[Part],
+    settle: Callable[[Writing, Micros], None] | None,
 ) -> bool:
     now = runtime.clock.now()
     streams = {publication.stream for publication in publications}
     with catalog.writing(streams.pop() if len(streams) == 1 and not beside else None) as txn:
         if _was_published(txn, request):
             return False
+        if settle is not None:
+            settle(txn, now)
         parts: list[Part] = list(beside)
         entries: dict[str, BlobEntry] = {}
         for publication in publications:
@@ -138,6 +143,11 @@ def _settle(blobs: Blobs, runtime: Runtime, staged: tuple[Staged, ...]) -> tuple
     carried = [each.data for each in staged if each.data is not None]
     if sum(map(len, carried)) <= runtime.settings.inline_bytes_max:
         return staged
+    return written_down(blobs, runtime, staged)
+
+
+def written_down(blobs: Blobs, runtime: Runtime, staged: Sequence[Staged]) -> tuple[Staged, ...]:
+    """The same batches, all of them durable: those that would travel as bytes lie in blobs of their own."""
     settled = []
     for each in staged:
         if each.data is not None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from anabranch import limits
 from anabranch.catalog.port import Catalog
 from anabranch.core.routing import check_key, key_text
-from anabranch.core.rows import RowChecker, conform
+from anabranch.core.rows import RowChecker, conform, payload_bytes
 from anabranch.core.sizes import oversized
 from anabranch.errors import (
     AnabranchError,
@@ -105,7 +105,7 @@ class Writer:
         """
         if self._checker is None:
             if type(event) is not bytes:
-                event = _payload(event)
+                event = payload_bytes(event)
             size, weight = len(event), _ROW_BYTES
             if key is not None:
                 if type(key) is not str:
@@ -302,17 +302,6 @@ class Writer:
                 pieces = []
             self._courier.note(chunk.state.error)  # that of a row which no column took
             self._courier.enqueue(pieces, chunk.state)
-
-
-def _payload(event: Any) -> bytes:
-    if isinstance(event, str):
-        try:
-            return event.encode()
-        except UnicodeEncodeError as exc:
-            raise SchemaMismatch(f"the event is no text: {exc.reason} at {exc.start}") from exc
-    if isinstance(event, (bytes, bytearray, memoryview)):
-        return bytes(event)
-    raise SchemaMismatch(f"an event of a raw stream is bytes or text, not {type(event).__name__}")
 
 
 def _text_key(schema: StreamSchema) -> str | None:

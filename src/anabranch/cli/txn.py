@@ -1,0 +1,117 @@
+"""`anabranch txn`: transactions, those under way and those that ended lately."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store
+from anabranch.cli.output import counted, iso_time, print_columns, print_json, say
+from anabranch.errors import TransactionNotFound
+from anabranch.model.transaction import TransactionInfo, TransactionState
+from anabranch.store import Store
+
+app = new_app("List, show and abort transactions.")
+
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The transaction's id, or how it begins.")]
+
+
+@app.command("list")
+def list_(
+    every: Annotated[bool, typer.Option("--all", help="Also those that ended less than a week ago.")] = False,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """List open transactions.
+
+    Examples:
+
+      anabranch txn list
+      anabranch txn list --all --json
+    """
+    with open_store(store) as opened:
+        found = [each for each in opened.transactions() if every or each.state is TransactionState.OPEN]
+    if as_json:
+        print_json([_told(each) for each in found])
+    elif found:
+        rows = [
+            (
+                each.id,
+                each.state.value,
+                sum(each.events.values()),
+                len(each.events),
+                iso_time(each.begun_at),
+                iso_time(each.expires_at if each.ended_at is None else each.ended_at),
+            )
+            for each in found
+        ]
+        print_columns(("TRANSACTION", "STATE", "EVENTS", "STREAMS", "BEGUN", "ENDS OR ENDED"), rows)
+    else:
+        say("there is no transaction" if every else "there is no open transaction; --all shows those that ended lately")
+
+
+@app.command()
+def show(ident: IdArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
+    """Show a transaction: its state and what it holds for which stream.
+
+    Example:
+
+      anabranch txn show 5f0c
+    """
+    with open_store(store) as opened:
+        info = _find(opened, ident)
+        with opened.catalog.reading() as reading:
+            streams = {stream: reading.stream(stream) for stream in info.events}
+    if as_json:
+        print_json(_told(info))
+        return
+    print(f"transaction {info.id}: {info.state.value}" + ("" if info.reason is None else f", {info.reason}"))
+    print(f"begun {iso_time(info.begun_at)}, " + _end(info))
+    for stream, count in info.events.items():
+        found = streams[stream]
+        print(f"  {'a stream that is gone' if found is None else found.name}: {counted(count, 'event')}")
+
+
+@app.command()
+def abort(ident: IdArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
+    """Abort an open transaction: none of its events will ever be seen, and its owner is told so.
+
+    Example:
+
+      anabranch txn abort 5f0c
+    """
+    with open_store(store) as opened:
+        info = _find(opened, ident)
+        opened.transaction(info.id).abort("it was aborted from the command line")
+        info = _find(opened, info.id)
+    if as_json:
+        print_json(_told(info))
+    else:
+        say(f"transaction {info.id} is aborted")
+
+
+def _find(store: Store, ident: str) -> TransactionInfo:
+    """The one transaction whose id begins so. Raises TransactionNotFound where it is none, or not only one."""
+    found = [each for each in store.transactions() if each.id.startswith(ident)]
+    if len(found) != 1:
+        raise TransactionNotFound(ident)
+    return found[0]
+
+
+def _end(info: TransactionInfo) -> str:
+    if info.ended_at is not None:
+        return f"ended {iso_time(info.ended_at)}"
+    return f"ends {iso_time(info.expires_at)} unless it is written to or pinged"
+
+
+def _told(info: TransactionInfo) -> dict[str, object]:
+    return {
+        "id": info.id,
+        "state": info.state.value,
+        "reason": info.reason,
+        "begun_at": iso_time(info.begun_at),
+        "expires_at": iso_time(info.expires_at),
+        "ended_at": None if info.ended_at is None else iso_time(info.ended_at),
+        "events": {f"{stream:016x}": count for stream, count in info.events.items()},
+    }

@@ -1,0 +1,90 @@
+"""What a transaction writes to one stream, until it is staged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final
+
+from anabranch import limits
+from anabranch.core.routing import check_key, key_text
+from anabranch.core.rows import RowChecker, payload_bytes, rows_to_batch
+from anabranch.errors import InvalidArgument, TooLarge
+from anabranch.model.schema import StreamSchema
+from anabranch.model.times import to_micros
+from anabranch.runtime.ports import Runtime
+from anabranch.streams.stage import Staged, Stager
+
+_ROWS_BYTES_MAX: Final = 4 * limits.MIB  # single events are made a batch at the latest when they weigh so much
+_ROW_BYTES: Final = 64  # what a row is taken to weigh beside its values
+
+
+class TransactionWriter:
+    """Writes events to one stream, as a part of a transaction. Thread-safe, as the transaction is.
+
+    Events keep the order in which they were written; nobody sees them before the commit, and nothing of them is durable
+    before the transaction is flushed or committed.
+    """
+
+    def __init__(self, stager: Stager, schema: StreamSchema, runtime: Runtime, before: Callable[[], None]) -> None:
+        """`before` is called ahead of each write: it refuses where the transaction is over, and prolongs its lease."""
+        self._stager = stager
+        self._schema = schema
+        self._runtime = runtime
+        self._before = before
+        self._checker = None if schema.raw else RowChecker(schema)
+        self._lock = runtime.tasks.lock()
+        self._rows: list[dict[str, Any]] = []
+        self._rows_bytes = 0
+        self._taken = 0
+
+    def write(self, event: Any, *, key: Any = None, time: datetime | int | str | None = None) -> None:
+        """Take one event; see `Writer.write` for what it is. Raises SchemaMismatch, InvalidKey, TooLarge,
+        TransactionAborted, Closed."""
+        row = self._raw(event, key, time) if self._checker is None else self._typed(self._checker, event, key, time)
+        size = len(row["payload"]) if self._checker is None else self._checker.bytes_of(row)
+        if size > self._runtime.settings.event_bytes_max:
+            raise TooLarge("an event", size, self._runtime.settings.event_bytes_max)
+        self._before()
+        with self._lock:
+            self._rows.append(row)
+            self._rows_bytes += size + _ROW_BYTES
+            if self._rows_bytes > _ROWS_BYTES_MAX:
+                self._hand_over()
+
+    def write_batch(self, data: Any) -> None:
+        """Take a batch: anything with `__arrow_c_stream__` whose columns are the stream's. Raises as `write`."""
+        self._before()
+        with self._lock:
+            self._hand_over()
+            self._stager.write(data)
+
+    def take(self) -> tuple[Staged, ...]:
+        """Stage what is gathered, and return all that was staged since the last call. Batches that are not small are
+        durable."""
+        with self._lock:
+            self._hand_over()
+            done = self._stager.finish()
+            fresh, self._taken = done[self._taken :], len(done)
+            return fresh
+
+    def _hand_over(self) -> None:
+        rows, self._rows, self._rows_bytes = self._rows, [], 0
+        if rows:
+            self._stager.write(rows_to_batch(rows, self._schema))
+
+    def _raw(self, event: Any, key: Any, time: datetime | int | str | None) -> dict[str, Any]:
+        text = None if key is None else key_text(key)
+        if text is not None:
+            check_key(text)
+        at = self._runtime.clock.now() if time is None else to_micros(time)
+        return {"key": text, "time": at, "payload": payload_bytes(event)}
+
+    def _typed(self, checker: RowChecker, event: Any, key: Any, time: Any) -> dict[str, Any]:
+        if key is not None or time is not None:
+            raise InvalidArgument("a typed stream takes key and time from the event's columns")
+        checker.check(event)
+        own = None if self._schema.key is None else event.get(self._schema.key)
+        if isinstance(own, str):
+            check_key(own)
+        return dict(event)

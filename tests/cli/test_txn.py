@@ -1,0 +1,36 @@
+"""`anabranch txn`: what is under way, what became of the rest, and an end for one that hangs."""
+
+from __future__ import annotations
+
+import pytest
+
+import anabranch as ab
+from anabranch.errors import TransactionAborted
+from tests.cli.kit import Line
+
+
+def test_transactions_are_listed_shown_and_aborted(line: Line) -> None:
+    line("scope", "create", "iot")
+    line("stream", "create", "iot/raw")
+    assert "no open transaction" in line("txn", "list").err
+    with ab.connect(line.store) as store:
+        with store.transaction() as done:
+            done.writer("iot/raw").write("kept")
+        hanging = store.transaction()
+        hanging.writer("iot/raw").write("never")
+        hanging.flush()
+        assert [each["id"] for each in line("txn", "list", "--json").json] == [hanging.id]
+        assert {each["id"]: each["state"] for each in line("txn", "list", "--all", "--json").json} == {
+            done.id: "committed",
+            hanging.id: "open",
+        }
+        assert hanging.id in line("txn", "list").out
+        shown = line("txn", "show", hanging.id[:10]).out
+        assert "open" in shown
+        assert "iot/raw: 1 event" in shown
+        assert line("txn", "abort", hanging.id[:10]).err == f"transaction {hanging.id} is aborted\n"
+        with pytest.raises(TransactionAborted, match="from the command line"):
+            hanging.commit()
+        assert "is committed" in line.refused("txn", "abort", done.id)
+    assert "there is no transaction 'f00'" in line.refused("txn", "show", "f00")
+    assert [row["payload"] for row in line("read", "iot/raw").rows] == ["kept"]

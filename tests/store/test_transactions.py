@@ -1,0 +1,322 @@
+"""Transactions: all of it appears at once or never, whoever dies, scales, seals or sweeps meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import anabranch as ab
+from anabranch.blobs.local import LocalBlobs
+from anabranch.catalog.sqlite.adapter import SqliteCatalog
+from anabranch.errors import (
+    Closed,
+    Conflict,
+    InvalidArgument,
+    StreamNotFound,
+    StreamSealed,
+    TransactionAborted,
+    TransactionNotFound,
+)
+from anabranch.model.transaction import TransactionState
+from anabranch.runtime.ids import SystemIds
+from anabranch.runtime.keys import new_line
+from anabranch.runtime.ports import Runtime
+from anabranch.runtime.settings import Settings
+from anabranch.store import Store
+from anabranch.streams.transaction import transaction
+from anabranch.streams.transaction.kept import kept
+from anabranch.streams.transaction.writer import _ROWS_BYTES_MAX
+from tests.postgres_server import drop, fresh_url
+from tests.store.kit import SECOND, HandClock
+
+COLUMNS = pa.schema([("device", pa.string()), ("n", pa.int64())])
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, str]]:
+    if request.param == "sqlite":
+        yield str(tmp_path / "store"), str(tmp_path / "store")
+    else:
+        url = fresh_url()
+        yield url, str(tmp_path / "blobs")
+        drop(url)
+
+
+def connect(place: tuple[str, str]) -> Store:
+    url, blobs = place
+    return ab.connect(url) if url == blobs else ab.connect(url, blobs=blobs)
+
+
+@pytest.fixture
+def store(place: tuple[str, str]) -> Iterator[Store]:
+    with connect(place) as store:
+        make(store)
+        yield store
+
+
+def make(store: Store) -> None:
+    store.streams.create_scope("s")
+    store.streams.create("s/a", scaling=3)
+    store.streams.create("s/b")
+    store.streams.create("s/typed", schema=COLUMNS, key="device", scaling=2)
+
+
+def bodies(store: Store, name: str) -> list[object]:
+    with store.reader(name) as reader:
+        return sorted((event.body for event in reader), key=str)
+
+
+def kept_of(store: Store, ident: str) -> object:
+    """What the catalog keeps of a transaction's flushes."""
+    with store.catalog.reading() as reading:
+        return kept(reading, ident)
+
+
+def test_events_of_several_streams_appear_together_at_the_commit(store: Store) -> None:
+    with store.transaction() as txn:
+        for n in range(20):
+            txn.writer("s/a").write(f"{n:02}", key=f"k{n}")
+        txn.writer("s/typed").write({"device": "d", "n": 1})
+        txn.writer("s/typed").write_batch(pa.table({"device": ["d", "e"], "n": [2, 3]}, schema=COLUMNS))
+        txn.flush()
+        txn.writer("s/typed").write({"device": "d", "n": 4})
+        for name in ("s/a", "s/typed"):
+            assert bodies(store, name) == []
+    assert bodies(store, "s/a") == [f"{n:02}".encode() for n in range(20)]
+    with store.reader("s/typed") as reader:
+        events = list(reader)
+    assert [event.body["n"] for event in events if event.body["device"] == "d"] == [1, 2, 4]
+    assert txn.info.state is TransactionState.COMMITTED
+    assert sum(txn.info.events.values()) == 24
+    assert kept_of(store, txn.id) == {}
+    assert list(store.check()) == []
+
+
+def test_an_exception_in_the_block_leaves_nothing_to_be_seen(store: Store) -> None:
+    txn = store.transaction()
+
+    def fail() -> None:
+        with txn:
+            txn.writer("s/a").write("never", key="k")
+            txn.flush()
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert bodies(store, "s/a") == []
+    assert txn.info.state is TransactionState.ABORTED
+    assert txn.info.reason == "RuntimeError in its block"
+    assert kept_of(store, txn.id) == {}
+    with pytest.raises(TransactionAborted):
+        txn.writer("s/a")
+    with pytest.raises(TransactionAborted):
+        txn.commit()
+    txn.abort()
+
+
+def test_another_holder_goes_on_with_what_was_flushed(place: tuple[str, str], store: Store) -> None:
+    txn = store.transaction()
+    txn.writer("s/a").write("flushed", key="k")
+    txn.flush()
+    txn.writer("s/a").write("lost with its holder", key="k")
+    with connect(place) as other, other.transaction(txn.id) as again:
+        assert sum(again.info.events.values()) == 1
+        again.writer("s/b").write("added elsewhere")
+    assert bodies(store, "s/a") == [b"flushed"]
+    assert bodies(store, "s/b") == [b"added elsewhere"]
+    with pytest.raises(Conflict, match="without 1 events"):
+        txn.commit()
+    with pytest.raises(InvalidArgument, match="is committed"):
+        txn.abort()
+
+
+def test_a_flush_elsewhere_during_the_commit_is_not_left_out(
+    place: tuple[str, str], store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    txn = store.transaction()
+    txn.writer("s/a").write("mine", key="k")
+    raced: list[bool] = []
+    publish = transaction.publish
+    with connect(place) as other:
+        again = other.transaction(txn.id)
+        again.writer("s/a").write("theirs", key="k")
+
+        def late(*arguments: object, **named: object) -> object:
+            if not raced:
+                raced.append(True)
+                again.flush()
+            return publish(*arguments, **named)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(transaction, "publish", late)
+        txn.commit()
+    assert raced
+    assert bodies(store, "s/a") == [b"mine", b"theirs"]
+
+
+def test_a_second_commit_and_a_commit_elsewhere_are_harmless(place: tuple[str, str], store: Store) -> None:
+    txn = store.transaction()
+    txn.writer("s/a").write("once", key="k")
+    txn.flush()
+    with connect(place) as other:
+        again = other.transaction(txn.id)
+        txn.commit()
+        txn.commit()
+        again.commit()
+    assert bodies(store, "s/a") == [b"once"]
+    with pytest.raises(Closed):
+        txn.writer("s/a")
+    with pytest.raises(InvalidArgument):
+        store.transaction(txn.id)
+
+
+def test_scaling_between_the_writes_and_the_commit_keeps_the_order_of_each_key(store: Store) -> None:
+    with store.transaction() as txn:
+        for n in range(30):
+            txn.writer("s/a").write(f"{n:02}", key=f"k{n % 5}")
+            if n == 10:
+                txn.flush()
+                store.streams.scale("s/a", 5)
+            if n == 20:
+                store.streams.scale("s/a", 2)
+    with store.reader("s/a") as reader:
+        events = [(event.key, event.body) for event in reader]
+    for key in {key for key, _ in events}:
+        mine = [body for each, body in events if each == key]
+        assert len(mine) == 6
+        assert mine == sorted(mine)
+    assert list(store.check()) == []
+
+
+def test_a_stream_that_was_sealed_or_deleted_refuses_the_whole_commit(store: Store) -> None:
+    for refuse, error in ((store.streams.seal, StreamSealed), (store.streams.delete, StreamNotFound)):
+        txn = store.transaction()
+        txn.writer("s/a").write("never", key="k")
+        txn.writer("s/b").write("never", key="k")
+        refuse("s/b")
+        with pytest.raises(error):
+            txn.__exit__(None, None, None)
+        assert txn.info.state is TransactionState.ABORTED
+        assert bodies(store, "s/a") == []
+        if store.streams.exists("s/b"):
+            with pytest.raises(StreamSealed):
+                store.transaction().writer("s/b")
+            store.streams.delete("s/b")
+        store.streams.create("s/b")
+
+
+def test_a_long_transaction_leaves_no_more_spans_or_segments(store: Store) -> None:
+    before = store.streams.view("s/a")
+    with store.transaction() as txn:
+        for n in range(5):
+            txn.writer("s/a").write(f"{n}", key="k")
+            txn.flush()
+    after = store.streams.view("s/a")
+    assert after.spans == before.spans
+    assert after.segments == before.segments
+
+
+def test_single_events_that_weigh_much_are_staged_as_they_come(store: Store) -> None:
+    count = 2 * _ROWS_BYTES_MAX // 1_000_000 + 1
+    with store.transaction() as txn:
+        for n in range(count):
+            txn.writer("s/b").write(bytes([n]) * 1_000_000)
+    assert [body[0] for body in bodies(store, "s/b")] == list(range(count))  # type: ignore[index]
+
+
+def test_an_encrypted_store_keeps_no_event_in_the_clear(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text(new_line("k1", SystemIds()))
+    keys.chmod(0o600)
+    with ab.connect(tmp_path / "store", keys=f"file:{keys}") as store:
+        make(store)
+        with store.transaction() as txn:
+            txn.writer("s/b").write(b"very secret words")
+            txn.flush()
+            txn.writer("s/b").write(b"very secret words")
+        assert bodies(store, "s/b") == [b"very secret words"] * 2
+    found = [path for path in (tmp_path / "store").rglob("*") if path.is_file()]
+    assert found
+    assert not any(b"secret words" in path.read_bytes() for path in found)
+
+
+class Timed:
+    """A store whose clock the test moves."""
+
+    def __init__(self, folder: Path) -> None:
+        self.clock = HandClock()
+        folder.mkdir()
+        runtime = Runtime(clock=self.clock, settings=Settings(inline_bytes_max=0))
+        self.store = Store(SqliteCatalog(folder, runtime), LocalBlobs(folder, runtime), runtime)
+        make(self.store)
+
+
+@pytest.fixture
+def timed(tmp_path: Path) -> Iterator[Timed]:
+    timed = Timed(tmp_path / "store")
+    yield timed
+    timed.store.close()
+
+
+def test_a_transaction_whose_owner_went_away_is_aborted_and_its_blobs_are_collected(timed: Timed) -> None:
+    txn = timed.store.transaction(lease_s=60)
+    txn.writer("s/a").write("never", key="k")
+    txn.flush()
+    timed.clock.pass_time(59 * SECOND)
+    assert timed.store.collect(horizon_us=0).orphans == 0
+    assert txn.info.state is TransactionState.OPEN
+    timed.clock.pass_time(2 * SECOND)
+    removed = timed.store.collect(horizon_us=0).orphans
+    assert (txn.info.state, txn.info.reason) == (TransactionState.ABORTED, "its lease ran out")
+    for refused in (txn.commit, txn.ping, txn.flush):
+        with pytest.raises(TransactionAborted, match="its lease ran out"):
+            refused()
+    for _ in range(2):
+        timed.clock.pass_time(SECOND)
+        removed += timed.store.collect(horizon_us=0).orphans
+    assert removed == 1
+    timed.clock.pass_time(8 * 24 * 3600 * SECOND)
+    timed.store.collect()
+    assert timed.store.transactions() == []
+    with pytest.raises(TransactionNotFound):
+        timed.store.transaction(txn.id)
+
+
+def test_writing_and_pinging_keep_a_transaction_and_its_blobs_alive(timed: Timed) -> None:
+    with timed.store.transaction(lease_s=60) as txn:
+        for n in range(6):
+            txn.writer("s/a").write(f"{n}", key="k")
+            txn.flush()
+            for _ in range(2):
+                timed.clock.pass_time(50 * SECOND)
+                txn.ping()
+                timed.store.collect(horizon_us=0)
+        for n in range(6, 12):
+            timed.clock.pass_time(40 * SECOND)
+            txn.writer("s/a").write(f"{n}", key="k")
+            timed.store.collect(horizon_us=0)
+    with timed.store.reader("s/a") as reader:
+        assert [int(event.body) for event in reader] == list(range(12))
+    assert list(timed.store.check()) == []
+
+
+def test_who_commits_behind_the_lease_but_ahead_of_the_sweeper_is_in_time(timed: Timed) -> None:
+    with timed.store.transaction(lease_s=60) as txn:
+        txn.writer("s/a").write("late", key="k")
+        timed.clock.pass_time(61 * SECOND)
+    assert bodies(timed.store, "s/a") == [b"late"]
+    assert timed.store.collect(horizon_us=0)
+    assert txn.info.state is TransactionState.COMMITTED
+
+
+@pytest.mark.parametrize("wrong", [0, -1.0])
+def test_a_lease_that_is_none_is_refused(timed: Timed, wrong: float) -> None:
+    with pytest.raises(InvalidArgument, match="seconds"):
+        timed.store.transaction(lease_s=wrong)
+
+
+def test_an_unknown_transaction_is_told_from_one_that_is_over(timed: Timed) -> None:
+    with pytest.raises(TransactionNotFound):
+        timed.store.transaction("no-such")
