@@ -1,0 +1,117 @@
+"""A crash at every port call of a job that copies bytes: whoever goes on with it makes what an undisturbed run makes."""
+
+from __future__ import annotations
+
+import pytest
+
+import anabranch as ab
+from anabranch import limits
+from anabranch.store import Store
+from anabranch.streams.jobs.row import State
+from anabranch.testing.clients import checked
+from anabranch.testing.faults import Action, CrashAt, NoFaults
+from anabranch.testing.simulation import SETTINGS, tight_limits
+from anabranch.testing.world import Process, ProcessCrashed, World
+
+pytestmark = pytest.mark.sim
+
+Image = list[tuple[str, int, bytes, int | None]]
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "JOB_RANGE_BYTES", 800)
+    monkeypatch.setattr(limits, "JOB_BLOB_BYTES", 400)
+    monkeypatch.setattr(limits, "JOB_BUNDLE_RANGES_MAX", 2)
+
+
+def prepare(store: Store) -> None:
+    """A stream of two epochs, of inlined events, blobs and a file."""
+    store.streams.create_scope("s")
+    store.streams.create("s/a", scaling=2)
+    with store.writer("s/a") as writer:
+        for n in range(4):
+            writer.write(f"{n}".encode() + b" " * 300 * (n % 2), key="abc"[n % 3]).result()
+        store.compact(force=True)
+        store.streams.scale("s/a", 1)
+        for n in range(4, 7):
+            writer.write(f"{n}".encode() + b" " * 300 * (n % 2), key="abc"[n % 3]).result()
+
+
+def image(store: Store, name: str) -> Image:
+    with store.reader(name) as reader:
+        return sorted((str(e.pointer.segment), e.pointer.offset, e.body, e.appended_us) for e in reader)
+
+
+def copy(store: Store) -> None:
+    store.streams.copy("s/a", "s/b", independent=True, window=1, request="r")
+
+
+def tell(number: int, action: Action) -> Process | None:
+    """Prepare, copy in a process that suffers a fault at a call, and go on with the job in another."""
+    actors: list[Process] = []
+    with World(1, settings=SETTINGS) as world, tight_limits():
+
+        def survive(store: Store) -> None:
+            jobs = store.jobs.list()
+            there = store.streams.exists("s/b")
+            assert not there or image(store, "s/b") == image(store, "s/a")
+            assert there == (bool(jobs) and jobs[0].state is State.DONE)
+            for _ in range(2):  # collected in between: what a job holds is spared
+                store.collect(horizon_us=0)
+            assert checked(store) == []
+            if jobs and jobs[0].state is not State.DONE:
+                store.jobs.resume(jobs[0].id, take_over=True).wait()
+            copy(store)
+            assert len(store.jobs.list()) == 1
+            assert image(store, "s/b") == image(store, "s/a")
+            assert [str(info.name) for info in store.streams.list(internal=True)] == ["s/a", "s/b"]
+            whole = image(store, "s/a")
+            store.streams.delete("s/a")
+            for _ in range(3):
+                store.compact(force=True)
+                store.collect()
+                store.runtime.tasks.sleep(1)
+            assert image(store, "s/b") == whole
+            assert checked(store) == []
+
+        def play() -> None:
+            first = world.process("first")
+            first.call(prepare)
+            first.close()
+            try:
+                faults = CrashAt(number, action) if action is not Action.PASS else NoFaults()
+                actor = world.process("actor", faults=faults)
+                actors.append(actor)
+                actor.call(copy)
+                if action is not Action.PASS:
+                    actor.crash()
+            except (ProcessCrashed, ab.errors.AppendUncertain, ab.errors.StoreUnavailable):
+                pass
+            survivor = world.process("survivor")
+            survivor.call(survive)
+            survivor.close()
+
+        world.run(play)
+    return actors[0] if actors else None
+
+
+def test_a_crash_at_any_call_of_a_job_is_gone_on_from() -> None:
+    actor = tell(0, Action.PASS)
+    assert actor is not None
+    calls = list(actor.gate.calls)
+    assert {"blobs.put", "blobs.get", "writing.commit", "catalog.reading"} <= set(calls)
+    for number, name in enumerate(calls, 1):
+        # A crash before a call is one after the call before it, unless it strikes half-way.
+        for action in (Action.CRASH_AFTER, *([Action.CRASH_MIDWAY] if name == "blobs.put" else [])):
+            crashed = tell(number, action)
+            assert crashed is None or not crashed.alive
+
+
+@pytest.mark.parametrize("action", [Action.UNCERTAIN_LANDED, Action.UNCERTAIN_LOST])
+def test_a_lost_answer_to_a_step_doubles_and_loses_nothing(action: Action) -> None:
+    whole = tell(0, Action.PASS)
+    assert whole is not None
+    for number, name in enumerate(whole.gate.calls, 1):
+        if name in ("writing.commit", "blobs.put"):
+            tell(number, action)
