@@ -7,12 +7,15 @@ from typing import Any
 from anabranch.catalog.port import Reading
 from anabranch.cli.hold import holders_told, print_holders
 from anabranch.cli.output import iso_time, print_columns, size_text, strong
+from anabranch.cli.retain import policy_text
 from anabranch.core.cuts import head_cut, tail_cut
-from anabranch.model.append import LogState
-from anabranch.model.ids import SegmentId, StreamId
+from anabranch.log.sizes import segment_bytes
+from anabranch.model.ids import StreamId
+from anabranch.model.retention import Retention
 from anabranch.model.stream import Segment, StreamView
 from anabranch.streams.alias import aliases, aliases_of
 from anabranch.streams.ephemeral import ephemeral_streams
+from anabranch.streams.retention import policy_of
 from anabranch.streams.scope import need_scope
 
 
@@ -80,6 +83,7 @@ def _aliases(reading: Reading) -> dict[StreamId, list[str]]:
 def details(reading: Reading, view: StreamView) -> dict[str, Any]:
     """All there is to say of a stream. `bytes` are logical: what its events weighed when they were appended."""
     segments = [_segment(reading, view, segment) for segment in view.ordered]
+    policy = policy_of(reading, view.info.id)
     return {
         **summary(view),
         "bytes": sum(segment["bytes"] for segment in segments),
@@ -91,6 +95,7 @@ def details(reading: Reading, view: StreamView) -> dict[str, Any]:
         "segments": segments,
         "aliases": [str(alias) for alias in aliases_of(reading, view.info.id)],
         "holders": holders_told(reading, view.info.id),
+        "retention": None if policy is None else policy.to_json(),
     }
 
 
@@ -106,6 +111,7 @@ def print_details(told: dict[str, Any]) -> None:
         "epoch": told["epoch"],
         "tags": " ".join(f"{k}={v}" for k, v in told["tags"].items()) or "-",
         "aliases": " ".join(told["aliases"]) or "-",
+        "kept": policy_text(told["retention"] and Retention.from_json(told["retention"])).removeprefix("kept "),
         "head": told["head"],
         "tail": told["tail"],
     }
@@ -151,7 +157,7 @@ def _segment(reading: Reading, view: StreamView, segment: Segment) -> dict[str, 
         "head": segment.head,
         "tail": view.length(segment.id),
         "events": view.length(segment.id) - segment.head,
-        "bytes": _bytes(reading, view, segment.id),
+        "bytes": segment_bytes(reading, view, segment.id, segment.head, view.length(segment.id)),
     }
 
 
@@ -162,25 +168,3 @@ def _epochs(view: StreamView) -> list[dict[str, Any]]:
         for epoch in range(first, view.info.epoch + 1)
         if view.at_epoch(epoch)
     ]
-
-
-def _bytes(reading: Reading, view: StreamView, segment: SegmentId) -> int:
-    total = 0
-    for span in view.spans.get(segment, ()):
-        log = view.logs[span.log]
-        stop = log.length if span.stop is None else span.stop
-        total += _size_at(reading, log, stop) - _size_at(reading, log, span.start)
-    return total
-
-
-def _size_at(reading: Reading, log: LogState, position: int) -> int:
-    """The log's running size at a position; within an extent its events are taken to weigh the same."""
-    if position >= log.length:
-        return log.size
-    extent = reading.extent_before(log.id, position) if position else None
-    if extent is None:
-        return 0 if position == 0 else log.size * position // log.length  # collected: on average
-    if extent.stop <= position:
-        return extent.size_end
-    before = _size_at(reading, log, extent.start)
-    return before + (extent.size_end - before) * (position - extent.start) // (extent.stop - extent.start)

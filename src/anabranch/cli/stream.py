@@ -20,6 +20,7 @@ from anabranch.cli.options import (
     split_list,
 )
 from anabranch.cli.output import confirm, counted, print_json, say
+from anabranch.cli.retain import retain
 from anabranch.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ KeyOption = Annotated[str | None, typer.Option("--key", metavar="COLUMN", help="
 TimeOption = Annotated[str | None, typer.Option("--time", metavar="COLUMN", help="The column that is the event time.")]
 app.command()(hold)
 app.command()(keep)
+app.command()(retain)
 
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
@@ -182,23 +184,35 @@ def seal(stream: StreamArgument, as_json: JsonOption = False, store: StoreOption
 def truncate(
     stream: StreamArgument,
     at: Annotated[
-        str, typer.Option("--at", metavar="PLACE", help="tail, a cut, a pointer, a time, or as -2h before now.")
-    ],
+        str | None,
+        typer.Option("--at", metavar="PLACE", help="tail, a cut, a pointer, a time, or as -2h before now."),
+    ] = None,
+    events: Annotated[int | None, typer.Option("--events", metavar="N", help="The first so many.", min=0)] = None,
+    size: Annotated[
+        str | None, typer.Option("--bytes", metavar="SIZE", help="The first, at most so many bytes: 500MB, 10GB.")
+    ] = None,
     yes: YesOption = False,
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Remove the events before a place. Offsets of those that stay do not change.
+    """Remove the events before a place, or so many from the beginning. Offsets of those that stay do not change.
+
+    Segments side by side lose alike. To let events go by themselves, see anabranch stream retain.
 
     Examples:
 
       anabranch stream truncate iot/sensors --at -30d
       anabranch stream truncate iot/sensors --at 2026-01-31T12:00:00Z --yes
+      anabranch stream truncate iot/sensors --bytes 10GB --yes
     """
-    from anabranch.cli.places import parse_place, resolve
+    from anabranch.cli.cut import go_on, place
 
+    if sum(each is not None for each in (at, events, size)) != 1:
+        raise InvalidArgument("say one of --at, --events and --bytes")
     with open_store(store) as opened:
-        cut = resolve(opened, stream, parse_place(at, now=opened.runtime.clock.now()))
+        cut = place(opened, stream, at or "head")
+        if at is None:
+            cut = go_on(opened, stream, cut, events, size, at_most=True)
         gone = opened.streams.distance(stream, end=cut).events
         confirm(f"Remove {counted(gone, 'event')} from '{stream}'?", yes=yes)
         opened.streams.truncate(stream, cut)

@@ -1,0 +1,58 @@
+"""Cuts, distances, truncation and retention from the command line."""
+
+from __future__ import annotations
+
+from tests.cli.kit import Line
+
+
+def test_cut_prints_a_place_that_other_verbs_take(sensors: Line) -> None:
+    one = sensors("cut", "iot/sensors", "--events", 1).out.strip()
+    two = sensors("cut", "iot/sensors", "--after", one, "--events", 1, "--json").json
+    assert (two["events_before"], two["events_behind"]) == (2, 1)
+    assert sensors("cut", "iot/sensors", "--at", two["cut"]).out.strip() == two["cut"]
+    assert sensors("read", "iot/sensors", "--from", one, "--to", two["cut"]).out.count("\n") == 1
+    weight = sensors("distance", "iot/sensors", "--json").json["bytes"]
+    assert sensors("cut", "iot/sensors", "--bytes", weight, "--json").json["events_behind"] == 0
+    assert sensors("cut", "iot/sensors", "--bytes", weight - 1, "--at-most", "--json").json["events_behind"] == 1
+
+
+def test_cut_refuses_what_it_can_not_tell(sensors: Line) -> None:
+    assert "say one of" in sensors.refused("cut", "iot/sensors")
+    assert "say one of" in sensors.refused("cut", "iot/sensors", "--events", 1, "--bytes", "1kB")
+    assert "by itself" in sensors.refused("cut", "iot/sensors", "--at", "head", "--events", 1)
+    assert "500MB" in sensors.refused("cut", "iot/sensors", "--bytes", "much")
+
+
+def test_distance_tells_events_bytes_and_segments(sensors: Line) -> None:
+    told = sensors("distance", "iot/sensors", "--json").json
+    assert told["events"] == 3
+    assert sum(part["bytes"] for part in told["ranges"]) == told["bytes"] > 0
+    assert "3 events" in sensors("distance", "iot/sensors").out
+    middle = sensors("cut", "iot/sensors", "--events", 2).out.strip()
+    assert sensors("distance", "iot/sensors", "--from", middle, "--json").json["events"] == 1
+    assert "lies before the start" in sensors.refused("distance", "iot/sensors", "--from", "tail", "--to", middle)
+
+
+def test_truncate_removes_so_many_events_or_bytes(sensors: Line) -> None:
+    assert "say one of" in sensors.refused("stream", "truncate", "iot/sensors", "--yes")
+    sensors("stream", "truncate", "iot/sensors", "--events", 1, "--yes")
+    assert sensors("stream", "show", "iot/sensors", "--json").json["events"] == 2
+    sensors("stream", "truncate", "iot/sensors", "--bytes", "1B", "--yes")  # never more than was said
+    assert sensors("stream", "show", "iot/sensors", "--json").json["events"] == 2
+    sensors("stream", "truncate", "iot/sensors", "--bytes", "1GB", "--yes")
+    assert sensors("stream", "show", "iot/sensors", "--json").json["events"] == 0
+
+
+def test_retention_is_set_shown_carried_out_and_taken_back(sensors: Line) -> None:
+    assert sensors("stream", "retain", "iot/sensors").out.strip() == "kept for ever"
+    kept = sensors("stream", "retain", "iot/sensors", "--for", "7d", "--bytes", "10GB", "--at-least-for", "12h")
+    assert kept.out.strip() == "kept for 7d and of that the newest 10.0 GB, at least for 12h"
+    assert "for 7d" in sensors("stream", "show", "iot/sensors").out
+    assert sensors("stream", "show", "iot/sensors", "--json").json["retention"]["size"] == 10**10
+    assert sensors("stream", "retain", "iot/sensors", "--now", "--json").json["removed"]["events"] == 0
+    told = sensors("stream", "retain", "iot/sensors", "--for", "0s", "--now", "--json").json
+    assert told["removed"]["events"] == 3
+    assert sensors("stream", "retain", "iot/sensors", "--for-ever").out.strip() == "kept for ever"
+    assert "not both" in sensors.refused("stream", "retain", "iot/sensors", "--for-ever", "--for", "1d")
+    assert "no length of time" in sensors.refused("stream", "retain", "iot/sensors", "--for", "long")
+    assert "say one of these" in sensors.refused("stream", "retain", "iot/sensors", "--at-least-bytes", "1GB")
