@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from anabranch.catalog.port import Writing
 from anabranch.core.stitch import Joined, StitchPlan
-from anabranch.core.stretch import Piece, Stretch
+from anabranch.core.stretch import Piece, Stretch, plan_stretch
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.stream import Segment, Span, StreamInfo, StreamView
@@ -18,6 +18,7 @@ from anabranch.streams import algebra, append_stream, change, copy, naming
 from anabranch.streams.create import delete_stream, open_segment
 from anabranch.streams.find import need_info
 from anabranch.streams.requests import Result
+from anabranch.streams.stitch import stitch_streams
 from anabranch.testing.clients import ALGEBRA, GROWTH
 from anabranch.testing.faults import Action
 from anabranch.testing.simulation import Weather
@@ -48,10 +49,9 @@ def _share(txn: Writing, stream: StreamId, view: StreamView, piece: Piece) -> No
 
 def copy_all_but_the_last_event() -> AbstractContextManager[None]:
     """A copy ends one event too early, where a span ends with the source's tail."""
-    plan = copy.plan_stretch
 
     def short(view: StreamView, start: Any, end: Any) -> Stretch:
-        stretch = plan(view, start, end)
+        stretch = plan_stretch(view, start, end)
         return replace(stretch, pieces=tuple(_shortened(piece) for piece in stretch.pieces))
 
     return _replaced(copy, "plan_stretch", short)
@@ -109,10 +109,9 @@ def rename_by_making_anew() -> AbstractContextManager[None]:
 
 def stitch_in_another_order() -> AbstractContextManager[None]:
     """The last source comes first."""
-    real = algebra.stitch_streams
 
     def reversed_(txn: Writing, parts: Any, *rest: Any, **more: Any) -> Joined:
-        joined = real(txn, list(reversed(parts)), *rest, **more)
+        joined = stitch_streams(txn, list(reversed(parts)), *rest, **more)
         return Joined(joined.stream, tuple(reversed(joined.parts)))
 
     return _replaced(algebra, "stitch_streams", reversed_)
