@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from anabranch.readers.synchronizer import StateSynchronizer
     from anabranch.runtime.sealing import KeyService
     from anabranch.runtime.settings import Settings
+    from anabranch.store.archives import read_archive, verify_archive
     from anabranch.store.facade import Store
     from anabranch.store.opening import connect
     from anabranch.store.recovery import rebuild, restore
@@ -79,8 +80,10 @@ _PLACES = {
     "TAIL": "model.cut",
     "Writer": "streams.writer",
     "connect": "store.opening",
+    "read_archive": "store.archives",
     "rebuild": "store.recovery",
     "restore": "store.recovery",
+    "verify_archive": "store.archives",
 }
 
 __all__ = [
@@ -116,8 +119,10 @@ __all__ = [
     "Writer",
     "connect",
     "errors",
+    "read_archive",
     "rebuild",
     "restore",
+    "verify_archive",
 ]
 
 
