@@ -1,0 +1,242 @@
+"""Revisioned streams and state that many share: every update counts once, whoever was first."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+import anabranch as ab
+from anabranch import limits
+from anabranch.errors import ConditionFailed, InvalidArgument, StreamNotFound, StreamSealed, TooLarge, Truncated
+from anabranch.model.append import Commit, Verdict
+from anabranch.runtime.settings import Settings
+from anabranch.store import Store
+from tests.postgres_server import drop, fresh_url
+from tests.store.helpers import sound
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres+memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    url = fresh_url() if request.param == "postgres+memory" else None
+    place: Any = url or ("memory://" if request.param == "memory" else tmp_path / "store")
+    with ab.connect(place, **({"blobs": "memory://"} if url else {})) as store:
+        store.streams.create_scope("s")
+        yield store
+    if url:
+        drop(url)
+
+
+@pytest.fixture
+def plain() -> Iterator[Store]:
+    with ab.connect("memory://") as store:
+        store.streams.create_scope("s")
+        yield store
+
+
+def test_an_append_at_another_revision_is_refused(store: Store) -> None:
+    one, two = store.revisioned("s/_x"), store.revisioned("s/_x")
+    assert one.last() is None and one.latest() == 0
+    assert one.append(b"a", expected=0) == 1
+    with pytest.raises(ConditionFailed) as refused:
+        two.append(b"b", expected=0)
+    assert (refused.value.expected, refused.value.actual) == (0, 1)
+    assert two.append(b"b") == 2 and two.append(b"c", expected=2) == 3
+    assert [tuple(each) for each in one.read()] == [(1, b"a"), (2, b"b"), (3, b"c")]
+    assert one.read(1).__next__() == (2, b"b") and one.last() == (3, b"c")
+
+
+def test_revisions_go_on_behind_a_truncation(store: Store) -> None:
+    stream = store.revisioned("s/_x")
+    for value in (b"a", b"b", b"c"):
+        stream.append(value)
+    stream.truncate(2)
+    stream.truncate(1)  # lower: nothing to do
+    assert (stream.oldest(), stream.latest()) == (2, 3)
+    with pytest.raises(Truncated):
+        list(stream.read(1))
+    assert stream.append(b"d", expected=3) == 4
+    assert [each.value for each in stream.read(2)] == [b"c", b"d"]
+    stream.truncate(4)
+    assert stream.last() is None and stream.append(b"e", expected=4) == 5
+    assert sound(store)
+
+
+def test_large_values_lie_in_blobs_and_too_large_ones_nowhere(store: Store) -> None:
+    state = store.synchronizer("s/x", initial="")
+    text = "x" * (limits.INLINE_BYTES_MAX * 2)
+    state.update(lambda _: text)
+    assert store.synchronizer("s/x").fetch() == text
+    with pytest.raises(TooLarge):
+        state.update(lambda _: "x" * (limits.EVENT_BYTES_MAX + 1))
+    assert state.state == text and sound(store)
+
+
+def test_the_first_who_opens_a_state_settles_what_it_begins_with(store: Store) -> None:
+    assert store.synchronizer("s/x", initial={"n": 1}).state == {"n": 1}
+    assert store.synchronizer("s/x", initial={"n": 2}).state == {"n": 1}
+    assert store.synchronizer("s/x", create=False).fetch() == {"n": 1}
+    with pytest.raises(StreamNotFound):
+        store.synchronizer("s/y", create=False)
+    assert [str(i.name) for i in store.streams.list("s", internal=True)] == ["s/_state-x"]
+    assert list(store.streams.list("s")) == []
+
+
+def test_many_who_update_at_once_lose_nothing(store: Store) -> None:
+    def count() -> None:
+        state = store.synchronizer("s/x", initial=0)
+        for _ in range(12):
+            state.update(lambda n: n + 1)
+
+    threads = [threading.Thread(target=count) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(60)
+    assert store.synchronizer("s/x").fetch() == 48
+
+
+def test_an_update_is_made_of_the_newest_value(plain: Store) -> None:
+    one, two = plain.synchronizer("s/x", initial=[0]), plain.synchronizer("s/x")
+    two.update(lambda value: [*value, 2])
+    assert one.update(lambda value: [*value, 1]) == [0, 2, 1]
+    assert one.revision == 3 and two.fetch() == [0, 2, 1]
+
+
+def test_an_update_that_changes_nothing_writes_nothing_and_looks_at_the_present_value(plain: Store) -> None:
+    one, two = plain.synchronizer("s/x", initial=0), plain.synchronizer("s/x")
+    assert one.update(lambda value: value) == 0 and one.revision == 1
+    two.update(lambda _: 5)
+    assert one.update(lambda value: max(value, 0)) == 5  # of the 0 it knew, it would have been 0
+    assert one.stream.latest() == 2
+
+
+def test_what_a_change_raises_is_passed_on_and_nothing_is_written(plain: Store) -> None:
+    state = plain.synchronizer("s/x", initial=1)
+    with pytest.raises(ZeroDivisionError):
+        state.update(lambda value: value // 0)
+    with pytest.raises(InvalidArgument, match="codec="):
+        state.update(lambda _: object())  # type: ignore[arg-type, return-value]
+    assert state.fetch() == 1 and state.stream.latest() == 1
+
+
+class Pickled:
+    def encode(self, value: Any) -> bytes:
+        return pickle.dumps(value)
+
+    def decode(self, data: bytes) -> Any:
+        return pickle.loads(data)
+
+
+def test_any_value_with_a_codec(plain: Store) -> None:
+    state = plain.synchronizer("s/x", initial=frozenset({1}), codec=Pickled())
+    state.update(lambda value: value | {(2, "b")})
+    assert plain.synchronizer("s/x", codec=Pickled()).fetch() == {1, (2, "b")}
+
+
+def test_old_values_are_let_go_by_themselves(plain: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "SYNCHRONIZER_ENTRIES_KEPT", 4)
+    state = plain.synchronizer("s/x", initial=0)
+    for _ in range(9):
+        state.update(lambda n: n + 1)
+    assert state.stream.oldest() == 7 and plain.synchronizer("s/x").fetch() == 9
+    state.compact()
+    assert (state.stream.oldest(), state.stream.latest(), state.fetch()) == (9, 10, 9)
+
+
+def test_a_stream_that_can_be_scaled_or_is_sealed_is_refused(plain: Store) -> None:
+    with pytest.raises(InvalidArgument, match="begin with '_'"):
+        plain.revisioned("s/x")
+    plain.streams.create("s/_two", scaling=2)
+    with pytest.raises(InvalidArgument, match="no revisioned stream"):
+        plain.revisioned("s/_two")
+    stream = plain.revisioned("s/_x")
+    stream.append(b"a")
+    plain.streams.seal("s/_x")
+    with pytest.raises(StreamSealed):
+        stream.append(b"b")
+    assert stream.last() == (1, b"a")
+
+
+def test_an_append_whose_answer_was_lost_counts_once(plain: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = plain.synchronizer("s/x", initial=0)
+    real, lost = plain.catalog.commit, []
+
+    def commit(wanted: Commit) -> tuple[tuple[Verdict, ...], ...]:
+        done = real(wanted)
+        if not lost:
+            lost.append(True)
+            raise ab.errors.AppendUncertain("the answer was lost")
+        return done
+
+    monkeypatch.setattr(plain.catalog, "commit", commit)
+    assert state.update(lambda n: n + 1) == 1
+    assert lost and state.stream.latest() == 2 and plain.synchronizer("s/x").fetch() == 1
+
+
+def test_a_handle_whose_writer_was_forgotten_goes_on(plain: Store) -> None:
+    state = plain.synchronizer("s/x", initial=0)
+    state.update(lambda n: n + 1)
+    with plain.catalog.writing() as txn:
+        txn.drop_progress_before(plain.runtime.clock.now() + 1, 100)  # type: ignore[arg-type]
+    assert state.update(lambda n: n + 1) == 2
+
+
+class Handles(RuleBasedStateMachine):
+    """Handles on one state, used in any order, against one list."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = ab.connect("memory://", settings=Settings(inline_bytes_max=64))
+        self.store.streams.create_scope("s")
+        self.handles = [self.store.synchronizer("s/x", initial=[]) for _ in range(3)]
+        self.truth: list[int] = []
+        self.updates = 1
+
+    @rule(handle=st.integers(0, 2), value=st.integers())
+    def add(self, handle: int, value: int) -> None:
+        self.truth = [*self.truth[-20:], value]
+        self.updates += 1
+        assert self.handles[handle].update(lambda state: [*state[-20:], value]) == self.truth
+
+    @rule(handle=st.integers(0, 2))
+    def change_nothing(self, handle: int) -> None:
+        assert self.handles[handle].update(lambda state: list(state)) == self.truth
+
+    @rule(handle=st.integers(0, 2))
+    def fetch(self, handle: int) -> None:
+        assert self.handles[handle].fetch() == self.truth
+
+    @rule(handle=st.integers(0, 2))
+    def compact(self, handle: int) -> None:
+        self.handles[handle].compact()
+        assert self.handles[handle].stream.oldest() == self.updates - 1
+
+    @rule(handle=st.integers(0, 2))
+    def open_anew(self, handle: int) -> None:
+        self.handles[handle] = self.store.synchronizer("s/x", initial=[7])
+        assert self.handles[handle].state == self.truth
+
+    @rule()
+    def upkeep(self) -> None:
+        self.store.compact(force=True)
+        self.store.collect(horizon_us=0)
+
+    @invariant()
+    def revisions_count_updates(self) -> None:
+        assert self.handles[0].stream.latest() == self.updates
+        assert all(handle.revision <= self.updates for handle in self.handles)
+
+    def teardown(self) -> None:
+        self.store.close()
+
+
+TestHandles = Handles.TestCase
+TestHandles.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
