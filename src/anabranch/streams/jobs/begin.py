@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from anabranch import limits
 from anabranch.catalog.port import Writing
 from anabranch.core.stretch import Stretch, plan_stretch
 from anabranch.errors import InvalidArgument, StreamExists
+from anabranch.log.slices import Slice, slices
 from anabranch.model.cut import Edge, StreamCut
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
@@ -16,7 +18,6 @@ from anabranch.model.schema import StreamSchema
 from anabranch.model.stream_range import StreamRange
 from anabranch.streams.copy import COPIED
 from anabranch.streams.find import cuts_of, named, need_free, need_view
-from anabranch.streams.jobs.ranges import Slice, slices
 from anabranch.streams.jobs.row import JobRow, Part, Plan, Range, State
 from anabranch.streams.jobs.site import Site
 from anabranch.streams.jobs.stage import open_stage, stage_name
@@ -39,7 +40,8 @@ def draw(source: Site, part: StreamRange) -> Drawn:
         view = need_view(reading, named(part))
         stretch = plan_stretch(view, *cuts_of(part))
         schemas = [reading.schema(view.info.id, version) for version in range(1, view.info.schema_version + 1)]
-        return Drawn(part, stretch, tuple(schemas), tuple(slices(reading, stretch)))
+        found = slices(reading, stretch, bytes_max=limits.JOB_RANGE_BYTES, count_max=limits.JOB_RANGES_MAX)
+        return Drawn(part, stretch, tuple(schemas), tuple(found))
 
 
 def make_job(

@@ -12,12 +12,12 @@ from anabranch.errors import AnabranchError, JobRunning
 from anabranch.log.lease import Hold
 from anabranch.log.watch import Watch, silent
 from anabranch.model.ids import StreamId
+from anabranch.streams.jobs.bundles import bundles
 from anabranch.streams.jobs.cargo import Cargo
 from anabranch.streams.jobs.control import Control, Stopped
 from anabranch.streams.jobs.finish import drop_plans, drop_stages, finish_job
 from anabranch.streams.jobs.gauge import Gauge
 from anabranch.streams.jobs.move import Mover
-from anabranch.streams.jobs.ranges import bundles
 from anabranch.streams.jobs.row import JobRow, Plan, Range, State, need_job, need_plan
 from anabranch.streams.jobs.site import Site
 from anabranch.streams.jobs.window import Window

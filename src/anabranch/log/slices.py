@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from anabranch import limits
 from anabranch.catalog.port import Reading
 from anabranch.core.stretch import Piece, Stretch
 from anabranch.model.ids import LogId, SegmentId
@@ -31,28 +30,14 @@ class _Run(NamedTuple):
     shift: int
 
 
-def slices(reading: Reading, stretch: Stretch) -> list[Slice]:
-    """All that a stretch holds, in reading order. Costs a few look-ups for each span and each slice, whatever the
-    number of extents. At least a slice for each segment that holds anything, else about `limits.JOB_RANGES_MAX` at
-    most."""
+def slices(reading: Reading, stretch: Stretch, *, bytes_max: int, count_max: int) -> list[Slice]:
+    """All that a stretch holds, in reading order, in slices of about `bytes_max`; of more where there would be more than
+    about `count_max`. At least one for each segment that holds anything. Costs a few look-ups for each span and each
+    slice, whatever the number of extents."""
     runs = [(piece, _runs(reading, piece)) for piece in stretch.pieces if piece.segment.head < piece.stop]
     total = sum(run.size for _, of_piece in runs for run in of_piece)
-    target = max(limits.JOB_RANGE_BYTES, total // limits.JOB_RANGES_MAX + 1)
+    target = max(bytes_max, total // count_max + 1)
     return [each for piece, of_piece in runs for each in _cut(reading, piece, of_piece, target)]
-
-
-def bundles(sizes: Sequence[int], *, bytes_max: int, count_max: int) -> list[tuple[int, int]]:
-    """Neighbours put together up to `bytes_max` and `count_max`, as half-open index ranges. Each holds at least one."""
-    found: list[tuple[int, int]] = []
-    first = held = 0
-    for index, size in enumerate(sizes):
-        if index > first and (held + size > bytes_max or index - first >= count_max):
-            found.append((first, index))
-            first, held = index, 0
-        held += size
-    if first < len(sizes):
-        found.append((first, len(sizes)))
-    return found
 
 
 def _runs(reading: Reading, piece: Piece) -> list[_Run]:
