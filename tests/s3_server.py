@@ -77,11 +77,16 @@ class Emulator:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-@functools.cache
-def emulator() -> Emulator:
-    """The emulator that tests share. It takes any credentials; some are put into the environment."""
+def ensure_credentials() -> None:
+    """Have credentials in the environment. The emulator takes any."""
     os.environ.setdefault("AWS_ACCESS_KEY_ID", "tester")
     os.environ.setdefault("AWS_SECRET_ACCESS_KEY", "a-very-secret-key")
+
+
+@functools.cache
+def emulator() -> Emulator:
+    """The emulator that tests share."""
+    ensure_credentials()
     return Emulator()
 
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.s3_server import ensure_credentials
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 def spark() -> Iterator[SparkSession]:
     from anabranch.spark import session
 
+    # Java and Python's workers have their credentials from the environment in which Spark is started.
+    ensure_credentials()
     # A place in S3, which nobody looks at yet: so the session knows `s3a://`, where Maven Central can be reached.
     running = session(name="tests", checkpoints="s3://nowhere")
     yield running

@@ -12,6 +12,8 @@ from anabranch.errors import InvalidArgument, InvalidName, MissingExtra
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.names import StreamName
+from anabranch.runtime.ports import Runtime
+from anabranch.spark.checkpoint_place import checkpoint_place
 from anabranch.spark.late_commit import LateAccount, batch_read
 from anabranch.spark.offsets import SourceOffset
 from anabranch.spark.options import ReadOptions, WriteOptions
@@ -88,14 +90,16 @@ def test_a_checkpoint_tells_what_a_batch_read_and_dropped_by(tmp_path: Path) -> 
     log_batch(tmp_path, 1, 9_000, 5, None)
     log_batch(tmp_path, 2, 11_000, 8, 6)
     name = StreamName("s", "in")
-    first, second, third = (batch_read(str(tmp_path), number) for number in range(3))
+    runtime = Runtime()
+    first, second, third = (batch_read(checkpoint_place(str(tmp_path), runtime), number) for number in range(3))
     assert (first.watermark_us, first.parts) == (0, {name: (cut(2), cut(5))}), "the first batch begins at the origin"
     assert (second.watermark_us, second.parts) == (0, {name: (cut(5), cut(5))})
     assert (third.watermark_us, third.parts) == (9_000_000, {name: (cut(5), cut(8))})
     with pytest.raises(InvalidArgument, match="does not tell what batch 3 read"):
-        batch_read(f"file://{tmp_path}", 3)
-    with pytest.raises(InvalidArgument, match="local folder"):
-        batch_read("hdfs://name/place", 0)
+        batch_read(checkpoint_place(f"file://{tmp_path}", runtime), 3)
+    for elsewhere in ("hdfs://name/place", "az://container/place", "gs://bucket/place"):
+        with pytest.raises(InvalidArgument, match="in a folder or in S3, not in"):
+            checkpoint_place(elsewhere, runtime)
 
 
 def test_an_account_of_late_events_survives_its_option() -> None:

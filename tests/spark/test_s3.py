@@ -2,46 +2,236 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 import anabranch as ab
+from anabranch.errors import InvalidArgument, StoreUnavailable
 from anabranch.spark import read
-from tests.s3_server import fresh_url
-from tests.spark.streams import SCHEMA, by_place, table, write
+from anabranch.spark.checkpoint_place import checkpoint_place
+from anabranch.spark.pipeline import run
+from anabranch.spark.pipeline_admin import reset
+from tests.s3_server import Exchange, Proxy, Spoil, emulator, fresh_url
+from tests.spark.pipelines import COUNTS, counted, expected, put
+from tests.spark.pipelines import new_store as new_measurements
+from tests.spark.streams import SCHEMA, by_place, numbers, table, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[ab.Store]:
-    with ab.connect(tmp_path / "river", blobs=fresh_url()) as opened:
-        yield filled(opened)
+_buckets = itertools.count()
 
 
-def filled(store: ab.Store) -> ab.Store:
-    """The store with a stream of which most is in Parquet and the end is not."""
-    store.streams.create_scope("s")
-    store.streams.create("s/in", schema=SCHEMA, key="device", time="at", scaling=2)
-    write(store, 0, 5000, commits=2)
-    store.compact(force=True)
-    write(store, 5000, 500)
-    return store
+def fresh_bucket() -> str:
+    """A bucket of one test: Hadoop opens each in one way only."""
+    name = f"anabranch-spark-{os.getpid()}-{next(_buckets)}"
+    made = urllib.request.Request(f"http://127.0.0.1:{emulator().port}/{name}", method="PUT")
+    with urllib.request.urlopen(made, timeout=30):
+        return name
+
+
+@contextmanager
+def filled(folder: Path, url: str) -> Iterator[ab.Store]:
+    """A store with a stream of which the beginning is in Parquet and the end is not."""
+    with ab.connect(folder / "river", blobs=url) as store:
+        store.streams.create_scope("s")
+        store.streams.create("s/in", schema=SCHEMA, key="device", time="at", scaling=2)
+        write(store, 0, 5000, commits=2)
+        store.compact(force=True)
+        write(store, 5000, 500)
+        yield store
 
 
 def plan(frame: DataFrame) -> str:
-    return str(frame._jdf.queryExecution().executedPlan().toString())
+    """What Spark says of how it will run, in all detail."""
+    return str(frame._jdf.queryExecution().toString())
 
 
-def test_history_in_a_bucket_is_read_by_sparks_own_reader(s3_spark: SparkSession, store: ab.Store) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        frame = read(s3_spark, store, "s/in", end=None)
-    assert "FileScan parquet" in plan(frame)
-    assert "s3a://" in plan(frame)
-    assert by_place(frame, table(store).column_names).equals(table(store))
+def told(spark: SparkSession, store: ab.Store) -> tuple[DataFrame, list[str]]:
+    """The stream, and what was said when it was read."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        frame = read(spark, store, "s/in")
+    return frame, [str(each.message) for each in said]
+
+
+def assert_complete(frame: DataFrame, store: ab.Store) -> None:
+    wanted = table(store)
+    assert by_place(frame, wanted.column_names).cast(wanted.schema).equals(wanted)
+
+
+# reading
+
+
+def test_history_in_a_bucket_is_scanned_by_spark_itself_beside_what_is_fresh(
+    s3_spark: SparkSession, tmp_path: Path
+) -> None:
+    with filled(tmp_path, fresh_url()) as store:
+        frame, said = told(s3_spark, store)
+        assert said == []
+        assert "FileScan parquet" in plan(frame)
+        assert "s3a://" in plan(frame)
+        assert_complete(frame, store)
+        # The data source, which reads all of it through Python, gives the same.
+        assert store.places is not None and store.places.blobs is not None
+        source = s3_spark.read.format("anabranch").option("blobs", store.places.blobs)
+        through_python = source.option("stream", "s/in").load(store.places.url)
+        assert "FileScan" not in plan(through_python)
+        assert_complete(through_python, store)
+
+
+def test_only_history_may_lie_in_a_bucket(s3_spark: SparkSession, tmp_path: Path) -> None:
+    with ab.connect(tmp_path / "river", history=fresh_url()) as store:
+        store.streams.create_scope("s")
+        store.streams.create("s/in", schema=SCHEMA, key="device", time="at")
+        write(store, 0, 1000)
+        store.compact(force=True)
+        frame = read(s3_spark, store, "s/in")
+        assert "s3a://" in plan(frame)
+        assert_complete(frame, store)
+
+
+def test_a_session_without_the_client_reads_through_python_and_says_so_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    client = hadoop.get("fs.s3a.impl")
+    with filled(tmp_path, fresh_url()) as store:
+        hadoop.set("fs.s3a.impl", "org.apache.hadoop.fs.s3a.NotHere")
+        try:
+            frame, said = told(spark, store)
+            assert len(said) == 1
+            assert "is read through Python, which is slower" in said[0]
+            assert "spark.jars.packages=org.apache.hadoop:hadoop-aws:3." in said[0]
+            assert "FileScan" not in plan(frame)
+            assert_complete(frame, store)
+            assert told(spark, store)[1] == []
+            with pytest.raises(InvalidArgument, match=r"can't keep checkpoints in s3a://.* Or name a folder"):
+                run(new_measurements(tmp_path / "m"), COUNTS, name="p", spark=spark, checkpoints=fresh_url())
+        finally:
+            hadoop.set("fs.s3a.impl", client)
+
+
+def test_one_bucket_by_two_ways_is_read_through_python_the_second_time(s3_spark: SparkSession, tmp_path: Path) -> None:
+    bucket = fresh_bucket()
+    with filled(tmp_path / "one", fresh_url(bucket=bucket)) as store:
+        assert "s3a://" in plan(read(s3_spark, store, "s/in"))
+    with Proxy() as proxy, filled(tmp_path / "two", fresh_url(bucket=bucket, port=proxy.port)) as store:
+        frame, said = told(s3_spark, store)
+        assert len(said) == 1 and "in another way already" in said[0]
+        assert_complete(frame, store)
+
+
+def test_credentials_that_spark_may_not_read_with_are_one_error_without_a_secret(
+    s3_spark: SparkSession, tmp_path: Path
+) -> None:
+    def refuse_java(exchange: Exchange) -> Spoil | None:
+        return Spoil(403, code="AccessDenied") if b"aws-sdk-java" in exchange.headers else None
+
+    with Proxy() as proxy, filled(tmp_path, fresh_url(bucket=fresh_bucket(), port=proxy.port)) as store:
+        proxy.spoil = refuse_java
+        with pytest.raises(StoreUnavailable, match=r"can't read the history in s3a://.* its credentials") as caught:
+            read(s3_spark, store, "s/in")
+        assert "\n" not in str(caught.value)
+        assert os.environ["AWS_SECRET_ACCESS_KEY"] not in str(caught.value)
+
+
+def test_secrets_stand_in_no_plan_and_in_no_setting(s3_spark: SparkSession, tmp_path: Path) -> None:
+    with filled(tmp_path, fresh_url()) as store:
+        frame = read(s3_spark, store, "s/in")
+        shown = [plan(frame), *map(str, s3_spark.sparkContext.getConf().getAll()), str(s3_spark.conf.getAll)]
+        assert not [text for text in shown if os.environ["AWS_SECRET_ACCESS_KEY"] in text]
+
+
+def test_a_private_authority_of_the_url_is_trusted_by_spark_too(s3_spark: SparkSession, tmp_path: Path) -> None:
+    of_server = "-subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1 -addext basicConstraints=CA:FALSE"
+    for name, more in (("ca", "-subj /CN=ca"), ("server", f"-CA ca.crt -CAkey ca.key {of_server}")):
+        command = f"openssl req -x509 -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.crt -days 2 {more}"
+        subprocess.run(command.split(), cwd=tmp_path, check=True, capture_output=True)
+    with Proxy(tmp_path / "server.crt", tmp_path / "server.key") as proxy:
+        options = f"&ca={tmp_path / 'ca.crt'}"
+        url = fresh_url(bucket=fresh_bucket(), port=proxy.port, scheme="https", options=options)
+        with filled(tmp_path, url) as store:
+            frame = read(s3_spark, store, "s/in")
+            assert "s3a://" in plan(frame)
+            assert_complete(frame, store)
+
+
+# checkpoints
+
+
+def test_a_streaming_query_with_its_checkpoint_in_a_bucket_goes_on_where_it_stopped(
+    s3_spark: SparkSession, tmp_path: Path
+) -> None:
+    with filled(tmp_path, fresh_url()) as store:
+        assert store.places is not None and store.places.blobs is not None
+        blobs = store.places.blobs
+        checkpoint = "s3a://" + blobs.partition("?")[0].removeprefix("s3://") + "/checkpoint"
+        for until in (5500, 6000):
+            source = s3_spark.readStream.format("anabranch").option("blobs", blobs).option("stream", "s/in")
+            query = (
+                source.load(store.places.url)
+                .writeStream.format("anabranch")
+                .options(path=store.places.url, blobs=blobs, stream="s/out", create="true", key="device")
+                .option("checkpointLocation", checkpoint)
+                .trigger(availableNow=True)
+                .start()
+            )
+            assert query.awaitTermination(120)
+            assert numbers(store, "s/out") == list(range(until))
+            write(store, until, 500)
+        assert list(store.check()) == []
+
+
+def wait_until(done: Callable[[], bool], child: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 180
+    while not done():
+        assert child.poll() is None, child.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_killed_pipeline_goes_on_from_its_checkpoints_in_a_bucket(s3_spark: SparkSession, tmp_path: Path) -> None:
+    seconds, url = 400, fresh_url()
+    with new_measurements(tmp_path / "river") as store:
+        for first in range(0, seconds, 10):
+            put(store, range(first, first + 10))
+        (tmp_path / "p.sql").write_text(COUNTS)
+        arguments = ["pipeline", "run", str(tmp_path / "p.sql"), "--checkpoints", url, "--events-max", "20"]
+        child = subprocess.Popen(
+            [sys.executable, "-m", "anabranch.cli.main", *arguments],
+            env={**os.environ, "ANABRANCH_STORE": store.url},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        )  # fmt: skip
+        try:
+            wait_until(lambda: store.streams.exists("out/counts") and counted(store).total() > 12, child)
+        finally:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.communicate()
+        wanted = expected(store, until=seconds - 1 - 5)
+        assert counted(store).total() < wanted.total(), "it was killed too late to prove anything"
+
+        with run(store, COUNTS, name="p", spark=s3_spark, once=True) as pipeline:
+            assert pipeline.await_termination(240)
+            place = checkpoint_place(pipeline.checkpoints["out/counts"], store.runtime)
+        assert counted(store) == wanted
+        assert list(store.check()) == []
+        assert place.for_spark.startswith("s3a://") and place.for_spark.endswith("/p/out.counts/0001")
+        assert place.names("commits")
+        assert not (tmp_path / "river" / "pipelines").exists()
+        reset(store, "p")
+        assert not place.names("commits") and not place.names("offsets")

@@ -164,6 +164,16 @@ class ObjectBlobs:
         except BlobMissing:
             return
 
+    def clear(self) -> None:
+        """Remove all that lies here, in no order; no part of the port. What comes meanwhile may stay. Raises as `delete`."""
+        found = self._ask(
+            lambda: [entry["path"] for page in obstore.list(self._store) for entry in page],
+            "its blobs can't be listed",
+        )
+        for first in range(0, len(found), limits.BLOB_PAGE_ROWS):
+            some = found[first : first + limits.BLOB_PAGE_ROWS]
+            self._ask(lambda some=some: obstore.delete(self._store, some), "blobs can't be removed", writing=True)
+
     def path(self, key: str) -> str:
         """See the port. The address without its options: an engine brings its own way to the store."""
         return f"{self._address.shown}/{key}"

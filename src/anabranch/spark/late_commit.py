@@ -13,9 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +26,7 @@ from anabranch.log.view import load
 from anabranch.model.columns import TIME_TYPE
 from anabranch.model.cut import StreamCut
 from anabranch.model.names import StreamName
+from anabranch.spark.checkpoint_place import CheckpointPlace
 from anabranch.spark.late import WATERMARK_COLUMN, is_late
 from anabranch.spark.offsets import SourceOffset
 from anabranch.spark.scan import Range, read_rows
@@ -79,8 +78,8 @@ class BatchRead:
     parts: Mapping[StreamName, tuple[StreamCut, StreamCut]]
 
 
-def batch_read(checkpoint: str, batch: int) -> BatchRead:
-    """What the checkpoint, a local folder, says of a batch. Raises InvalidArgument where it can't be read.
+def batch_read(checkpoint: CheckpointPlace, batch: int) -> BatchRead:
+    """What the checkpoint says of a batch. Raises InvalidArgument where it can't be read.
 
     Of a stream that the query reads twice, the first occurrence is told.
     """
@@ -103,16 +102,17 @@ class _Entry:
     sources: tuple[SourceOffset, ...]
 
 
-def _entry(checkpoint: str, batch: int) -> _Entry:
-    parts = urlsplit(checkpoint)
-    if parts.scheme not in ("", "file"):
-        raise InvalidArgument(f"late events are found only through a checkpoint in a local folder, not {checkpoint}")
-    path = Path(parts.path, "offsets", str(batch))
+def _entry(checkpoint: CheckpointPlace, batch: int) -> _Entry:
+    name = f"offsets/{batch}"
     try:
-        _, settings, *lines = path.read_text(encoding="utf-8").splitlines()
+        found = checkpoint.read(name)
+        if found is None:
+            raise FileNotFoundError("there is no such file")
+        _, settings, *lines = found.splitlines()
         watermark_us = 1000 * int(json.loads(settings)["batchWatermarkMs"])
         offsets = [json.loads(line) for line in lines if line.startswith("{")]
     except (OSError, ValueError, KeyError) as exc:
+        path = f"{checkpoint.for_spark}/{name}"
         raise InvalidArgument(f"{path} does not tell what batch {batch} read: {exc}") from exc
     return _Entry(watermark_us, tuple(SourceOffset.from_json(each) for each in offsets if "cut" in each))
 

@@ -18,9 +18,10 @@ pollMs                how long a micro-batch is waited for before Spark is told 
 create                `true`: a missing target stream (and scope) is made, with the DataFrame's columns
 key, time             which column shall be the routing key, and the event time, of a stream that is made
 segments              how many segments it gets
-queryId               stands for Spark's id of the streaming query, for a checkpoint that isn't a local folder
+queryId               stands for Spark's id of the streaming query, where the checkpoint can't be read
 late                  JSON, see `anabranch.spark.late_commit`
 checkpointLocation    Spark's own
+checkpointUrl         the same place as a URL that tells how a bucket is reached: s3://bucket/prefix?endpoint=…
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ _WRITE: Final = (
     "queryId",
     "late",
     "checkpointLocation",
+    "checkpointUrl",
 )
 _SPARK: Final = ("queryName", "outputMode", "trigger", "mergeSchema", "ignoreMissingFiles", "failOnDataLoss")
 
@@ -134,7 +136,7 @@ class WriteOptions:
             segments=said.number("segments", least=1) or 1,
             query_id=said.text("queryId"),
             late=said.text("late"),
-            checkpoint=said.text("checkpointLocation"),
+            checkpoint=said.text("checkpointUrl") or said.text("checkpointLocation"),
         )
 
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.catalog.port import Catalog
 from anabranch.model.cut import StreamCut
+from anabranch.spark.checkpoint_place import CheckpointPlace
 from anabranch.spark.offsets import SourceOffset
 
 if TYPE_CHECKING:
@@ -20,21 +20,20 @@ if TYPE_CHECKING:
 __all__ = ["committed", "is_settled"]
 
 
-def committed(catalog: Catalog, checkpoint: str) -> tuple[int, Mapping[str, StreamCut]]:
+def committed(catalog: Catalog, root: CheckpointPlace) -> tuple[int, Mapping[str, StreamCut]]:
     """The watermark (µs) and the place in each source of the last batch whose results are published; zero and nothing
     where there is none."""
-    root = Path(checkpoint)
-    for batch in reversed(_batches(root / "offsets")):
-        if (root / "commits" / str(batch)).exists() or _published(catalog, root, batch):
+    noted = set(_batches(root, "commits"))
+    for batch in reversed(_batches(root, "offsets")):
+        if batch in noted or _published(catalog, root, batch):
             watermark_us, offsets = _planned(root, batch)
             return watermark_us, {str(each.stream): each.cut for each in offsets}
     return 0, {}
 
 
-def is_settled(checkpoint: str, query: StreamingQuery) -> bool:
+def is_settled(root: CheckpointPlace, query: StreamingQuery) -> bool:
     """True if no batch is under way, nor one due that closes windows without reading anything."""
-    root = Path(checkpoint)
-    planned, noted = _batches(root / "offsets"), _batches(root / "commits")
+    planned, noted = _batches(root, "offsets"), _batches(root, "commits")
     if not noted or planned[-1] != noted[-1]:
         return False
     report = query.lastProgress
@@ -43,28 +42,31 @@ def is_settled(checkpoint: str, query: StreamingQuery) -> bool:
     return _next_watermark(root, noted[-1]) == _planned(root, planned[-1])[0]
 
 
-def _batches(folder: Path) -> list[int]:
-    return sorted(int(path.name) for path in folder.glob("[0-9]*") if path.name.isdigit())
+def _batches(root: CheckpointPlace, folder: str) -> list[int]:
+    return sorted(int(name) for name in root.names(folder) if name.isdigit())
 
 
-def _published(catalog: Catalog, root: Path, batch: int) -> bool:
+def _published(catalog: Catalog, root: CheckpointPlace, batch: int) -> bool:
     """True for a batch that was interrupted between its publication and Spark's note of it."""
-    query = json.loads((root / "metadata").read_text(encoding="utf-8"))["id"]
+    query = json.loads(_text(root, "metadata"))["id"]
     with catalog.reading() as txn:
         return txn.request(f"spark:{query}:{batch}") is not None
 
 
-def _planned(root: Path, batch: int) -> tuple[int, list[SourceOffset]]:
-    _, told, *lines = _lines(root / "offsets" / str(batch))
+def _planned(root: CheckpointPlace, batch: int) -> tuple[int, list[SourceOffset]]:
+    _, told, *lines = _text(root, f"offsets/{batch}").splitlines()
     settings: Mapping[str, Any] = json.loads(told)
     offsets = [SourceOffset.from_json(json.loads(line)) for line in lines if line.startswith("{")]
     return int(settings["batchWatermarkMs"]) * 1000, offsets
 
 
-def _next_watermark(root: Path, batch: int) -> int:
-    _, told, *_ = _lines(root / "commits" / str(batch))
+def _next_watermark(root: CheckpointPlace, batch: int) -> int:
+    _, told, *_ = _text(root, f"commits/{batch}").splitlines()
     return int(json.loads(told)["nextBatchWatermarkMs"]) * 1000
 
 
-def _lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines()
+def _text(root: CheckpointPlace, name: str) -> str:
+    found = root.read(name)
+    if found is None:
+        raise FileNotFoundError(f"{root.for_spark}/{name}")
+    return found

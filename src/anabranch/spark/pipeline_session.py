@@ -17,24 +17,28 @@ from anabranch.spark.session import session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from anabranch.store import Store
+
 __all__ = ["LOG", "quiet_session"]
 
 LOG: Final = "spark.log"
 _STDERR: Final = 2
 
 
-def quiet_session(folder: Path, *, name: str, **options: str) -> SparkSession:
-    """`session(name=…, **options)`; where that starts Spark, its standard error is `spark.log` in `folder`.
+def quiet_session(
+    folder: Path, *, name: str, store: Store | None = None, checkpoints: str | None = None, **options: str
+) -> SparkSession:
+    """`session(name=…, store=…, …)`; where that starts Spark, its standard error is `spark.log` in `folder`.
 
     For the time of the start the whole process's standard error goes there.
     """
     from pyspark.sql import SparkSession
 
     if SparkSession.getActiveSession() is not None:
-        return session(name=name, **options)
+        return session(name=name, store=store, checkpoints=checkpoints, **options)
     folder.mkdir(parents=True, exist_ok=True)
     with _stderr_to(folder / LOG):
-        return session(name=name, **options)
+        return session(name=name, store=store, checkpoints=checkpoints, **options)
 
 
 @contextmanager

@@ -1,8 +1,7 @@
 """Whether Spark itself reaches a place, which it needs for Parquet files and for checkpoints; and having it do so.
 
 A session that knows `s3a` is told how the store's buckets are reached, whoever started it. What its user has set for a
-bucket stays. Keys stay out of Spark's settings, which stand on a command line: Java has them from the environment, and
-where they came there after Java was started, they are put into its memory alone.
+bucket stays. Keys are no settings: Java and Python's workers have them from the environment in which Spark was started.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from anabranch.blobs.address import Address, is_remote, parse
 from anabranch.errors import InvalidArgument
 from anabranch.spark.jars import coordinates
-from anabranch.spark.s3a import KEYS, bucket_settings
+from anabranch.spark.s3a import bucket_settings
 from anabranch.spark.trust import trust
 
 if TYPE_CHECKING:
@@ -57,7 +56,6 @@ def reach(spark: SparkSession, place: str | None) -> str | None:
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     if not _knows_s3a(jvm, hadoop):
         return "; ".join((*_why_missing, _what_to_do()))
-    _hand_keys(jvm, hadoop, address)
     return _arrange(hadoop, address) or _trust(spark, jvm, address)
 
 
@@ -99,14 +97,6 @@ def _arrange(hadoop: Any, address: Address) -> str | None:
         _set(hadoop, address, name, value)
     hadoop.set(f"{_MARK}{address.bucket}", mark)
     return None
-
-
-def _hand_keys(jvm: Any, hadoop: Any, address: Address) -> None:
-    """Give Java the keys that it has not from its own environment."""
-    if any(os.environ.get(name) != jvm.java.lang.System.getenv(name) for name in KEYS):
-        for name, setting in KEYS.items():
-            if value := os.environ.get(name):
-                _set(hadoop, address, setting, value)
 
 
 def _set(hadoop: Any, address: Address, name: str, value: str) -> None:

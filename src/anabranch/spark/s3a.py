@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from anabranch.blobs.address import Address
 
-__all__ = ["KEYS", "bucket_settings", "hadoop_path"]
+__all__ = ["bucket_settings", "hadoop_path"]
 
 _AUTH: Final = "software.amazon.awssdk.auth.credentials"
 _S3A: Final = "org.apache.hadoop.fs.s3a"
@@ -21,13 +21,6 @@ _WEB_IDENTITY: Final = (
     f"{_AUTH}.EnvironmentVariableCredentialsProvider,{_AUTH}.WebIdentityTokenFileCredentialsProvider"
 )
 
-# What the environment calls a key, and what `s3a` does.
-KEYS: Final = {
-    "AWS_ACCESS_KEY_ID": "access.key",
-    "AWS_SECRET_ACCESS_KEY": "secret.key",
-    "AWS_SESSION_TOKEN": "session.token",
-}
-
 
 def hadoop_path(path: str) -> str:
     """The same place under the name that Hadoop has for it. Paths and other URLs stay as they are."""
@@ -35,8 +28,9 @@ def hadoop_path(path: str) -> str:
 
 
 def bucket_settings(address: Address, environment: Mapping[str, str]) -> dict[str, str]:
-    """What `s3a` has to know of a bucket, by the last part of the settings' names (`fs.s3a.bucket.NAME.`). No keys:
-    see `KEYS`. The environment adds what the URL leaves open, as it does for the store itself."""
+    """What `s3a` has to know of a bucket, by the last part of the settings' names (`fs.s3a.bucket.NAME.`). The
+    environment adds what the URL leaves open, as it does for the store itself; keys are none of it, for `s3a` looks for
+    them there too."""
     endpoint = address.endpoint or _first(environment, "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
     said = {
         "endpoint.region": address.region or _first(environment, "AWS_REGION", "AWS_DEFAULT_REGION") or "us-east-1",

@@ -17,9 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -41,6 +39,8 @@ from anabranch.model.columns import RESERVED
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.runtime.ids import token
+from anabranch.runtime.ports import Runtime
+from anabranch.spark.checkpoint_place import checkpoint_place
 from anabranch.spark.options import WriteOptions
 from anabranch.spark.stores import open_store
 from anabranch.spark.types import stored_columns
@@ -175,7 +175,7 @@ class StreamWriter(_Sink, DataSourceStreamArrowWriter):
         account = LateAccount.from_option(self._options.late)
         if self._options.checkpoint is None:
             raise InvalidArgument("option 'late' needs option 'checkpointLocation' beside it")
-        read = batch_read(self._options.checkpoint, batch)
+        read = batch_read(checkpoint_place(self._options.checkpoint, self._store().runtime), batch)
         leases = [each.lease for each in messages if isinstance(each, Written)]
         assert leases, "Spark writes at least one partition"
         found = late_publication(open_store(self._options.store), account, read, self._hold(leases[0]))
@@ -197,15 +197,14 @@ class StreamWriter(_Sink, DataSourceStreamArrowWriter):
         for query, _ in told:
             if query is not None:
                 return query
-        return _query_of(self._options.checkpoint)
+        return _query_of(self._options.checkpoint, self._store().runtime)
 
 
-def _query_of(checkpoint: str | None) -> str:
-    if checkpoint is not None and urlsplit(checkpoint).scheme in ("", "file"):
+def _query_of(checkpoint: str | None, runtime: Runtime) -> str:
+    if checkpoint is not None:
         try:
-            text = Path(urlsplit(checkpoint).path, "metadata").read_text(encoding="utf-8")
-            return str(json.loads(text)["id"])
-        except (OSError, ValueError, KeyError):
+            return str(json.loads(checkpoint_place(checkpoint, runtime).read("metadata") or "")["id"])
+        except (InvalidArgument, OSError, ValueError, KeyError):
             pass
     raise InvalidArgument(
         "the query's id is unknown, without which a repeated batch can't be told: "

@@ -55,11 +55,11 @@ class Launch:
     def _work(self) -> None:
         try:
             from anabranch.spark import pipeline
-            from anabranch.spark.pipeline_home import checkpoint_root
+            from anabranch.spark.pipeline_home import checkpoint_root, log_folder
             from anabranch.spark.pipeline_session import quiet_session
 
             job = self._job
-            folder = checkpoint_root(self._store, job.name)
+            folder = log_folder(checkpoint_root(self._store, job.name))
             spark = quiet_session(folder, name="anabranch demo", **{"spark.driver.extraJavaOptions": JAVA_OPTIONS})
             if self._cancelled:
                 return

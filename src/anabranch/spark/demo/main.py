@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from rich.console import Console
 
 from anabranch.errors import AnabranchError
+from anabranch.spark.checkpoint_place import checkpoint_place
 from anabranch.spark.demo import report
 from anabranch.spark.demo.collector import STREAM, Collector
 from anabranch.spark.demo.job import Job, Launch
@@ -219,7 +220,8 @@ class _Demo:
             return []
         proofs = []
         for claim in self._job.claims:
-            watermark_us, cuts = committed(self._store.catalog, pipeline.checkpoints[claim.target])
+            place = checkpoint_place(pipeline.checkpoints[claim.target], self._store.runtime)
+            watermark_us, cuts = committed(self._store.catalog, place)
             read_to = cuts.get(claim.source) or self._store.streams.head(claim.source)
             proofs.append(prove(self._store, claim, watermark_us=watermark_us, read_to=read_to))
         return proofs
