@@ -117,6 +117,7 @@ CATALOG_PAGE_ROWS: Final = 1_000
 REQUEST_TRIES_MAX: Final = 5  # of a change whose answer was lost, where nobody else would ask again
 SCOPE_PAGE: Final = 64  # streams of a scope that are copied or deleted in one transaction
 ALIASES_MAX: Final = 64  # of one stream
+ANCESTORS_MAX: Final = 16  # streams before its source that a copy can name when all of them are gone
 FORMER_NAMES_MAX: Final = 16  # names that a stream had and still answers to, by naming the new one
 CATALOG_LOCK_S: Final = 60.0  # how long a process waits for its turn before StoreBusy, and for a server that is away
 POSTGRES_CONNECTIONS_MAX: Final = 16  # of one process, beside one that listens and one that notifies

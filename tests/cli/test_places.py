@@ -56,3 +56,17 @@ def test_retention_is_set_shown_carried_out_and_taken_back(sensors: Line) -> Non
     assert "not both" in sensors.refused("stream", "retain", "iot/sensors", "--for-ever", "--for", "1d")
     assert "no length of time" in sensors.refused("stream", "retain", "iot/sensors", "--for", "long")
     assert "say one of these" in sensors.refused("stream", "retain", "iot/sensors", "--at-least-bytes", "1GB")
+
+
+def test_diff_and_lineage_tell_what_streams_have_in_common(sensors: Line) -> None:
+    sensors("copy", "iot/sensors", "iot/again")
+    sensors("stream", "truncate", "iot/again", "--events", 1, "--yes")
+    told = sensors("diff", "iot/sensors", "iot/again", "--json").json
+    assert (told["shared"]["events"], told["only_first"]["events"], told["only_second"]["events"]) == (2, 1, 0)
+    assert "2 events" in sensors("diff", "iot/sensors", "iot/again").out
+    sensors("rename", "iot/sensors", "iot/thermometers")
+    (origin,) = sensors("lineage", "iot/again", "--json").json
+    assert (origin["how"], origin["parts"][0]["name"]) == ("copied", "iot/sensors")
+    assert origin["parts"][0]["name_now"] == "iot/thermometers"
+    assert "iot/thermometers now" in sensors("lineage", "iot/again").out
+    assert "nothing but what was written" in sensors("lineage", "iot/thermometers").err

@@ -83,7 +83,7 @@ class Lives(RuleBasedStateMachine):
         with self.store.catalog.reading() as reading:
             left = {table: len(reading.export(table)) for table in ("extents", "blobs", "logs", "spans", "schemas")}
             assert not any(left.values()), left
-            assert not any(reading.pieces(kind) for kind in ("copied", "renamed", "former names"))
+            assert not any(reading.pieces(kind) for kind in ("copied", "renamed", "former names", "lineage"))
         assert not [*self.store.blobs.list("commits/"), *self.store.blobs.list("history/")]
 
     # what is drawn

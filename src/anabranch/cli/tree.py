@@ -38,6 +38,8 @@ _NOUNS = {
     "stitch": _Noun("stitch", "Scopes and streams"),
     "cut": _Noun("cut", "Scopes and streams", "cut_app"),
     "distance": _Noun("cut", "Scopes and streams", "distance_app"),
+    "diff": _Noun("diff", "Scopes and streams", "diff_app"),
+    "lineage": _Noun("diff", "Scopes and streams", "lineage_app"),
     "rename": _Noun("rename", "Scopes and streams", "rename_app"),
     "move": _Noun("rename", "Scopes and streams", "move_app"),
     "alias": _Noun("alias", "Scopes and streams", "alias_app"),

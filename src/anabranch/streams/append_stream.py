@@ -13,6 +13,7 @@ from anabranch.model.stream import StreamView
 from anabranch.model.stream_range import StreamRange
 from anabranch.streams.create import open_segment
 from anabranch.streams.find import cuts_of, named, need_view
+from anabranch.streams.origins import part_of, record_origin
 from anabranch.streams.scale import close_segment
 
 
@@ -53,6 +54,7 @@ def append_stream(txn: Writing, source: StreamRange, onto: StreamName, now: Micr
         "events": stretch.events,
         "epoch": plan.epoch,
     }
+    record_origin(txn, info.id, "appended", [part_of(txn, stretch)], now)
     txn.add_change(info.id, "appended", detail, now=now)
     return Joined(info.id, ((found.info.id, plan.moved[0]),))
 

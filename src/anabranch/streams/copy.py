@@ -14,7 +14,8 @@ from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.stream import Segment, Span, StreamInfo
 from anabranch.model.stream_range import StreamRange
-from anabranch.streams.find import cuts_of, named, need_free, need_view
+from anabranch.streams.find import cuts_of, named, need_view
+from anabranch.streams.origins import part_of, record_origin
 from anabranch.streams.scope import need_scope
 
 COPIED: Final = "copied"  # the kind of pieces that say what a stream was copied from, by the stream's id
@@ -37,12 +38,14 @@ def copy_stream(txn: Writing, source: StreamRange, target: StreamName, stream: S
         if made is None or made.value["source"] != f"{view.info.id:016x}" or made.value["asked"] != asked:
             raise StreamExists(str(target))
         return Copied.from_json(dict(made.value))
-    need_free(txn, target)
+    if present is not None:
+        raise StreamExists(str(target), str(present.name))  # an alias
     stretch = plan_stretch(view, *cuts_of(source))
     _insert(txn, replace(view.info, id=stream, name=target, created_at=now, sealed=False, version=1), view.info)
     put_stretch(txn, stream, stretch)
     copied = Copied(stream, view.info.id, stretch.start, stretch.end)
     txn.put_piece(Checkpointed(COPIED, f"{stream:016x}", {**copied.to_json(), "asked": asked}))
+    record_origin(txn, stream, "copied", [part_of(txn, stretch)], now)
     txn.add_change(stream, "copied", {"name": str(target), **copied.to_json()}, now=now)
     return copied
 
@@ -65,7 +68,7 @@ def _go_on(txn: Writing, stream: StreamId, segment: Segment, offset: int, append
 
 def _insert(txn: Writing, info: StreamInfo, source: StreamInfo) -> None:
     """Insert the stream with all the schemas that the source has had, since versions go on from there."""
-    schemas = [txn.schema(source.id, version) for version in range(1, info.schema_version + 1)]
+    schemas = [*(txn.schema(source.id, version) for version in range(1, info.schema_version)), info.schema]
     txn.insert_stream(replace(info, schema=schemas[0], schema_version=1))
     for version, schema in enumerate(schemas[1:], 2):
         txn.update_stream(replace(info, schema=schema, schema_version=version))

@@ -24,6 +24,7 @@ from anabranch.streams.evolve import evolve_stream, tag_stream
 from anabranch.streams.find import need_info, need_view
 from anabranch.streams.holding import Holdings
 from anabranch.streams.keeping import Keeping
+from anabranch.streams.kinship import Kinship
 from anabranch.streams.naming import Naming
 from anabranch.streams.places import CutAlgebra, CutAt
 from anabranch.streams.requests import Result
@@ -36,7 +37,7 @@ from anabranch.streams.told import heard_info, heard_segments, told_info, told_s
 Name = str | StreamName
 
 
-class Streams(Scopes, Naming, CutAlgebra, Keeping, Algebra, Temporary):
+class Streams(Scopes, Naming, CutAlgebra, Keeping, Kinship, Algebra, Temporary):
     """Scopes and streams by name. Every change is durable when its call returns.
 
     Each change takes a `request` id: asked again with the same id, it does nothing and returns its first result, so

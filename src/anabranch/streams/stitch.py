@@ -15,6 +15,7 @@ from anabranch.model.stream_range import StreamRange
 from anabranch.streams.append_stream import put_pieces
 from anabranch.streams.create import delete_stream, open_segment
 from anabranch.streams.find import cuts_of, named, need_free, need_view
+from anabranch.streams.origins import part_of, record_origin
 from anabranch.streams.scope import need_scope
 
 
@@ -44,6 +45,7 @@ def stitch_streams(
     first = views[named(parts[0])]
     info = _merged(first, list(views.values()))
     plan = plan_stitch(stretches, epoch=0, number=0, opened=[segment.range for segment in first.current])
+    origins = [part_of(txn, stretch) for stretch in stretches]
     for source in sorted(gone):
         delete_stream(txn, source, now)
     txn.insert_stream(
@@ -63,6 +65,7 @@ def stitch_streams(
     appended_at = max(stretch.appended_at for stretch in stretches)
     for segment in plan.opened:
         open_segment(txn, stream, segment, appended_at=appended_at, fence=0)
+    record_origin(txn, stream, "stitched", origins, now)
     txn.add_change(stream, "stitched", _detail(into, stretches, keep_sources), now=now)
     return Joined(stream, tuple((s.view.info.id, moved) for s, moved in zip(stretches, plan.moved, strict=True)))
 

@@ -1,0 +1,127 @@
+"""`anabranch diff` and `anabranch lineage`: what streams have to do with each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from anabranch.cli.options import JsonOption, StoreOption, StreamArgument, new_app, open_names
+from anabranch.cli.output import counted, iso_time, print_columns, print_json, say, size_text
+
+if TYPE_CHECKING:
+    from anabranch.model.origin import Origin, OriginPart
+    from anabranch.model.segment_range import Distance, SegmentRange
+    from anabranch.streams.kinship import Diff
+
+diff_app, lineage_app = new_app(), new_app()
+
+
+@diff_app.command()
+def diff(
+    stream: StreamArgument,
+    other: Annotated[str, typer.Argument(metavar="OTHER", help="The stream to compare it with.")],
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Tell which events two streams share, and which only one of them has.
+
+    They are told apart by where their bytes are: a copy shares those of its source until either goes on. Equal events
+    that were written twice are two. No event is read.
+
+    Examples:
+
+      anabranch diff iot/sensors iot/yesterday
+      anabranch diff iot/sensors iot/yesterday --json
+    """
+    with open_names(store) as names:
+        found = names.streams.diff(stream, other)
+    if as_json:
+        print_json(_told(found))
+        return
+    print(f"{_amount(found.shared_distance)} in both")
+    for name, only, part in (
+        (stream, found.only_first, found.only_first_distance),
+        (other, found.only_second, found.only_second_distance),
+    ):
+        print(f"{_amount(part)} only in {name}")
+        if only:
+            rows = [(str(each.segment), each.start, each.stop, each.events, size_text(each.bytes)) for each in only]
+            print_columns(("SEGMENT", "FROM", "TO", "EVENTS", "BYTES"), rows, indent="  ")
+    say(f"alike from their heads up to {found.alike[0]} and {found.alike[1]}")
+
+
+@lineage_app.command()
+def lineage(stream: StreamArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
+    """Tell where the events of a stream came from: copies, stitches, streams that were appended, imports.
+
+    It is told also when the sources were renamed or are gone. What was written to the stream itself is not listed.
+
+    Examples:
+
+      anabranch lineage iot/all
+      anabranch lineage iot/all --json
+    """
+    with open_names(store) as names:
+        origins = names.streams.lineage(stream)
+    if as_json:
+        print_json([_origin(each) for each in origins])
+        return
+    for origin in origins:
+        print(f"{iso_time(origin.at)}  {origin.how}")
+        for part in origin.parts:
+            print(f"  {counted(part.events, 'event')} of {_source(part)}")
+            print(f"    from {part.start} to {part.end}")
+            for before in part.ancestors:
+                print(f"    which was {before.how} from {before.name} ({before.source:016x}) at {iso_time(before.at)}")
+    if not origins:
+        say(f"'{stream}' holds nothing but what was written to it")
+
+
+def _source(part: OriginPart) -> str:
+    now = "" if part.name_now == part.name else ", gone now" if part.name_now is None else f", {part.name_now} now"
+    return f"{part.name} ({part.source:016x}{now})" + (f" in {part.place}" if part.place else "")
+
+
+def _origin(origin: Origin) -> dict[str, Any]:
+    parts = [
+        {
+            **part.to_json(),
+            "name_now": part.name_now,
+            "ancestors": [
+                {"how": each.how, "at": iso_time(each.at), "source": f"{each.source:016x}", "name": each.name}
+                for each in part.ancestors
+            ],
+        }
+        for part in origin.parts
+    ]
+    return {"how": origin.how, "at": iso_time(origin.at), "parts": parts}
+
+
+def _amount(part: Distance) -> str:
+    return f"{counted(part.events, 'event')}, {size_text(part.bytes)}"
+
+
+def _told(found: Diff) -> dict[str, Any]:
+    return {
+        "alike": [str(cut) for cut in found.alike],
+        "shared": {
+            **found.shared_distance._asdict(),
+            "ranges": [
+                {**_range(part), "other_segment": str(other), "other_from": start}
+                for part, other, start in found.shared
+            ],
+        },
+        "only_first": {**found.only_first_distance._asdict(), "ranges": [_range(part) for part in found.only_first]},
+        "only_second": {**found.only_second_distance._asdict(), "ranges": [_range(part) for part in found.only_second]},
+    }
+
+
+def _range(part: SegmentRange) -> dict[str, Any]:
+    return {
+        "segment": str(part.segment),
+        "from": part.start,
+        "to": part.stop,
+        "events": part.events,
+        "bytes": part.bytes,
+    }

@@ -1,0 +1,224 @@
+"""What streams share, and where their events came from: told from spans and notes, held to naive answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import anabranch as ab
+from anabranch import limits
+from anabranch.errors import StreamNotFound
+from anabranch.model.stream import StreamView
+from anabranch.runtime.ports import Runtime
+from anabranch.store import Store
+from tests.postgres_server import drop, fresh_url
+from tests.store.helpers import by_key, events_of
+from tests.store.kit import SECOND, HandClock
+
+
+@pytest.fixture(params=["memory", "postgres+memory"])
+def store(request: pytest.FixtureRequest) -> Iterator[Store]:
+    url = fresh_url() if request.param == "postgres+memory" else "memory://"
+    with ab.connect(url, blobs="memory://" if url != "memory://" else None) as opened:
+        opened.streams.create_scope("s")
+        yield opened
+    if url != "memory://":
+        drop(url)
+
+
+def write(store: Store, stream: str, *bodies: int) -> None:
+    with store.writer(stream) as writer:
+        for body in bodies:
+            writer.write(str(body).encode(), key="abcdef"[body % 6])
+
+
+# diff
+
+
+def test_a_copy_shares_all_until_either_goes_on(store: Store) -> None:
+    streams = store.streams
+    streams.create("s/a", scaling=2)
+    write(store, "s/a", *range(10))
+    weight = streams.distance("s/a").bytes
+    streams.copy("s/a", "s/b")
+    found = streams.diff("s/a", "s/b")
+    assert found.shared_distance == (10, weight)
+    assert (found.only_first, found.only_second) == ((), ())
+    assert found.alike == (streams.tail("s/a"), streams.tail("s/b"))
+    write(store, "s/a", 10, 11, 12)
+    write(store, "s/b", 20)
+    streams.scale("s/b", 1)
+    write(store, "s/b", 21)
+    found = streams.diff("s/a", "s/b")
+    assert (found.shared_distance.events, found.only_first_distance.events) == (10, 3)
+    assert found.only_second_distance.events == 2
+    assert streams.distance("s/a", end=found.alike[0]).events == 10
+    assert streams.distance("s/b", end=found.alike[1]).events == 10
+    again = streams.diff("s/b", "s/a")
+    assert (again.only_first, again.only_second) == (found.only_second, found.only_first)
+    store.compact(force=True)
+    compacted = streams.diff("s/a", "s/b")
+    assert (compacted.alike, compacted.shared_distance.events) == (found.alike, 10)
+
+
+def test_ranges_say_where_shared_events_lie_in_the_other(store: Store) -> None:
+    streams = store.streams
+    streams.create("s/a")
+    write(store, "s/a", *range(10))
+    streams.create("s/b")
+    write(store, "s/b", *range(50, 55))
+    part = ab.StreamRange("s/a", streams.cut_after("s/a", events=4))
+    streams.append(part, "s/b")
+    ((shared, other, start),) = streams.diff("s/a", "s/b").shared
+    assert (shared.start, shared.stop, start) == (4, 10, 4)
+    assert store.fetch(ab.EventPointer(streams.get("s/b").id, other, start)).body == b"4"
+    streams.create("s/c")
+    assert streams.diff("s/a", "s/c").shared == ()
+    with pytest.raises(StreamNotFound):
+        streams.diff("s/a", "s/none")
+
+
+def places(view: StreamView) -> dict[tuple[object, int], tuple[object, int]]:
+    """Where each event lies, one by one: the log and position by segment and offset."""
+    found: dict[tuple[object, int], tuple[object, int]] = {}
+    for segment in view.ordered:
+        for span in view.spans.get(segment.id, ()):
+            stop = view.logs[span.log].length if span.stop is None else span.stop
+            for position in range(span.start, stop):
+                offset = span.offset + position - span.start
+                if offset >= segment.head:
+                    found[segment.id, offset] = (span.log, position)
+    return found
+
+
+Steps = st.lists(
+    st.tuples(
+        st.sampled_from(["write", "write", "copy", "append", "scale", "truncate", "compact"]),
+        st.integers(0, 3),
+        st.integers(0, 3),
+        st.integers(1, 5),
+    ),
+    min_size=2,
+    max_size=12,
+)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(Steps)
+def test_a_diff_says_of_every_event_what_a_look_at_each_would(steps: list[tuple[str, int, int, int]]) -> None:
+    names = [f"s/{name}" for name in "abcd"]
+    with ab.connect("memory://") as store:
+        streams = store.streams
+        streams.create_scope("s")
+        streams.create(names[0], scaling=2)
+        for verb, first, second, amount in steps:
+            source, target = names[first], names[second]
+            if not streams.exists(source) or (
+                verb == "append" and (not streams.exists(target) or streams.distance(source).events > 40)
+            ):
+                continue
+            if verb == "write":
+                write(store, source, *range(amount))
+            elif verb == "copy" and not streams.exists(target):
+                streams.copy(ab.StreamRange(source, end=streams.cut_after(source, events=amount * 3)), target)
+            elif verb == "append":
+                streams.append(source, target)
+            elif verb == "scale":
+                streams.scale(source, 1 + amount % 3)
+            elif verb == "truncate":
+                streams.truncate(source, streams.cut_after(source, events=amount))
+            elif verb == "compact":
+                store.compact(force=True)
+        living = [name for name in names if streams.exists(name)]
+        for one, other in product(living, living):
+            found = streams.diff(one, other)
+            mine, theirs = places(streams.view(one)), places(streams.view(other))
+            shared = {
+                ((part.segment, part.start + i), (segment, start + i))
+                for part, segment, start in found.shared
+                for i in range(part.events)
+            }
+            assert shared == {(m, t) for m, at in mine.items() for t, there in theirs.items() if at == there}
+            only = {(part.segment, n) for part in found.only_first for n in range(part.start, part.stop)}
+            assert only == {m for m, at in mine.items() if at not in theirs.values()}
+            other_only = {(part.segment, n) for part in found.only_second for n in range(part.start, part.stop)}
+            assert other_only == {t for t, at in theirs.items() if at not in mine.values()}
+            begun = [by_key(events_of(store, n, end=cut)) for n, cut in zip((one, other), found.alike, strict=True)]
+            assert begun[0] == begun[1]
+            assert one != other or found.alike == (streams.tail(one), streams.tail(one))
+
+
+# lineage
+
+
+def test_lineage_tells_what_was_copied_appended_and_stitched(store: Store) -> None:
+    streams = store.streams
+    for name in ("s/a", "s/b"):
+        streams.create(name)
+        write(store, name, 1, 2, 3)
+    assert streams.lineage("s/a") == ()
+    cut = streams.cut_after("s/a", events=1)
+    streams.copy(ab.StreamRange("s/a", cut), "s/c")
+    streams.append("s/b", "s/c")
+    copied, appended = streams.lineage("s/c")
+    assert (copied.how, appended.how) == ("copied", "appended")
+    assert (copied.parts[0].name, copied.parts[0].events, copied.parts[0].start) == ("s/a", 2, str(cut))
+    assert appended.parts[0].source == streams.get("s/b").id
+    streams.stitch(["s/c", "s/b"], into="s/d")
+    (stitched,) = streams.lineage("s/d")
+    assert [(part.name, part.events) for part in stitched.parts] == [("s/c", 5), ("s/b", 3)]
+    assert [(each.how, each.name) for each in stitched.parts[0].ancestors] == [("appended", "s/b"), ("copied", "s/a")]
+    streams.rename("s/a", "s/renamed")
+    streams.delete("s/b")
+    names = [part.name_now for origin in streams.lineage("s/c") for part in origin.parts]
+    assert names == ["s/renamed", None]
+    streams.copy("s/a" if streams.exists("s/a") else "s/renamed", "s/e", request="once")
+    streams.copy("s/renamed", "s/e")  # asked again: nothing more is noted
+    assert len(streams.lineage("s/e")) == 1
+
+
+def test_lineage_outlives_sources_and_the_outbox() -> None:
+    clock = HandClock()
+    with ab.connect("memory://", runtime=Runtime(clock=clock)) as store:
+        streams = store.streams
+        streams.create_scope("s")
+        streams.create("s/0")
+        write(store, "s/0", 1, 2, 3)
+        for generation in range(1, 30):
+            streams.copy(f"s/{generation - 1}", f"s/{generation}")
+            streams.delete(f"s/{generation - 1}")
+            clock.pass_time(SECOND)
+        clock.pass_time(2 * limits.CHANGES_KEPT_US)
+        store.collect()
+        with store.catalog.reading() as reading:
+            assert reading.changes(0, 10) == []
+            assert len(reading.pieces("lineage")) == 1  # those that are gone left none
+            assert sum(len(str(piece.value)) for piece in reading.pieces("lineage")) < 4_000
+        (origin,) = streams.lineage("s/29")
+        assert (origin.parts[0].name, origin.parts[0].name_now) == ("s/28", None)
+        names = [ancestor.name for ancestor in origin.parts[0].ancestors]
+        assert names == [f"s/{27 - i}" for i in range(limits.ANCESTORS_MAX)]
+        store.export_manifest()
+        streams.delete("s/29")
+        with store.catalog.reading() as reading:
+            assert reading.pieces("lineage") == []
+
+
+def test_a_note_of_lineage_costs_the_same_after_a_thousand(store: Store) -> None:
+    streams = store.streams
+    streams.create("s/a")
+    streams.create("s/b")
+    write(store, "s/b", 1)
+    for _ in range(40):
+        streams.append("s/b", "s/a")
+    assert [part.events for origin in streams.lineage("s/a") for part in origin.parts] == [1] * 40
+    with store.catalog.reading() as reading:
+        pages = [piece.value["origins"] for piece in reading.pieces("lineage")]
+    assert [len(page) for page in pages] == [16, 16, 8]  # type: ignore[arg-type]
+    streams.delete("s/a")
+    with store.catalog.reading() as reading:
+        assert reading.pieces("lineage") == []
