@@ -16,6 +16,7 @@ from anabranch.streams.algebra import Name, Source
 from anabranch.streams.builder import Builder
 from anabranch.streams.jobs.manager import Jobs
 from anabranch.streams.jobs.site import Sited
+from anabranch.streams.jobs.until import Until
 from anabranch.streams.manager import Streams
 from anabranch.streams.writer import Writer
 
@@ -55,15 +56,26 @@ class StoreStreams(Archiving, Streams):
         *,
         to: Elsewhere | None = None,
         independent: bool = False,
+        follow: Until | bool = False,
         window: int = limits.JOB_WINDOW,
         progress: Watch = silent,
         request: str | None = None,
     ) -> Copied:
-        """As `Streams.copy`. `to` another store, or `independent`, the bytes are copied too: no blob is shared. Raises
+        """As `Streams.copy`. `to` another store, or `independent`, the bytes are copied too: no blob is shared. With
+        `follow` the call goes on until that is over and keeps the copy up to date meanwhile; see `Jobs.copy`. Raises
         JobStopped where somebody pauses or cancels it."""
-        if to is None and not independent:
+        if to is None and not independent and follow is False:
             return super().copy(source, target, request=request)
-        job = (to or self.own).jobs.copy(self.own, source, target, window=window, progress=progress, request=request)
+        job = (to or self.own).jobs.copy(
+            self.own,
+            source,
+            target,
+            follow=follow,
+            independent=independent or to is not None,
+            window=window,
+            progress=progress,
+            request=request,
+        )
         copied: Copied = job.wait()
         return copied
 

@@ -16,8 +16,9 @@ from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.schema import StreamSchema
 from anabranch.model.stream_range import StreamRange
-from anabranch.streams.copy import COPIED
+from anabranch.streams.copy import COPIED, copy_stream
 from anabranch.streams.find import cuts_of, named, need_free, need_view
+from anabranch.streams.jobs.follow import open_positions
 from anabranch.streams.jobs.row import JobRow, Part, Plan, Range, State
 from anabranch.streams.jobs.site import Site
 from anabranch.streams.jobs.stage import open_stage, stage_name
@@ -60,7 +61,11 @@ def make_job(
     where a copy's target is something else. A target that is that copy already makes a job that is done."""
     need_scope(txn, target.scope)
     row = JobRow(job, verb, target, (), place, options, now)
+    if options.get("shared"):
+        return _viewing(txn, row, sources[0], stages[0])
     if verb == "copy" and (made := _made(txn, target, sources[0], options)) is not None:
+        if "follow" in options:
+            raise StreamExists(str(target))
         row = replace(row, state=State.DONE, result=made)
     else:
         if verb == "append":
@@ -70,6 +75,19 @@ def make_job(
         row = replace(
             row, parts=tuple(_stage(txn, row, n, *each) for n, each in enumerate(zip(sources, stages, strict=True)))
         )
+    txn.put_piece(row.to_piece())
+    return row
+
+
+def _viewing(txn: Writing, row: JobRow, drawn: Drawn, stream: StreamId) -> JobRow:
+    """A job that follows a stream of its own store begins with a copy that shares the bytes there are."""
+    need_free(txn, row.target)  # whether a copy that is there still is what the source was, nobody knows
+    copied = copy_stream(txn, drawn.asked, row.target, stream, row.created_at)
+    part = Part(
+        copied.source, drawn.stretch.view.info.name, copied.start, copied.end, asked_of(drawn, {}), copied.copy, 0, 0
+    )
+    positions = open_positions(need_view(txn, copied.copy))
+    row = replace(row, parts=(part,), result=copied.to_json(), positions=positions)
     txn.put_piece(row.to_piece())
     return row
 

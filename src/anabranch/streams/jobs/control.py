@@ -64,7 +64,17 @@ class Control:
     def step(self, txn: Writing) -> JobRow:
         """The job's row in a transaction that works on it, marked as heard of. Raises Stopped; JobRunning where another
         run took the job over."""
-        row = need_job(txn, self.job)
+        row = self._mine(need_job(txn, self.job))
+        row = replace(row, seen_at=Micros(max(row.seen_at, self._site.runtime.clock.now())))
+        txn.put_piece(row.to_piece())
+        return row
+
+    def look(self) -> JobRow:
+        """The job's row, without a mark. Raises as `step`."""
+        with self._site.catalog.reading() as txn:
+            return self._mine(need_job(txn, self.job))
+
+    def _mine(self, row: JobRow) -> JobRow:
         if row.owner != self.owner:
             if row.state is State.RUNNING:
                 raise JobRunning(self.job)
@@ -72,8 +82,6 @@ class Control:
         wanted = self._wanted or row.wanted
         if wanted is not None:
             raise Stopped(wanted)
-        row = replace(row, seen_at=Micros(max(row.seen_at, self._site.runtime.clock.now())))
-        txn.put_piece(row.to_piece())
         return row
 
     def check(self) -> None:

@@ -13,11 +13,12 @@ from anabranch.log.watch import Watch, silent
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.stream_range import StreamRange
-from anabranch.streams.jobs.begin import draw, make_job
+from anabranch.streams.jobs.begin import draw, make_job, whole
 from anabranch.streams.jobs.job import Job
 from anabranch.streams.jobs.row import JOB, JobRow, State
 from anabranch.streams.jobs.run import Run
 from anabranch.streams.jobs.site import Site, Sited
+from anabranch.streams.jobs.until import Until
 from anabranch.streams.requests import Result, once
 
 Name = str | StreamName
@@ -44,14 +45,28 @@ class Jobs:
         stream: Source,
         target: Name,
         *,
+        follow: Until | bool = False,
+        independent: bool = True,
         window: int = limits.JOB_WINDOW,
         progress: Watch = silent,
         request: str | None = None,
     ) -> Job:
         """Copy a stream of another store, or a range of one, as a new stream of this one: same columns, tags, epochs,
-        segments, offsets and append times. Asked again with the same arguments it changes nothing. Raises
-        StreamNotFound, ScopeNotFound, StreamExists, InvalidCut, Truncated."""
-        return self._begin("copy", source, [stream], target, request, window, progress)
+        segments, offsets and append times. Asked again with the same arguments it changes nothing.
+
+        With `follow` the copy is kept up to date, through scales of the source too, until that is over, for True until
+        the job is paused or the source is sealed. Nobody else may write to it meanwhile. Within one store, a copy that
+        follows and is not `independent` shares the bytes that are there when it begins. Raises StreamNotFound,
+        ScopeNotFound, StreamExists, InvalidCut, Truncated.
+        """
+        options: dict[str, Any] = {}
+        if follow is not False:
+            whole(StreamRange.of(stream))
+            options["follow"] = (Until() if follow is True else follow).to_json()
+        within = source.site.catalog is self._site.catalog
+        if within:
+            options["independent" if independent else "shared"] = True
+        return self._begin("copy", source, [stream], target, request, window, progress, options)
 
     def append(
         self,
@@ -92,22 +107,25 @@ class Jobs:
         request: str | None,
         window: int,
         progress: Watch,
+        options: Mapping[str, Any] | None = None,
     ) -> Job:
         self._alive()
         full = StreamName.parse(target)
         parts = [StreamRange.of(each) for each in streams]
         site = source.site
         drawn = [draw(site, part) for part in parts]
-        options: dict[str, Any] = {"independent": True} if site.catalog is self._site.catalog else {}
+        within = {"within": True} if site.catalog is self._site.catalog else {}
+        chosen: dict[str, Any] = {**(options or {}), **within}
         now = self._site.runtime.clock.now()
         ident = f"{self._site.runtime.ids.bits(48):012x}"
         stages = [StreamId(self._site.runtime.ids.bits(63)) for _ in drawn]
 
         def act(txn: Writing) -> Result:
-            row = make_job(txn, ident, verb, full, drawn, stages, place=site.place, options=options, now=now)
+            row = make_job(txn, ident, verb, full, drawn, stages, place=site.place, options=chosen, now=now)
             return {"job": row.id}
 
-        operation = f"job {verb} {','.join(map(str, parts))} {full}"
+        said = "".join(f" {name}" for name in chosen if name != "within")
+        operation = f"job {verb} {','.join(map(str, parts))} {full}{said}"
         with self._site.catalog.writing() as txn:
             result = once(txn, request, operation, now, lambda: act(txn))
             self._sweep(txn, now)
@@ -145,7 +163,7 @@ class Jobs:
         if source is not None:
             site = source.site
         else:
-            site = self._site if row.options.get("independent") else self._open_site(row.place).site
+            site = self._site if row.options.get("within") else self._open_site(row.place).site
         return self._start(job, site, window=window, progress=progress, take_over=take_over)
 
     def _start(self, ident: str, site: Site, *, window: int, progress: Watch, take_over: bool = False) -> Job:

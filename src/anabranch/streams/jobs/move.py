@@ -6,7 +6,8 @@ goes on reads it there, and a step that was taken twice, or by two, is appended 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from anabranch import limits
@@ -27,7 +28,7 @@ from anabranch.streams.jobs.cargo import Cargo, Load, Run
 from anabranch.streams.jobs.control import Control
 from anabranch.streams.jobs.files import Files
 from anabranch.streams.jobs.gauge import Gauge, Held
-from anabranch.streams.jobs.row import Range
+from anabranch.streams.jobs.row import JobRow, Range
 from anabranch.streams.jobs.site import Site
 from anabranch.streams.jobs.stored import Lasting, Stored
 
@@ -151,8 +152,10 @@ class Mover:
         for each in stored:
             of_log.setdefault(each.run.range.log, []).append(each)
         with self._target.catalog.writing(self._stage) as txn:
-            self._control.step(txn)
+            row = self._control.step(txn)
             logs = txn.logs(sorted(of_log))
+            if row.positions is not None:
+                txn.put_piece(_advanced(row, logs, of_log).to_piece())
             ident = None if blob is None else txn.insert_blob(*blob)
             for log, runs in of_log.items():
                 txn.extend_log(log, _extents(logs[log], runs, ident, None if blob is None else blob.key))
@@ -164,6 +167,20 @@ def _left(snapshot: Reading, ranges: Sequence[Range]) -> list[tuple[Range, int]]
     logs = snapshot.logs([each.log for each in ranges])
     reached = [(each, each.start + logs[each.log].length) for each in ranges if each.log in logs]
     return [(each, offset) for each, offset in reached if offset < each.stop]
+
+
+def _advanced(row: JobRow, logs: Mapping[LogId, LogState], stored: Mapping[LogId, Sequence[Stored]]) -> JobRow:
+    """The row of a job that follows its source, behind a step. Raises Conflict where a log is not as long as the job has
+    left it."""
+    assert row.positions is not None
+    positions, followed = dict(row.positions), row.followed
+    for log, runs in stored.items():
+        if positions.get(str(log)) != logs[log].length:
+            raise Conflict(f"'{row.target}' was written to by somebody else: a copy that follows its source can't be")
+        events = sum(each.run.events for each in runs)
+        positions[str(log)] += events
+        followed += events
+    return replace(row, positions=positions, followed=followed)
 
 
 def _by_tier(runs: Iterator[Run]) -> Iterator[tuple[str, Iterator[Run]]]:

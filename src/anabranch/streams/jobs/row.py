@@ -58,7 +58,8 @@ class JobRow:
 
     `owner` is the token of the run that works on it, which was last heard of at `seen_at` and began at `begun_at`, when
     `bytes_before` were moved. `wanted` asks that run to stop. `result` is there once the target is; a job that follows
-    its source runs on. `repeats` counts the events that were left out as repeats.
+    its source runs on: `followed` counts the events that were copied since, `lag` those that were missing at the last
+    look, and `positions` says how long the copy's open logs are, by log. `repeats` counts the events that were left out.
     """
 
     id: str
@@ -77,7 +78,9 @@ class JobRow:
     result: Mapping[str, Any] | None = None
     error: str | None = None
     repeats: int = 0
+    positions: Mapping[str, int] | None = None
     followed: int = 0
+    lag: int = 0
 
     @property
     def events(self) -> int:
@@ -108,7 +111,9 @@ class JobRow:
             "result": None if self.result is None else dict(self.result),
             "error": self.error,
             "repeats": self.repeats,
+            "positions": None if self.positions is None else dict(self.positions),
             "followed": self.followed,
+            "lag": self.lag,
         }
         return Checkpointed(JOB, self.id, value)
 
@@ -135,7 +140,9 @@ class JobRow:
             result=value["result"],
             error=value["error"],
             repeats=value["repeats"],
+            positions=value["positions"],
             followed=value["followed"],
+            lag=value["lag"],
         )
 
     def released(self, state: State, error: str | None = None) -> JobRow:

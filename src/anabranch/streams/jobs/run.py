@@ -12,14 +12,17 @@ from anabranch.errors import AnabranchError, JobRunning
 from anabranch.log.lease import Hold
 from anabranch.log.watch import Watch, silent
 from anabranch.model.ids import StreamId
+from anabranch.streams.find import need_view
 from anabranch.streams.jobs.bundles import bundles
 from anabranch.streams.jobs.cargo import Cargo
 from anabranch.streams.jobs.control import Control, Stopped
 from anabranch.streams.jobs.finish import drop_plans, drop_stages, finish_job
+from anabranch.streams.jobs.follow import Follower, open_positions
 from anabranch.streams.jobs.gauge import Gauge
 from anabranch.streams.jobs.move import Mover
 from anabranch.streams.jobs.row import JobRow, Plan, Range, State, need_job, need_plan
 from anabranch.streams.jobs.site import Site
+from anabranch.streams.jobs.until import Until
 from anabranch.streams.jobs.window import Window
 
 
@@ -75,15 +78,37 @@ class Run:
             raise
 
     def _work(self, row: JobRow, hold: Hold) -> JobRow:
-        with self._target.catalog.reading() as snapshot:
-            plans = [need_plan(snapshot, row.id, number) for number in range(len(row.parts))]
+        if row.result is None:
+            with self._target.catalog.reading() as snapshot:
+                plans = [need_plan(snapshot, row.id, number) for number in range(len(row.parts))]
+            self._move(row, plans, hold)
+            row = self._finish(plans)
+        if "follow" in row.options:
+            row = self._follow(row, hold)
+        return row
+
+    def _move(self, row: JobRow, plans: Sequence[Plan], hold: Hold) -> None:
         self._done, self._total = row.bytes_before, row.bytes
         works = []
         for number, plan in enumerate(plans):
             mover = self._mover(row, number, plan, hold)
             works += [lambda each=each, mover=mover: mover.move(each) for each in bundled(plan.ranges)]
         self.window.run(works, interrupted=lambda: self.control.stop(State.PAUSED))
-        return self._finish(plans)
+
+    def _follow(self, row: JobRow, hold: Hold) -> JobRow:
+        until = Until.from_json(row.options["follow"])
+        return Follower(
+            self._source,
+            self._target,
+            row.parts[0],
+            until,
+            control=self.control,
+            window=self.window,
+            hold=hold,
+            gauge=self.gauge,
+            progress=self._progress,
+            changed=self._changed,
+        ).run()
 
     def _mover(self, row: JobRow, number: int, plan: Plan, hold: Hold) -> Mover:
         part = row.parts[number]
@@ -104,7 +129,11 @@ class Run:
             row = self.control.step(txn)
             result = finish_job(txn, row, plans, stream, now)
             drop_plans(txn, row)
-            row = replace(row.released(State.DONE), result=result)
+            row = replace(row, result=result)
+            if "follow" in row.options:
+                row = replace(row, positions=open_positions(need_view(txn, row.parts[0].stage)))
+            else:
+                row = row.released(State.DONE)
             txn.put_piece(row.to_piece())
         self._changed()
         return row
