@@ -29,6 +29,10 @@ class SqlReading:
         """Run a named statement; all its rows."""
         raise NotImplementedError
 
+    def _several(self, queries: Sequence[tuple[str, Any]]) -> list[list[rows.Row]]:
+        """Run several named statements, none of which needs what another gave; all rows of each."""
+        return [self._rows(name, values) for name, values in queries]
+
     def _row(self, name: str, values: Any = ()) -> rows.Row | None:
         """Run a named statement; its first row."""
         raise NotImplementedError
@@ -77,17 +81,18 @@ class SqlReading:
         return rows.stream_schema(row)
 
     def view(self, stream: StreamId) -> StreamView | None:
-        info = self.stream(stream)
-        if info is None:
+        names = ("stream_by_id", "segments", "spans", "logs_of_stream")
+        found, segment_rows, span_rows, log_rows = self._several([(name, (stream,)) for name in names])
+        if not found:
             return None
-        segments = [rows.segment(row) for row in self._rows("segments", (stream,))]
+        segments = [rows.segment(row) for row in segment_rows]
         spans: dict[SegmentId, list[Span]] = {}
-        for row in self._rows("spans", (stream,)):
+        for row in span_rows:
             span = rows.span(row)
             spans.setdefault(span.segment, []).append(span)
-        logs = [rows.log(row) for row in self._rows("logs_of_stream", (stream,))]
+        logs = [rows.log(row) for row in log_rows]
         return StreamView(
-            info,
+            rows.stream(found[0]),
             {segment.id: segment for segment in segments},
             {segment: tuple(of_segment) for segment, of_segment in spans.items()},
             {log.id: log for log in logs},

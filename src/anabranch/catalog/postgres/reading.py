@@ -21,7 +21,14 @@ class PostgresReading(SqlReading):
         self._database = database
 
     def _rows(self, name: str, values: Any = ()) -> list[rows.Row]:
-        return self._database.execute(SQL[name], values or None, binary=True).fetchall()
+        cursor = self._database.execute(SQL[name], values or None, binary=True)
+        return cursor.fetchall() if cursor.description else []
+
+    def _several(self, queries: Sequence[tuple[str, Any]]) -> list[list[rows.Row]]:
+        # One round trip for all of them. Their results are there when the pipeline is left.
+        with self._database.pipeline():
+            cursors = [self._database.execute(SQL[name], values or None, binary=True) for name, values in queries]
+        return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
     def _row(self, name: str, values: Any = ()) -> rows.Row | None:
         return self._database.execute(SQL[name], values or None, binary=True).fetchone()

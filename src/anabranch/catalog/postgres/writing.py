@@ -27,7 +27,6 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 from psycopg import errors as pg
@@ -69,6 +68,13 @@ _WHOLE = {
 }
 
 
+# Changes of which nobody asks what came of them: they may wait for the next question.
+_UNANSWERED = {
+    *("put_schema", "put_segment", "put_span", "drop_spans", "update_log", "put_progress", "inherit_fences"),
+    *("put_piece", "drop_piece", "record_request", "add_change", "insert_extent", "set_blob_dead", "drop_blob"),
+}
+
+
 class PostgresWriting(PostgresReading, SqlWriting):
     """`catalog.port.Writing` over a connection inside a transaction that holds the lock `writing`: alone, or shared
     where it is `on` something. Waits for that to be free."""
@@ -83,6 +89,7 @@ class PostgresWriting(PostgresReading, SqlWriting):
         self._streams: set[StreamId] = set()  # those it is on: one, as soon as that exists
         self._names: set[StreamName] = set()
         self._changes: list[tuple[Any, ...]] = []  # not written yet
+        self._unsent: list[tuple[str, Any]] = []  # changes that go out with the next question, in one round trip
         if on is not None:
             self._enter(on)
 
@@ -109,6 +116,7 @@ class PostgresWriting(PostgresReading, SqlWriting):
         for values in self._changes:
             self._do("add_change", values)
         self._changes.clear()
+        self._send()
 
     def _take(self, lock: str) -> None:
         super()._rows("lock", (lock,))
@@ -120,18 +128,34 @@ class PostgresWriting(PostgresReading, SqlWriting):
         assert self._on is None or statement not in _WHOLE, f"a transaction on {self._on} asked for '{statement}'"
 
     def _rows(self, name: str, values: Any = ()) -> list[rows.Row]:
-        self._allow(name)
-        return super()._rows(name, values)
+        return self._several([(name, values)])[0]
 
     def _row(self, name: str, values: Any = ()) -> rows.Row | None:
-        self._allow(name)
-        return super()._row(name, values)
+        return next(iter(self._rows(name, values)), None)
+
+    def _several(self, queries: Sequence[tuple[str, Any]]) -> list[list[rows.Row]]:
+        for name, _ in queries:
+            self._allow(name)
+        unsent, self._unsent = self._unsent, []
+        if not unsent and len(queries) == 1:
+            return [super()._rows(*queries[0])]
+        return super()._several([*unsent, *queries])[len(unsent) :]
 
     def _do(self, name: str, values: Any) -> int:
         self._allow(name)
+        if name in _UNANSWERED:
+            self._unsent.append((name, values))
+            return 0
+        self._send()
         return self._database.execute(SQL[name], values).rowcount
 
+    def _send(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        if unsent:
+            super()._several(unsent)
+
     def _many(self, name: str, values: Sequence[Any]) -> None:
+        self._send()
         with self._database.cursor() as cursor:
             cursor.executemany(SQL[name], values)
 
@@ -160,13 +184,16 @@ class PostgresWriting(PostgresReading, SqlWriting):
             self._lock("lock_logs", sorted(missing), disordered=disordered)
 
     def _lock(self, statement: str, what: object, *, disordered: bool) -> None:
+        asked = [(statement, (what,))]
+        if disordered:
+            asked = [("set_savepoint", ()), *asked, ("release_savepoint", ())]
         while True:
             try:
-                with self._database.transaction() if disordered else nullcontext():
-                    found = self._rows(statement, (what,))
+                found = self._several(asked)[1 if disordered else 0]
             except pg.DeadlockDetected:
                 if not disordered or not self._patience.pause():
                     raise
+                self._rows("undo_to_savepoint")
             else:
                 self._locked.update(log for (log,) in found)
                 return
@@ -185,7 +212,10 @@ class PostgresWriting(PostgresReading, SqlWriting):
     def view(self, stream: StreamId) -> StreamView | None:
         self._own(stream)
         self._lock("lock_logs_of_stream", stream, disordered=bool(self._locked))
-        return super().view(stream)
+        view = super().view(stream)
+        if view is not None and self._on is not None:
+            self._names.add(view.info.name)
+        return view
 
     def logs(self, ids: Sequence[LogId]) -> dict[LogId, LogState]:
         self._lock_logs(*ids)

@@ -52,6 +52,16 @@ commit;
 -- name: rollback
 rollback;
 
+-- Around a lock that may be refused and asked for again.
+-- name: set_savepoint
+savepoint lock;
+
+-- name: release_savepoint
+release savepoint lock;
+
+-- name: undo_to_savepoint
+rollback to savepoint lock;
+
 -- name: append
 select verdicts, numbers, times from append_1(
     %s::bigint, %s::text, %s::integer[], %s::text[],
