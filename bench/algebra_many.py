@@ -1,0 +1,80 @@
+"""Many copies: of a scope of a thousand streams at once, and what each of a thousand copies of one stream adds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from statistics import median
+
+from bench.algebra_stores import Bench, catalogs
+from bench.measure import seconds
+from bench.result import Bound, Figure, Result, Setting, Target
+
+STREAMS = 1_000
+COPIES = 1_000
+SEGMENTS = 4
+LIMIT_S = Target(Bound.AT_MOST, 2, absolute=True)
+CONSTANT = Target(Bound.AT_MOST, 1.05)
+
+
+def run(setting: Setting) -> Sequence[Result]:
+    """Both on a catalog of each kind."""
+    results: list[Result] = []
+    with catalogs(setting) as both:
+        for bench in both:
+            results += [_scope(bench, setting), *_copies(bench, setting)]
+    return results
+
+
+def _scope(bench: Bench, setting: Setting) -> Result:
+    count = setting.scaled(STREAMS, 100)
+    setting.say(f"making {count:,} streams on {bench.kind}")
+    for number in range(count):
+        bench.streams.create(f"a/{number}")
+    taken = [seconds(lambda n=n: bench.streams.copy_scope("a", f"copy-{n}")) for n in range(setting.scaled(5, 1))]
+    return Result(
+        "algebra_many",
+        f"copy_scope of {count:,} streams on {bench.kind}",
+        "s",
+        median(taken),
+        target=LIMIT_S,
+        notes=(f"of one segment each; {1e3 * median(taken) / count:.2f} ms a stream",),
+    )
+
+
+def _copies(bench: Bench, setting: Setting) -> Iterator[Result]:
+    count = setting.scaled(COPIES, 100)
+    setting.say(f"copying one stream {count:,} times on {bench.kind}")
+    bench.streams.create("b/one", scaling=SEGMENTS)
+    seen = [(bench.rows(), bench.size())]
+    times = []
+    for number in range(count):
+        times.append(seconds(lambda n=number: bench.streams.copy("b/one", f"b/copy-{n}")))
+        if number + 1 in (count // 2, count):
+            seen.append((bench.rows(), bench.size()))
+    for place, unit in ((0, "rows"), (1, "bytes")):
+        first, second = ((after[place] - before[place]) / (count / 2) for before, after in pairwise(seen))
+        yield Result(
+            "algebra_many",
+            f"{unit} in the catalog for each of {count:,} live copies of one stream, on {bench.kind}",
+            unit,
+            second,
+            first,
+            f"each of the first {count // 2:,}",
+            second / first,
+            target=CONSTANT,
+            notes=(f"a stream of {SEGMENTS} segments; the request's answer and the change's row among them",),
+        )
+    half = count // 2
+    yield Result(
+        "algebra_many",
+        f"one copy among {half:,} to {count:,} others of the same stream, on {bench.kind}",
+        "ms",
+        1e3 * median(times[half:]),
+        1e3 * median(times[:half]),
+        f"among the first {half:,}",
+        median(times[half:]) / median(times[:half]),
+    )
+
+
+FIGURE = Figure("algebra_many", "many copies", run, heavy=True)
