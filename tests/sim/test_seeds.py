@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from anabranch.testing.clients import ALGEBRA
 from anabranch.testing.simulation import Simulation
 
 pytestmark = pytest.mark.sim
@@ -19,7 +20,23 @@ STEPS = 5_000
 def test_a_life_is_sound(seed: int) -> None:
     outcome = Simulation(seed, steps=STEPS).run()
     assert outcome.sound, f"seed {seed}: {outcome.violations or outcome.error}"
-    assert outcome.done["event acknowledged"] > 50
+    assert outcome.done["event acknowledged"] > 20
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_life_with_its_blobs_in_a_bucket_is_sound_and_repeats_itself(seed: int) -> None:
+    outcome = Simulation(seed, steps=STEPS, place="s3").run()
+    assert outcome.sound, f"seed {seed}: {outcome.violations or outcome.error}"
+    assert outcome.done["event acknowledged"] > 20
+    assert Simulation(seed, steps=STEPS, place="s3").run().digest == outcome.digest
+
+
+def test_a_life_of_streams_of_streams_is_sound() -> None:
+    for seed in (1, 2):
+        outcome = Simulation(seed, steps=STEPS, casts=ALGEBRA).run()
+        assert outcome.sound, f"seed {seed}: {outcome.violations or outcome.error}"
+        done = [outcome.done[what] for what in ("append of a stream", "stitch", "copy", "rename")]
+        assert all(done), outcome.done
 
 
 def test_a_life_repeats_itself_in_another_interpreter() -> None:

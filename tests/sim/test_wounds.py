@@ -8,6 +8,7 @@ from anabranch.testing import sim
 from anabranch.testing.simulation import Outcome, Simulation
 from anabranch.testing.wounds import WOUNDS, Wound, retry_blindly
 from anabranch.testing.wounds_algebra import ALGEBRA_WOUNDS
+from anabranch.testing.wounds_bucket import BUCKET_WOUNDS
 
 pytestmark = pytest.mark.sim
 
@@ -15,12 +16,12 @@ STEPS = 5_000
 SEEDS_MAX = 60  # within which a wound must be found; most bleed within five
 
 
-@pytest.mark.parametrize("wound", [*WOUNDS, *ALGEBRA_WOUNDS], ids=lambda wound: wound.name)
+@pytest.mark.parametrize("wound", [*WOUNDS, *ALGEBRA_WOUNDS, *BUCKET_WOUNDS], ids=lambda wound: wound.name)
 def test_a_planted_wound_is_found(wound: Wound) -> None:
     seen: list[str] = []
     with wound.plant():
         for seed in range(1, SEEDS_MAX + 1):
-            outcome = Simulation(seed, steps=STEPS, weather=wound.weather, casts=wound.casts).run()
+            outcome = Simulation(seed, steps=STEPS, weather=wound.weather, casts=wound.casts, place=wound.place).run()
             if not outcome.sound:
                 account = _account(outcome)
                 seen.append(f"seed {seed}: {account[:300]}")

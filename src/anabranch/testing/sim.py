@@ -10,12 +10,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from anabranch.testing.simulation import Outcome, Simulation
+from anabranch.testing.simulation import PLACES, Outcome, Simulation
 
 _TEXT: Final = """\
 Simulates the store: several processes of clients (writers, some of which fight for one name, readers, followers,
-publishing, copying, scaling, sealing, fencing, truncation, compaction, collection, deletion) run the real code over a real
-SQLite catalog and a real folder, single-stepped by a scheduler that draws from one seed, on a virtual clock.
+publishing, copying, appending and stitching of streams, renaming, scaling, sealing, fencing, truncation, compaction,
+collection, deletion) run the real code over a real SQLite catalog and a real folder, or the real adapter for object
+stores over a simulated bucket, single-stepped by a scheduler that draws from one seed, on a virtual clock.
 
 Processes crash at any call of the catalog or the blob store, and are replaced. Answers are lost, of what took place,
 never does, or does later. Calls are delayed, overtake each other, arrive twice, and stall beyond the collector's
@@ -32,6 +33,7 @@ examples:
   python -m anabranch.testing.sim                            a short run from a seed that the clock gives
   python -m anabranch.testing.sim --seed 7 --steps 20000     one run, from seed 7
   python -m anabranch.testing.sim --seed 1 --runs 500        the seeds 1 to 500
+  python -m anabranch.testing.sim --seed 7 --place s3        with its blobs in a bucket that fails and forgets to answer
   python -m anabranch.testing.sim --seed 7 --trace 200       with the last 200 steps of the run
 
 exit code: 0 all sound, 1 a violation, 2 wrong arguments, 130 interrupted"""
@@ -45,7 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began = time.monotonic()
     try:
         for each in range(seed, seed + options.runs):
-            outcome = Simulation(each, steps=options.steps, processes=options.processes, tell=_Progress(each)).run()
+            outcome = Simulation(
+                each, steps=options.steps, processes=options.processes, place=options.place, tell=_Progress(each)
+            ).run()
             _clear()
             total.update(outcome.done)
             total["step"] += outcome.steps
@@ -77,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--steps", type=_positive, default=10_000, help="scheduler steps of a run (default: 10000)")
     parser.add_argument("--runs", type=_positive, default=1, help="how many seeds, counted up (default: 1)")
     parser.add_argument("--processes", type=_positive, default=3, help="simulated processes at a time (default: 3)")
+    parser.add_argument("--place", choices=PLACES, default="folder", help="where blobs lie (default: folder)")
     parser.add_argument("--trace", type=int, default=0, metavar="N", help="show the last N steps (a failure shows 40)")
     return parser
 
@@ -134,7 +139,7 @@ def _report_failure(outcome: Outcome, options: argparse.Namespace) -> None:
         traceback.print_exception(outcome.error)
     print("\nreplay it with:")
     replay = f"python -m anabranch.testing.sim --seed {outcome.seed} --steps {options.steps}"
-    print(f"  {replay} --processes {options.processes} --trace 1000")
+    print(f"  {replay} --processes {options.processes} --place {options.place} --trace 1000")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from anabranch import limits
 from anabranch.runtime.settings import Settings
 from anabranch.testing import clients
+from anabranch.testing.bucket import Bucket
 from anabranch.testing.clients import Arena, Cast
 from anabranch.testing.faults import Action, Faults, RandomFaults
 from anabranch.testing.scheduler import Scheduler, SimTask
@@ -19,7 +20,7 @@ from anabranch.testing.world import Process, ProcessCrashed, World
 if TYPE_CHECKING:
     from anabranch.store import Store
 
-__all__ = ["Outcome", "Simulation", "Weather", "tight_limits"]
+__all__ = ["PLACES", "Outcome", "Simulation", "Weather", "tight_limits"]
 
 # Small, so that a few events suffice to have blobs beside inlined commits, two commits in flight, writers that wait
 # for room, and collections that find something.
@@ -29,7 +30,9 @@ SETTINGS: Final = Settings(
     pending_bytes_max=12_000,
     pipeline_bytes_min=800,
     horizon_us=50_000,
+    blob_deadline_s=0.2,
 )
+PLACES: Final = ("folder", "s3")  # where the simulated blobs lie
 _LIMITS: Final = {
     "LEASE_US": 150_000,
     "EPHEMERAL_LEASE_US": 100_000,
@@ -38,6 +41,9 @@ _LIMITS: Final = {
     "COLLECT_PAGE_ROWS": 5,
     "WAL_PAGES_CHECKPOINT": 16,
     "SCOPE_PAGE": 2,
+    "BLOB_PAUSE_S_MIN": 0.002,
+    "BLOB_PAGE_ROWS": 3,
+    "BLOB_PART_BYTES": 700,
 }
 Weather = Mapping[str, Mapping[Action, float]]
 _RATES: Final = {
@@ -58,6 +64,14 @@ _RATES_AT: Final[Weather] = {
     "blobs.get": _RATES | {Action.UNCERTAIN_LOST: 0.003},
     "blobs.list": _RATES | {Action.UNCERTAIN_LOST: 0.01},
     "blobs.delete": _RATES | _LOST | {Action.DUPLICATE: 0.1},
+    # An object store is asked again where it does not answer, so it may fail far more often.
+    "s3.put": _RATES
+    | {Action.UNCERTAIN_LANDED: 0.08, Action.UNCERTAIN_LOST: 0.08, Action.UNCERTAIN_LATE: 0.08}
+    | {Action.DUPLICATE: 0.03, Action.DELAY_BEFORE: 0.05, Action.STALL: 0.03},
+    "s3.get": _RATES | {Action.UNCERTAIN_LOST: 0.05},
+    "s3.head": _RATES | {Action.UNCERTAIN_LOST: 0.05},
+    "s3.list": _RATES | {Action.UNCERTAIN_LOST: 0.05},
+    "s3.delete": _RATES | {Action.UNCERTAIN_LANDED: 0.05, Action.UNCERTAIN_LOST: 0.05},
 }
 _SKEW_US: Final = 15_000  # between any clock and the world's; it may jump as far
 _END_S: Final = 120.0  # virtual seconds that clients may take to stop
@@ -99,8 +113,7 @@ class Outcome:
 
 class Simulation:
     """A run from one seed. `weather` has rates of faults at calls, beside the usual ones; processes are made of one of
-    the `casts`. `tell` hears of steps and
-    acknowledged events now and then."""
+    the `casts`; blobs lie in one of the `PLACES`. `tell` hears of steps and acknowledged events now and then."""
 
     def __init__(
         self,
@@ -108,6 +121,7 @@ class Simulation:
         *,
         steps: int,
         processes: int = 3,
+        place: str = "folder",
         weather: Weather | None = None,
         casts: Sequence[Cast] = clients.CASTS,
         tell: Callable[[int, int], None] | None = None,
@@ -123,7 +137,8 @@ class Simulation:
         }
         # The end needs steps too; only a run that spins comes near this.
         self._scheduler = Scheduler(seed, steps_max=20 * steps + 500_000, trace_max=100_000)
-        self._world = World(seed, settings=SETTINGS, scheduler=self._scheduler)
+        bucket = Bucket() if place == "s3" else None
+        self._world = World(seed, settings=SETTINGS, scheduler=self._scheduler, bucket=bucket)
         self._arena = Arena(self._world.rng)
         self._living: list[tuple[Process, list[SimTask]]] = []
         self._outcome = Outcome(seed)

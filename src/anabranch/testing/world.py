@@ -10,7 +10,8 @@
         world.run(story)
 
 The catalog is the real SQLite adapter on one folder, a connection and file locks of its own for each process; blobs
-lie in a folder too. Both sit behind the process's gate. A crash unwinds every task of the process, rolls its transaction
+lie in a folder too, or with `bucket` in a simulated bucket under the real adapter for object stores. Both sit behind the
+process's gate. A crash unwinds every task of the process, rolls its transaction
 back, and closes its files as the end of a process does. A power cut (`World.power_cut`) crashes all processes at one
 moment and takes what they had not synced; see `testing.disk`.
 """
@@ -31,12 +32,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 import apsw
 
-from anabranch.blobs import local
+from anabranch.blobs import local, objects
 from anabranch.blobs.local import LocalBlobs
 from anabranch.blobs.port import Blobs
 from anabranch.catalog.sqlite.adapter import SqliteCatalog
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
+from anabranch.testing.bucket import Bucket
 from anabranch.testing.disk import Disk
 from anabranch.testing.faults import Faults, Gate, SimBlobs, SimCatalog
 from anabranch.testing.scheduler import Group, Scheduler, SimTask
@@ -57,8 +59,16 @@ class ProcessCrashed(Exception):
 class World:
     """Everything a seed determines. A context manager, which removes the world's folder at its end."""
 
-    def __init__(self, seed: int, *, settings: Settings | None = None, scheduler: Scheduler | None = None) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        settings: Settings | None = None,
+        scheduler: Scheduler | None = None,
+        bucket: Bucket | None = None,
+    ) -> None:
         self.seed = seed
+        self.bucket = bucket
         self.scheduler = scheduler or Scheduler(seed)
         self.rng = self.scheduler.rng
         self.settings = settings or Settings()
@@ -78,6 +88,8 @@ class World:
 
     def __enter__(self) -> World:
         self._open.enter_context(self.disk.under(local))
+        if self.bucket is not None:
+            self._open.enter_context(self.bucket.under(objects))
         return self
 
     def __exit__(
@@ -152,11 +164,14 @@ class Process:
         from anabranch.store import Store
 
         catalog = _MortalCatalog(self.world.folder, self.runtime, self.group, self.world.disk.vfs)
-        self.store = Store(
-            catalog=SimCatalog(catalog, self.gate), blobs=SimBlobs(self.world.blobs, self.gate), runtime=self.runtime
-        )
+        self.store = Store(catalog=SimCatalog(catalog, self.gate), blobs=self._blobs(), runtime=self.runtime)
         # The interpreter that runs the simulation must not close the store of a simulated process when it exits.
         self.group.on_dead.append(partial(atexit.unregister, self.store._at_exit))
+
+    def _blobs(self) -> Blobs:
+        if self.world.bucket is not None:
+            return self.world.bucket.blobs(self.runtime, self.gate)
+        return SimBlobs(self.world.blobs, self.gate)
 
     def spawn(self, name: str, work: Callable[[Store], None]) -> SimTask:
         """Let `work` run beside the caller in this process."""

@@ -49,13 +49,14 @@ __all__ = ["WOUNDS", "Wound"]
 
 @dataclass(frozen=True)
 class Wound:
-    """`plant` is the wound while its context is open; one of `told` is what the simulator says of it. `weather` and
-    `casts` make frequent what the wound needs to bleed."""
+    """`plant` is the wound while its context is open; one of `told` is what the simulator says of it. `weather`,
+    `casts` and `place` make frequent what the wound needs to bleed."""
 
     plant: Callable[[], AbstractContextManager[None]]
     told: tuple[str, ...]
     weather: Weather = field(default_factory=dict)
     casts: Sequence[Cast] = BASIC
+    place: str = "folder"
 
     @property
     def name(self) -> str:
