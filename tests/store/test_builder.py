@@ -11,6 +11,7 @@ from anabranch.core.stitch import Joined
 from anabranch.errors import AppendUncertain, Closed, InvalidArgument, LeaseExpired, StreamExists, StreamNotFound
 from anabranch.store import Store
 from anabranch.streams.builder import Builder
+from anabranch.streams.holding import Held
 from tests.postgres_server import drop, fresh_url
 from tests.store.helpers import SCHEMA, bodies_of, sound
 
@@ -72,6 +73,13 @@ def test_written_parts_have_the_columns_of_the_first(store: Store) -> None:
     with store.streams.builder("s/own") as parts:
         parts.writer(schema=SCHEMA, key="device").write({"device": "a", "n": 2})
     assert [body["n"] for body in bodies_of(store, "s/own")] == [2]
+
+
+def test_written_parts_vanish_in_the_transaction_that_stitches(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Held, "leave", lambda held: None)  # as where the process is killed behind it
+    with store.streams.builder("s/all") as parts:
+        parts.writer().write(b"written", key="k")
+    assert [str(info.name) for info in store.streams.list(internal=True)] == ["s/a", "s/all", "s/b"]
 
 
 def test_what_is_given_up_leaves_nothing(store: Store) -> None:

@@ -21,7 +21,6 @@ def create_scope(txn: Writing, name: str, tags: Mapping[str, str], now: Micros) 
         raise ScopeExists(name)
     scope = Scope(name, check_tags(tags), now)
     txn.put_scope(scope)
-    txn.drop_piece(RENAMED_SCOPE, name)
     txn.add_change(None, "scope created", {"scope": name}, now=now)
     return scope
 
