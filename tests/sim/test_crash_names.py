@@ -23,20 +23,20 @@ Verb = Callable[[Store], object]
 State = tuple[dict[str, list[bytes]], dict[str, str], list[str]]
 
 
-def alias(store: Store) -> object:
-    return store.streams.alias("s/a", "t/also", request="r")
+def alias(store: Store) -> None:
+    store.streams.alias("s/a", "t/also", request="r")
 
 
-def unalias(store: Store) -> object:
-    return store.streams.unalias("t/there", request="r")
+def unalias(store: Store) -> None:
+    store.streams.unalias("t/there", request="r")
 
 
 def move_scope(store: Store) -> object:
     return store.streams.move_scope("s", "u", request="r")
 
 
-def delete_scope(store: Store) -> object:
-    return store.streams.delete_scope("s", recursive=True, request="r")
+def delete_scope(store: Store) -> None:
+    store.streams.delete_scope("s", recursive=True, request="r")
 
 
 def copy_scope(store: Store) -> object:

@@ -133,7 +133,7 @@ def test_a_build_asked_for_again_happened_once(store: Store) -> None:
 
 
 def test_a_lost_answer_costs_nothing_that_was_written(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    from anabranch.streams import builder
+    from anabranch.streams import builder, stitch
 
     lost = [1]
 
@@ -144,7 +144,7 @@ def test_a_lost_answer_costs_nothing_that_was_written(store: Store, monkeypatch:
             raise AppendUncertain("it was undone, in fact")
         return result
 
-    whole = builder.stitch_streams
+    whole = stitch.stitch_streams
     monkeypatch.setattr(builder, "stitch_streams", stitch_and_lose)
     with store.streams.builder("s/all") as parts:
         parts.writer().write(b"written", key="k")

@@ -18,6 +18,8 @@ from tests.store.helpers import sound
 
 Ask = Callable[[Streams, str], Any]
 
+COLUMNS: pa.Schema = pa.schema([("k", pa.string()), ("n", pa.int64())])
+
 # Each acts on s/a (typed, two events), s/b or the scope s, under a request id.
 CHANGES: dict[str, Ask] = {
     "create scope": lambda streams, r: streams.create_scope("made", tags={"x": "y"}, request=r),
@@ -44,7 +46,6 @@ CHANGES: dict[str, Ask] = {
     "keep": lambda streams, r: streams.keep("s/a", request=r),
     "unalias": lambda streams, r: streams.unalias("s/also", request=r),
 }
-COLUMNS = pa.schema([("k", pa.string()), ("n", pa.int64())])
 TAIL: list[ab.StreamCut] = []
 
 
@@ -121,7 +122,7 @@ def test_every_change_is_asked_for_again_here() -> None:
     import inspect
 
     verbs = {name for name, verb in vars_of(Streams).items() if "request" in inspect.signature(verb).parameters}
-    asked = set()
+    asked: set[str] = set()
     for ask in CHANGES.values():
         asked.update(ask.__code__.co_names)
     elsewhere = {"ephemeral", "hold"}  # tests of ephemeral streams ask for these again
