@@ -6,9 +6,19 @@ from typing import Annotated
 
 import typer
 
+from anabranch.cli.elsewhere import (
+    ToBlobsOption,
+    ToHistoryOption,
+    ToKeysOption,
+    ToStoreOption,
+    WindowOption,
+    finish,
+    open_elsewhere,
+)
 from anabranch.cli.options import JsonOption, StoreOption, new_app
 from anabranch.cli.output import counted, print_json, say
-from anabranch.cli.ranges import FromOption, RangeArgument, ToOption, open_range
+from anabranch.cli.progress import Meter
+from anabranch.cli.ranges import FromOption, RangeArgument, ToOption, open_range, open_store_range
 
 app = new_app()
 
@@ -19,6 +29,11 @@ def append(
     onto: Annotated[str, typer.Argument(metavar="ONTO", help="The stream that gets longer, as scope/name.")],
     start: FromOption = None,
     end: ToOption = None,
+    to_store: ToStoreOption = None,
+    to_blobs: ToBlobsOption = None,
+    to_history: ToHistoryOption = None,
+    to_keys: ToKeysOption = None,
+    window: WindowOption = 4,
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
@@ -30,9 +45,19 @@ def append(
 
       anabranch append iot/yesterday iot/sensors
       anabranch append iot/raw iot/all --from 2026-01-31T12:00:00Z
+      anabranch append iot/sensors iot/all --to-store postgresql://db/river --to-blobs s3://bucket/river
     """
-    with open_range(store, stream, start, end) as (streams, source):
-        joined = streams.append(source, onto)
+    if to_store is None:
+        with open_range(store, stream, start, end) as (streams, source):
+            joined = streams.append(source, onto)
+    else:
+        with (
+            open_store_range(store, stream, start, end) as (opened, source),
+            open_elsewhere(to_store, to_blobs, to_history, to_keys) as other,
+            Meter(f"copying {source.stream}") as meter,
+        ):
+            job = other.jobs.append(opened, source, onto, window=window, progress=meter.show)
+            joined = finish(job, meter, to_store)
     events = sum(moved.stop - moved.start for _, moves in joined.parts for moved in moves)
     if as_json:
         print_json({"name": onto, "appended": events, **joined.to_json()})

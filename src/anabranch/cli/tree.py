@@ -48,6 +48,7 @@ _NOUNS = {
     "import": _Noun("import_archive", "Scopes and streams"),
     "attach": _Noun("attach", "Scopes and streams"),
     "digest": _Noun("digest", "Scopes and streams"),
+    "job": _Noun("job", "Scopes and streams"),
     "write": _Noun("write", "Events"),
     "read": _Noun("read", "Events"),
     "query": _Noun("query", "Events"),

@@ -14,6 +14,7 @@ from anabranch.model.names import StreamName
 from anabranch.store.archives import Archiving
 from anabranch.streams.algebra import Name, Source
 from anabranch.streams.builder import Builder
+from anabranch.streams.ephemeral import ephemeral_streams
 from anabranch.streams.jobs.manager import Jobs
 from anabranch.streams.jobs.site import Sited
 from anabranch.streams.jobs.until import Until
@@ -27,6 +28,11 @@ class Elsewhere(Sited, Protocol):
     @property
     def jobs(self) -> Jobs:
         """Its jobs."""
+        ...
+
+    @property
+    def streams(self) -> Streams:
+        """Its streams."""
         ...
 
     def writer(self, stream: StreamName) -> Writer:
@@ -116,3 +122,34 @@ class StoreStreams(Archiving, Streams):
         job = to.jobs.stitch(self.own, sources, into, window=window, progress=progress, request=request)
         joined: Joined = job.wait()
         return joined
+
+    def copy_scope(
+        self,
+        source: str,
+        target: str,
+        *,
+        to: Elsewhere | None = None,
+        internal: bool = False,
+        ephemeral: bool = False,
+        window: int = limits.JOB_WINDOW,
+        progress: Watch = silent,
+        request: str | None = None,
+    ) -> list[Copied]:
+        """As `Streams.copy_scope`, into a scope of the store `to`, stream by stream, by a job each; `progress` counts
+        streams. Asked again, whatever the `request`, it goes on where it was interrupted. Aliases stay behind."""
+        if to is None:
+            return super().copy_scope(
+                source, target, internal=internal, ephemeral=ephemeral, progress=progress, request=request
+            )
+        tags = self.scope(source).tags
+        to.streams.create_scope(target, tags=tags, exist_ok=True)
+        with self._catalog.reading() as reading:
+            left_out = set() if ephemeral else {*ephemeral_streams(reading)}
+        names = [info.name for info in self.list(source, internal=internal) if info.id not in left_out]
+        copies = []
+        for number, name in enumerate(names):
+            job = to.jobs.copy(self.own, name, StreamName(target, name.name), window=window)
+            copies.append(job.wait())
+            to.jobs.forget(job.id)
+            progress("copying", number + 1, len(names))
+        return copies

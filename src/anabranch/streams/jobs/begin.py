@@ -19,7 +19,7 @@ from anabranch.model.stream_range import StreamRange
 from anabranch.streams.copy import COPIED, copy_stream
 from anabranch.streams.find import cuts_of, named, need_free, need_view
 from anabranch.streams.jobs.follow import open_positions
-from anabranch.streams.jobs.row import JobRow, Part, Plan, Range, State
+from anabranch.streams.jobs.row import JOB, JobRow, Part, Plan, Range, State
 from anabranch.streams.jobs.site import Site
 from anabranch.streams.jobs.stage import open_stage, stage_name
 from anabranch.streams.scope import need_scope
@@ -57,9 +57,12 @@ def make_job(
     options: Mapping[str, Any],
     now: Micros,
 ) -> JobRow:
-    """Write down a job that is not begun yet, with a stage for each of its sources. Raises ScopeNotFound; StreamExists
+    """Write down a job that is not begun yet, with a stage for each of its sources; or find the copy that was asked for
+    before with the same arguments and is not done. Raises ScopeNotFound; StreamExists
     where a copy's target is something else. A target that is that copy already makes a job that is done."""
     need_scope(txn, target.scope)
+    if verb == "copy" and (same := _under_way(txn, target, sources[0], options)) is not None:
+        return same
     row = JobRow(job, verb, target, (), place, options, now)
     if options.get("shared"):
         return _viewing(txn, row, sources[0], stages[0])
@@ -77,6 +80,17 @@ def make_job(
         )
     txn.put_piece(row.to_piece())
     return row
+
+
+def _under_way(txn: Writing, target: StreamName, drawn: Drawn, options: Mapping[str, Any]) -> JobRow | None:
+    source, asked = drawn.stretch.view.info.id, asked_of(drawn, options)
+    for piece in txn.pieces(JOB):
+        row = JobRow.from_piece(piece)
+        if row.state.ended or (row.verb, row.target, dict(row.options)) != ("copy", target, dict(options)):
+            continue
+        if (row.parts[0].stream, dict(row.parts[0].asked)) == (source, asked):
+            return row
+    return None
 
 
 def _viewing(txn: Writing, row: JobRow, drawn: Drawn, stream: StreamId) -> JobRow:

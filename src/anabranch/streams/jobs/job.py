@@ -42,6 +42,11 @@ class Job:
         self._task = self._site.runtime.tasks.spawn(f"job {self.id}", work)
 
     @property
+    def alive(self) -> bool:
+        """True while it runs here."""
+        return self._task is not None and not self._task.join(0)
+
+    @property
     def window(self) -> int | None:
         """How many bundles of ranges may be in flight; None where the job runs elsewhere. It may be set meanwhile."""
         return None if self._run is None else self._run.window.width

@@ -15,7 +15,7 @@ from anabranch.model.names import StreamName
 from anabranch.model.stream_range import StreamRange
 from anabranch.streams.jobs.begin import draw, make_job, whole
 from anabranch.streams.jobs.job import Job
-from anabranch.streams.jobs.row import JOB, JobRow, State
+from anabranch.streams.jobs.row import JOB, JobRow, need_job
 from anabranch.streams.jobs.run import Run
 from anabranch.streams.jobs.site import Site, Sited
 from anabranch.streams.jobs.until import Until
@@ -147,6 +147,15 @@ class Jobs:
         found.row()
         return found
 
+    def forget(self, job: str) -> None:
+        """Drop the row of a job that has ended. Raises JobNotFound, InvalidArgument for one that has not."""
+        with self._site.catalog.writing() as txn:
+            row = need_job(txn, job)
+            if not row.state.ended:
+                raise InvalidArgument(f"job {job} is {row.state.value}: cancel it first")
+            txn.drop_piece(JOB, job)
+        self._running.pop(job, None)
+
     def resume(
         self,
         job: str,
@@ -167,6 +176,9 @@ class Jobs:
         return self._start(job, site, window=window, progress=progress, take_over=take_over)
 
     def _start(self, ident: str, site: Site, *, window: int, progress: Watch, take_over: bool = False) -> Job:
+        here = self._running.get(ident)
+        if here is not None and here.alive:
+            return here
         job = Job(self._site, ident)
         run = Run(site, self._site, ident, window=window, progress=progress, changed=self._changed)
         job.start(run, take_over=take_over)
@@ -178,7 +190,7 @@ class Jobs:
     def close(self) -> None:
         """Pause the jobs that run here. A second call is harmless."""
         self._closed = True
-        for job in list(self._running.values()):
+        for job in tuple(self._running.values()):
             job.stop()
         self._running.clear()
 
@@ -190,5 +202,5 @@ class Jobs:
         """Forget jobs that ended long ago."""
         for piece in txn.pieces(JOB):
             row = JobRow.from_piece(piece)
-            if row.state in (State.DONE, State.CANCELLED) and row.created_at < now - limits.JOBS_KEPT_US:
+            if row.state.ended and row.created_at < now - limits.JOBS_KEPT_US:
                 txn.drop_piece(JOB, row.id)

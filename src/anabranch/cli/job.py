@@ -1,0 +1,242 @@
+"""`anabranch job`: the jobs that copy, append and stitch streams from other stores into this one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from anabranch.cli.elsewhere import WindowOption, finish, open_elsewhere
+from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store, store_path
+from anabranch.cli.output import counted, iso_time, print_columns, print_json, say, size_text
+from anabranch.cli.progress import Meter
+
+if TYPE_CHECKING:
+    from anabranch.store import Store
+    from anabranch.streams.jobs.row import JobRow, Progress
+
+app = new_app("Watch, pause, resume and cancel the jobs that write to this store.")
+
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
+
+
+@app.command("list")
+def list_jobs(as_json: JsonOption = False, store: StoreOption = None) -> None:
+    """List the jobs, the newest last. Those that have ended are forgotten after a week.
+
+    Examples:
+
+      anabranch job list
+      anabranch job list --json | jq -r '.[] | select(.state == "paused") | .job'
+    """
+    with open_store(store) as opened:
+        found = [opened.jobs.get(row.id).progress() for row in opened.jobs.list()]
+    if as_json:
+        print_json([_described(each) for each in found])
+        return
+    rows = [
+        (p.row.id, p.row.verb, _sources(p.row), str(p.row.target), p.row.state.value, _share(p), _rate(p))
+        for p in found
+    ]
+    print_columns(("JOB", "VERB", "SOURCE", "TARGET", "STATE", "DONE", "RATE"), rows)
+
+
+@app.command()
+def show(
+    job: JobArgument,
+    ranges: Annotated[bool, typer.Option("--ranges", help="Also how far each range has come.")] = False,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Show how far a job has come.
+
+    Example:
+
+      anabranch job show 3f9a61c02b7d --ranges
+    """
+    with open_store(store) as opened:
+        progress = opened.jobs.get(job).progress()
+    described = _described(progress)
+    if ranges:
+        names = ("segment", "from", "to", "reached")
+        described["ranges"] = [dict(zip(names, each, strict=True)) for each in progress.ranges]
+    if as_json:
+        print_json(described)
+        return
+    for name, value in described.items():
+        if name != "ranges" and value is not None:
+            shown = ", ".join(value) if isinstance(value, list) else value
+            print(f"{name.replace('_', ' '):<16}  {shown}")
+    if ranges:
+        print_columns(("SEGMENT", "FROM", "TO", "REACHED"), progress.ranges, indent="  ")
+
+
+@app.command()
+def pause(job: JobArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
+    """Stop a job where it is. What it has moved stays; `job resume` goes on from there.
+
+    Example:
+
+      anabranch job pause 3f9a61c02b7d
+    """
+    with open_store(store) as opened:
+        opened.jobs.get(job).pause()
+        _settled(opened, job)
+        progress = opened.jobs.get(job).progress()
+    _tell(progress, as_json)
+
+
+@app.command()
+def cancel(job: JobArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
+    """Stop a job and give up what it has moved. A target that is there already stays.
+
+    Example:
+
+      anabranch job cancel 3f9a61c02b7d
+    """
+    with open_store(store) as opened:
+        opened.jobs.get(job).cancel()
+        _settled(opened, job)
+        progress = opened.jobs.get(job).progress()
+    _tell(progress, as_json)
+
+
+@app.command()
+def resume(
+    job: JobArgument,
+    from_store: Annotated[
+        str | None,
+        typer.Option(
+            "--from-store", metavar="PATH", help="The store it reads. Default: where that was.", show_default=False
+        ),
+    ] = None,
+    from_blobs: Annotated[
+        str | None, typer.Option("--from-blobs", metavar="PLACE", help="Where that store's blobs are.")
+    ] = None,
+    from_history: Annotated[
+        str | None, typer.Option("--from-history", metavar="PLACE", help="Where its compacted files are.")
+    ] = None,
+    from_keys: Annotated[
+        str | None, typer.Option("--from-keys", metavar="PLACE", help="The keys it is encrypted with.")
+    ] = None,
+    window: WindowOption = 4,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="Even though another process ran it a moment ago.")
+    ] = False,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Go on with a job that was paused, has failed, or whose process was killed. Nothing is moved twice.
+
+    A process that was killed is noticed after 30 seconds, or with --take-over at once.
+
+    Examples:
+
+      anabranch job resume 3f9a61c02b7d
+      anabranch job resume 3f9a61c02b7d --from-store postgresql://reader@db/river --from-blobs s3://bucket/river
+    """
+    with open_store(store) as opened:
+        source = None if from_store is None else open_elsewhere(from_store, from_blobs, from_history, from_keys)
+        try:
+            with Meter(f"job {job}") as meter:
+                going = opened.jobs.resume(job, source=source, window=window, progress=meter.show, take_over=take_over)
+                finish(going, meter, store_path(store))
+            progress = going.progress()
+        finally:
+            opened.jobs.close()
+            if source is not None:
+                source.close()
+    _tell(progress, as_json)
+
+
+@app.command()
+def wait(
+    job: JobArgument,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", metavar="SECONDS", help="Give up after so long.", min=0.0)
+    ] = None,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Wait until a job that another process runs is done. Exit code 2 where it was paused or cancelled, or has failed;
+    1 where it still runs after the timeout.
+
+    Example:
+
+      anabranch job wait 3f9a61c02b7d && anabranch read backup/sensors
+    """
+    with open_store(store) as opened, Meter(f"job {job}") as meter:
+        found = opened.jobs.get(job)
+        clock = opened.runtime.clock
+        until = None if timeout is None else clock.monotonic() + timeout
+        while True:
+            progress = found.progress()
+            meter.show(f"job {job}", progress.bytes, progress.row.bytes)
+            left = None if until is None else until - clock.monotonic()
+            try:
+                found.wait(0.5 if left is None else max(0.0, min(left, 0.5)))
+                break
+            except TimeoutError:
+                if left is not None and left <= 0:
+                    say(f"job {job} is still running")
+                    raise typer.Exit(1) from None
+        progress = found.progress()
+    _tell(progress, as_json)
+
+
+def _settled(opened: Store, job: str) -> None:
+    """Wait until the process that runs the job has noticed; it does before its next step."""
+    found = opened.jobs.get(job)
+    clock = opened.runtime.clock
+    until = clock.monotonic() + 30
+    while (row := found.row()).wanted is not None and clock.monotonic() < until and not row.state.ended:
+        opened.runtime.tasks.sleep(0.05)
+
+
+def _tell(progress: Progress, as_json: bool) -> None:
+    row = progress.row
+    if as_json:
+        print_json(_described(progress))
+        return
+    moved = f"{counted(progress.events + row.followed, 'event')} of {row.events + row.followed + row.lag:,}"
+    say(f"job {row.id} is {row.state.value}: {moved} of '{_sources(row)}' are in '{row.target}'")
+
+
+def _described(progress: Progress) -> dict[str, Any]:
+    row = progress.row
+    return {
+        "job": row.id,
+        "verb": row.verb,
+        "state": row.state.value if row.wanted is None else f"{row.state.value}, to be {row.wanted.value}",
+        "sources": [str(part.name) for part in row.parts],
+        "from": row.place.get("url"),
+        "target": str(row.target),
+        "created_at": iso_time(row.created_at),
+        "events": progress.events,
+        "events_total": row.events,
+        "bytes": progress.bytes,
+        "bytes_total": row.bytes,
+        "bytes_per_s": None if progress.rate is None else round(progress.rate),
+        "seconds_left": None if progress.seconds_left is None else round(progress.seconds_left, 1),
+        "followed": row.followed if "follow" in row.options else None,
+        "lag_events": row.lag if "follow" in row.options else None,
+        "repeats_left_out": row.repeats if row.options.get("deduplicate") else None,
+        "error": row.error,
+    }
+
+
+def _sources(row: JobRow) -> str:
+    return ", ".join(str(part.name) for part in row.parts)
+
+
+def _share(progress: Progress) -> str:
+    row = progress.row
+    if row.result is not None:
+        return f"{row.lag:,} behind" if row.state.value == "running" else "100 %"
+    return f"{100 * progress.events // max(row.events, 1)} %"
+
+
+def _rate(progress: Progress) -> str | None:
+    if progress.rate is None or progress.seconds_left is None:
+        return None
+    return f"{size_text(progress.rate)}/s, {progress.seconds_left:.0f} s left"
