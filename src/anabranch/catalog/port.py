@@ -92,6 +92,10 @@ class Reading(Protocol):
         """The stream with its segments, spans and logs."""
         ...
 
+    def views(self, streams: Sequence[StreamId]) -> dict[StreamId, StreamView]:
+        """The views of those streams that exist, for the price of a few."""
+        ...
+
     # logs
     def logs(self, ids: Sequence[LogId]) -> dict[LogId, LogState]:
         """The states of those logs that exist."""
@@ -103,6 +107,10 @@ class Reading(Protocol):
 
     def spans_of_log(self, log: LogId) -> list[tuple[StreamId, Span]]:
         """All spans that view a log, in order of their start."""
+        ...
+
+    def fragmented(self, spans_min: int, limit: int) -> list[tuple[StreamId, SegmentId]]:
+        """Segments of at least `spans_min` spans, those with most first, then by stream and segment. Looks at all spans."""
         ...
 
     def extents(self, log: LogId, start: int, stop: int, limit: int) -> list[Extent]:

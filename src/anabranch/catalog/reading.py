@@ -69,7 +69,9 @@ class SqlReading:
 
     def stream(self, stream: StreamName | StreamId) -> StreamInfo | None:
         if isinstance(stream, StreamName):
-            row = self._row("stream_by_name", (stream.scope, stream.name)) or self._row("stream_by_alias", (str(stream),))
+            row = self._row("stream_by_name", (stream.scope, stream.name)) or self._row(
+                "stream_by_alias", (str(stream),)
+            )
         else:
             row = self._row("stream_by_id", (stream,))
         return None if row is None else rows.stream(row)
@@ -82,21 +84,20 @@ class SqlReading:
 
     def view(self, stream: StreamId) -> StreamView | None:
         names = ("stream_by_id", "segments", "spans", "logs_of_stream")
-        found, segment_rows, span_rows, log_rows = self._several([(name, (stream,)) for name in names])
-        if not found:
-            return None
-        segments = [rows.segment(row) for row in segment_rows]
-        spans: dict[SegmentId, list[Span]] = {}
-        for row in span_rows:
-            span = rows.span(row)
-            spans.setdefault(span.segment, []).append(span)
-        logs = [rows.log(row) for row in log_rows]
-        return StreamView(
-            rows.stream(found[0]),
-            {segment.id: segment for segment in segments},
-            {segment: tuple(of_segment) for segment, of_segment in spans.items()},
-            {log.id: log for log in logs},
-        )
+        found, segments, spans, logs = self._several([(name, (stream,)) for name in names])
+        return _view(found[0], segments, spans, logs) if found else None
+
+    def views(self, streams: Sequence[StreamId]) -> dict[StreamId, StreamView]:
+        ids = (self._array(list(streams)),)
+        names = ("streams_by_id", "segments_of_streams", "spans_of_streams", "logs_of_streams")
+        found, *parts = self._several([(name, ids) for name in names])
+        segments, spans, logs = (_by_stream(part) for part in parts)
+        ordered = {StreamId(row[0]): row for row in found}
+        return {
+            each: _view(ordered[each], segments.get(each, ()), spans.get(each, ()), logs.get(each, ()))
+            for each in streams
+            if each in ordered
+        }
 
     # logs
 
@@ -112,6 +113,10 @@ class SqlReading:
 
     def spans_of_log(self, log: LogId) -> list[tuple[StreamId, Span]]:
         return [(StreamId(row[0]), rows.span(row[1:])) for row in self._rows("spans_of_log", (log,))]
+
+    def fragmented(self, spans_min: int, limit: int) -> list[tuple[StreamId, SegmentId]]:
+        found = self._rows("fragmented", (spans_min, limit))
+        return [(StreamId(row[0]), SegmentId.unpack(row[1])) for row in found]
 
     def extents(self, log: LogId, start: int, stop: int, limit: int) -> list[Extent]:
         found = self._rows("extents", {"log": log, "start": start, "stop": stop, "limit": limit})
@@ -209,3 +214,26 @@ class SqlReading:
     def _exported(self, table: str, row: rows.Row) -> rows.Row:
         """A row with the values that every database has in common."""
         raise NotImplementedError
+
+
+def _view(
+    stream: rows.Row, segments: Sequence[rows.Row], spans: Sequence[rows.Row], logs: Sequence[rows.Row]
+) -> StreamView:
+    by_segment: dict[SegmentId, list[Span]] = {}
+    for row in spans:
+        span = rows.span(row)
+        by_segment.setdefault(span.segment, []).append(span)
+    return StreamView(
+        rows.stream(stream),
+        {segment.id: segment for segment in map(rows.segment, segments)},
+        {segment: tuple(of_segment) for segment, of_segment in by_segment.items()},
+        {log.id: log for log in map(rows.log, logs)},
+    )
+
+
+def _by_stream(found: Sequence[rows.Row]) -> dict[StreamId, list[rows.Row]]:
+    """Rows that begin with their stream's id, by it and without it."""
+    parts: dict[StreamId, list[rows.Row]] = {}
+    for stream, *row in found:
+        parts.setdefault(StreamId(stream), []).append(tuple(row))
+    return parts

@@ -12,7 +12,7 @@ from anabranch.errors import StreamExists
 from anabranch.model.cut import Edge, StreamCut
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
-from anabranch.model.stream import Segment, Span, StreamInfo
+from anabranch.model.stream import Segment, Span, StreamInfo, StreamView
 from anabranch.model.stream_range import StreamRange
 from anabranch.streams.find import cuts_of, named, need_view
 from anabranch.streams.origins import part_of, record_origin
@@ -31,6 +31,13 @@ def copy_stream(txn: Writing, source: StreamRange, target: StreamName, stream: S
     """
     view = need_view(txn, named(source))
     need_scope(txn, target.scope)
+    return copy_view(txn, view, source, target, stream, now)
+
+
+def copy_view(
+    txn: Writing, view: StreamView, source: StreamRange, target: StreamName, stream: StreamId, now: Micros
+) -> Copied:
+    """The same of a stream that was looked at in this transaction, to a scope that is there."""
     asked = {"start": _said(source.start), "end": _said(source.end)}
     present = txn.stream(target)
     if present is not None and present.name == target:

@@ -12,7 +12,7 @@ from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.stream_range import StreamRange
 from anabranch.streams.alias import copy_aliases
-from anabranch.streams.copy import copy_stream
+from anabranch.streams.copy import copy_view
 from anabranch.streams.ephemeral import ephemeral_streams
 from anabranch.streams.scope import create_scope, need_scope
 
@@ -46,10 +46,11 @@ def copy_page(
     need_scope(txn, source)
     page = txn.streams(source, after=after, limit=limits.SCOPE_PAGE)
     left_out = set() if ephemeral else {*ephemeral_streams(txn)}
+    need_scope(txn, target)
+    chosen = [info.id for info in page if (internal or not info.name.internal) and info.id not in left_out]
     done = [
-        copy_stream(txn, StreamRange(info.name), StreamName(target, info.name.name), new_id(), now)
-        for info in page
-        if (internal or not info.name.internal) and info.id not in left_out
+        copy_view(txn, view, StreamRange(view.info.name), StreamName(target, view.info.name.name), new_id(), now)
+        for view in txn.views(chosen).values()
     ]
     if len(page) == limits.SCOPE_PAGE:
         return done, page[-1].name

@@ -6,6 +6,8 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
+import psycopg
+
 from anabranch.catalog import rows
 from anabranch.catalog.postgres.connection import SQL, Connection
 from anabranch.catalog.reading import SqlReading
@@ -25,10 +27,12 @@ class PostgresReading(SqlReading):
         return cursor.fetchall() if cursor.description else []
 
     def _several(self, queries: Sequence[tuple[str, Any]]) -> list[list[rows.Row]]:
-        # One round trip for all of them. Their results are there when the pipeline is left.
-        with self._database.pipeline():
-            cursors = [self._database.execute(SQL[name], values or None, binary=True) for name, values in queries]
-        return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
+        return [cursor.fetchall() if cursor.description else [] for cursor in self._flight(queries)]
+
+    def _flight(self, queries: Sequence[tuple[str, Any]]) -> list[psycopg.Cursor[rows.Row]]:
+        """Run several statements in one round trip. Raises what the first of them raises that fails."""
+        with self._database.pipeline():  # their results are there when it is left
+            return [self._database.execute(SQL[name], values or None, binary=True) for name, values in queries]
 
     def _row(self, name: str, values: Any = ()) -> rows.Row | None:
         return self._database.execute(SQL[name], values or None, binary=True).fetchone()

@@ -52,6 +52,7 @@ _WHOLE = {
     "streams",
     "logs_after",
     "spans_of_log",
+    "fragmented",
     "drop_log",
     "drop_extents",
     "leases",
@@ -146,13 +147,15 @@ class PostgresWriting(PostgresReading, SqlWriting):
         if name in _UNANSWERED:
             self._unsent.append((name, values))
             return 0
-        self._send()
-        return self._database.execute(SQL[name], values).rowcount
+        if not self._unsent:
+            return self._database.execute(SQL[name], values).rowcount
+        unsent, self._unsent = self._unsent, []
+        return self._flight([*unsent, (name, values)])[-1].rowcount
 
     def _send(self) -> None:
         unsent, self._unsent = self._unsent, []
         if unsent:
-            super()._several(unsent)
+            self._flight(unsent)
 
     def _many(self, name: str, values: Sequence[Any]) -> None:
         self._send()
@@ -216,6 +219,11 @@ class PostgresWriting(PostgresReading, SqlWriting):
         if view is not None and self._on is not None:
             self._names.add(view.info.name)
         return view
+
+    def views(self, streams: Sequence[StreamId]) -> dict[StreamId, StreamView]:
+        assert self._on is None, f"a transaction on {self._on} looked at several streams"
+        self._lock("lock_logs_of_streams", list(streams), disordered=bool(self._locked))
+        return super().views(streams)
 
     def logs(self, ids: Sequence[LogId]) -> dict[LogId, LogState]:
         self._lock_logs(*ids)

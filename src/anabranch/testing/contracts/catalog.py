@@ -225,6 +225,24 @@ class CatalogContract:
         assert view.logs[logs[1]] == LogState(logs[1], STREAM, appended_at=Micros(5))
         assert view.open_log(left) == logs[1]
 
+    def test_views_of_several_streams_are_those_of_each(self) -> None:
+        """Also where one shares a log with another, or has no segment, or does not exist."""
+        other, bare, missing = (StreamId(STREAM + n) for n in (1, 2, 3))
+        log = new_stream(self.catalog)
+        new_stream(self.catalog, other, "iot/other")
+        with self.catalog.writing() as writing:
+            writing.insert_stream(info(bare, "iot/bare"))
+            writing.put_segment(other, Segment(SegmentId(1, 1), WHOLE, None, 4))
+            writing.put_span(other, Span(SegmentId(1, 1), 4, log, 0, None))
+            asked = [bare, other, missing, STREAM]
+            seen = writing.views(asked)
+            assert [*seen] == [bare, other, STREAM]
+            assert seen == {each: writing.view(each) for each in seen}
+            assert writing.views([]) == {}
+        with self.catalog.reading() as reading:
+            assert reading.views(asked) == seen
+            assert seen[other].logs[log] == seen[STREAM].logs[log]
+
     def test_spans_are_found_by_their_log(self) -> None:
         log = new_stream(self.catalog)
         new_stream(self.catalog, 78, "iot/copy")

@@ -34,6 +34,27 @@ select s.id, s.scope, s.name, s.schema_version, s.tags, s.created_at, s.sealed, 
 from streams s join schemas c on c.stream = s.id and c.version = s.schema_version
 where s.id = %s;
 
+-- name: streams_by_id
+select s.id, s.scope, s.name, s.schema_version, s.tags, s.created_at, s.sealed, s.version, s.epoch, s.next_number,
+       c.columns, c.key_column, c.time_column, c.raw
+from streams s join schemas c on c.stream = s.id and c.version = s.schema_version
+where s.id = any (%s);
+
+-- name: segments_of_streams
+select stream, segment, low, high, retired, head from segments where stream = any (%s) order by stream, segment;
+
+-- name: spans_of_streams
+select stream, segment, "offset", log, start, stop from spans where stream = any (%s)
+order by stream, segment, "offset";
+
+-- name: fragmented
+select stream, segment from spans group by stream, segment having count(*) >= %s
+order by count(*) desc, stream, segment limit %s;
+
+-- name: logs_of_streams
+select distinct v.stream, l.id, l.stream, l.length, l.sealed, l.fence, l.low_water, l.size, l.appended_at, l.event_high
+from spans v join logs l on l.id = v.log where v.stream = any (%s) order by v.stream, l.id;
+
 -- name: schema
 select columns, key_column, time_column, raw from schemas where stream = %s and version = %s;
 

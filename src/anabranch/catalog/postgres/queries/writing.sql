@@ -8,6 +8,9 @@ select id from logs where id = any (%s) order by id for update;
 -- name: lock_logs_of_stream
 select id from logs where id in (select log from spans where stream = %s) and not sealed order by id for update;
 
+-- name: lock_logs_of_streams
+select id from logs where id in (select log from spans where stream = any (%s)) and not sealed order by id for update;
+
 -- name: lock
 select pg_advisory_xact_lock(lock_key(%s));
 
