@@ -27,6 +27,8 @@ from bench import (
     many_segments,
     one_event,
     put_latency,
+    readers_prefetch,
+    readers_transactions,
     spark_history,
     spark_microbatch,
     table,
@@ -50,11 +52,14 @@ FIGURES: dict[str, Figure] = {
         cluster_conditions,
         cluster_append,
         cluster_sizes,
+        readers_prefetch,
+        readers_transactions,
     )
 }
 # Several figures by one name.
 GROUPS: dict[str, list[str]] = {"cluster": [name for name in FIGURES if name.startswith("cluster_")]}
 GROUPS["cluster"] += [name for name in ("put_latency",) if name in FIGURES]
+GROUPS["readers"] = [name for name in FIGURES if name.startswith("readers_")]
 PAGE = Path(__file__).parents[1] / "docs" / "BENCHMARKS.md"
 _LASTING = Path("/var/tmp")  # where /tmp is memory, this usually is not
 

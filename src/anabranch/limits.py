@@ -42,6 +42,12 @@ VERIFIED_PLACES_MAX: Final = 65_536  # messages whose checksum a process remembe
 UNSEALED_BYTES_MAX: Final = 64 * MIB  # messages of an encrypted store that a process keeps opened
 SCHEMAS_KEPT_MAX: Final = 1_024  # schema versions a process remembers
 
+# Historical readers
+HISTORY_RANGE_BYTES: Final = 16 * MIB  # logical bytes that become one range
+HISTORY_RANGES_MAX: Final = 65_536  # between two places; beyond, ranges are larger
+HISTORY_WINDOW: Final = 8  # ranges read ahead of the one in hand
+HISTORY_WINDOW_BYTES: Final = 256 * MIB  # logical bytes that one prefetching reader holds at most
+
 # Object stores
 BLOB_REQUEST_S: Final = 60.0  # one attempt of a request, its bytes included
 BLOB_CONNECT_S: Final = 5.0
@@ -79,6 +85,10 @@ PARQUET_PARTS_MAX: Final = 1_000  # runs of small logs that share one file
 COMPACT_EXTENTS_MAX: Final = 16_384  # extents swapped in one transaction, and looked at for one plan
 COMPACT_EXTENTS_MIN: Final = 1_024  # this many tier-1 extents are worth a file, however small they are
 COMPACT_AGE_US: Final = 900 * 1_000_000  # a tier-1 extent older than this is worth a file
+FLATTEN_SPANS_MIN: Final = 16  # so many short spans side by side are rewritten as one log
+FLATTEN_SPANS_FORCED: Final = 4  # the same for a compaction that takes what is hardly worth it
+FLATTEN_SPAN_BYTES_MAX: Final = 8 * MIB  # logical bytes of a span that counts as short
+FLATTEN_PAGE: Final = 64  # segments looked up at once
 COLLECT_PAGE_ROWS: Final = 1_000  # logs or blobs looked at in one transaction
 HORIZON_US: Final = 3600 * 1_000_000  # a commit whose blob is older than this is refused
 RETENTION_S: Final = 900.0  # how often upkeep carries retention policies out

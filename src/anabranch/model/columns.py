@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
 
 from anabranch import limits
-from anabranch.errors import InvalidArgument
+from anabranch.errors import InvalidArgument, SchemaMismatch
 
 TIME_TYPE: Final = pa.timestamp("us", tz="UTC")
 RESERVED: Final = ("_segment", "_offset", "_appended")  # added to what a reader yields
+ADDED: Final = pa.schema([("_segment", pa.int64()), ("_offset", pa.int64()), ("_appended", TIME_TYPE)])
 RAW_COLUMNS: Final = pa.schema([("key", pa.string()), ("time", TIME_TYPE), ("payload", pa.binary())])
 
 
@@ -80,3 +82,18 @@ def _usable_key(kind: pa.DataType) -> bool:
 
 def _usable_time(kind: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
+
+
+def chosen(columns: Sequence[str] | None, known: pa.Schema) -> list[str]:
+    """The names of the columns to read, in the order asked for; None: all. Raises SchemaMismatch for an unknown one,
+    InvalidArgument for what is no list of different names."""
+    names: list[str] = known.names
+    if columns is None:
+        return names
+    wanted = list(columns)
+    if isinstance(columns, str) or len(set(wanted)) != len(wanted):
+        raise InvalidArgument("columns is a list that names each column once")
+    for name in wanted:
+        if name not in names:
+            raise SchemaMismatch(f"there is no column '{name}'; the stream has {', '.join(names)}", column=name)
+    return wanted

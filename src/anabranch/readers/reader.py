@@ -15,23 +15,20 @@ import pyarrow as pa
 from anabranch import limits
 from anabranch.catalog.port import Catalog
 from anabranch.core import cuts
-from anabranch.errors import Closed, InvalidArgument, SchemaMismatch
+from anabranch.errors import Closed, InvalidArgument
 from anabranch.log.read import LogReader, Selection, appended_of, constant, offsets_of
 from anabranch.log.tail import Tail
 from anabranch.log.view import load
-from anabranch.model.columns import TIME_TYPE
+from anabranch.model.columns import ADDED, chosen
 from anabranch.model.cut import HEAD, StreamCut
 from anabranch.model.event import Event, EventRun
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
-from anabranch.model.schema import StreamSchema
 from anabranch.model.times import to_micros
 from anabranch.readers.flow import Delivery, Flow
 from anabranch.readers.place import Place, TimeKind, to_cut
 from anabranch.readers.pump import Pump
 from anabranch.runtime.ports import Runtime
-
-_ADDED = (pa.field("_segment", pa.int64()), pa.field("_offset", pa.int64()), pa.field("_appended", TIME_TYPE))
 
 
 class _UnderWay(NamedTuple):
@@ -90,13 +87,13 @@ class Reader:
         with catalog.reading() as reading:
             view = load(reading, stream)
         self._info = view.info
-        self._names = _checked(columns, view.info.schema)
+        self._names = chosen(columns, view.info.schema.columns)
         self._own_names = columns is not None
         self._rows_max = min(batch_rows, limits.READ_ROWS_MAX)
         self._between = None if between is None else (int(to_micros(between[0])), int(to_micros(between[1])))
         if between is not None and view.info.schema.time is None:
             raise InvalidArgument(f"'{view.info.name}' has no event time to select by")
-        self.schema: pa.Schema = pa.schema([*(view.info.schema.columns.field(n) for n in self._names), *_ADDED])
+        self.schema: pa.Schema = pa.schema([*(view.info.schema.columns.field(n) for n in self._names), *ADDED])
 
         begin = to_cut(catalog, logs, view, start, by=by)
         self._end = None if follow else cuts.tail_cut(view)
@@ -378,16 +375,3 @@ class Batches:
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         batches = pa.RecordBatchReader.from_batches(self.schema, iter(self))
         return batches.__arrow_c_stream__(requested_schema)
-
-
-def _checked(columns: Sequence[str] | None, schema: StreamSchema) -> list[str]:
-    known: list[str] = schema.columns.names
-    if columns is None:
-        return known
-    names = list(columns)
-    if isinstance(columns, str) or len(set(names)) != len(names):
-        raise InvalidArgument("columns is a list that names each column once")
-    for name in names:
-        if name not in known:
-            raise SchemaMismatch(f"there is no column '{name}'; the stream has {', '.join(known)}", column=name)
-    return names

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from anabranch import limits
 from anabranch.blobs.attached import ATTACHMENT, AttachedBlobs
@@ -41,11 +41,13 @@ from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.pointer import EventPointer
 from anabranch.model.stream import StreamView
+from anabranch.readers.history.cache import RangeCache
 from anabranch.readers.place import Place, TimeKind, fetch
 from anabranch.readers.reader import Reader
 from anabranch.runtime.ports import Runtime
+from anabranch.store.history import History
 from anabranch.store.places import Places, open_blobs
-from anabranch.store.sharing import Leaver, Sharing
+from anabranch.store.sharing import Sharing
 from anabranch.store.streams import StoreStreams
 from anabranch.store.transacting import Transacting
 from anabranch.streams.jobs.manager import Jobs
@@ -58,6 +60,14 @@ from anabranch.streams.writer import Writer
 
 if TYPE_CHECKING:
     from anabranch.log.keyring import Keyring, Rotation
+
+
+class Closing(Protocol):
+    """What a store closes with itself."""
+
+    def close(self) -> None:
+        """End it. A second close is harmless."""
+        ...
 
 
 class Store(Sharing, Transacting):
@@ -79,10 +89,11 @@ class Store(Sharing, Transacting):
         self._appender = Appender(Committer(catalog, blobs, runtime), runtime, committed=self._tail.notify)
         self._logs = LogReader(catalog, blobs, runtime)
         self._lock = runtime.tasks.lock()
-        self._open: dict[Writer | Reader | Leaver, None] = {}  # no set: its order would differ from run to run
+        self._open: dict[Closing, None] = {}  # no set: its order would differ from run to run
         self._closed = False
         self.streams = StoreStreams(catalog, runtime, cut_at=self._cut_at, changed=self._tail.notify)
         self.streams.own = self
+        self.ranges = RangeCache(runtime.tasks, runtime.settings.history_cache_bytes_max)
         self._sources: list[Store] = []  # that were opened for jobs which were resumed
         self.jobs = Jobs(self.site, open_site=self._open_source, changed=self._tail.notify)
         self._maintenance = Maintenance(catalog, blobs, runtime, sweep=self._sweep)
@@ -155,6 +166,11 @@ class Store(Sharing, Transacting):
         self._alive()
         where = pointer if isinstance(pointer, EventPointer) else EventPointer.parse(pointer)
         return fetch(self.catalog, self._logs, self.streams.view(where.stream), where)
+
+    def history(self, stream: str | StreamName) -> History:
+        """What the stream holds, to be read in parts and in parallel; see `History`. Raises StreamNotFound."""
+        self._alive()
+        return History(self, stream)
 
     # staging: for jobs whose output counts as a whole or not at all
 
@@ -295,7 +311,7 @@ class Store(Sharing, Transacting):
             if error is None:
                 raise
 
-    def _keep(self, each: Writer | Reader | Leaver) -> None:
+    def _keep(self, each: Closing) -> None:
         with self._lock:
             if not self._closed:
                 self._open[each] = None
@@ -303,7 +319,7 @@ class Store(Sharing, Transacting):
         each.close()  # the store was closed while this was being opened
         raise Closed("store")
 
-    def _forget(self, each: Writer | Reader | Leaver) -> None:
+    def _forget(self, each: Closing) -> None:
         self._open.pop(each, None)
 
     def _alive(self) -> None:

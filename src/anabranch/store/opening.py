@@ -25,7 +25,16 @@ from anabranch.log import data_keys
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
 from anabranch.store.facade import Store
-from anabranch.store.places import POSTGRES, Places, folder_of, is_database, make_folder, open_postgres, open_tiers
+from anabranch.store.places import (
+    MEMORY,
+    POSTGRES,
+    Places,
+    folder_of,
+    is_database,
+    make_folder,
+    open_postgres,
+    open_tiers,
+)
 
 if TYPE_CHECKING:
     from anabranch.log.keyring import Keyring
@@ -67,7 +76,7 @@ def connect(
         bytes_at = open_tiers(blobs, history, runtime, create=create)
         catalog, shown = open_postgres(text, runtime, create=create)
         return _placed(_assemble(catalog, bytes_at, runtime, service, url=shown), Places.of(text, blobs, history, keys))
-    if text == "memory://":
+    if text == MEMORY:
         bytes_at = open_tiers(blobs or text, history, runtime, create=create)
         return _placed(
             _assemble(SqliteCatalog(None, runtime), bytes_at, runtime, service, url=text),

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from anabranch.runtime.sealing import KeyService
 
 
+MEMORY = "memory://"
 POSTGRES = ("postgresql://", "postgres://")
 _DATABASE_BYTES_MIN = 512  # SQLite takes less for an empty database
 
@@ -95,7 +96,7 @@ def open_blobs(place: str | os.PathLike[str], runtime: Runtime, *, create: bool)
     """The blobs in a folder, an object store or memory. Raises StoreNotFound for a folder that is not there unless it may
     be created, ReadOnlyStore, InvalidArgument."""
     text = os.fspath(place)
-    if text == "memory://":
+    if text == MEMORY:
         return MemoryBlobs()
     if is_remote(text):
         from anabranch.blobs.objects import ObjectBlobs  # takes a while to load

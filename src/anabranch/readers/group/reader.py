@@ -24,7 +24,7 @@ from anabranch.errors import (
 from anabranch.log.read import appended_of, constant, offsets_of
 from anabranch.log.tail import Tail
 from anabranch.model.append import Part
-from anabranch.model.columns import TIME_TYPE
+from anabranch.model.columns import ADDED
 from anabranch.model.event import Event, EventRun
 from anabranch.model.position import Position, StreamSegment
 from anabranch.readers.group.intake import Delivery, Intake
@@ -34,7 +34,6 @@ from anabranch.runtime.ports import Runtime
 
 DeliveryMode = Literal["at_least_once", "at_most_once", "exactly_once"]
 
-_ADDED = (pa.field("_segment", pa.int64()), pa.field("_offset", pa.int64()), pa.field("_appended", TIME_TYPE))
 
 
 class StoredPositions(Protocol):
@@ -209,7 +208,7 @@ class GroupReader:
     def _batch(self, delivery: Delivery) -> pa.RecordBatch:
         self._hand = _Hand(delivery, None, iter(()))
         rows, columns = delivery.rows, delivery.view.info.schema.columns
-        schema = pa.schema([*columns, *_ADDED], metadata={"stream": str(delivery.view.info.name)})
+        schema = pa.schema([*columns, *ADDED], metadata={"stream": str(delivery.view.info.name)})
         added = [
             constant(delivery.segment.segment.packed, rows.batch.num_rows),
             offsets_of(rows),

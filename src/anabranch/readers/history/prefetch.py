@@ -1,0 +1,261 @@
+"""Reading ranges ahead of who consumes them, several at once, and handing them on in their order."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Generic, TypeVar
+
+import pyarrow as pa
+
+from anabranch.errors import Closed, InvalidArgument
+from anabranch.model.pointer import EventPointer
+from anabranch.readers.history.cache import Batches
+from anabranch.readers.history.ranges import SegmentRange
+from anabranch.readers.pump import Pump
+from anabranch.runtime.tasks import Task, Tasks
+
+P = TypeVar("P", bound=SegmentRange)
+
+
+class Prefetch(Generic[P]):
+    """Yields the batches of ranges, in the order of the ranges, with `for` or `async for`; for one consumer.
+
+    `fetchers` tasks read ahead, at most `window` ranges beyond the one in hand and while what is held weighs at most
+    `bytes_max` logical bytes; the range in hand is fetched in any case. So a slow consumer throttles them, and memory
+    stays within `bytes_max`, or one range where that is larger. All three may be changed while it runs. An error of a
+    fetch is raised where its range would come, and again until `seek` goes elsewhere.
+    """
+
+    def __init__(
+        self,
+        tasks: Tasks,
+        parts: Sequence[P],
+        fetch: Callable[[P], Batches],
+        *,
+        window: int,
+        fetchers: int,
+        bytes_max: int,
+        on_close: Callable[[Prefetch[P]], None] | None = None,
+    ) -> None:
+        self._tasks = tasks
+        self._parts = tuple(parts)
+        self._fetch = fetch
+        self._on_close = on_close
+        self._changed = tasks.condition()
+        self._window = _at_least(0, window, "window")
+        self._fetchers = _at_least(1, fetchers, "number of fetchers")
+        self._bytes_max = _at_least(0, bytes_max, "bound in bytes")
+        self._place = 0  # the range in hand, or to be handed out next
+        self._begun = 0  # how many of its batches were handed out
+        self._ready: dict[int, Batches | BaseException] = {}
+        self._under_way: set[int] = set()
+        self._running: set[Task] = set()
+        self._active = 0
+        self._closed = False
+        self._next: pa.RecordBatch | None = None  # taken for a coroutine, but not handed out yet
+        self._pump = Pump(tasks, self._fill, self._wake)
+
+    # what it does
+
+    @property
+    def parts(self) -> tuple[P, ...]:
+        """All its ranges."""
+        return self._parts
+
+    @property
+    def place(self) -> int:
+        """Which of the ranges is in hand, or comes next; `len(parts)` at the end."""
+        return self._place
+
+    @property
+    def held_bytes(self) -> int:
+        """The logical bytes of the ranges that are held or being fetched."""
+        with self._changed:
+            return self._held()
+
+    @property
+    def window(self) -> int:
+        """How many ranges beyond the one in hand are fetched; 0 fetches each when it is asked for."""
+        return self._window
+
+    @window.setter
+    def window(self, ranges: int) -> None:
+        self._set(window=_at_least(0, ranges, "window"))
+
+    @property
+    def fetchers(self) -> int:
+        """How many ranges are fetched at once."""
+        return self._fetchers
+
+    @fetchers.setter
+    def fetchers(self, count: int) -> None:
+        self._set(fetchers=_at_least(1, count, "number of fetchers"))
+
+    @property
+    def bytes_max(self) -> int:
+        """How many logical bytes may be held."""
+        return self._bytes_max
+
+    @bytes_max.setter
+    def bytes_max(self, size: int) -> None:
+        self._set(bytes_max=_at_least(0, size, "bound in bytes"))
+
+    def seek(self, place: int | EventPointer) -> None:
+        """Go on at the range of this number, or at the one that holds an event, at its beginning. What of the window lies
+        ahead of there stays. Raises InvalidArgument where there is no such range."""
+        number = place if isinstance(place, int) else self._number_of(place)
+        if not 0 <= number <= len(self._parts):
+            raise InvalidArgument(f"there is no range {number}; there are {len(self._parts)}")
+        with self._changed:
+            self._place, self._begun, self._next = number, 0, None
+            self._trim()
+            self._start()
+            self._changed.notify_all()
+
+    def empty(self) -> None:
+        """Let go of all that was read ahead; the cache may still keep it."""
+        with self._changed:
+            self._ready = {number: held for number, held in self._ready.items() if number == self._place}
+            self._start()
+
+    # consuming
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        while (batch := self._take(lambda: self._closed)) is not None:
+            yield batch
+
+    async def __aiter__(self) -> AsyncIterator[pa.RecordBatch]:
+        while not self._closed:
+            if self._next is None:
+                try:
+                    await self._pump.call()
+                except Closed:
+                    return
+            batch, self._next = self._next, None
+            if batch is None:
+                return
+            yield batch
+
+    def close(self) -> None:
+        """Stop, and wait for the fetches under way. Iterations end. A second close is harmless."""
+        with self._changed:
+            if self._closed:
+                return
+            self._closed = True
+            self._ready.clear()
+            running = list(self._running)
+            self._changed.notify_all()
+        self._pump.close()
+        for task in running:
+            task.join()
+        if self._on_close is not None:
+            self._on_close(self)
+
+    def __enter__(self) -> Prefetch[P]:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # the work
+
+    def _take(self, interrupted: Callable[[], bool]) -> pa.RecordBatch | None:
+        """The next batch; None at the end, or where it was interrupted."""
+        with self._changed:
+            while not interrupted() and not self._closed and self._place < len(self._parts):
+                self._start()
+                held = self._ready.get(self._place)
+                if held is None:
+                    self._changed.wait()
+                elif isinstance(held, BaseException):
+                    del self._ready[self._place]  # asking again tries again
+                    raise held
+                elif self._begun < len(held):
+                    self._begun += 1
+                    return held[self._begun - 1]
+                else:
+                    del self._ready[self._place]
+                    self._place, self._begun = self._place + 1, 0
+            return None
+
+    def _fill(self, interrupted: Callable[[], bool]) -> bool:
+        if self._next is None:
+            self._next = self._take(interrupted)
+        return self._next is not None or not interrupted()
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def _set(self, *, window: int | None = None, fetchers: int | None = None, bytes_max: int | None = None) -> None:
+        with self._changed:
+            self._window = self._window if window is None else window
+            self._fetchers = self._fetchers if fetchers is None else fetchers
+            self._bytes_max = self._bytes_max if bytes_max is None else bytes_max
+            self._trim()
+            self._start()
+
+    # needs the lock
+
+    def _start(self) -> None:
+        """Begin the fetches for which there is room, the next ones first."""
+        for number in range(self._place, min(self._place + self._window + 1, len(self._parts))):
+            if self._active >= self._fetchers or self._closed:
+                return
+            if number in self._ready or number in self._under_way:
+                continue
+            if number != self._place and self._held() + self._parts[number].size > self._bytes_max:
+                return
+            self._active += 1
+            self._under_way.add(number)
+            self._spawn(number)
+
+    def _spawn(self, number: int) -> None:
+        task: Task | None = None
+
+        def work() -> None:
+            self._work(number)
+            with self._changed:
+                if task is not None:
+                    self._running.discard(task)
+
+        task = self._tasks.spawn("prefetch", work)
+        self._running.add(task)
+
+    def _work(self, number: int) -> None:
+        found: Batches | BaseException
+        try:
+            found = self._fetch(self._parts[number])
+        except BaseException as exc:
+            found = exc
+        with self._changed:
+            self._active -= 1
+            self._under_way.discard(number)
+            if not self._closed and self._wanted(number):
+                self._ready[number] = found
+            self._start()
+            self._changed.notify_all()
+
+    def _wanted(self, number: int) -> bool:
+        return self._place <= number <= self._place + self._window
+
+    def _trim(self) -> None:
+        self._ready = {number: held for number, held in self._ready.items() if self._wanted(number)}
+
+    def _held(self) -> int:
+        return sum(self._parts[number].size for number in self._ready.keys() | self._under_way)
+
+    def _number_of(self, pointer: EventPointer) -> int:
+        for number, part in enumerate(self._parts):
+            if part.segment == pointer.segment and part.start <= pointer.offset < part.stop:
+                return number
+        raise InvalidArgument(f"none of the ranges holds the event {pointer}")
+
+
+def _at_least(least: int, value: int, what: str) -> int:
+    if value < least:
+        raise InvalidArgument(f"the {what} is at least {least}, not {value}")
+    return value

@@ -1,0 +1,351 @@
+"""Historical readers: ranges part the events exactly, are read anywhere, ahead and in order, within their bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import anabranch as ab
+from anabranch.errors import Closed, InvalidArgument, SchemaMismatch, Truncated
+from anabranch.model.ids import StreamId
+from anabranch.model.pointer import EventPointer
+from anabranch.readers.history.cache import RangeCache
+from anabranch.readers.history.prefetch import Prefetch
+from anabranch.readers.history.ranges import SegmentRange
+from anabranch.runtime.tasks import ThreadTasks
+from anabranch.store import Store
+
+EVENTS = 600
+WAIT_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """A stream of several epochs, of which a part is compacted."""
+    with ab.connect(tmp_path_factory.mktemp("history") / "river") as store:
+        store.streams.create_scope("s")
+        store.streams.create("s/a", scaling=2)
+        with store.writer("s/a") as writer:
+            for n in range(EVENTS):
+                writer.write(f"{n:04}".encode() + b"." * 500, key=f"k{n % 13}")
+                if n % 50 == 49:
+                    writer.flush()
+                if n == 150:
+                    store.streams.scale("s/a", 3)
+                if n == 300:
+                    store.compact(force=True)
+                if n == 450:
+                    store.streams.scale("s/a", 1)
+        yield store
+
+
+def events(batches: Iterator[pa.RecordBatch]) -> list[tuple[str, int]]:
+    return [
+        (key, int(payload[:4]))
+        for batch in batches
+        for key, payload in zip(batch.column("key").to_pylist(), batch.column("payload").to_pylist(), strict=True)
+    ]
+
+
+def assert_complete(found: list[tuple[str, int]]) -> None:
+    assert sorted(number for _, number in found) == list(range(EVENTS))
+    for key in {key for key, _ in found}:
+        mine = [number for each, number in found if each == key]
+        assert mine == sorted(mine)
+
+
+@given(bytes_max=st.integers(1, 400_000))
+@settings(max_examples=15)
+def test_ranges_of_any_size_part_the_events_exactly_in_the_order_of_each_key(store: Store, bytes_max: int) -> None:
+    parts = store.history("s/a").ranges(bytes_max=bytes_max)
+    assert sum(part.events for part in parts) == EVENTS
+    assert_complete([event for part in parts for event in events(part.batches())])
+
+
+def test_ranges_end_at_the_cuts_and_name_no_event_outside(store: Store) -> None:
+    with store.reader("s/a") as reader:
+        for _ in range(200):
+            next(iter(reader))
+        cut = reader.position
+        rest = len(list(reader))
+    history = store.history("s/a")
+    first, last = history.ranges(ab.HEAD, cut), history.ranges(cut, ab.TAIL)
+    assert sum(part.events for part in first) == 200
+    assert sum(part.events for part in last) == rest == EVENTS - 200
+    assert history.ranges(cut, cut) == []
+
+
+def test_every_row_knows_its_pointer(store: Store) -> None:
+    for part in store.history("s/a").ranges(bytes_max=60_000):
+        for batch in part.batches(["payload"]):
+            assert batch.schema.names == ["payload", "_segment", "_offset", "_appended"]
+            offset, payload = batch.column("_offset")[0].as_py(), batch.column("payload")[0].as_py()
+            assert batch.column("_segment")[0].as_py() == part.segment.packed
+            assert store.fetch(part.pointer(offset)).body == payload
+
+
+def test_wrong_columns_and_sizes_are_refused(store: Store) -> None:
+    history = store.history("s/a")
+    with pytest.raises(SchemaMismatch, match="no column 'nothing'"):
+        list(history.ranges()[0].batches(["nothing"]))
+    with pytest.raises(InvalidArgument, match="at least one byte"):
+        history.ranges(bytes_max=0)
+    with pytest.raises(InvalidArgument, match="at least 1"):
+        history.read(fetchers=0)
+
+
+def test_a_range_is_opened_by_another_process(store: Store, tmp_path: Path) -> None:
+    part = store.history("s/a").ranges(bytes_max=100_000)[1]
+    (tmp_path / "part").write_bytes(pickle.dumps(part))
+    assert len(pickle.dumps(part)) < 1_000
+    script = (
+        "import pickle, sys; part = pickle.loads(open(sys.argv[1], 'rb').read());"
+        "print(sum(batch.num_rows for batch in part.batches()), sum(batch.num_rows for batch in part.batches()))"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "part")], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert told.stdout.split() == [str(part.events)] * 2
+
+
+def test_a_range_of_a_store_in_memory_does_not_travel() -> None:
+    with ab.connect("memory://") as store:
+        store.streams.create_scope("s")
+        store.streams.create("s/a")
+        with store.writer("s/a") as writer:
+            writer.write("x")
+        part = store.history("s/a").ranges()[0]
+        assert sum(batch.num_rows for batch in part.batches()) == 1
+        copy = pickle.loads(pickle.dumps(part))
+        assert sum(batch.num_rows for batch in copy.batches(store=store)) == 1
+        with pytest.raises(InvalidArgument, match="memory"):
+            list(copy.batches())
+
+
+def test_a_range_that_was_truncated_says_so_and_one_that_was_renamed_or_compacted_is_read(tmp_path: Path) -> None:
+    with ab.connect(tmp_path / "river") as store:
+        store.streams.create_scope("s")
+        store.streams.create("s/a")
+        with store.writer("s/a") as writer:
+            for n in range(40):
+                writer.write(b"%d" % n + b"." * 900).result()
+        parts = store.history("s/a").ranges(bytes_max=10_000)
+        assert len(parts) > 2
+        store.streams.rename("s/a", "s/b")
+        store.compact(force=True)
+        store.collect(horizon_us=0)
+        assert sum(batch.num_rows for part in parts for batch in part.batches()) == 40
+        store.streams.truncate("s/b", ab.StreamCut.of(parts[1].stream, {parts[1].segment: parts[1].start + 1}))
+        for part in parts[:2]:
+            with pytest.raises(Truncated):
+                list(part.batches())
+        assert sum(batch.num_rows for batch in parts[2].batches()) == parts[2].events
+
+
+# reading ahead
+
+
+@pytest.mark.parametrize("window", [0, 1, 5, 100])
+def test_what_is_read_ahead_comes_in_the_order_of_the_ranges(store: Store, window: int) -> None:
+    history = store.history("s/a")
+    with history.read(history.ranges(bytes_max=20_000), window=window, fetchers=3) as reading:
+        assert_complete(events(iter(reading)))
+        assert reading.place == len(reading.parts)
+
+
+def test_a_coroutine_reads_ahead_too(store: Store) -> None:
+    async def collect() -> list[tuple[str, int]]:
+        with store.history("s/a").read(fetchers=2) as reading:
+            return [event async for batch in reading for event in events(iter([batch]))]
+
+    assert_complete(asyncio.run(collect()))
+
+
+def test_many_readers_of_one_range_fetch_it_once(tmp_path: Path) -> None:
+    with ab.connect(tmp_path / "river") as store:
+        store.streams.create_scope("s")
+        store.streams.create("s/a")
+        with store.writer("s/a") as writer:
+            for n in range(100):
+                writer.write(b"%04d" % n + b"." * 900).result()
+        parts = store.history("s/a").ranges(bytes_max=10_000)
+        counts: list[int] = []
+
+        def consume() -> None:
+            with store.history("s/a").read(parts) as reading:
+                counts.append(sum(batch.num_rows for batch in reading))
+
+        threads = [threading.Thread(target=consume) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert counts == [100] * 4
+        assert store.ranges.fetches == len(parts)
+        with store.history("s/a").read(parts) as reading:
+            list(reading)
+            reading.seek(EventPointer(parts[2].stream, parts[2].segment, parts[2].start))
+            assert reading.place == 2
+            assert sum(batch.num_rows for batch in reading) == sum(part.events for part in parts[2:])
+        assert store.ranges.fetches == len(parts)
+        with pytest.raises(InvalidArgument, match="no range 99"):
+            reading.seek(99)
+
+
+def test_a_store_that_closes_ends_what_reads_ahead(tmp_path: Path) -> None:
+    with ab.connect(tmp_path / "river") as store:
+        store.streams.create_scope("s")
+        store.streams.create("s/a")
+        with store.writer("s/a") as writer:
+            writer.write("x")
+        reading = store.history("s/a").read()
+    assert list(reading) == []
+    with pytest.raises(Closed):
+        store.history("s/a")
+
+
+class Gate:
+    """Fetches of ranges that wait until they are let through, and are counted."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.begun: list[int] = []
+        self.free: set[int] = set()
+        self.broken: set[int] = set()
+
+    def fetch(self, part: SegmentRange) -> list[pa.RecordBatch]:
+        with self.changed:
+            self.begun.append(part.start)
+            self.changed.notify_all()
+            assert self.changed.wait_for(lambda: part.start in self.free, WAIT_S)
+            if part.start in self.broken:
+                raise OSError(part.start)
+        return [pa.record_batch({"n": [part.start]})]
+
+    def let(self, *numbers: int) -> None:
+        with self.changed:
+            self.free.update(numbers)
+            self.changed.notify_all()
+
+    def wait_for(self, begun: Callable[[list[int]], bool]) -> None:
+        with self.changed:
+            assert self.changed.wait_for(lambda: begun(self.begun), WAIT_S), self.begun
+
+
+def parts_of(count: int, size: int = 10) -> list[SegmentRange]:
+    return [SegmentRange(ab_stream, segment, n, n + 1, size) for n in range(count)]
+
+
+ab_stream = StreamId(7)
+segment = ab.SegmentId(0, 0)
+
+
+def numbers(batches: Iterator[pa.RecordBatch]) -> list[int]:
+    return [n for batch in batches for n in batch.column("n").to_pylist()]
+
+
+def test_no_more_is_fetched_than_the_window_the_fetchers_and_the_bound_allow() -> None:
+    gate = Gate()
+    with Prefetch(ThreadTasks(), parts_of(20), gate.fetch, window=6, fetchers=2, bytes_max=40) as reading:
+        batches = iter(reading)
+        consumer = threading.Thread(target=lambda: next(batches))
+        consumer.start()
+        gate.wait_for(lambda begun: len(begun) == 2)
+        assert sorted(gate.begun) == [0, 1]  # two fetchers
+        gate.let(*range(20))
+        consumer.join()
+        gate.wait_for(lambda begun: len(begun) == 4)
+        assert sorted(gate.begun) == [0, 1, 2, 3]  # four ranges of ten bytes
+        assert reading.held_bytes == 40
+        reading.bytes_max = 1_000
+        gate.wait_for(lambda begun: len(begun) == 7)
+        assert sorted(gate.begun) == list(range(7))  # the window
+        reading.window = 8
+        gate.wait_for(lambda begun: len(begun) == 9)
+        reading.fetchers = 3
+        assert numbers(batches) == list(range(1, 20))
+        assert reading.held_bytes == 0
+
+
+def test_a_range_larger_than_the_bound_is_read_by_itself() -> None:
+    gate = Gate()
+    gate.let(*range(5))
+    with Prefetch(ThreadTasks(), parts_of(5, 100), gate.fetch, window=4, fetchers=4, bytes_max=10) as reading:
+        for batch in reading:
+            assert batch.column("n")[0].as_py() == reading.place
+            assert reading.held_bytes == 100
+    assert gate.begun == list(range(5))
+
+
+def test_an_error_comes_where_its_range_would_and_can_be_passed_over() -> None:
+    gate = Gate()
+    gate.let(*range(6))
+    gate.broken.add(2)
+    with Prefetch(ThreadTasks(), parts_of(6), gate.fetch, window=5, fetchers=3, bytes_max=1_000) as reading:
+        batches = iter(reading)
+        assert [numbers(iter([next(batches)])) for _ in range(2)] == [[0], [1]]
+        for _ in range(2):
+            with pytest.raises(OSError, match="2"):
+                next(iter(reading))
+        reading.seek(3)
+        assert numbers(iter(reading)) == [3, 4, 5]
+
+
+def test_a_moved_and_an_emptied_window_hold_nothing_of_the_old_place() -> None:
+    gate = Gate()
+    gate.let(*range(30))
+    with Prefetch(ThreadTasks(), parts_of(30), gate.fetch, window=3, fetchers=2, bytes_max=1_000) as reading:
+        assert numbers(iter([next(iter(reading))])) == [0]
+        gate.wait_for(lambda begun: len(begun) == 4)
+        reading.seek(20)
+        assert numbers(iter([next(iter(reading))])) == [20]
+        gate.wait_for(lambda begun: set(begun) == {0, 1, 2, 3, 20, 21, 22, 23})
+        assert reading.held_bytes <= 40
+        reading.window = 0
+        reading.empty()
+        assert numbers(iter(reading)) == list(range(21, 30))
+
+
+def test_closing_waits_for_the_fetches_under_way_and_ends_the_iteration() -> None:
+    gate = Gate()
+    reading = Prefetch(ThreadTasks(), parts_of(3), gate.fetch, window=2, fetchers=3, bytes_max=1_000)
+    seen: list[object] = []
+    consumer = threading.Thread(target=lambda: seen.extend(reading))
+    consumer.start()
+    gate.wait_for(lambda begun: len(begun) == 3)
+    closer = threading.Thread(target=reading.close)
+    closer.start()
+    consumer.join(WAIT_S)
+    assert not consumer.is_alive()
+    assert closer.is_alive()
+    gate.let(0, 1, 2)
+    closer.join(WAIT_S)
+    assert not closer.is_alive()
+    assert seen == []
+    reading.close()
+
+
+def test_the_cache_keeps_what_was_used_last_within_its_bound() -> None:
+    one = [pa.record_batch({"n": list(range(100))})]
+    size = one[0].nbytes
+    cache = RangeCache(ThreadTasks(), 2 * size)
+    keys = [(part, None) for part in parts_of(3)]
+    for key in (keys[0], keys[1], keys[0], keys[2], keys[0]):
+        assert cache.get(key, lambda: one) is one
+    assert (cache.fetches, cache.hits, cache.bytes) == (3, 2, 2 * size)
+    cache.get(keys[1], lambda: one)
+    assert cache.fetches == 4
+    cache.get((parts_of(9)[8], None), lambda: one * 3)  # too large to be kept
+    assert cache.bytes <= 2 * size
+    cache.clear()
+    assert cache.bytes == 0
