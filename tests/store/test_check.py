@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from anabranch import limits
+from anabranch.catalog.port import Catalog, Reading
 from anabranch.core.checksum import checksum
-from anabranch.errors import Closed, LeaseExpired, StreamNotFound
+from anabranch.errors import Closed, LeaseExpired, StoreUnavailable, StreamNotFound
 from anabranch.log.check import Finding, Severity, check
 from anabranch.log.collect import collect
 from anabranch.log.compact import compact
@@ -453,6 +455,28 @@ def test_leases_of_work_under_way_are_fine(kit: Sound) -> None:
     with Hold(kit.catalog, kit.runtime, "scan", "me"):
         collect(kit.catalog, kit.blobs, kit.runtime, horizon_us=0)
         assert kit.findings() == []
+
+
+class Fading:
+    """A catalog whose server goes away after so many snapshots."""
+
+    def __init__(self, catalog: Catalog, left: int) -> None:
+        self.catalog = catalog
+        self.left = left
+
+    @contextmanager
+    def reading(self) -> Iterator[Reading]:
+        with self.catalog.reading() as snapshot:
+            yield snapshot
+            self.left -= 1
+            if self.left < 0:
+                raise StoreUnavailable("the server closed the connection")
+
+
+def test_a_catalog_that_goes_away_meanwhile_is_no_finding(kit: Sound) -> None:
+    for left in range(12):
+        with pytest.raises(StoreUnavailable, match="closed the connection"):
+            list(check(cast(Catalog, Fading(kit.catalog, left)), kit.blobs, now=kit.clock.now()))
 
 
 def test_a_closed_store_is_said_to_be_closed(kit: Sound) -> None:

@@ -15,7 +15,7 @@ from anabranch import limits
 from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Catalog, Reading
 from anabranch.core.invariants import ExtentChain, log_flaws, progress_flaws, stream_flaws
-from anabranch.errors import Closed, KeyMissing, StoreBusy, StreamNotFound, WrongKey
+from anabranch.errors import Closed, KeyMissing, StoreUnavailable, StreamNotFound, WrongKey
 from anabranch.log.check_blobs import blob_flaws, inline_flaws
 from anabranch.log.watch import Watch, silent
 from anabranch.model.append import LogState
@@ -63,8 +63,9 @@ def check(
     `deep` reads every byte of every blob in use; otherwise blobs must exist and have their size. With `now`, leases
     and the horizon are looked at too. Safe beside writers, compaction and collection: pages are read in snapshots of
     their own, and what looks wrong because something changed in between is looked at again. `progress` hears of
-    streams, logs and blobs. `sealer` is the store's. Raises StreamNotFound, StoreBusy, Closed, KeyMissing and
-    WrongKey, nothing else.
+    streams, logs and blobs. `sealer` is the store's. Raises StreamNotFound, Closed, KeyMissing, WrongKey
+    and, where the catalog can't be asked, StoreUnavailable and its kind; nothing else. A blob that can't be read is a
+    finding.
     """
     yield from _Check(catalog, blobs, deep, progress or silent, sealer).run(stream, now)
 
@@ -117,7 +118,7 @@ class _Check:
     def _guarded(self, where: str, work: Callable[..., Iterable[Finding]], *arguments: object) -> list[Finding]:
         try:
             return list(work(*arguments))
-        except (Closed, KeyMissing, StoreBusy, StreamNotFound, WrongKey):
+        except (Closed, KeyMissing, StoreUnavailable, StreamNotFound, WrongKey):
             raise
         except Exception as exc:  # a damaged row or byte may make any code stumble: that is a finding, not a failure
             return [Finding(where, str(exc) or type(exc).__name__)]
@@ -228,6 +229,8 @@ class _Check:
         if known not in self._schemas:
             try:
                 self._schemas[known] = snapshot.schema(log.stream, version)
+            except StoreUnavailable:
+                raise
             except Exception:  # missing, or bytes that are no schema
                 self._schemas[known] = None
         return self._schemas[known]

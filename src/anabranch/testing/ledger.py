@@ -8,9 +8,10 @@ over from others is judged by `testing.inheritance`.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import count
 from typing import NamedTuple
 
 from anabranch.model.ids import SegmentId
@@ -94,16 +95,14 @@ class Ledger:
         self.pointers: dict[Event, EventPointer] = {}
         self.units: list[tuple[Event, ...]] = []
         self.readings: list[Reading] = []
-        self._numbers: dict[tuple[str, str], int] = defaultdict(int)
+        self._numbers: dict[tuple[str, str], Iterator[int]] = defaultdict(count)
         self._acked: set[Event] = set()
 
     # history
 
     def attempt(self, writer: str, key: str) -> Event:
         """A new event, about to be handed to the store."""
-        number = self._numbers[writer, key]
-        self._numbers[writer, key] += 1
-        event = Event(writer, key, number)
+        event = Event(writer, key, next(self._numbers[writer, key]))
         self.fates[event] = Fate.PENDING
         return event
 

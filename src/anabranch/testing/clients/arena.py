@@ -70,6 +70,8 @@ class Arena:
     written to. `promises` holds what must be so in the end, by a name: each is asked in a fresh process, before and
     after all is compacted and collected, and returns what is wrong. `asked` has the requests without an answer: they
     are asked for again before all else is judged. `joints` has what streams took over from others, by request.
+
+    In a rehearsal clients are threads: numbers are drawn at once, and whoever goes through a table copies it first.
     """
 
     rng: random.Random
@@ -83,12 +85,11 @@ class Arena:
     names: dict[StreamId, str] = field(default_factory=dict)
     stopping: bool = False
     recorder: Recorder = field(default_factory=lambda: Recorder(count().__next__))
-    _serial: int = 0
+    _serials: Iterator[int] = field(default_factory=lambda: count(1))
 
     def serial(self) -> int:
         """A fresh number."""
-        self._serial += 1
-        return self._serial
+        return next(self._serials)
 
     def client(self, store: Store, name: str) -> RecordedStore:
         """The store as this client uses it."""
@@ -106,7 +107,7 @@ class Arena:
 
     def pick_any(self) -> Ledger:
         """One of the streams that there are."""
-        return self.rng.choice([each for each in self.ledgers.values() if not each.gone])
+        return self.rng.choice([each for each in list(self.ledgers.values()) if not each.gone])
 
     def new_stream(self, store: Store, *, active: bool = True) -> Ledger:
         """Create a stream, and have it written to from now on if it is to be active."""

@@ -29,7 +29,7 @@ def copy_scope(arena: Arena, store: Store, name: str) -> None:
 def _copy_scope(arena: Arena, store: Store) -> None:
     target = f"folder{arena.serial()}"
     joints: dict[str, Joint] = {}
-    for ledger in arena.ledgers.values():
+    for ledger in list(arena.ledgers.values()):
         joints[ledger.label] = begin(
             arena, f"{target} of {ledger.label}", ledger, Ledger(f"{target} {ledger.label}"), None
         )

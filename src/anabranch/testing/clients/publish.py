@@ -24,7 +24,7 @@ def publish(arena: Arena, store: Store, name: str) -> None:
     for _ in arena.turns(store, 8):
         ledger = arena.pick()
         label = f"{name}.{arena.serial()}"
-        stream = next(stream for stream, first in arena.names.items() if first == ledger.label)
+        stream = next(stream for stream, first in list(arena.names.items()) if first == ledger.label)
         events = [ledger.attempt(label, arena.rng.choice(KEYS)) for _ in range(arena.rng.randrange(1, 20))]
         ledger.unit(events)
         for event in events:

@@ -74,7 +74,7 @@ def _origins(arena: Arena, ledger: Ledger) -> set[str]:
     found, todo = {ledger.label}, [ledger]
     while todo:
         heir = todo.pop()
-        for group in arena.joints.values():
+        for group in list(arena.joints.values()):
             for joint in group:
                 if joint.heir is heir and joint.source.label not in found:
                     found.add(joint.source.label)
