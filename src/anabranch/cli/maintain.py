@@ -199,10 +199,11 @@ def _told(as_json: bool, report: dict[str, Any], text: str) -> None:
 def _compacted(report: CompactReport) -> str:
     if not report.files:
         return "nothing is worth compacting yet (--force takes it all the same)"
+    flattened = f"; {counted(report.spans, 'short span')} of copies put together" if report.spans else ""
     return (
         f"{counted(report.events, 'event')} in {counted(report.extents, 'piece')} became "
         f"{counted(report.files, 'Parquet file')}: "
-        f"{size_text(report.bytes_in)} to {size_text(report.bytes_out)}, in {report.seconds:.1f} s"
+        f"{size_text(report.bytes_in)} to {size_text(report.bytes_out)}, in {report.seconds:.1f} s{flattened}"
     )
 
 

@@ -70,6 +70,8 @@ def as_type(column: pa.Array, field: pa.Field) -> pa.Array:
     wanted type was looked up."""
     if column.type.equals(field.type):
         return column
+    if column.null_count == len(column):  # of a stream that views these bytes too, and has a column of this name since
+        return pa.nulls(len(column), field.type)
     # Times of files that were not written by a store may be finer than what it keeps.
     finer = pa.types.is_timestamp(column.type) and pa.types.is_timestamp(field.type)
     try:

@@ -1,7 +1,9 @@
 """Compaction: tier-1 extents become Parquet files, once for every stream that views their logs.
 
-Offsets, running sizes, append times and event bounds stay what they were. A file is durable before one transaction
-swaps the extents, on condition that they still are those that were read; where that race is lost, the file is garbage.
+Segments in many short spans are flattened first (`log.flatten`), so that what was appended to one copy after another
+lies together. Offsets, running sizes, append times and event bounds stay what they were. A file is durable before one
+transaction swaps the extents, on condition that they still are those that were read; where that race is lost, the file
+is garbage.
 """
 
 from __future__ import annotations
@@ -15,11 +17,7 @@ import pyarrow as pa
 from anabranch import limits
 from anabranch.blobs.keys import history_key
 from anabranch.blobs.port import Blobs
-from anabranch.blobs.sealed import unsealed
-from anabranch.blobs.summed import file_checksum
 from anabranch.catalog.port import Catalog, Reading
-from anabranch.core import codec
-from anabranch.core.checksum import checksum
 from anabranch.core.compaction import (
     PARQUET,
     CompactionPolicy,
@@ -27,31 +25,33 @@ from anabranch.core.compaction import (
     FilePlan,
     plan_compaction,
 )
-from anabranch.errors import CorruptBlob, CorruptCatalog, CorruptStore
+from anabranch.core.flatten import FlattenPolicy
+from anabranch.errors import CorruptStore
+from anabranch.log.flatten import flatten
 from anabranch.log.lease import Hold
-from anabranch.log.parquet import ParquetBuilder, ParquetReader, WrittenFile
+from anabranch.log.parquet import ParquetBuilder, WrittenFile
+from anabranch.log.sources import Sources
 from anabranch.log.survey import Windows
 from anabranch.log.watch import Watch, silent
 from anabranch.model.append import Bounds, Place
-from anabranch.model.columns import TIME_TYPE
 from anabranch.model.ids import BlobId, Micros, StreamId
 from anabranch.model.schema import StreamSchema
 from anabranch.model.stream import Extent
 from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
-from anabranch.runtime.sealing import Sealer
 
 
 @dataclass(frozen=True, slots=True)
 class CompactReport:
-    """What a compaction did. Bytes are those stored, before and after; `lost` counts runs that another client changed
-    meanwhile, `skipped` says of what could not be read or stored why."""
+    """What a compaction did. Bytes are those stored, before and after; `spans` is how many short ones were flattened;
+    `lost` counts runs that another client changed meanwhile, `skipped` says of what could not be read or stored why."""
 
     files: int = 0
     events: int = 0
     extents: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
+    spans: int = 0
     lost: int = 0
     skipped: tuple[str, ...] = ()
     seconds: float = 0.0
@@ -94,6 +94,7 @@ class _Compaction:
 
     def run(self, stream: StreamId | None) -> CompactReport:
         began = self._runtime.clock.monotonic()
+        self._flatten(stream)
         for window in Windows(self._catalog, stream):
             files = plan_compaction(window, self._policy, now=self._runtime.clock.now())
             self._planned += sum(file.size for file in files)
@@ -101,6 +102,12 @@ class _Compaction:
                 self._write(file)
         seconds = self._runtime.clock.monotonic() - began
         return replace(self._report, skipped=tuple(self._skipped), seconds=seconds)
+
+    def _flatten(self, stream: StreamId | None) -> None:
+        policy = FlattenPolicy(spans_min=limits.FLATTEN_SPANS_FORCED) if self._policy.force else FlattenPolicy()
+        done = flatten(self._catalog, self._blobs, self._runtime, stream=stream, policy=policy, progress=self._progress)
+        self._skipped += done.skipped
+        self._report = replace(self._report, files=done.files, events=done.events, spans=done.spans, lost=done.lost)
 
     def _write(self, file: FilePlan) -> None:
         columns = pa.ipc.read_schema(pa.py_buffer(file.parts[0].columns))
@@ -147,7 +154,7 @@ class _Compaction:
     # what a file under construction asks for
 
     def rows_of(
-        self, part: FilePart, columns: pa.Schema, sources: _Sources
+        self, part: FilePart, columns: pa.Schema, sources: Sources
     ) -> Iterator[tuple[pa.RecordBatch, pa.Array]]:
         """The part's rows as batches of `columns` with their append times. Raises _Lost where the log does not hold
         the planned extents any more, CorruptStore."""
@@ -171,9 +178,9 @@ class _Compaction:
             schema = self._schemas[stream, version] = snapshot.schema(stream, version)
         return schema
 
-    def sources(self) -> _Sources:
+    def sources(self) -> Sources:
         """Where a file's rows come from."""
-        return _Sources(self._blobs, self._runtime.sealer)
+        return Sources(self._blobs, self._runtime.sealer)
 
     def encryption(self, key: str) -> Any:
         """How the file that will be the blob `key` is encrypted; None for in the clear."""
@@ -234,57 +241,6 @@ class _Building:
     def finish(self) -> WrittenFile:
         """The whole file."""
         return self._builder.finish()
-
-
-class _Sources:
-    """Rows of extents, checked against their checksums on the way: a damaged byte must not gain a new checksum."""
-
-    def __init__(self, blobs: Blobs, sealer: Sealer | None) -> None:
-        self._blobs = blobs
-        self._sealer = sealer
-        self._file: tuple[str, ParquetReader] | None = None
-        self._verified: set[tuple[str, int]] = set()  # staged rows: many extents may be slices of one message
-        self.bytes_in = 0
-
-    def rows(self, extent: Extent, own: pa.Schema, columns: pa.Schema) -> Iterator[tuple[pa.RecordBatch, pa.Array]]:
-        """The extent's rows, encoded with `own` columns, as batches of `columns` with their append times."""
-        count = extent.stop - extent.start
-        if extent.encoding == PARQUET:
-            reader = self._parquet(extent)
-            self.bytes_in += reader.stored_bytes(extent.place.row, count)
-            yield from reader.read(extent.place.row, count, columns, extent.appended.low)
-            return
-        key = extent.key or f"inlined in log {extent.log}"
-        place = (key, extent.place.offset)
-        message = self._message(extent)
-        self.bytes_in += message.size
-        if extent.data is not None or place not in self._verified:
-            if checksum(message) != extent.checksum:
-                raise CorruptBlob(key, f"the events at byte {extent.place.offset} do not match their checksum")
-            self._verified.add(place)
-        message = unsealed(self._sealer, extent, message, key)
-        batch = codec.decode(message, own, key=key).slice(extent.place.row, count)
-        if batch.num_rows != count:
-            raise CorruptBlob(key, f"{count} events were expected at byte {extent.place.offset}, not {batch.num_rows}")
-        appended = pa.repeat(pa.scalar(extent.appended.low, TIME_TYPE), count)
-        yield codec.widen(batch, columns), appended
-
-    def _message(self, extent: Extent) -> pa.Buffer:
-        if extent.data is not None:
-            return pa.py_buffer(extent.data)
-        if extent.key is None:
-            raise CorruptCatalog(f"the extent at {extent.start} of log {extent.log} lies in no blob")
-        return self._blobs.get(extent.key, extent.place.offset, extent.place.length)
-
-    def _parquet(self, extent: Extent) -> ParquetReader:
-        if extent.key is None:
-            raise CorruptCatalog(f"the extent at {extent.start} of log {extent.log} lies in no blob")
-        if self._file is None or self._file[0] != extent.key:
-            data = self._blobs.get(extent.key)
-            if file_checksum(extent.key, data) != extent.checksum:
-                raise CorruptBlob(extent.key, "its checksum does not match its bytes")
-            self._file = (extent.key, ParquetReader(extent.key, data, self._sealer))
-        return self._file[1]
 
 
 def _extent(part: FilePart, row: int, blob: BlobId, key: str, checksum: int) -> Extent:

@@ -255,6 +255,22 @@ class CatalogContract:
             writing.drop_spans(STREAM, SEGMENT)
             assert writing.spans_of_log(log) == spans[1:]
 
+    def test_segments_of_many_spans_are_found_those_of_most_first(self) -> None:
+        counts = {(STREAM, SEGMENT): 2, (STREAM, SegmentId(1, 1)): 4, (StreamId(78), SEGMENT): 4}
+        new_stream(self.catalog)
+        new_stream(self.catalog, 78, "iot/more")
+        with self.catalog.writing() as writing:
+            for (stream, segment), count in counts.items():
+                log = writing.new_log(stream, appended_at=Micros(0))
+                for i in range(count):
+                    writing.put_span(stream, Span(segment, i, log, i, i + 1))
+        many = [(STREAM, SegmentId(1, 1)), (StreamId(78), SEGMENT)]
+        with self.catalog.reading() as reading:
+            assert reading.fragmented(3, 10) == many
+            assert reading.fragmented(2, 10) == [*many, (STREAM, SEGMENT)]
+            assert reading.fragmented(2, 1) == many[:1]
+            assert reading.fragmented(5, 10) == []
+
     def test_log_ids_rise_and_are_never_used_again(self) -> None:
         first = new_stream(self.catalog)
         with self.catalog.writing() as writing:
