@@ -21,8 +21,8 @@ from anabranch.errors import (
     InvalidArgument,
     NotFound,
     ReadOnlyStore,
-    ScopeNotFound,
     SchemaMismatch,
+    ScopeNotFound,
     StreamExists,
 )
 from anabranch.store import Store

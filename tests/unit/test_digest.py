@@ -6,6 +6,7 @@ import hashlib
 import io
 from datetime import date
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -41,7 +42,7 @@ APPENDED = pa.array([1, 2, 3, 4, 5, 6], TIME_TYPE)
 def blocks(batch: pa.RecordBatch, cuts: tuple[int, ...] = (), start: int = BLOCK_ROWS - 4) -> list[bytes]:
     sums = BlockSums(start)
     edges = [0, *cuts, batch.num_rows]
-    for low, high in zip(edges, edges[1:], strict=False):
+    for low, high in pairwise(edges):
         sums.add(batch.slice(low, high - low), APPENDED.slice(low, high - low))
     return sums.blocks()
 

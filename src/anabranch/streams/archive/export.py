@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.blobs.port import BlobInfo, Blobs
@@ -58,7 +58,7 @@ class ArchiveReport:
     events: int
     files: int
     bytes: int
-    files_there: int = 0
+    files_there: int = field(default=0, compare=False)
 
     @classmethod
     def of(cls, found: Found, files_there: int = 0) -> ArchiveReport:

@@ -1,0 +1,221 @@
+"""A crash at every port call of an archive, an import and an attachment, the calls of the archive's place among them.
+
+An archive is whole or recognisably unfinished, and goes on when it is asked for again. What is imported or attached is
+there whole or not at all, and what a crash leaves behind is collected.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import anabranch as ab
+from anabranch.blobs.local import LocalBlobs
+from anabranch.blobs.port import Blobs
+from anabranch.core.archive import METADATA
+from anabranch.errors import AnabranchError, AppendUncertain
+from anabranch.runtime.ports import Runtime
+from anabranch.store import Store, archives, facade
+from anabranch.testing.clients import checked
+from anabranch.testing.faults import Action, CrashAt, Faults, NoFaults, SimBlobs
+from anabranch.testing.simulation import SETTINGS, tight_limits
+from anabranch.testing.world import Process, ProcessCrashed, World
+from tests.archives import make
+
+pytestmark = pytest.mark.sim
+
+KEPT = Path(make.__file__).parent / "v1"
+Verb = Callable[[Store, Path], object]
+
+
+def archive(store: Store, place: Path) -> object:
+    return store.streams.archive("s/a", place, request="r").digest
+
+
+def import_(store: Store, place: Path) -> object:
+    return store.streams.import_archive(KEPT, as_="t", request="r")
+
+
+def attach(store: Store, place: Path) -> object:
+    return store.streams.attach(KEPT, "t", request="r")
+
+
+def prepare(store: Store) -> None:
+    store.streams.create_scope("s")
+    store.streams.create("s/a", scaling=2)
+    with store.writer("s/a") as writer:
+        for n in range(4):
+            writer.write(b"%d" % n + b" " * 300 * (n % 2), key="ab"[n % 2]).result()
+        store.streams.scale("s/a", 1)
+        writer.write(b"last", key="a").result()
+
+
+def names(store: Store) -> list[str]:
+    return [str(info.name) for info in store.streams.list()]
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], World]]:
+    """Makes worlds in which the places of archives stand behind the gates of the processes that open them."""
+    made: list[World] = []
+
+    def open_place(place: str, runtime: Runtime, *, create: bool) -> Blobs:
+        (process,) = (each for each in made[-1].processes if each.runtime is runtime)
+        real = LocalBlobs(Path(place), runtime)
+        return SimBlobs(real, process.gate)
+
+    for module in (archives, facade):
+        monkeypatch.setattr(module, "open_blobs", open_place)
+
+    def build() -> World:
+        made.append(World(1, settings=SETTINGS))
+        return made[-1]
+
+    with tight_limits():
+        yield build
+
+
+def tell(
+    world: World, verb: Verb, place: Path, faults: Faults, judge: Callable[[Store, bool], None]
+) -> tuple[Process | None, bool]:
+    """Let a process do it, and another one judge what that left, knowing whether it was answered. The actor, and whether
+    it died."""
+    actors: list[Process] = []
+    died = []
+
+    def story() -> None:
+        if verb not in (import_, attach):
+            first = world.process("first")
+            first.call(prepare)
+            first.close()
+        answered = False
+        try:
+            actor = world.process("actor", faults=faults)
+            actors.append(actor)
+            actor.call(lambda store: verb(store, place))
+            answered = True
+            actor.crash()
+        except ProcessCrashed:
+            died.append(True)
+        survivor = world.process("survivor")
+        survivor.call(lambda store: judge(store, answered))
+        survivor.close()
+
+    with world:
+        world.run(story)
+    return (actors[0] if actors else None), bool(died)
+
+
+def judge_archive(store: Store, place: Path, answered: bool) -> None:
+    try:
+        ab.read_archive(place, runtime=store.runtime)
+        whole = True
+    except AnabranchError:
+        whole = False
+    assert whole or not answered
+    before = store.streams.archive("s/a", place, request="r")
+    assert store.streams.archive("s/a", place, request="r") == before
+    assert list(ab.verify_archive(place, runtime=store.runtime)) == []
+    store.streams.create_scope("u")
+    store.streams.import_archive(place, as_="u/b")
+    assert store.streams.digest("u/b") == store.streams.digest("s/a")
+    assert checked(store) == []
+
+
+def judge_streams(verb: Verb, store: Store, place: Path, answered: bool) -> None:
+    there = names(store)
+    assert there in ([], ["t/raw"], ["t/raw", "t/sensors"])
+    assert not answered or len(there) == 2
+    for name in there:
+        with store.reader(name) as reader:
+            assert len(list(reader)) == {"t/raw": 3, "t/sensors": 17}[name]
+    answer = verb(store, place)
+    assert verb(store, place) == answer
+    assert names(store) == ["t/raw", "t/sensors"]
+    if there:
+        assert checked(store) == []
+    for name in ("t/raw", "t/sensors"):
+        store.streams.delete(name)
+    with store.catalog.writing() as txn:  # as in time, when those of the dead run out
+        for lease in txn.leases():
+            txn.drop_lease(lease.id)
+    for _ in range(3):
+        store.runtime.tasks.sleep(1)
+        store.collect(horizon_us=0)
+    with store.catalog.reading() as txn:
+        used = {str(row[0]) for row in txn.export("blobs")}
+    assert {info.key for info in store.blobs.list("history/")} <= used
+    assert not [key for key in used if key.startswith(("attached", "footers"))]
+    assert checked(store) == []
+
+
+@pytest.mark.parametrize("verb", [archive, import_, attach], ids=lambda verb: verb.__name__)
+def test_a_crash_at_any_call_leaves_nothing_half_done(verb: Verb, world: Callable[[], World], tmp_path: Path) -> None:
+    def judge(store: Store, answered: bool) -> None:
+        if verb is archive:
+            judge_archive(store, tmp_path / "archive", answered)
+        else:
+            judge_streams(verb, store, tmp_path, answered)
+
+    actor, _ = tell(world(), verb, tmp_path / "archive", NoFaults(), judge)
+    assert actor is not None
+    calls = list(actor.gate.calls)
+    assert len(calls) > 10
+    # A crash behind a call that changes nothing is one before the next.
+    kinds = {
+        "blobs.put": (Action.CRASH_BEFORE, Action.CRASH_MIDWAY, Action.CRASH_AFTER),
+        "writing.commit": (Action.CRASH_BEFORE, Action.CRASH_AFTER),
+    }
+    for number, call in enumerate(calls, 1):
+        for action in kinds.get(call, (Action.CRASH_BEFORE,)):
+            shutil.rmtree(tmp_path / "archive", ignore_errors=True)
+            _, died = tell(world(), verb, tmp_path / "archive", CrashAt(number, action), judge)
+            assert died, (number, call, action)
+
+
+@pytest.mark.parametrize("action", [Action.UNCERTAIN_LANDED, Action.UNCERTAIN_LOST])
+@pytest.mark.parametrize("verb", [import_, attach], ids=lambda verb: verb.__name__)
+def test_a_lost_answer_is_found_by_asking_again(
+    verb: Verb, action: Action, world: Callable[[], World], tmp_path: Path
+) -> None:
+    def again(store: Store, place: Path) -> object:
+        with suppress(AppendUncertain):
+            return verb(store, place)
+        return verb(store, place)
+
+    def judge(store: Store, answered: bool) -> None:
+        assert answered
+        assert [name for name in names(store) if name != "s/a"] == ["t/raw", "t/sensors"]
+        assert checked(store) == []
+
+    actor, _ = tell(world(), verb, tmp_path, NoFaults(), judge)
+    assert actor is not None
+    commits = [number for number, call in enumerate(actor.gate.calls, 1) if call == "writing.commit"]
+    assert commits
+    for number in commits:
+        told, died = tell(world(), again, tmp_path, CrashAt(number, action), judge)
+        assert told is not None
+        assert not died
+
+
+def test_the_metadata_is_written_behind_everything_else(world: Callable[[], World], tmp_path: Path) -> None:
+    put: list[str] = []
+
+    def watched(store: Store, place: Path) -> object:
+        real = SimBlobs.put
+
+        def note(self: SimBlobs, key: str, chunks: object) -> None:
+            put.append(key)
+            real(self, key, chunks)  # type: ignore[arg-type]
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(SimBlobs, "put", note)
+            return archive(store, place)
+
+    tell(world(), watched, tmp_path / "archive", NoFaults(), lambda store, answered: None)
+    assert put[-1] == METADATA
+    assert len(put) > 2
