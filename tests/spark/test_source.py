@@ -261,6 +261,25 @@ def test_what_was_truncated_or_made_anew_is_an_error_and_no_silence(spark: Spark
         assert "is not the one that this query began with" in failure(frame, tmp_path / "ck")
 
 
+def test_a_query_may_go_on_behind_what_was_truncated(spark: SparkSession, tmp_path: Path) -> None:
+    with new_store(tmp_path) as store:
+        write(store, 0, 10)
+        query = Batches(stream(spark, store, failOnDataLoss="false"), tmp_path / "ck")
+        assert sorted(row["n"] for each in query.run() for row in each) == list(range(10))
+        write(store, 10, 10)
+        store.streams.truncate("s/in", store.streams.tail("s/in"))
+        write(store, 20, 5)
+        assert sorted(row["n"] for each in query.run() for row in each) == list(range(20, 25))
+        query.fail = True  # the batch is planned, and what it holds goes before it is tried again
+        write(store, 25, 5)
+        with pytest.raises(PySparkException):
+            query.run()
+        query.fail = False
+        store.streams.truncate("s/in", store.streams.tail("s/in"))
+        write(store, 30, 5)
+        assert sorted(row["n"] for each in query.run() for row in each) == list(range(30, 35))
+
+
 def test_long_ranges_are_read_by_several_tasks(spark: SparkSession, tmp_path: Path) -> None:
     with new_store(tmp_path, segments=1) as store:
         with store.writer("s/in") as writer:

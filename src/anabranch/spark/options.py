@@ -55,6 +55,7 @@ _READ: Final = (
     "maxBytesPerTrigger",
     "pollMs",
     "ranges",
+    "failOnDataLoss",
 )
 _WRITE: Final = (
     "path",
@@ -71,7 +72,7 @@ _WRITE: Final = (
     "checkpointLocation",
     "checkpointUrl",
 )
-_SPARK: Final = ("queryName", "outputMode", "trigger", "mergeSchema", "ignoreMissingFiles", "failOnDataLoss")
+_SPARK: Final = ("queryName", "outputMode", "trigger", "mergeSchema", "ignoreMissingFiles")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,7 @@ class ReadOptions:
     bytes_max: int | None
     poll_s: float
     ranges: tuple[int, tuple[tuple[int, int, int], ...]] | None
+    lossy: bool
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> ReadOptions:
@@ -106,6 +108,7 @@ class ReadOptions:
             bytes_max=said.number("maxBytesPerTrigger", least=1),
             poll_s=(500 if (poll := said.number("pollMs", least=0)) is None else poll) / 1000,
             ranges=said.ranges(),
+            lossy=said.choice("failOnDataLoss", ("true", "false")) == "false",
         )
 
 

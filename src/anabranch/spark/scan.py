@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from anabranch.core import cuts
 from anabranch.core.routing import point_of
-from anabranch.errors import InvalidArgument, SchemaMismatch
+from anabranch.errors import InvalidArgument, SchemaMismatch, Truncated
 from anabranch.log.plan import Plan
 from anabranch.log.read import Rows, Selection, appended_of, constant, offsets_of
 from anabranch.log.view import load, refresh
@@ -82,10 +82,17 @@ def chosen(schema: StreamSchema, names: Sequence[str] | None) -> pa.Schema:
 
 
 def read_ranges(
-    opened: Opened, stream: StreamId, ranges: Iterable[Range], names: Sequence[str], keys: Sequence[str] | None
+    opened: Opened,
+    stream: StreamId,
+    ranges: Iterable[Range],
+    names: Sequence[str],
+    keys: Sequence[str] | None,
+    *,
+    lossy: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """The events of the ranges, in their order, as batches of the named columns and those the store adds, in exactly
-    the types that Spark expects. Raises Truncated, StreamNotFound, CorruptStore."""
+    the types that Spark expects. Raises StreamNotFound, CorruptStore, and Truncated unless it is `lossy`: then what was
+    truncated since the ranges were dealt is left out."""
     with opened.store.catalog.reading() as reading:
         view = load(reading, stream)
     stored = chosen(view.info.schema, names)
@@ -94,7 +101,7 @@ def read_ranges(
     wanted = stored if key is None or key in names else stored.append(view.info.schema.columns.field(key))
     if not wanted.names:  # a batch without columns has no rows to count
         wanted = pa.schema([view.info.schema.columns.field(0)])
-    for segment, rows in read_rows(opened, view, ranges, Selection(wanted)):
+    for segment, rows in read_rows(opened, view, ranges, Selection(wanted), lossy=lossy):
         added = [constant(segment.packed, rows.batch.num_rows), offsets_of(rows), appended_of(rows)]
         batch = conformed([*rows.batch.columns[: len(stored)], *added], columns)
         if key is not None:
@@ -105,14 +112,22 @@ def read_ranges(
 
 
 def read_rows(
-    opened: Opened, view: StreamView, ranges: Iterable[Range], selection: Selection
+    opened: Opened, view: StreamView, ranges: Iterable[Range], selection: Selection, *, lossy: bool = False
 ) -> Iterator[tuple[SegmentId, Rows]]:
     """The rows of the ranges, as the store keeps them. Raises as `read_ranges`."""
-    for segment, start, stop in ranges:
-        pages = _Pages(opened, view, segment, stop, selection)
-        for rows in opened.logs.read(pages, start, stop, selection):
-            if rows.batch.num_rows:
-                yield segment, rows
+    for segment, first, stop in ranges:
+        pages, start = _Pages(opened, view, segment, stop, selection), first
+        while start < stop:
+            try:
+                for rows in opened.logs.read(pages, start, stop, selection):
+                    start = rows.stop
+                    if rows.batch.num_rows:
+                        yield segment, rows
+                break
+            except Truncated:
+                if not lossy:
+                    raise
+                start = max(start, pages.view.segments[segment].head)
         view = pages.view
 
 

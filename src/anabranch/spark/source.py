@@ -122,7 +122,10 @@ class _Source:
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """In a task: the events of its ranges."""
         if isinstance(partition, Ranges):  # Spark makes one of its own where there is none
-            yield from read_ranges(self._open(), partition.stream, partition.ranges, self._names, self._options.keys)
+            options = self._options
+            yield from read_ranges(
+                self._open(), partition.stream, partition.ranges, self._names, options.keys, lossy=options.lossy
+            )
 
 
 class BatchReader(_Source, DataSourceReader):
@@ -191,11 +194,11 @@ class StreamReader(_Source, DataSourceStreamReader, SupportsTriggerAvailableNow)
         return self._first.at(cuts.tail_cut(self._view())).to_json()
 
     def partitions(self, start: _Offset, end: _Offset) -> Sequence[InputPartition]:
-        """See Spark. Raises Truncated where the stream's head has passed the start."""
+        """See Spark. Raises Truncated where the stream's head has passed the start, and that counts as a failure."""
         until = SourceOffset.from_json(end)
         begin = until.start_of_batch(SourceOffset.from_json(start))
         view = self._view(until.cut.stream)
-        return self._deal(view, _between(view, begin, until.cut))
+        return self._deal(view, _between(view, self._readable(view, begin), self._readable(view, until.cut)))
 
     def commit(self, end: _Offset) -> None:
         """Nothing is kept for batches that are done."""
@@ -219,9 +222,15 @@ class StreamReader(_Source, DataSourceStreamReader, SupportsTriggerAvailableNow)
             view = self._view(offset.cut.stream)
 
     def _end_of_batch(self, view: StreamView, start: StreamCut, limit: ReadLimit) -> StreamCut:
-        start = cuts.check_cut(view, start)
+        start = cuts.check_cut(view, self._readable(view, start))
         times = StoreTimes(self._open(), view)
         return end_of_batch(view, start, self._limits(limit), times, stop=self._stop(view))
+
+    def _readable(self, view: StreamView, cut: StreamCut) -> StreamCut:
+        """The cut, or where the stream begins by now, if what was truncated meanwhile is no failure."""
+        if self._options.lossy and cuts.below_head(view, cut.as_dict()):
+            return cuts.furthest(view, cut, cuts.head_cut(view))
+        return cut
 
     def _limits(self, limit: ReadLimit) -> Limits:
         if isinstance(limit, ReadAllAvailable):

@@ -12,9 +12,9 @@ from anabranch.core import group as changes
 from anabranch.core.group import Checkpoint, GroupState
 from anabranch.errors import GroupNotFound, InvalidArgument, NotFound, StreamNotFound
 from anabranch.log.read import LogReader
+from anabranch.log.sizes import segment_bytes
 from anabranch.log.tail import Tail
 from anabranch.log.view import load
-from anabranch.log.weigh import weigh
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import Micros, SegmentId, StreamId
 from anabranch.model.position import Position, StreamSegment
@@ -162,7 +162,7 @@ class ReaderGroup:
         with self._catalog.reading() as reading:
             for stream, view in self._views(reading, state).items():
                 for segment, low, high in _left(state, view):
-                    size = weigh(reading, view, segment, low, high)
+                    size = segment_bytes(reading, view, segment, low, high)
                     segments[StreamSegment(stream, segment)] = (high - low, size)
         events, size = (sum(each[i] for each in segments.values()) for i in (0, 1))
         return Unread(events, size, segments)
@@ -204,8 +204,9 @@ class ReaderGroup:
             state = self._state()
 
     def _advance(self) -> GroupState:
+        state = self._state()
         with self._catalog.reading() as reading:
-            views = self._views(reading, self._state())
+            views = self._views(reading, state)
         return self._update(lambda state: changes.advance(state, views))
 
     def rewind(self) -> None:
