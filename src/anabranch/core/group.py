@@ -220,10 +220,12 @@ def skip_truncated(state: GroupState, views: Views) -> GroupState:
     """Where positions lie before a stream's head, move them there. What was to be read in between is lost."""
     positions = dict(state.positions)
     for stream in state.streams:
-        here = state.cut(stream)
-        if cuts.below_head(views[stream], here.as_dict()):
+        here, view = state.cut(stream), views[stream]
+        if any(segment.epoch > view.info.epoch for segment, _ in here):
+            continue  # the view is older than the state: who has a newer one will see
+        if cuts.below_head(view, here.as_dict()):
             positions = {each: offset for each, offset in positions.items() if each.stream != stream}
-            positions |= offsets_of(cuts.raised(views[stream], here))
+            positions |= offsets_of(cuts.raised(view, here))
     if positions == state.positions:
         return state
     owners = {segment: owner for segment, owner in state.owners.items() if segment in positions}

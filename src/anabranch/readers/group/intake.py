@@ -147,6 +147,8 @@ class Intake:
 
     def _stop(self, segment: StreamSegment) -> int:
         view, end = self.views[segment.stream], self._ends.get(segment.stream)
+        if segment.segment.epoch > view.info.epoch:
+            raise _Stale  # another reader saw a scale that this one has not
         if cuts.below_head(view, {segment.segment: self._positions[segment]}):
             raise cuts.truncated(view)
         length = view.length(segment.segment)
