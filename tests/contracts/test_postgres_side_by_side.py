@@ -117,6 +117,19 @@ def test_transactions_that_may_touch_the_same_take_turns(
         assert side.waits(url)
 
 
+@pytest.mark.parametrize("by_alias_first", [True, False])
+def test_a_transaction_on_an_alias_takes_turns_with_those_on_its_stream(
+    catalog: PostgresCatalog, url: str, by_alias_first: bool
+) -> None:
+    alias = StreamName("iot", "alias")
+    with catalog.writing() as txn:
+        txn.put_piece(Checkpointed("alias", str(alias), {"stream": A}))
+    first, second = (alias, NAME_A) if by_alias_first else (NAME_A, alias)
+    with beside(lambda: tag(catalog, second, second)) as side, catalog.writing(first) as txn:
+        assert side.waits(url)
+        assert txn.stream(first) is not None
+
+
 def test_of_two_that_make_one_stream_the_second_finds_it_made(catalog: PostgresCatalog, url: str) -> None:
     name = StreamName("iot", "new")
     found: list[object] = []

@@ -142,6 +142,8 @@ def test_columns_that_were_widened_are_read_alike_from_narrow_files(spark: Spark
     assert scans(frame) == 1  # of the file that is wide
     assert_same(frame, store)
     assert sorted(row.n for row in frame.collect()) == [*range(60)]
+    store.streams.alias("s/in", "s/also")
+    assert_same(read(spark, store, "s/also"), store)
 
 
 def test_every_type_is_read_alike_from_files_and_from_the_tail(spark: SparkSession, tmp_path: Path) -> None:

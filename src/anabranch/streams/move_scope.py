@@ -41,7 +41,6 @@ def move_scope(txn: Writing, old: str, new: str, now: Micros) -> Scope:
     for piece in txn.pieces(RENAMED_SCOPE):
         if piece.value["to"] == old:
             txn.put_piece(Checkpointed(RENAMED_SCOPE, piece.name, {"to": new}))
-    txn.drop_piece(RENAMED_SCOPE, new)
     txn.put_piece(Checkpointed(RENAMED_SCOPE, old, {"to": new}))
     txn.add_change(None, "scope renamed", {"from": old, "to": new}, now=now)
     return moved
