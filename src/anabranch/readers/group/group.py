@@ -179,7 +179,8 @@ class ReaderGroup:
         reader had handed out when it came there lies before it. Readers do not wait for each other.
 
         A reader comes to it when it asks for more. Raises TimeoutError where one does not within `timeout_s` seconds; the
-        checkpoint is still gathered then. Raises AlreadyExists where one of this name is kept.
+        checkpoint is still gathered then, and will be among `checkpoints`. Raises AlreadyExists where one of this name is
+        kept.
         """
         deadline = self._runtime.clock.monotonic() + timeout_s
         now = Micros(self._runtime.clock.now())
