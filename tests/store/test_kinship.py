@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -222,3 +223,13 @@ def test_a_note_of_lineage_costs_the_same_after_a_thousand(store: Store) -> None
     streams.delete("s/a")
     with store.catalog.reading() as reading:
         assert reading.pieces("lineage") == []
+
+
+def test_lineage_tells_which_archive_a_stream_came_from(store: Store, tmp_path: Path) -> None:
+    store.streams.create("s/a")
+    write(store, "s/a", 1, 2, 3)
+    store.streams.archive("s/a", tmp_path / "kept")
+    store.streams.import_archive(tmp_path / "kept", as_="s/back")
+    (origin,) = store.streams.lineage("s/back")
+    assert (origin.how, origin.parts[0].name, origin.parts[0].events) == ("imported", "s/a", 3)
+    assert str(tmp_path / "kept") in str(origin.parts[0].place)

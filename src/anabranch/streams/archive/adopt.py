@@ -15,11 +15,13 @@ from anabranch.errors import CorruptArchive, StreamExists
 from anabranch.model.append import Place
 from anabranch.model.ids import LogId, Micros, StreamId
 from anabranch.model.names import StreamName
+from anabranch.model.origin import OriginPart
 from anabranch.model.retention import Retention
 from anabranch.model.stream import Extent, Span, StreamInfo
 from anabranch.streams.alias import add_alias
 from anabranch.streams.copy import COPIED
 from anabranch.streams.find import need_free
+from anabranch.streams.origins import record_origin
 from anabranch.streams.retention import put_policy
 from anabranch.streams.scope import need_scope
 
@@ -80,7 +82,11 @@ def adopt(
     copied = Copied(wish.id, stream.id, stream.start, stream.end)
     txn.put_piece(Checkpointed(COPIED, f"{wish.id:016x}", {**copied.to_json(), "asked": dict(wish.asked)}))
     detail = {"name": str(wish.name), "place": wish.place, "events": stream.events, **copied.to_json()}
-    txn.add_change(wish.id, "attached" if "attached" in wish.asked else "imported", detail, now=now)
+    how = "attached" if "attached" in wish.asked else "imported"
+    start, end = str(stream.start), str(stream.end)
+    part = OriginPart(stream.id, str(stream.name), start, end, stream.events, place=wish.place)
+    record_origin(txn, wish.id, how, [part], now)
+    txn.add_change(wish.id, how, detail, now=now)
     _put_more(txn, stream, wish, now)
     return copied
 
