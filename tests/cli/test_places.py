@@ -58,6 +58,14 @@ def test_retention_is_set_shown_carried_out_and_taken_back(sensors: Line) -> Non
     assert "say one of these" in sensors.refused("stream", "retain", "iot/sensors", "--at-least-bytes", "1GB")
 
 
+def test_retain_carries_out_the_policies_of_all_streams(sensors: Line) -> None:
+    assert sensors("retain", "--json").json["streams"] == 0
+    sensors("stream", "retain", "iot/sensors", "--for", "0s")
+    told = sensors("retain", "--json").json
+    assert (told["streams"], told["truncated"], told["events"]) == (1, 1, 3)
+    assert "0 events (0 B) of 0 streams removed" in sensors("retain", "iot/sensors").err
+
+
 def test_diff_and_lineage_tell_what_streams_have_in_common(sensors: Line) -> None:
     sensors("copy", "iot/sensors", "iot/again")
     sensors("stream", "truncate", "iot/again", "--events", 1, "--yes")

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from anabranch.log.compact import CompactReport
     from anabranch.log.repair import Mended
     from anabranch.store import Store
+    from anabranch.streams.retain import RetainReport
 
 _Report = TypeVar("_Report")
 
-compact_app, collect_app, check_app = new_app(), new_app(), new_app()
+compact_app, collect_app, retain_app, check_app = new_app(), new_app(), new_app(), new_app()
 
 OneStreamArgument = Annotated[str | None, typer.Argument(metavar="[STREAM]", help="Only this stream.")]
 EveryOption = Annotated[float | None, typer.Option("--every", metavar="SECONDS", help="Again and again, until Ctrl-C.")]
@@ -85,6 +86,34 @@ def collect(
         return opened.collect(horizon_us=horizon_us, progress=meter.show)
 
     _repeat(store, every, "collect", once, lambda report: _told(as_json, asdict(report), _collected(report)))
+
+
+@retain_app.command()
+def retain(
+    stream: OneStreamArgument = None,
+    every: EveryOption = None,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Remove the events that retention policies let go, of one stream or of all that have one.
+
+    Policies are set with anabranch stream retain. Files are freed by the next anabranch collect.
+
+    Examples:
+
+      anabranch retain
+      anabranch retain --every 900
+    """
+
+    def once(opened: Store, meter: Meter) -> RetainReport:
+        return opened.retain(stream, progress=meter.show)
+
+    def tell(report: RetainReport) -> None:
+        gone = f"{counted(report.events, 'event')} ({size_text(report.bytes)}) of {counted(report.truncated, 'stream')}"
+        kept = f"{counted(report.streams, 'stream')} with a policy"
+        _told(as_json, asdict(report), f"{gone} removed, in {report.seconds:.1f} s; {kept}")
+
+    _repeat(store, every, "retain", once, tell)
 
 
 @check_app.command()

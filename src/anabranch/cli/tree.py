@@ -57,6 +57,7 @@ _NOUNS = {
     "demo": _Noun("demo", "Pipelines"),
     "compact": _Noun("maintain", "Upkeep", "compact_app"),
     "collect": _Noun("maintain", "Upkeep", "collect_app"),
+    "retain": _Noun("maintain", "Upkeep", "retain_app"),
     "check": _Noun("maintain", "Upkeep", "check_app"),
     "backup": _Noun("backup", "Upkeep"),
     "restore": _Noun("restore", "Upkeep"),
