@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from anabranch.testing.clients.alias import alias
 from anabranch.testing.clients.append import append
 from anabranch.testing.clients.arena import Client
 from anabranch.testing.clients.copy import copy
@@ -18,7 +19,7 @@ from anabranch.testing.clients.scale import scale
 from anabranch.testing.clients.stitch import stitch
 from anabranch.testing.clients.write import rival, write
 
-__all__ = ["ALGEBRA", "BASIC", "CASTS", "GROWTH", "HARVEST", "HOLDERS", "STORM", "Cast"]
+__all__ = ["ALGEBRA", "BASIC", "CASTS", "GROWTH", "HARVEST", "HOLDERS", "LINKS", "STORM", "Cast"]
 
 Cast = Sequence[tuple[str, Client]]
 _TAKERS: Final[Cast] = (
@@ -60,3 +61,7 @@ ALGEBRA: Final[Sequence[Cast]] = (
 )
 # Ephemeral streams that are begun, joined and left by many.
 HOLDERS: Final[Sequence[Cast]] = ((("hold", hold), ("hold", hold), ("write", write), ("collect", collect)),)
+# Streams that are renamed, and their further names.
+LINKS: Final[Sequence[Cast]] = (
+    (("alias", alias), ("alias", alias), ("rename", rename), ("write", write), ("copy", copy)),
+)

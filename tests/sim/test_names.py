@@ -1,0 +1,36 @@
+"""Aliases in the simulation: they lead to their streams under renames, lost answers and crashes."""
+
+from __future__ import annotations
+
+import pytest
+
+from anabranch.catalog.port import Writing
+from anabranch.model.ids import Micros
+from anabranch.model.names import StreamName
+from anabranch.model.stream import StreamInfo
+from anabranch.streams import rename
+from anabranch.streams.alias import forget_aliases
+from anabranch.testing.clients import LINKS
+from anabranch.testing.simulation import Simulation
+
+pytestmark = pytest.mark.sim
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_aliases_lead_to_their_streams_under_all_that_may_happen(seed: int) -> None:
+    outcome = Simulation(seed, steps=5_000, casts=LINKS).run()
+    assert outcome.sound, (outcome.violations, outcome.error)
+    assert outcome.done["alias"] > 5
+    assert outcome.done["rename"] > 5
+
+
+def test_a_rename_that_forgets_aliases_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = rename.give_name
+
+    def careless(txn: Writing, info: StreamInfo, new: StreamName, now: Micros) -> StreamInfo:
+        forget_aliases(txn, info.id)
+        return whole(txn, info, new, now)
+
+    monkeypatch.setattr(rename, "give_name", careless)
+    outcome = Simulation(1, steps=5_000, casts=LINKS).run()
+    assert any("and leads to None" in each for each in outcome.violations), (outcome.violations, outcome.error)
