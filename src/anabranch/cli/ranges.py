@@ -45,7 +45,7 @@ def open_store_range(
     """The whole store, for verbs that look at events, and the range as `open_range` takes it."""
     told = _told(stream, start, end)
     with open_store(store) as opened:
-        yield opened, told if told == StreamRange(told.stream) else _resolved(opened, told)
+        yield opened, told if told == StreamRange(told.stream) else resolved(opened, told)
 
 
 def _told(stream: str, start: str | None, end: str | None) -> StreamRange:
@@ -72,10 +72,11 @@ def _open(store: str | None, told: Sequence[StreamRange]) -> Iterator[tuple[Stre
             yield names.streams, list(told)
         return
     with open_store(store) as opened:
-        yield opened.streams, [_resolved(opened, each) for each in told]
+        yield opened.streams, [resolved(opened, each) for each in told]
 
 
-def _resolved(opened: Store, told: StreamRange) -> StreamRange:
+def resolved(opened: Store, told: StreamRange) -> StreamRange:
+    """The range with its places looked up."""
     from anabranch.cli.places import parse_place, resolve
 
     name, now = str(told.stream), opened.runtime.clock.now()

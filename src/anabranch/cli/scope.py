@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anabranch.cli.options import JsonOption, StoreOption, TagOption, new_app, open_names, parse_tags
+from anabranch.cli.elsewhere import ToBlobsOption, ToHistoryOption, ToKeysOption, ToStoreOption, open_elsewhere
+from anabranch.cli.options import JsonOption, StoreOption, TagOption, new_app, open_names, open_store, parse_tags
 from anabranch.cli.output import confirm, counted, iso_time, print_columns, print_json, say
 from anabranch.cli.progress import Meter
 from anabranch.errors import PipelineRunning
 
 if TYPE_CHECKING:
     from anabranch.cli.options import Names
+    from anabranch.core.copy import Copied
     from anabranch.model.stream import Scope
 
 app = new_app("Create, list, copy, rename and delete scopes: the namespaces of streams.")
@@ -103,18 +105,38 @@ def copy(
     target: Annotated[str, typer.Argument(metavar="TARGET", help="The scope of the copies; made if need be.")],
     internal: Annotated[bool, typer.Option("--internal", help="The store's own streams too.")] = False,
     ephemeral: Annotated[bool, typer.Option("--ephemeral", help="Ephemeral streams too; their copies last.")] = False,
+    to_store: ToStoreOption = None,
+    to_blobs: ToBlobsOption = None,
+    to_history: ToHistoryOption = None,
+    to_keys: ToKeysOption = None,
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
     """Copy all streams of a scope into another, at once and whatever their size. Asked again, it goes on where it was
-    interrupted, and copies what is new. Aliases of streams within the scope come along.
+    interrupted, and copies what is new. Aliases of streams within the scope come along, but not into another store.
 
-    Example:
+    Examples:
 
       anabranch scope copy iot iot-before-the-change
+      anabranch scope copy iot iot --to-store /mnt/usb/river
     """
+    if to_store is not None:
+        with (
+            open_store(store) as opened,
+            open_elsewhere(to_store, to_blobs, to_history, to_keys) as other,
+            Meter(f"copying {source}", unit_bytes=False) as meter,
+        ):
+            copies = opened.streams.copy_scope(
+                source, target, to=other, internal=internal, ephemeral=ephemeral, progress=meter.show
+            )
+        _copied(target, copies, as_json)
+        return
     with open_names(store) as names, Meter(f"copying {source}", unit_bytes=False) as meter:
         copies = names.streams.copy_scope(source, target, internal=internal, ephemeral=ephemeral, progress=meter.show)
+    _copied(target, copies, as_json)
+
+
+def _copied(target: str, copies: list[Copied], as_json: bool) -> None:
     if as_json:
         print_json({"name": target, "streams": len(copies), "copies": [each.to_json() for each in copies]})
     else:

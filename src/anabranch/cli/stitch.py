@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from anabranch.cli.options import JsonOption, StoreOption, new_app
+from anabranch.cli.elsewhere import (
+    ToBlobsOption,
+    ToHistoryOption,
+    ToKeysOption,
+    ToStoreOption,
+    WindowOption,
+    finish,
+    open_elsewhere,
+)
+from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store, split_list, store_path
 from anabranch.cli.output import confirm, counted, print_json, say
-from anabranch.cli.ranges import open_ranges
+from anabranch.cli.progress import Meter
+from anabranch.cli.ranges import open_ranges, resolved
+from anabranch.errors import InvalidArgument
+from anabranch.model.stream_range import StreamRange
+
+if TYPE_CHECKING:
+    from anabranch.store import Store
 
 app = new_app()
 
@@ -25,6 +40,21 @@ def stitch(
     drop_sources: Annotated[
         bool, typer.Option("--drop-sources", help="Delete the sources with it; the new stream may take one's name.")
     ] = False,
+    deduplicate: Annotated[
+        str | None,
+        typer.Option(
+            "--deduplicate", metavar="COLUMNS", help="Leave out events that repeat another in these: a,b. Moves bytes."
+        ),
+    ] = None,
+    prefer: Annotated[
+        str | None,
+        typer.Option("--prefer", metavar="NUMBERS", help="Whose events stay, by the streams' numbers from 1 on: 2,1."),
+    ] = None,
+    to_store: ToStoreOption = None,
+    to_blobs: ToBlobsOption = None,
+    to_history: ToHistoryOption = None,
+    to_keys: ToKeysOption = None,
+    window: WindowOption = 4,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: JsonOption = False,
     store: StoreOption = None,
@@ -39,7 +69,13 @@ def stitch(
       anabranch stitch 'iot/sensors[,2026-01-31T12:00:00Z]' 'iot/repaired[-2h,]' --into iot/right
       anabranch stitch iot/january iot/february iot/march --into iot/quarter
       anabranch stitch iot/old iot/new --into iot/new --drop-sources
+      anabranch stitch iot/left iot/right --into iot/both --deduplicate device,at
     """
+    if to_store is not None or deduplicate is not None or prefer is not None:
+        if drop_sources:
+            raise InvalidArgument("a stitch that moves bytes keeps its sources: delete them afterwards")
+        _by_job(store, sources, into, deduplicate, prefer, (to_store, to_blobs, to_history, to_keys), window, as_json)
+        return
     with open_ranges(store, sources) as (streams, parts):
         if drop_sources:
             named = ", ".join(f"'{name}'" for name in dict.fromkeys(part.stream for part in parts))
@@ -50,3 +86,56 @@ def stitch(
         print_json({"name": into, "events": events, **joined.to_json()})
     else:
         say(f"'{into}' is there, with {counted(events, 'event')}")
+
+
+def _by_job(
+    store: str | None,
+    sources: list[str],
+    into: str,
+    deduplicate: str | None,
+    prefer: str | None,
+    to: tuple[str | None, str | None, str | None, str | None],
+    window: int,
+    as_json: bool,
+) -> None:
+    """Stitch by a job that moves the bytes, perhaps into another store."""
+    to_store, *where = to
+    columns, order = split_list(deduplicate) or [], _numbers(prefer)
+    with open_store(store) as opened:
+        other = opened if to_store is None else open_elsewhere(to_store, *where)
+        try:
+            with Meter("stitching") as meter:
+                parts = [_range(opened, text) for text in sources]
+                job = other.jobs.stitch(
+                    opened,
+                    parts,
+                    into,
+                    deduplicate=columns,
+                    prefer=order,
+                    window=window,
+                    progress=meter.show,
+                )
+                joined = finish(job, meter, to_store or store_path(store))
+            view = other.streams.view(into)
+        finally:
+            if other is not opened:
+                other.close()
+    events = sum(view.length(segment.id) - segment.head for segment in view.ordered)
+    if as_json:
+        print_json({"name": into, "events": events, "job": job.id, "repeats": joined.repeats, **joined.to_json()})
+    else:
+        left_out = f"; {counted(joined.repeats, 'repeat')} left out" if columns else ""
+        say(f"'{into}' is there, with {counted(events, 'event')}{left_out}")
+
+
+def _range(opened: Store, text: str) -> StreamRange:
+    told = StreamRange.parse(text)
+    return told if told == StreamRange(told.stream) else resolved(opened, told)
+
+
+def _numbers(text: str | None) -> list[int]:
+    """`2,1` as numbers from 0 on."""
+    try:
+        return [int(each) - 1 for each in split_list(text) or []]
+    except ValueError as exc:
+        raise InvalidArgument(f"--prefer takes numbers of streams, as 2,1, not '{text}'") from exc

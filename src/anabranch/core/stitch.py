@@ -30,10 +30,12 @@ class Moved(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Joined:
     """What an append or a stitch did: `stream` is what came of it. `parts` says, for each source in the order given,
-    its id and where its events lie now."""
+    its id and where its events lie now. `repeats` counts the events that were left out as repeats of others: then their
+    places are not told."""
 
     stream: StreamId
     parts: tuple[tuple[StreamId, tuple[Moved, ...]], ...]
+    repeats: int = 0
 
     def pointers(self, old: EventPointer) -> tuple[EventPointer, ...]:
         """Where an event of a source lies now, in reading order: once for every part that holds it. Raises
@@ -53,7 +55,8 @@ class Joined:
             {"source": f"{source:016x}", "moved": [[m.old.packed, m.new.packed, m.start, m.stop] for m in moves]}
             for source, moves in self.parts
         ]
-        return {"stream": f"{self.stream:016x}", "parts": parts}
+        repeats = {"repeats": self.repeats} if self.repeats else {}
+        return {"stream": f"{self.stream:016x}", "parts": parts, **repeats}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Joined:
@@ -65,7 +68,7 @@ class Joined:
             )
             for part in value["parts"]
         )
-        return cls(StreamId(int(value["stream"], 16)), parts)
+        return cls(StreamId(int(value["stream"], 16)), parts, value.get("repeats", 0))
 
 
 @dataclass(frozen=True, slots=True)

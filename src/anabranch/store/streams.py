@@ -109,17 +109,29 @@ class StoreStreams(Archiving, Streams):
         into: Name,
         to: Elsewhere | None = None,
         keep_sources: bool = True,
+        deduplicate: Sequence[str] = (),
+        prefer: Sequence[int] = (),
         window: int = limits.JOB_WINDOW,
         progress: Watch = silent,
         request: str | None = None,
     ) -> Joined:
-        """As `Streams.stitch`, into a stream of the store `to`; there the sources are kept, for no transaction spans two
-        stores."""
-        if to is None:
+        """As `Streams.stitch`, into a stream of the store `to`, or with `deduplicate` without the events that repeat
+        another in all these columns: then the bytes are copied too, and `prefer` says which sources' events stay; see
+        `Jobs.stitch`. Both keep the sources."""
+        if to is None and not deduplicate and not prefer:
             return super().stitch(sources, into=into, keep_sources=keep_sources, request=request)
         if not keep_sources:
-            raise InvalidArgument("what is stitched into another store keeps its sources; delete them afterwards")
-        job = to.jobs.stitch(self.own, sources, into, window=window, progress=progress, request=request)
+            raise InvalidArgument("a stitch that moves bytes keeps its sources; delete them afterwards")
+        job = (to or self.own).jobs.stitch(
+            self.own,
+            sources,
+            into,
+            deduplicate=deduplicate,
+            prefer=prefer,
+            window=window,
+            progress=progress,
+            request=request,
+        )
         joined: Joined = job.wait()
         return joined
 

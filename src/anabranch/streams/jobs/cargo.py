@@ -27,21 +27,19 @@ _SPARE_BYTES = 4 * limits.KIB  # what a message weighs beyond its events
 
 
 class Run(NamedTuple):
-    """Events of one extent that belong to a range: `size` logical bytes."""
+    """Events of one extent that belong to a range: `size` logical bytes, which get the positions from `at` on in the log
+    of their range. Of the piece those stay for which `keep` is true, or all."""
 
     range: Range
     piece: Piece
     size: int
+    at: int
+    keep: pa.Array | None = None
 
     @property
     def events(self) -> int:
         """How many events it holds."""
-        return self.piece.stop - self.piece.start
-
-    @property
-    def at(self) -> int:
-        """The position of its first event in the log of its range."""
-        return self.piece.start + self.piece.shift - self.range.start
+        return self.piece.stop - self.piece.start if self.keep is None else self.keep.true_count
 
 
 class Load(NamedTuple):
@@ -115,13 +113,16 @@ class Cargo:
         assert message is not None
         row = extent.place.row + piece.start - extent.start
         version = self.version(piece.columns)
-        if version is not None and message.size <= 2 * run.size + _SPARE_BYTES:
+        if run.keep is None and version is not None and message.size <= 2 * run.size + _SPARE_BYTES:
             digest = extent.checksum if self.clear else checksum(message)
             return Load(run, message, row, version, digest)
         name = name_of(extent)
-        batch = codec.decode(message, piece.columns, key=name).slice(row, run.events)
-        if batch.num_rows != run.events:
-            raise CorruptBlob(name, f"{run.events} events were expected, its message holds {batch.num_rows}")
+        count = piece.stop - piece.start
+        batch = codec.decode(message, piece.columns, key=name).slice(row, count)
+        if batch.num_rows != count:
+            raise CorruptBlob(name, f"{count} events were expected, its message holds {batch.num_rows}")
+        if run.keep is not None:
+            batch = batch.filter(run.keep)
         if version is None:
             version = self.latest
             batch = codec.widen(batch, self.columns_of(version))
@@ -158,4 +159,5 @@ def _sized(reading: Reading, range_: Range, pieces: Sequence[Piece]) -> Iterator
         last = before if follows else reading.extent_before(extent.log, extent.start)
         size = extent.size_end - (last.size_end if last is not None else 0)
         before = extent
-        yield Run(range_, piece, size * (piece.stop - piece.start) // (extent.stop - extent.start))
+        share = size * (piece.stop - piece.start) // (extent.stop - extent.start)
+        yield Run(range_, piece, share, piece.start + piece.shift - range_.start)

@@ -83,14 +83,20 @@ class Files:
         row = self._builder.begin(self._stage, run.range.log, run.at, self._version)
         source_row = extent.place.row + piece.start - extent.start
         columns = self._cargo.columns_of(self._version)
+        count = piece.stop - piece.start
         rows, low, high = 0, None, None
-        for batch, appended in self._cargo.fetcher.parquet(extent, source_row, run.events, columns):
+        for batch, appended in self._cargo.fetcher.parquet(extent, source_row, count, columns):
+            first, rows = rows, rows + batch.num_rows
+            if run.keep is not None:
+                keep = run.keep.slice(first, batch.num_rows)
+                batch, appended = batch.filter(keep), appended.filter(keep)
+                if not batch.num_rows:
+                    continue
             self._builder.write(batch, appended)
-            rows += batch.num_rows
             low = appended[0].value if low is None else low
             high = appended[-1].value
-        if rows != run.events:
-            raise CorruptBlob(str(extent.key), f"{run.events} events were expected, it holds {rows}")
+        if rows != count:
+            raise CorruptBlob(str(extent.key), f"{count} events were expected, it holds {rows}")
         self._builder.end()
         # Not those of the extent: of a part of it they would overlap what follows.
         bounds = Bounds(_micros(low), _micros(high))
@@ -104,7 +110,7 @@ class Files:
         version = self._cargo.version(piece.columns)
         whole = (piece.start, piece.stop, extent.place.row) == (extent.start, extent.stop, 0)
         clear = self._cargo.clear and self._target.runtime.sealer is None
-        if version is None or not whole or not clear:
+        if version is None or not whole or not clear or run.keep is not None:
             return False
         data = self._cargo.whole(extent)
         self._held.add(data.size)

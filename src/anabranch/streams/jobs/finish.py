@@ -27,13 +27,15 @@ def finish_job(txn: Writing, row: JobRow, plans: Sequence[Plan], stream: StreamI
         return _copy(txn, row, plans[0], now)
     names = [stage_name(row.target, row.id, number) for number in range(len(row.parts))]
     for part, plan, name in zip(row.parts, plans, names, strict=True):
-        close_stage(txn, part, plan, name, now)
+        close_stage(txn, part, plan, name, now, sieved="deduplicate" in row.options)
     stages = [StreamRange(part.stage) for part in row.parts]
     if row.verb == "append":
         joined = append_stream(txn, stages[0], row.target, now)
         delete_stream(txn, names[0], now)
     else:
         joined = stitch_streams(txn, stages, row.target, stream, now, keep_sources=False)
+    if "deduplicate" in row.options:  # offsets are not what they were
+        joined = Joined(joined.stream, tuple((stream, ()) for stream, _ in joined.parts), row.repeats)
     return _of_sources(joined, row.parts).to_json()
 
 
@@ -65,4 +67,5 @@ def _of_sources(joined: Joined, parts: Sequence[Part]) -> Joined:
     return Joined(
         joined.stream,
         tuple((part.stream, moved) for part, (_, moved) in zip(parts, joined.parts, strict=True)),
+        joined.repeats,
     )

@@ -88,15 +88,28 @@ class Jobs:
         streams: Sequence[Source],
         into: Name,
         *,
+        deduplicate: Sequence[str] = (),
+        prefer: Sequence[int] = (),
         window: int = limits.JOB_WINDOW,
         progress: Watch = silent,
         request: str | None = None,
     ) -> Job:
-        """A new stream of all events of the first stream of another store, then all of the second, and so on. Raises
-        as `copy`, SchemaMismatch."""
+        """A new stream of all events of the first stream of another store, then all of the second, and so on.
+
+        With `deduplicate`, of events that are equal in all these columns only one stays: that of the first stream, or
+        of the stream that stands first in `prefer`, a list of numbers of streams, from 0 on; within a stream the first.
+        Those streams are read first. `JobRow.repeats` counts what was left out. Offsets are not those of the sources
+        then. The events of all streams are digested first, 24 bytes each, on disk. Raises as `copy`, SchemaMismatch,
+        InvalidArgument.
+        """
         if not streams:
             raise InvalidArgument("a stitch takes at least one stream")
-        return self._begin("stitch", source, streams, into, request, window, progress)
+        if len(set(prefer)) < len(prefer) or not set(prefer) <= set(range(len(streams))):
+            raise InvalidArgument(f"prefer= names streams by their numbers from 0 to {len(streams) - 1}, each once")
+        options: dict[str, Any] = {"deduplicate": list(deduplicate)} if deduplicate else {}
+        if prefer:
+            options["prefer"] = list(prefer)
+        return self._begin("stitch", source, streams, into, request, window, progress, options)
 
     def _begin(
         self,
@@ -124,6 +137,9 @@ class Jobs:
             row = make_job(txn, ident, verb, full, drawn, stages, place=site.place, options=chosen, now=now)
             return {"job": row.id}
 
+        for name in chosen.get("deduplicate", ()):
+            if not any(name in each.stretch.view.info.schema.columns.names for each in drawn):
+                raise InvalidArgument(f"deduplicate= names columns of the streams; none of them has '{name}'")
         said = "".join(f" {name}" for name in chosen if name != "within")
         operation = f"job {verb} {','.join(map(str, parts))} {full}{said}"
         with self._site.catalog.writing() as txn:

@@ -29,6 +29,7 @@ from anabranch.streams.jobs.control import Control
 from anabranch.streams.jobs.files import Files
 from anabranch.streams.jobs.gauge import Gauge, Held
 from anabranch.streams.jobs.row import JobRow, Range
+from anabranch.streams.jobs.sieve import Sieve, offset_behind, sifted
 from anabranch.streams.jobs.site import Site
 from anabranch.streams.jobs.stored import Lasting, Stored
 
@@ -42,7 +43,16 @@ class Mover:
     """Moves ranges of one source. Thread-safe, if several move different ranges."""
 
     def __init__(
-        self, cargo: Cargo, target: Site, stage: StreamId, control: Control, hold: Hold, gauge: Gauge, moved: Moved
+        self,
+        cargo: Cargo,
+        target: Site,
+        stage: StreamId,
+        control: Control,
+        hold: Hold,
+        gauge: Gauge,
+        moved: Moved,
+        *,
+        sieve: Sieve | None = None,
     ) -> None:
         self._cargo = cargo
         self._target = target
@@ -51,6 +61,7 @@ class Mover:
         self._hold = hold
         self._gauge = gauge
         self._moved = moved
+        self._sieve = sieve
         self._renewing: Lock = target.runtime.tasks.lock()
 
     def move(self, ranges: Sequence[Range]) -> None:
@@ -63,9 +74,9 @@ class Mover:
         tries = 0
         while True:
             with self._target.catalog.reading() as snapshot:
-                left = _left(snapshot, ranges)
+                lengths = _lengths(snapshot, ranges)
             try:
-                self._move(left)
+                self._move(lengths)
                 return
             except BlobMissing as exc:
                 # The plan may be older than a compaction whose old blobs were collected since: plan again, once.
@@ -79,14 +90,21 @@ class Mover:
                     raise
                 self._target.runtime.tasks.sleep(_PAUSE_S * 2**tries)
 
-    def _move(self, left: Sequence[tuple[Range, int]]) -> None:
-        runs = (run for range_, offset in left for run in self._cargo.runs(range_, offset))
+    def _move(self, lengths: Sequence[tuple[Range, int]]) -> None:
+        runs = (run for range_, length in lengths for run in self._runs(range_, length))
         for tier, group in _by_tier(runs):
             with self._gauge.holding() as held:
                 if tier == ARROW:
                     self._messages(group, held)
                 else:
                     self._files(group, held)
+
+    def _runs(self, range_: Range, length: int) -> Iterator[Run]:
+        """What is missing of a range whose log is so long."""
+        if self._sieve is None:
+            return self._cargo.runs(range_, range_.start + length)
+        mask = self._sieve.mask(range_)
+        return sifted(self._cargo.runs(range_, offset_behind(range_, mask, length)), mask, length)
 
     # tier 1: messages
 
@@ -162,11 +180,10 @@ class Mover:
         self._moved(sum(each.run.events for each in stored), sum(each.run.size for each in stored))
 
 
-def _left(snapshot: Reading, ranges: Sequence[Range]) -> list[tuple[Range, int]]:
-    """The ranges that are not whole yet, each with the offset from which on it is missing."""
+def _lengths(snapshot: Reading, ranges: Sequence[Range]) -> list[tuple[Range, int]]:
+    """The ranges, each with the length of its log."""
     logs = snapshot.logs([each.log for each in ranges])
-    reached = [(each, each.start + logs[each.log].length) for each in ranges if each.log in logs]
-    return [(each, offset) for each, offset in reached if offset < each.stop]
+    return [(each, logs[each.log].length) for each in ranges if each.log in logs]
 
 
 def _advanced(row: JobRow, logs: Mapping[LogId, LogState], stored: Mapping[LogId, Sequence[Stored]]) -> JobRow:

@@ -20,7 +20,8 @@ from anabranch.streams.jobs.finish import drop_plans, drop_stages, finish_job
 from anabranch.streams.jobs.follow import Follower, open_positions
 from anabranch.streams.jobs.gauge import Gauge
 from anabranch.streams.jobs.move import Mover
-from anabranch.streams.jobs.row import JobRow, Plan, Range, State, need_job, need_plan
+from anabranch.streams.jobs.row import JobRow, Part, Plan, Range, State, need_job, need_plan
+from anabranch.streams.jobs.sieve import preferred, sieve_of
 from anabranch.streams.jobs.site import Site
 from anabranch.streams.jobs.until import Until
 from anabranch.streams.jobs.window import Window
@@ -89,11 +90,26 @@ class Run:
 
     def _move(self, row: JobRow, plans: Sequence[Plan], hold: Hold) -> None:
         self._done, self._total = row.bytes_before, row.bytes
+        cargoes = [self._cargo(part, plan) for part, plan in zip(row.parts, plans, strict=True)]
+        order = preferred(row)
+        sieve = None
+        if "deduplicate" in row.options:
+            sieve = sieve_of(row, [(cargoes[n], plans[n]) for n in order], self.control, hold, self._target.runtime)
+            self._note(sieve.repeats)
         works = []
-        for number, plan in enumerate(plans):
-            mover = self._mover(row, number, plan, hold)
-            works += [lambda each=each, mover=mover: mover.move(each) for each in bundled(plan.ranges)]
-        self.window.run(works, interrupted=lambda: self.control.stop(State.PAUSED))
+        for number in order:
+            stage = row.parts[number].stage
+            mover = Mover(cargoes[number], self._target, stage, self.control, hold, self.gauge, self._tell, sieve=sieve)
+            works += [lambda each=each, mover=mover: mover.move(each) for each in bundled(plans[number].ranges)]
+        try:
+            self.window.run(works, interrupted=lambda: self.control.stop(State.PAUSED))
+        finally:
+            if sieve is not None:
+                sieve.close()
+
+    def _note(self, repeats: int) -> None:
+        with self._target.catalog.writing(f"job {self.control.job}") as txn:
+            txn.put_piece(replace(self.control.step(txn), repeats=repeats).to_piece())
 
     def _follow(self, row: JobRow, hold: Hold) -> JobRow:
         until = Until.from_json(row.options["follow"])
@@ -110,12 +126,10 @@ class Run:
             changed=self._changed,
         ).run()
 
-    def _mover(self, row: JobRow, number: int, plan: Plan, hold: Hold) -> Mover:
-        part = row.parts[number]
+    def _cargo(self, part: Part, plan: Plan) -> Cargo:
         with self._target.catalog.reading() as snapshot:
             schemas = [snapshot.schema(part.stage, version) for version in range(1, plan.schema_version + 1)]
-        cargo = Cargo(self._source, part.stream, schemas)
-        return Mover(cargo, self._target, part.stage, self.control, hold, self.gauge, self._tell)
+        return Cargo(self._source, part.stream, schemas)
 
     def _tell(self, events: int, size: int) -> None:
         with self._telling:

@@ -42,9 +42,10 @@ def open_stage(
     ]
 
 
-def close_stage(txn: Writing, part: Part, plan: Plan, name: StreamName, now: Micros) -> None:
+def close_stage(txn: Writing, part: Part, plan: Plan, name: StreamName, now: Micros, *, sieved: bool = False) -> None:
     """Turn what was written into the copy `name`, in its stage's place and under its id: the source's segments over
-    the logs of their ranges. Current segments go on in new logs."""
+    the logs of their ranges. Current segments go on in new logs. Where events were left out (`sieved`), the offsets of
+    each segment begin at 0."""
     view = need_view(txn, part.stage)
     for log in view.logs.values():
         txn.update_log(replace(log, sealed=True))
@@ -58,7 +59,12 @@ def close_stage(txn: Writing, part: Part, plan: Plan, name: StreamName, now: Mic
     of_segment: dict[SegmentId, list[Range]] = {}
     for each in plan.ranges:
         of_segment.setdefault(each.segment, []).append(each)
-    pieces = tuple(_piece(segment, stop, of_segment.get(segment.id, ()), lengths) for segment, stop in plan.segments)
+    if sieved:
+        pieces = tuple(_sieved(segment, of_segment.get(segment.id, ()), lengths) for segment, _ in plan.segments)
+    else:
+        pieces = tuple(
+            _piece(segment, stop, of_segment.get(segment.id, ()), lengths) for segment, stop in plan.segments
+        )
     put_stretch(txn, part.stage, Stretch(view, part.start, part.end, pieces, plan.appended_at))
 
 
@@ -78,3 +84,12 @@ def _piece(segment: Segment, stop: int, ranges: Sequence[Range], lengths: dict[L
         assert lengths[each.log] == each.events, f"log {each.log} holds {lengths[each.log]} of {each.events} events"
         spans.append(Span(segment.id, each.start, each.log, 0, each.events))
     return Piece(segment, stop, tuple(spans))
+
+
+def _sieved(segment: Segment, ranges: Sequence[Range], lengths: dict[LogId, int]) -> Piece:
+    spans, offset = [], 0
+    for each in ranges:
+        if lengths[each.log]:
+            spans.append(Span(segment.id, offset, each.log, 0, lengths[each.log]))
+            offset += lengths[each.log]
+    return Piece(replace(segment, head=0), offset, tuple(spans))

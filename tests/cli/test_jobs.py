@@ -1,0 +1,115 @@
+"""Jobs, from the command line."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+import anabranch as ab
+from anabranch import limits
+from tests.cli.kit import Line
+from tests.store.jobs_kit import SETTINGS, image, live, small_ranges
+from tests.store.test_jobs import Gate
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Line:
+    """Another store, with the scope `t`."""
+    line = Line(tmp_path / "elsewhere")
+    line("scope", "create", "t")
+    return line
+
+
+def test_copy_append_and_stitch_go_to_another_store(sensors: Line, elsewhere: Line) -> None:
+    to = ("--to-store", elsewhere.store)
+    told = sensors("copy", "iot/sensors", "t/b", *to, "--json").json
+    assert (told["name"], told["events"]) == ("t/b", 3)
+    assert elsewhere("read", "t/b", "--format", "csv").out == sensors("read", "iot/sensors", "--format", "csv").out
+    assert "3 events" in sensors("copy", "iot/sensors", "t/b", *to).err
+    assert sensors("append", "iot/sensors", "t/b", *to, "--json").json["appended"] == 3
+    sensors("stitch", "iot/sensors", "iot/sensors", "--into", "t/two", *to)
+    assert elsewhere("stream", "show", "t/two", "--json").json["events"] == 6
+    verbs = [row["verb"] for row in elsewhere("job", "list", "--json").json]
+    assert verbs == ["copy", "copy", "append", "stitch"]
+    lines = [line.split()[1:] for line in elsewhere("job", "list").out.splitlines()]
+    assert ["append", "iot/sensors", "t/b", "done", "100", "%", "-"] in lines
+    assert sensors.refused("copy", "iot/raw", "t/b", *to) == "stream 't/b' exists already"
+    assert "is no store" in sensors.refused("copy", "iot/raw", "t/c", "--to-store", "ftp://x")
+
+
+def test_scope_copy_goes_to_another_store(sensors: Line, elsewhere: Line) -> None:
+    assert sensors("scope", "copy", "iot", "u", "--to-store", elsewhere.store, "--json").json["streams"] == 2
+    assert [row["name"] for row in elsewhere("stream", "list", "u", "--json").json] == ["u/raw", "u/sensors"]
+
+
+def test_stitch_leaves_repeats_out_and_says_how_many(sensors: Line) -> None:
+    sensors("copy", "iot/sensors", "iot/more", "--independent")
+    done = sensors(
+        "stitch", "iot/sensors", "iot/more", "--into", "iot/all", "--deduplicate", "device,at", "--prefer", "2"
+    )
+    assert done.err.endswith("'iot/all' is there, with 3 events; 3 repeats left out\n")
+    assert "none of them has 'colour'" in sensors.refused(
+        "stitch", "iot/sensors", "--into", "iot/x", "--deduplicate", "colour"
+    )
+    assert "numbers of streams" in sensors.refused("stitch", "iot/sensors", "--into", "iot/x", "--prefer", "me")
+
+
+def test_copy_follows_for_a_while(sensors: Line, elsewhere: Line) -> None:
+    told = sensors(
+        "copy", "iot/sensors", "t/b", "--to-store", elsewhere.store, "--follow", "--idle", "50ms", "--json"
+    ).json
+    assert (told["events"], told["followed"], told["lag"]) == (3, 0, 0)
+    assert elsewhere("job", "show", told["job"], "--json").json["lag_events"] == 0
+    assert "add --follow" in sensors.refused("copy", "iot/sensors", "iot/x", "--for", "1s")
+    assert "length of time" in sensors.refused("copy", "iot/sensors", "iot/x", "--follow", "--for", "soon")
+
+
+def test_a_paused_job_is_shown_resumed_and_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_ranges(monkeypatch)
+    with ab.connect(tmp_path / "a", settings=SETTINGS) as source:
+        live(source)
+        whole = image(source, "s/a")
+        target = ab.connect(tmp_path / "b", settings=SETTINGS)
+        target.streams.create_scope("t")
+        gate = Gate(target, 4)
+        job = target.jobs.copy(source, "s/a", "t/b", window=1).id
+        assert gate.reached.wait(60)
+        line = Line(tmp_path / "b")
+        assert line("job", "wait", job, "--timeout", "0.1", code=1).err == f"job {job} is still running\n"
+        assert "another process runs" in line.refused("job", "resume", job)
+        closing = threading.Thread(target=target.close)
+        closing.start()
+        while not target.jobs._closed:
+            closing.join(0.01)
+        gate.open.set()
+        closing.join(60)
+    shown = line("job", "show", job, "--ranges", "--json").json
+    assert shown["state"] == "paused"
+    assert 0 < shown["events"] < shown["events_total"] == 380
+    assert sum(each["reached"] - each["from"] for each in shown["ranges"]) == shown["events"]
+    assert "SEGMENT" in line("job", "show", job, "--ranges").out
+    assert line.refused("job", "wait", job) == f"job {job} was paused"
+    assert "380 events of 380" in line("job", "resume", job).err
+    assert line("job", "wait", job, "--json").json["state"] == "done"
+    with ab.connect(tmp_path / "b") as target:
+        assert image(target, "t/b") == whole
+
+
+def test_a_job_is_paused_and_cancelled_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_ranges(monkeypatch)
+    monkeypatch.setattr(limits, "JOB_SILENT_US", 60_000_000)
+    with (
+        ab.connect(tmp_path / "a", settings=SETTINGS) as source,
+        ab.connect(tmp_path / "b", settings=SETTINGS) as target,
+    ):
+        live(source)
+        target.streams.create_scope("t")
+        job = target.jobs.copy(source, "s/a", "t/b", follow=True)
+        line = Line(tmp_path / "b")
+        assert line("job", "pause", job.id, "--json").json["state"] == "paused"
+        target.jobs.resume(job.id, source=source)
+        assert line("job", "cancel", job.id, "--json").json["state"] == "cancelled"
+        assert line.refused("job", "resume", job.id) == f"job {job.id} was cancelled"
+        assert line.refused("job", "show", "nope").startswith("there is no job 'nope'")

@@ -1,0 +1,177 @@
+"""Stitching without repeats: what stays is what a Python set would have let stay, and what is known to be a repeat is
+never fetched."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anabranch.core.row_digest import row_digests
+from anabranch.errors import InvalidArgument
+from anabranch.store import Store
+from anabranch.streams.jobs.row import State
+from tests.store.helpers import HookedBlobs, bodies_of, sound
+from tests.store.jobs_kit import SCHEMA, fill, live, opened, small_ranges
+from tests.store.test_jobs import Gate, stop_at
+
+
+@pytest.fixture(autouse=True)
+def many_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    small_ranges(monkeypatch)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with opened("folder", tmp_path / "a") as found:
+        found.streams.create_scope("s")
+        yield found
+
+
+Row = tuple[str | None, int | None]
+ROWS = st.lists(st.tuples(st.sampled_from(["a", "b", None]), st.sampled_from([0, 1, 2, None])), max_size=12)
+
+
+def write(store: Store, name: str, rows: list[Row]) -> None:
+    store.streams.create(name, schema=SCHEMA, key="device")
+    with store.writer(name) as writer:
+        for first in range(0, len(rows), 5):
+            part = rows[first : first + 5]
+            table = pa.table(
+                {"device": [d for d, _ in part], "n": [n for _, n in part]},
+                schema=SCHEMA.empty_table().select(["device", "n"]).schema,
+            )
+            writer.write_batch(table).result()
+
+
+def kept(sources: list[list[Row]], columns: list[str], prefer: list[int]) -> list[Row]:
+    """What stays of the sources, in their order."""
+    order = [*prefer, *(n for n in range(len(sources)) if n not in prefer)]
+    seen: set[Any] = set()
+    stays: set[tuple[int, int]] = set()
+    for number in order:
+        for index, row in enumerate(sources[number]):
+            value = tuple(dict(zip(("device", "n"), row, strict=True))[name] for name in columns)
+            if value not in seen:
+                seen.add(value)
+                stays.add((number, index))
+    return [row for n, rows in enumerate(sources) for i, row in enumerate(rows) if (n, i) in stays]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    sources=st.lists(ROWS, min_size=1, max_size=3),
+    columns=st.sampled_from([["device"], ["n"], ["device", "n"]]),
+    backwards=st.booleans(),
+    compacted=st.booleans(),
+)
+def test_of_equal_events_the_preferred_one_stays(
+    sources: list[list[Row]], columns: list[str], backwards: bool, compacted: bool
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, opened("memory", Path(folder)) as store:
+        store.streams.create_scope("s")
+        names = [f"s/{n}" for n in range(len(sources))]
+        for name, rows in zip(names, sources, strict=True):
+            write(store, name, rows)
+        if compacted:
+            store.compact(force=True)
+        prefer = [len(names) - 1] if backwards else []
+        joined = store.streams.stitch(names, into="s/all", deduplicate=columns, prefer=prefer)
+        expected = kept(sources, columns, prefer)
+        assert [(body["device"], body["n"]) for body in bodies_of(store, "s/all")] == expected
+        assert joined.repeats == sum(map(len, sources)) - len(expected)
+        assert sound(store)
+
+
+def test_a_stream_of_all_tiers_is_left_once(tmp_path: Path) -> None:
+    with opened("folder", tmp_path / "a") as source, opened("folder", tmp_path / "b") as target:
+        live(source)
+        target.streams.create_scope("t")
+        source.streams.create("s/more", schema=SCHEMA, key="device", time="at")
+        fill(source, "s/more", 430, 480)
+        joined = source.streams.stitch(
+            ["s/a", "s/more"], into="t/all", to=target, deduplicate=["device", "n"], window=3
+        )
+        assert joined.repeats == 10
+        assert sorted(body["n"] for body in bodies_of(target, "t/all")) == [*range(60, 480)]
+        assert sound(target)
+        preferred = source.streams.stitch(["s/a", "s/more"], into="t/other", to=target, deduplicate=["n"], prefer=[1])
+        assert preferred.repeats == 10
+        assert [body["n"] for body in bodies_of(target, "t/other")][-50:] == [*range(430, 480)]
+
+
+def test_what_is_known_to_be_a_repeat_is_not_fetched(store: Store) -> None:
+    store.streams.create("s/a", schema=SCHEMA, key="device", time="at")
+    fill(store, "s/a", 0, 300)
+    store.streams.copy("s/a", "s/view")  # sees the same positions
+    store.streams.copy("s/a", "s/bytes", independent=True)  # holds the same messages
+    fetched: list[str] = []
+
+    class Counting(HookedBlobs):
+        def get(self, key: str, offset: int = 0, length: int | None = None) -> pa.Buffer:
+            fetched.append(f"{key}@{offset}")
+            return super().get(key, offset, length)
+
+    store.blobs = Counting(store.blobs)  # type: ignore[assignment]
+    store.jobs._site = store.site
+    joined = store.streams.stitch(["s/a", "s/view", "s/bytes"], into="s/all", deduplicate=["n"])
+    assert joined.repeats == 600
+    assert sorted(body["n"] for body in bodies_of(store, "s/all")) == [*range(300)]
+    own = store.streams.view("s/bytes")
+    with store.catalog.reading() as reading:
+        theirs = {f"{e.key}@" for log in own.logs for e in reading.extents(log, 0, 1 << 40, 10_000) if e.key}
+    assert theirs
+    assert not [each for each in fetched if any(each.startswith(key) for key in theirs)]
+
+
+def test_a_stitch_that_was_paused_leaves_out_the_same(tmp_path: Path) -> None:
+    with opened("folder", tmp_path / "a") as source, opened("folder", tmp_path / "b") as target:
+        live(source)
+        source.streams.copy("s/a", "s/b")
+        fill(source, "s/b", 440, 500, note="x")
+        target.streams.create_scope("t")
+        gate = Gate(target, 4)
+        job = target.jobs.stitch(source, ["s/a", "s/b"], "t/all", deduplicate=["n"], window=1)
+        stop_at(gate, job, job.pause)
+        assert job.row().state is State.PAUSED
+        source.compact(force=True)  # what is left lies in other extents now
+        joined = target.jobs.resume(job.id, source=source).wait()
+        assert joined.repeats == 380
+        assert sorted(body["n"] for body in bodies_of(target, "t/all")) == [*range(60, 500)]
+        assert sound(target)
+
+
+def test_columns_that_no_stream_has_are_refused(store: Store) -> None:
+    write(store, "s/a", [("a", 1)])
+    with pytest.raises(InvalidArgument, match="none of them has 'x'"):
+        store.streams.stitch(["s/a"], into="s/b", deduplicate=["x"])
+    with pytest.raises(InvalidArgument, match="from 0 to 0"):
+        store.streams.stitch(["s/a"], into="s/b", deduplicate=["n"], prefer=[1])
+    assert store.jobs.list() == []
+
+
+def test_digests_tell_rows_apart_by_every_value() -> None:
+    columns: dict[str, Any] = {
+        "i": pa.array([1, 1, 2, None, 1], pa.int32()),
+        "f": pa.array([0.5, 0.5, 0.5, 0.5, None], pa.float64()),
+        "s": ["x", "x", "x", "x", "x"],
+        "b": pa.array([True, True, True, True, True]),
+        "l": [[1], [1], [1], [1], [1]],
+        "t": pa.array([5, 5, 5, 5, 5], pa.timestamp("us", "UTC")),
+    }
+    low, high = row_digests(pa.record_batch(columns))
+    rows = list(zip(low.tolist(), high.tolist(), strict=True))
+    assert rows[0] == rows[1]
+    assert len(set(rows)) == 4
+    wider = {**columns, "i": columns["i"].cast(pa.int64())}
+    assert list(zip(*(words.tolist() for words in row_digests(pa.record_batch(wider))), strict=True)) == rows
+    for name in columns:
+        changed = {**columns, name: pa.nulls(5, columns[name].type if isinstance(columns[name], pa.Array) else None)}
+        low, high = row_digests(pa.record_batch(changed))
+        assert list(zip(low.tolist(), high.tolist(), strict=True))[2] != rows[2]
