@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from anabranch.model.keyspace import KeyRange
     from anabranch.model.names import StreamName
     from anabranch.model.pointer import EventPointer
-    from anabranch.model.policy import Fixed
+    from anabranch.model.policy import ByByteRate, ByEventRate, Fixed
     from anabranch.model.position import Position, StreamSegment
     from anabranch.model.retention import RetainBytes, RetainFor, Retention
     from anabranch.model.stream_range import StreamRange
@@ -52,6 +52,8 @@ _PLACES = {
     "Ack": "streams.ack",
     "BatchAck": "streams.ack",
     "Checkpoint": "core.group",
+    "ByByteRate": "model.policy",
+    "ByEventRate": "model.policy",
     "Event": "model.event",
     "EventPointer": "model.pointer",
     "EventRange": "streams.ack",
@@ -92,6 +94,8 @@ __all__ = [
     "Ack",
     "BatchAck",
     "Checkpoint",
+    "ByByteRate",
+    "ByEventRate",
     "Event",
     "EventPointer",
     "EventRange",

@@ -6,7 +6,7 @@ AnabranchError
 │   ├── SchemaMismatch                  a column is missing, unknown or of another type
 │   └── TooLarge                        an event or batch over its limit
 ├── NotFound (also LookupError)         StoreNotFound · EventNotFound · PipelineNotFound · JobNotFound · GroupNotFound
-│   │                                   TransactionNotFound
+│   ├── TransactionNotFound
 │   ├── ScopeNotFound                   ScopeRenamed
 │   └── StreamNotFound                  StreamRenamed
 ├── AlreadyExists                       ScopeExists · StreamExists

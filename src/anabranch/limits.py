@@ -76,6 +76,11 @@ READER_REFRESH_US: Final = 400_000  # how often it looks at the group's state, a
 READER_ROWS_MAX: Final = 4_096  # of a batch that a group reader yields: so many may be read in vain by one presumed dead
 CHECKPOINTS_KEPT: Final = 16  # of a reader group
 
+# Scale by load
+SCALING_SHORT_US: Final = 60 * 1_000_000  # the window in which a burst is seen, and the rest before a split
+SCALING_LONG_US: Final = 600 * 1_000_000  # the window in which a lull is seen, and the rest before a merge
+SCALING_WIDTH_MIN: Final = 1 << 48  # points of a segment that load may still split off: a 65,536th of the key space
+
 # Compact and collect
 PARQUET_BYTES_MAX: Final = 128 * MIB  # logical bytes gathered into one tier-2 file
 PARQUET_BYTES_MIN: Final = 64 * MIB

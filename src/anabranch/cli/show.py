@@ -5,17 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from anabranch.catalog.port import Reading
+from anabranch.cli.autoscale import scaling_text
 from anabranch.cli.hold import holders_told, print_holders
 from anabranch.cli.output import iso_time, print_columns, size_text, strong
 from anabranch.cli.retain import policy_text
 from anabranch.core.cuts import head_cut, tail_cut
 from anabranch.log.sizes import segment_bytes
 from anabranch.model.ids import StreamId
+from anabranch.model.policy import rate_from_json, rate_to_json
 from anabranch.model.retention import Retention
 from anabranch.model.stream import Segment, StreamView
 from anabranch.streams.alias import aliases, aliases_of
 from anabranch.streams.ephemeral import ephemeral_streams
 from anabranch.streams.retention import policy_of
+from anabranch.streams.scaling import rate_policy_of
 from anabranch.streams.scope import need_scope
 
 
@@ -96,6 +99,7 @@ def details(reading: Reading, view: StreamView) -> dict[str, Any]:
         "aliases": [str(alias) for alias in aliases_of(reading, view.info.id)],
         "holders": holders_told(reading, view.info.id),
         "retention": None if policy is None else policy.to_json(),
+        "scaling": None if (rate := rate_policy_of(reading, view.info.id)) is None else rate_to_json(rate),
     }
 
 
@@ -111,6 +115,7 @@ def print_details(told: dict[str, Any]) -> None:
         "epoch": told["epoch"],
         "tags": " ".join(f"{k}={v}" for k, v in told["tags"].items()) or "-",
         "aliases": " ".join(told["aliases"]) or "-",
+        "scaled": scaling_text(told["scaling"] and rate_from_json(told["scaling"])).removeprefix("scaled "),
         "kept": policy_text(told["retention"] and Retention.from_json(told["retention"])).removeprefix("kept "),
         "head": told["head"],
         "tail": told["tail"],

@@ -7,6 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from anabranch.cli.autoscale import (
+    BytesOption,
+    EventsOption,
+    FactorOption,
+    MinimumOption,
+    autoscale,
+    rate_policy,
+)
 from anabranch.cli.hold import hold, keep
 from anabranch.cli.options import (
     JsonOption,
@@ -34,6 +42,7 @@ TimeOption = Annotated[str | None, typer.Option("--time", metavar="COLUMN", help
 app.command()(hold)
 app.command()(keep)
 app.command()(retain)
+app.command()(autoscale)
 
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
@@ -52,7 +61,13 @@ def create(
     ] = None,
     key: KeyOption = None,
     time: TimeOption = None,
-    segments: Annotated[int, typer.Option("--segments", metavar="N", help="Segments of equal key range.")] = 1,
+    segments: Annotated[
+        int | None, typer.Option("--segments", metavar="N", help="Segments of equal key range; default: 1.")
+    ] = None,
+    events: EventsOption = None,
+    size: BytesOption = None,
+    factor: FactorOption = None,
+    minimum: MinimumOption = None,
     tag: TagOption = None,
     exist_ok: Annotated[
         bool, typer.Option("--exist-ok", help="Do nothing if the stream is there with the same schema.")
@@ -71,7 +86,11 @@ def create(
       anabranch stream create iot/sensors --key device --time at --segments 4 \\
           --schema "device:string, at:timestamp, celsius:double"
       anabranch stream create iot/sensors --schema-from measurements.csv
+      anabranch stream create iot/clicks --events-per-second 1000 --minimum 2
     """
+    rate = rate_policy(events, size, factor, minimum)
+    if rate is not None and segments is not None:
+        raise InvalidArgument("a stream has --segments, or as many as its load needs: --minimum says the least")
     if schema is not None and schema_from is not None:
         raise InvalidArgument("say --schema or --schema-from, not both")
     columns: Any = None
@@ -85,7 +104,13 @@ def create(
         columns = schema_of_file(schema_from)
     with open_names(store) as names:
         names.streams.create(
-            stream, schema=columns, key=key, time=time, scaling=segments, tags=parse_tags(tag), exist_ok=exist_ok
+            stream,
+            schema=columns,
+            key=key,
+            time=time,
+            scaling=rate or segments or 1,
+            tags=parse_tags(tag),
+            exist_ok=exist_ok,
         )
         view = names.streams.view(stream)
     _tell(view, as_json, f"stream '{stream}' is there, with {counted(len(view.current), 'segment')}")

@@ -8,17 +8,17 @@ from collections.abc import Callable
 
 from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Catalog
-from anabranch.errors import AnabranchError, Closed
+from anabranch.errors import Closed
 from anabranch.log.collect import collect
 from anabranch.log.compact import compact
 from anabranch.log.manifest import export, newest_at
+from anabranch.runtime.periodic import Periodic
 from anabranch.runtime.ports import Runtime
-from anabranch.runtime.tasks import Task
 
 _log = logging.getLogger("anabranch.maintenance")
 
 
-class Maintenance:
+class Maintenance(Periodic):
     """A background task of one process. Where several processes keep the same store up, they take turns: while one
     compacts, the others leave it at that. An error does not end the loop: it is logged, kept in `failure`, and the
     next round tries again."""
@@ -30,48 +30,7 @@ class Maintenance:
         self._sweep = sweep
         self._catalog = catalog
         self._blobs = blobs
-        self._runtime = runtime
-        self._changed = runtime.tasks.condition()
-        self._closing = False
-        self._task: Task | None = None
-        self.rounds = 0
-        self.failure: AnabranchError | None = None
-
-    def start(self) -> None:
-        """Begin, if `settings.maintenance_s` says so. The first round is a whole period away."""
-        if self._runtime.settings.maintenance_s is not None and self._task is None:
-            self._task = self._runtime.tasks.spawn("maintenance", self._run)
-
-    def close(self) -> None:
-        """Stop, in the midst of a round between two row groups or pages, and wait until it has. A second call is
-        harmless."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify_all()
-        if self._task is not None:
-            self._task.join()
-
-    def _run(self) -> None:
-        period = self._runtime.settings.maintenance_s
-        assert period is not None
-        while self._rest(period):
-            try:
-                self._round()
-                self.failure = None
-            except Closed:
-                return
-            except AnabranchError as exc:
-                self.failure = exc
-                _log.warning("upkeep failed and will be tried again in %g s: %s", period, exc)
-            self.rounds += 1
-
-    def _rest(self, seconds: float) -> bool:
-        """Wait for the next round; False once closing."""
-        until = self._runtime.clock.monotonic() + seconds
-        with self._changed:
-            while not self._closing and (left := until - self._runtime.clock.monotonic()) > 0:
-                self._changed.wait(left)
-            return not self._closing
+        super().__init__(runtime, "upkeep", runtime.settings.maintenance_s, self._round)
 
     def _round(self) -> None:
         if not self._compacting():
@@ -98,5 +57,5 @@ class Maintenance:
             return any(lease.kind == "compact" and lease.expires_at > now for lease in snapshot.leases())
 
     def _watch(self, what: str, done: int, total: int) -> None:
-        if self._closing:
+        if self.closing:  # in the midst of a round, between two row groups or pages
             raise Closed("store")

@@ -1,11 +1,14 @@
-"""Policies a stream is created with."""
+"""Scaling policies: how many segments a stream has, and who decides."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
 
 from anabranch import limits
 from anabranch.errors import InvalidArgument
+from anabranch.model.amounts import to_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +18,67 @@ class Fixed:
     segments: int = 1
 
     def __post_init__(self) -> None:
-        if not isinstance(self.segments, int) or isinstance(self.segments, bool):
-            raise InvalidArgument(f"a number of segments is an integer, not {type(self.segments).__name__}")
-        if not 1 <= self.segments <= limits.SEGMENTS_MAX:
-            raise InvalidArgument(f"a stream has 1 to {limits.SEGMENTS_MAX:,} segments, not {self.segments}")
+        _check_count("number of segments", self.segments)
+
+
+@dataclass(frozen=True, slots=True)
+class _ByRate:
+    """Segments follow the load: one that gets more than `target` a second is split, into `factor` at most, and
+    neighbours that get little are merged, down to `minimum` segments."""
+
+    target: float
+    factor: int = 2
+    minimum: int = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.target, int | float) or not self.target > 0:
+            raise InvalidArgument(f"the target of a scaling policy is above 0 a second, not {self.target}")
+        _check_count("factor of a scaling policy", self.factor, least=2)
+        _check_count("least number of segments", self.minimum)
+
+
+@dataclass(frozen=True, slots=True)
+class ByEventRate(_ByRate):
+    """Scaling by the events that a segment gets a second."""
+
+    unit: ClassVar[str] = "events"
+
+
+@dataclass(frozen=True, slots=True)
+class ByByteRate(_ByRate):
+    """Scaling by the logical bytes that a segment gets a second: an integer, or text such as `2MB`."""
+
+    unit: ClassVar[str] = "bytes"
+
+    def __init__(self, target: float | str, factor: int = 2, minimum: int = 1) -> None:
+        number = to_size(target) if isinstance(target, str) else target
+        for name, value in (("target", number), ("factor", factor), ("minimum", minimum)):
+            object.__setattr__(self, name, value)
+        self.__post_init__()
+
+
+ByRate: TypeAlias = ByEventRate | ByByteRate
+Scaling: TypeAlias = Fixed | ByRate
+
+
+def rate_to_json(policy: ByRate) -> dict[str, object]:
+    """As the catalog keeps it."""
+    return {"unit": policy.unit, "target": policy.target, "factor": policy.factor, "minimum": policy.minimum}
+
+
+def rate_from_json(value: Mapping[str, Any]) -> ByRate:
+    """The inverse of `rate_to_json`."""
+    kind = ByEventRate if value["unit"] == ByEventRate.unit else ByByteRate
+    return kind(value["target"], value["factor"], value["minimum"])
+
+
+def segments_of(policy: Scaling) -> int:
+    """How many segments a stream begins with."""
+    return policy.segments if isinstance(policy, Fixed) else policy.minimum
+
+
+def _check_count(what: str, count: int, least: int = 1) -> None:
+    if not isinstance(count, int) or isinstance(count, bool):
+        raise InvalidArgument(f"a {what} is an integer, not {type(count).__name__}")
+    if not least <= count <= limits.SEGMENTS_MAX:
+        raise InvalidArgument(f"a {what} is {least} to {limits.SEGMENTS_MAX:,}, not {count}")

@@ -17,6 +17,8 @@ class Settings:
     `blob_request_s`: what one request to an object store may take; `blob_deadline_s`: after this, a call to it asks no more.
     `maintenance_s`: run compaction and collection in the background every so many seconds; None disables.
     `manifest_s`: how often that upkeep copies the catalog among the blobs, so that it can be rebuilt; None disables.
+    `scaling_s`: in the background, sample the load of streams that are scaled by it every so many seconds, and scale them;
+    None leaves that to other processes. Ten is a good number.
     `retention_s`: how often that upkeep truncates streams as their retention policies say; None disables.
     """
 
@@ -37,3 +39,4 @@ class Settings:
     maintenance_s: float | None = None
     manifest_s: float | None = limits.MANIFEST_S
     retention_s: float | None = limits.RETENTION_S
+    scaling_s: float | None = None

@@ -14,6 +14,7 @@ from anabranch import limits
 from anabranch.blobs.attached import ATTACHMENT, AttachedBlobs
 from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Catalog
+from anabranch.core.scaling import Pace
 from anabranch.errors import (
     AnabranchError,
     Closed,
@@ -44,6 +45,7 @@ from anabranch.model.stream import StreamView
 from anabranch.readers.history.cache import RangeCache
 from anabranch.readers.place import Place, TimeKind, fetch
 from anabranch.readers.reader import Reader
+from anabranch.runtime.periodic import Periodic
 from anabranch.runtime.ports import Runtime
 from anabranch.store.history import History
 from anabranch.store.places import Places, open_blobs
@@ -53,6 +55,7 @@ from anabranch.store.transacting import Transacting
 from anabranch.streams.jobs.manager import Jobs
 from anabranch.streams.jobs.site import Site
 from anabranch.streams.publish import Numbered, Publication, publish
+from anabranch.streams.rescale import RescaleReport, rescale
 from anabranch.streams.retain import RetainReport, retain, retain_if_due
 from anabranch.streams.stage import Stager
 from anabranch.streams.transaction.sweep import sweep_transactions
@@ -98,6 +101,8 @@ class Store(Sharing, Transacting):
         self.jobs = Jobs(self.site, open_site=self._open_source, changed=self._tail.notify)
         self._maintenance = Maintenance(catalog, blobs, runtime, sweep=self._sweep)
         self._maintenance.start()
+        self._scaling = Periodic(runtime, "scaling", runtime.settings.scaling_s, self.rescale)
+        self._scaling.start()
         self._at_exit = _close_at_exit(self)
 
     def _attached(self, attachment: str) -> str | None:
@@ -212,6 +217,15 @@ class Store(Sharing, Transacting):
         report.streams = swept
         return report
 
+    def rescale(self, *, pace: Pace | None = None) -> RescaleReport:
+        """Sample the streams that are scaled by load, and scale them by a step where that is due. To be called again and
+        again, unless `Settings.scaling_s` has it done in the background; see `anabranch.streams.rescale`."""
+        self._alive()
+        report = rescale(self.catalog, self.runtime, pace=pace)
+        if report.scaled:
+            self._tail.notify()
+        return report
+
     def retain(self, stream: str | StreamName | None = None, *, progress: Watch = silent) -> RetainReport:
         """Truncate what the retention policy of one stream, or of all, lets go now; see `Streams.retention`."""
         self._alive()
@@ -291,6 +305,7 @@ class Store(Sharing, Transacting):
         for source in self._sources:
             source.close()
         self._maintenance.close()
+        self._scaling.close()
         self.streams.close()
         self._appender.close()
         self._tail.close()

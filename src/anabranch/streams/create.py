@@ -19,6 +19,7 @@ from anabranch.streams.find import need_free, need_info
 from anabranch.streams.former import forget
 from anabranch.streams.origins import forget_origins
 from anabranch.streams.retention import forget_policy
+from anabranch.streams.scaling import forget_scaling
 from anabranch.streams.scope import check_tags, need_scope
 
 
@@ -65,6 +66,7 @@ def delete_stream(txn: Writing, stream: StreamName | StreamId, now: Micros) -> S
     txn.drop_stream(info.id)
     txn.drop_piece(COPIED, f"{info.id:016x}")
     forget_policy(txn, info.id)
+    forget_scaling(txn, info.id)
     forget_origins(txn, info.id)
     drop_holders(txn, info.id)
     forget_aliases(txn, info.id)

@@ -13,7 +13,7 @@ from anabranch.model.cut import StreamCut
 from anabranch.model.ids import Micros, SegmentId, StreamId
 from anabranch.model.keyspace import KeyRange
 from anabranch.model.names import StreamName
-from anabranch.model.policy import Fixed
+from anabranch.model.policy import Fixed, Scaling, rate_to_json, segments_of
 from anabranch.model.retention import Retention
 from anabranch.model.stream import Segment, StreamInfo, StreamView
 from anabranch.runtime.ports import Runtime
@@ -30,6 +30,7 @@ from anabranch.streams.places import CutAlgebra, CutAt
 from anabranch.streams.requests import Result
 from anabranch.streams.retention import put_policy
 from anabranch.streams.scale import apply_scale, fence_stream, seal_stream, truncate_stream
+from anabranch.streams.scaling import put_rate_policy
 from anabranch.streams.scopes import Scopes
 from anabranch.streams.temporary import Temporary
 from anabranch.streams.told import heard_info, heard_segments, told_info, told_segments
@@ -64,7 +65,7 @@ class Streams(Scopes, Naming, CutAlgebra, Keeping, Kinship, Algebra, Temporary):
         schema: Any = None,
         key: str | None = None,
         time: str | None = None,
-        scaling: Fixed | int = 1,
+        scaling: Scaling | int = 1,
         tags: Mapping[str, str] | None = None,
         retention: Retention | None = None,
         exist_ok: bool = False,
@@ -73,25 +74,29 @@ class Streams(Scopes, Naming, CutAlgebra, Keeping, Kinship, Algebra, Temporary):
         """A new stream: raw, or typed where an Arrow `schema` of its columns is given.
 
         `key` and `time` name the columns that are its routing key and event time. `scaling` is `Fixed(n)` or n
-        segments. `retention` says how long events are kept; None: for ever. Raises StreamExists; with `exist_ok` only
+        segments, or `ByEventRate` or `ByByteRate`, which begin with their least number. `retention` says how long events are kept; None: for ever. Raises StreamExists; with `exist_ok` only
         where the present stream has another schema, key or time.
         """
         full = StreamName.parse(name)
         wanted = wanted_schema(schema, key, time)
-        policy = scaling if isinstance(scaling, Fixed) else Fixed(scaling)
+        policy = Fixed(scaling) if isinstance(scaling, int) else scaling
+        begin = Fixed(segments_of(policy))
         stream = self._new_id()
 
         def act(txn: Writing, now: Micros) -> Result:
             present = txn.stream(full)
             if exist_ok and present is not None and present.schema == wanted:
                 return told_info(present)
-            info = create_stream(txn, full, stream, wanted, policy, tags or {}, now)
+            info = create_stream(txn, full, stream, wanted, begin, tags or {}, now)
             if retention is not None:
                 put_policy(txn, stream, retention, now)
+            if not isinstance(policy, Fixed):
+                put_rate_policy(txn, stream, policy, now)
             return told_info(info)
 
         kept = None if retention is None else said(**retention.to_json())
-        asked = said(schema=wanted, segments=policy.segments, tags=tags, exist_ok=exist_ok, retention=kept)
+        rate = None if isinstance(policy, Fixed) else said(**rate_to_json(policy))
+        asked = said(schema=wanted, segments=begin.segments, tags=tags, exist_ok=exist_ok, retention=kept, scaling=rate)
         operation = f"create {full}{asked}"
         return heard_info(self._change(operation, request, act, on=full))
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
+from anabranch.testing import scaling_sim
 from anabranch.testing.simulation import PLACES, Outcome, Simulation
 
 _TEXT: Final = """\
@@ -35,12 +36,16 @@ examples:
   python -m anabranch.testing.sim --seed 1 --runs 500        the seeds 1 to 500
   python -m anabranch.testing.sim --seed 7 --place s3        with its blobs in a bucket that fails and forgets to answer
   python -m anabranch.testing.sim --seed 7 --trace 200       with the last 200 steps of the run
+  python -m anabranch.testing.sim scaling --help             what a scaling policy does with a load
 
 exit code: 0 all sound, 1 a violation, 2 wrong arguments, 130 interrupted"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run as many seeds as asked for; 1 at the first violation, else 0."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["scaling"]:
+        return scaling_sim.main(given[1:])
     options = _parser().parse_args(arguments)
     seed = int(time.time()) % 1_000_000 if options.seed is None else options.seed
     total: Counter[str] = Counter()

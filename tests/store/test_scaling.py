@@ -1,0 +1,142 @@
+"""Scaling by load in a store: measured from the catalog's totals, by whoever is asked, under one lease."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import anabranch as ab
+from anabranch.blobs.local import LocalBlobs
+from anabranch.blobs.memory import MemoryBlobs
+from anabranch.catalog.port import Catalog
+from anabranch.catalog.postgres.adapter import PostgresCatalog
+from anabranch.catalog.sqlite.adapter import SqliteCatalog
+from anabranch.errors import StreamNotFound
+from anabranch.log.lease import Hold
+from anabranch.runtime.ports import Runtime
+from anabranch.runtime.settings import Settings
+from anabranch.store import Store
+from tests.postgres_server import drop, fresh_url
+from tests.store.kit import SECOND, HandClock
+
+
+class Timed:
+    """A store whose clock the test moves, and that can be opened a second time."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        self.clock = HandClock()
+        self.folder, self.kind = folder, kind
+        self.url = fresh_url() if kind == "postgres" else ""
+        self.store = self.open()
+        self.store.streams.create_scope("s")
+
+    def open(self) -> Store:
+        runtime = Runtime(clock=self.clock)
+        catalog: Catalog = PostgresCatalog(self.url, runtime) if self.url else SqliteCatalog(self.folder, runtime)
+        return Store(catalog, MemoryBlobs() if self.url else LocalBlobs(self.folder, runtime), runtime)
+
+    def load(self, name: str, events: int, seconds: int) -> None:
+        """So many events every ten seconds, with a look at the load behind each."""
+        with self.store.writer(name) as writer:
+            for _ in range(seconds // 10):
+                for n in range(events):
+                    writer.write(b"x", key=f"k{n}")
+                writer.flush()
+                self.clock.pass_time(10 * SECOND)
+                self.store.rescale()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def timed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Timed]:
+    timed = Timed(request.param, tmp_path)
+    yield timed
+    timed.store.close()
+    if timed.url:
+        drop(timed.url)
+
+
+def test_segments_follow_the_load_and_keep_every_event(timed: Timed) -> None:
+    store = timed.store
+    store.streams.create("s/a", scaling=ab.ByEventRate(2, factor=4, minimum=2))
+    assert len(store.streams.view("s/a").current) == 2
+    timed.load("s/a", 100, 200)
+    grown = len(store.streams.view("s/a").current)
+    assert grown >= 5
+    timed.load("s/a", 1, 2_400)
+    assert len(store.streams.view("s/a").current) == 2
+    with store.reader("s/a") as reader:
+        assert sum(1 for _ in reader) == 100 * 20 + 240
+    assert list(store.check()) == []
+
+
+def test_another_process_goes_on_with_what_was_sampled(timed: Timed) -> None:
+    timed.store.streams.create("s/a", scaling=ab.ByByteRate(10, factor=2))
+    timed.load("s/a", 100, 60)
+    assert len(timed.store.streams.view("s/a").current) == 1
+    timed.store.close()
+    timed.store = timed.open()
+    timed.load("s/a", 100, 20)
+    assert len(timed.store.streams.view("s/a").current) == 2
+
+
+def test_who_scales_can_be_asked_and_changed_and_goes_with_the_stream(timed: Timed) -> None:
+    streams = timed.store.streams
+    streams.create("s/a")
+    assert streams.scaling("s/a") == ab.Fixed(1)
+    policy = ab.ByEventRate(1000, 4, 3)
+    streams.scaling("s/a", policy, request="r")
+    streams.scaling("s/a", policy, request="r")
+    assert streams.scaling("s/a") == policy
+    timed.store.rescale()
+    assert len(streams.view("s/a").current) == 3
+    streams.copy("s/a", "s/copy")
+    assert streams.scaling("s/copy") == ab.Fixed(3)
+    streams.rename("s/a", "s/b")
+    assert streams.scaling("s/b") == policy
+    streams.scaling("s/b", ab.Fixed())
+    assert streams.scaling("s/b") == ab.Fixed(3)
+    streams.scaling("s/b", policy)
+    timed.store.rescale()
+    streams.delete("s/b")
+    with timed.store.catalog.reading() as reading:
+        assert reading.pieces("scaling") == reading.pieces("load") == []
+    with pytest.raises(StreamNotFound):
+        streams.scaling("s/b", policy)
+    assert timed.store.rescale().streams == 0
+
+
+def test_one_process_scales_at_a_time_and_a_sealed_stream_is_left_alone(timed: Timed) -> None:
+    timed.store.streams.create("s/a")
+    timed.store.streams.scaling("s/a", ab.ByEventRate(1000, minimum=4))
+    with Hold(timed.store.catalog, timed.store.runtime, "rescale", "another process"):
+        assert timed.store.rescale().streams == 0
+    timed.store.streams.create("s/sealed", scaling=ab.ByEventRate(1))
+    timed.store.streams.seal("s/sealed")
+    report = timed.store.rescale()
+    assert (report.streams, report.scaled) == (2, 1)
+
+
+def test_a_clock_that_was_set_back_measures_anew(timed: Timed) -> None:
+    timed.store.streams.create("s/a", scaling=ab.ByEventRate(1))
+    timed.load("s/a", 100, 50)
+    timed.clock.pass_time(-3600 * SECOND)
+    timed.load("s/a", 100, 50)
+    assert len(timed.store.streams.view("s/a").current) == 1
+    timed.load("s/a", 100, 20)
+    assert len(timed.store.streams.view("s/a").current) > 1
+
+
+def test_a_process_that_opted_in_scales_in_the_background(tmp_path: Path) -> None:
+    changed = threading.Event()
+    with ab.connect(tmp_path / "river", settings=Settings(scaling_s=0.01)) as store:
+        store.streams.create_scope("s")
+        store.streams.create("s/a")
+        store.streams.scaling("s/a", ab.ByEventRate(1000, minimum=3))
+        for _ in range(3_000):
+            if len(store.streams.view("s/a").current) == 3:
+                break
+            changed.wait(0.01)
+        assert len(store.streams.view("s/a").current) == 3
