@@ -27,7 +27,8 @@ def trust(jvm: Any, authority: str) -> None:
     if digest in trusted or (not trusted and system.getProperty(_STORE) is not None):
         return
     present = system.getProperty(_STORE) or _own_store(jvm)
-    password = jvm.java.lang.String(_PASSWORD).toCharArray()
+    letters = jvm.java.io.CharArrayWriter()
+    letters.write(_PASSWORD, 0, len(_PASSWORD))
     known = jvm.java.security.KeyStore.getInstance("JKS")
     with closing(jvm.java.io.FileInputStream(present)) as stream:
         known.load(stream, None)
@@ -40,7 +41,7 @@ def trust(jvm: Any, authority: str) -> None:
     made = folder / f"trust-{hashlib.sha256(' '.join([*trusted, digest]).encode()).hexdigest()[:16]}.jks"
     fresh = made.with_name(f".{made.name}-{jvm.java.lang.ProcessHandle.current().pid()}")
     with closing(jvm.java.io.FileOutputStream(str(fresh))) as stream:
-        known.store(stream, password)
+        known.store(stream, letters.toCharArray())
     fresh.replace(made)
     system.setProperty(_STORE, str(made))
     system.setProperty(f"{_STORE}Type", "JKS")
