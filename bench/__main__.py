@@ -16,6 +16,10 @@ from typing import Any
 from rich.console import Console
 
 from bench import (
+    algebra_cost,
+    algebra_many,
+    algebra_move,
+    algebra_read,
     append_batches,
     append_events,
     catch_up,
@@ -52,12 +56,17 @@ FIGURES: dict[str, Figure] = {
         cluster_conditions,
         cluster_append,
         cluster_sizes,
+        algebra_cost,
+        algebra_many,
+        algebra_read,
+        algebra_move,
         readers_prefetch,
         readers_transactions,
     )
 }
 # Several figures by one name.
 GROUPS: dict[str, list[str]] = {"cluster": [name for name in FIGURES if name.startswith("cluster_")]}
+GROUPS["algebra"] = [name for name in FIGURES if name.startswith("algebra")]
 GROUPS["cluster"] += [name for name in ("put_latency",) if name in FIGURES]
 GROUPS["readers"] = [name for name in FIGURES if name.startswith("readers_")]
 PAGE = Path(__file__).parents[1] / "docs" / "BENCHMARKS.md"
