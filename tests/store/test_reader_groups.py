@@ -108,7 +108,7 @@ def test_readers_share_a_stream_while_it_is_split_and_merged(anywhere: Store) ->
     def work(name: str) -> None:
         with group.reader(name) as reader:
             for event in reader:
-                seen.append(event.body)
+                seen.append(event.body)  # noqa: PERF401 - event by event, beside the others
 
     threads = [started(work, f"r{i}") for i in range(3)]
     for step, segments in enumerate((2, 6, 1, 3)):
@@ -232,7 +232,8 @@ def until_read(into: list[list[bytes]], events: list[Any], count: int) -> None:
             if sum(map(len, into)) >= count:
                 return
 
-    threads = [started(read, i) for i in range(len(events))]
+    for i in range(len(events)):
+        started(read, i)
     until(lambda: sum(map(len, into)) >= count)
 
 

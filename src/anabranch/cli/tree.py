@@ -53,6 +53,7 @@ _NOUNS = {
     "read": _Noun("read", "Events"),
     "query": _Noun("query", "Events"),
     "txn": _Noun("txn", "Events"),
+    "group": _Noun("group", "Events"),
     "pipeline": _Noun("pipeline", "Pipelines"),
     "demo": _Noun("demo", "Pipelines"),
     "compact": _Noun("maintain", "Upkeep", "compact_app"),
