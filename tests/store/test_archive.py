@@ -6,12 +6,14 @@ import json
 import random
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
@@ -20,7 +22,8 @@ from hypothesis import strategies as st
 
 import anabranch as ab
 from anabranch import limits
-from anabranch.core.archive import METADATA
+from anabranch.core.archive import METADATA, Archive, metadata_digest
+from anabranch.core.digest import BLOCK_ROWS
 from anabranch.errors import (
     AlreadyExists,
     Conflict,
@@ -230,6 +233,25 @@ def test_asked_again_an_import_changes_nothing(store: Store, other: Store, tmp_p
         other.streams.import_archive(tmp_path / "archive", as_="nowhere/y")
 
 
+def test_two_that_import_the_same_at_once_make_it_once(
+    store: Store, other: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from anabranch.streams.archive.bring import Bringing
+
+    fill(store)
+    store.streams.archive("iot/x", tmp_path / "archive")
+    real, made = Bringing.bring, []
+
+    def bring(self: Bringing, *arguments: Any) -> Any:
+        monkeypatch.setattr(Bringing, "bring", real)
+        made.append(other.streams.import_archive(tmp_path / "archive", as_="old/y"))
+        return real(self, *arguments)
+
+    monkeypatch.setattr(Bringing, "bring", bring)
+    assert [other.streams.import_archive(tmp_path / "archive", as_="old/y")] == made
+    assert_same(store, "iot/x", other, "old/y")
+
+
 # any other kind of store
 
 
@@ -291,6 +313,40 @@ def test_duckdb_and_pyarrow_read_the_files_without_this_project(store: Store, tm
     assert answer.cast(expected.schema).equals(expected)
 
 
+def test_files_end_where_blocks_do_and_cover_each_segment_once(
+    store: Store, other: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.streams.create("iot/long", schema=SCHEMA, key="device", time="at", scaling=2)
+    with store.writer("iot/long") as writer:
+        for start in range(0, 42_000, 3_000):
+            writer.write_batch(rows(start, 3_000)).result()
+    monkeypatch.setattr(limits, "PARQUET_BYTES_MAX", 100 * limits.KIB)
+    heard: list[tuple[int, int | None]] = []
+    store.streams.archive(
+        "iot/long", tmp_path / "archive", progress=lambda what, done, total: heard.append((done, total))
+    )
+    assert heard == sorted(heard)
+    assert heard[-1] == (42_000, 42_000)
+    (stream,) = ab.read_archive(tmp_path / "archive").archive.streams
+    assert stream.digest == store.streams.digest("iot/long")
+    for segment in stream.segments:
+        edges = [file.stop for file in segment.files]
+        assert len(edges) > 2
+        assert all(edge % BLOCK_ROWS == 0 for edge in edges[:-1])
+        assert all(file.logical < 2 * 100 * limits.KIB for file in segment.files)
+    assert list(ab.verify_archive(tmp_path / "archive")) == []
+    other.streams.import_archive(tmp_path / "archive", as_="old/long")
+    assert_same(store, "iot/long", other, "old/long")
+
+    # Of an archive that was cut short, whole files are kept, also where the stream has grown.
+    (tmp_path / "archive" / METADATA).unlink()
+    with store.writer("iot/long") as writer:
+        writer.write_batch(rows(42_000, 100)).result()
+    report = store.streams.archive("iot/long", tmp_path / "archive")
+    assert report.files_there == sum(len(segment.files) - 1 for segment in stream.segments)
+    assert list(ab.verify_archive(tmp_path / "archive")) == []
+
+
 # interrupted, repeated, in the wrong place
 
 
@@ -311,11 +367,24 @@ def test_an_interrupted_archive_is_none_and_goes_on_when_asked_again(
     flipped = bytearray((folder / names[2]).read_bytes())
     flipped[40] ^= 1
     (folder / names[2]).write_bytes(flipped)
+    forged = pq.read_table(folder / names[3])
+    told = pq.read_metadata(folder / names[3]).metadata[b"anabranch"]
+    forged = forged.set_column(0, forged.schema.field(0), pa.array(["forged"] * forged.num_rows))
+    pq.write_table(forged.replace_schema_metadata({b"anabranch": told}), folder / names[3])
     report = store.streams.archive("iot/x", folder)
-    assert (report.files, report.files_there) == (len(names), len(names) - 3)
+    assert (report.files, report.files_there) == (len(names), len(names) - 4)
     assert list(ab.verify_archive(folder)) == []
     other.streams.import_archive(folder, as_="old/y")
     assert_same(store, "iot/x", other, "old/y")
+
+
+def test_files_of_an_earlier_attempt_that_no_longer_fit_are_removed(store: Store, tmp_path: Path) -> None:
+    fill(store)
+    store.streams.archive("iot/x", tmp_path / "archive")
+    (tmp_path / "archive" / METADATA).unlink()
+    store.streams.truncate("iot/x", store.streams.cut_at("iot/x", 30_000, by="event"))
+    store.streams.archive("iot/x", tmp_path / "archive")
+    assert list(ab.verify_archive(tmp_path / "archive")) == []
 
 
 def test_a_metadata_file_that_was_cut_off_is_as_good_as_none(store: Store, tmp_path: Path) -> None:
@@ -458,6 +527,19 @@ def test_every_damage_of_every_file_is_named_and_nothing_is_imported(
     assert sound(other)
 
 
+def test_any_changed_byte_of_the_metadata_is_noticed(store: Store, tmp_path: Path) -> None:
+    fill(store, count=20)
+    folder = tmp_path / "archive"
+    store.streams.archive("iot/x", folder)
+    whole = (folder / METADATA).read_bytes()
+    for place in range(0, len(whole), 37):
+        changed = bytearray(whole)
+        changed[place] ^= 1
+        (folder / METADATA).write_bytes(changed)
+        with pytest.raises(CorruptArchive, match=METADATA):
+            ab.read_archive(folder)
+
+
 def test_bits_of_pages_are_noticed_also_where_files_are_attached(store: Store, other: Store, tmp_path: Path) -> None:
     fill(store)
     store.streams.archive("iot/x", tmp_path / "archive")
@@ -474,8 +556,6 @@ def test_metadata_that_lies_is_found_out_by_the_events(store: Store, tmp_path: P
     fill(store)
     folder = tmp_path / "archive"
     store.streams.archive("iot/x", folder)
-    from anabranch.core.archive import metadata_digest
-
     whole = json.loads((folder / METADATA).read_text())
     segment = next(each for each in whole["archive"]["streams"][0]["segments"] if each["files"])
     segment["files"][0]["appended"][0] -= 1
@@ -483,6 +563,16 @@ def test_metadata_that_lies_is_found_out_by_the_events(store: Store, tmp_path: P
     (folder / METADATA).write_text(json.dumps(whole))
     assert [flaw.file for flaw in ab.verify_archive(folder)] == [METADATA]
     assert list(ab.verify_archive(folder, content=False)) == []
+    segment["files"][0]["appended"][0] += 1
+    archive = Archive.from_json(whole["archive"])
+    stream = archive.streams[0]
+    forged = [replace(each, part=each.part._replace(digest="0" * 64)) for each in stream.segments]
+    archive = replace(archive, streams=(replace(stream, segments=tuple(forged)),))
+    lie = {**whole, "archive": archive.to_json(), "digest": metadata_digest(archive.to_json())}
+    (folder / METADATA).write_text(json.dumps(lie))
+    flaws = list(ab.verify_archive(folder))
+    assert [flaw.file for flaw in flaws] == [METADATA] * len(stream.segments)
+    assert "another digest of segment 0.0" in flaws[0].what
     segment["to"] += 1
     whole["digest"] = metadata_digest(whole["archive"])
     (folder / METADATA).write_text(json.dumps(whole))

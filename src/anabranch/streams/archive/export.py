@@ -206,18 +206,15 @@ class Export:
 
     def _there(self, name: str, part: Part, start: int, stop: int) -> Summed | None:
         """The file, if an earlier attempt has written it whole; else it is removed."""
-        info = self._files.get(name)
-        if info is None:
+        if name not in self._files:
             return None
         try:
-            if info.size:
-                summed = read_back(name, self._target.get(name), part, start, stop)
-                self._kept += 1
-                return summed
-        except CorruptStore:
-            pass  # cut off in the midst
-        self._remove(name)
-        return None
+            summed = read_back(name, self._target.get(name), part, start, stop)
+        except CorruptStore:  # cut off in the midst
+            self._remove(name)
+            return None
+        self._kept += 1
+        return summed
 
     def _write(self, source: Source, name: str, part: Part, start: int, stop: int, hold: Hold) -> Summed:
         file = Writing(part, start)

@@ -85,7 +85,7 @@ def read_metadata(blobs: Blobs, place: str, *, trusted: str | None = None) -> Fo
         kind, version = whole["anabranch"], int(whole["format"])
     except (KeyError, TypeError, ValueError) as exc:
         raise CorruptArchive(place, METADATA, f"can't be read ({exc})") from exc
-    if kind != "archive":
+    if kind != "archive" or version < 1:
         raise CorruptArchive(place, METADATA, "is not the metadata of an archive")
     if version > FORMAT:
         raise FormatTooNew(f"the archive {place}", version, FORMAT)
