@@ -50,8 +50,8 @@ class Reader:
     roughly in the order of their append.
 
     `columns` are those a batch or a body holds, in this order (None: all as of opening; columns that the stream gains
-    later are not seen). `between=(from, to)` leaves out events whose event time does not lie in `from <= time < to`,
-    and those without one.
+    later are not seen, and one that is widened is read as it was, as long as values fit: then SchemaMismatch).
+    `between=(from, to)` leaves out events whose event time does not lie in `from <= time < to`, and those without one.
 
     Raises StreamNotFound, Truncated, InvalidArgument and its kinds, EventNotFound for a pointer; while reading also
     Truncated when the position was truncated away (`skip_truncated` goes on then), StreamNotFound when the stream was
