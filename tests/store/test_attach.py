@@ -103,6 +103,22 @@ def test_any_parquet_files_become_a_stream_in_the_order_of_their_names(store: St
     assert {name: (plain / name).read_bytes() for name in files_of(plain)} == before
 
 
+def test_an_independent_copy_has_bytes_of_its_own(store: Store, plain: Path, tmp_path: Path) -> None:
+    fill(store)
+    store.streams.archive("iot/x", tmp_path / "archive")
+    store.streams.attach(tmp_path / "archive", "iot/old")
+    store.streams.attach(plain, "iot/plain", key="k", time="when")
+    expected = {name: table(store, name) for name in ("iot/old", "iot/plain")}
+    for name in expected:
+        store.streams.copy(name, f"{name}-own", independent=True)
+    shutil.rmtree(plain)
+    shutil.rmtree(tmp_path / "archive")
+    for name, whole in expected.items():
+        assert table(store, f"{name}-own").equals(whole)
+        store.streams.delete(name)
+    assert sound(store)
+
+
 def test_what_nobody_views_any_more_is_forgotten_and_its_files_stay(store: Store, plain: Path) -> None:
     from anabranch.blobs.attached import ATTACHMENT
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import xxhash
 
 from anabranch import limits
-from anabranch.blobs.keys import history_key
+from anabranch.blobs.keys import history_key, is_attached
 from anabranch.core.compaction import PARQUET
 from anabranch.errors import CorruptBlob
 from anabranch.log.lease import Hold
@@ -110,8 +110,8 @@ class Files:
         version = self._cargo.version(piece.columns)
         whole = (piece.start, piece.stop, extent.place.row) == (extent.start, extent.stop, 0)
         clear = self._cargo.clear and self._target.runtime.sealer is None
-        if version is None or not whole or not clear or run.keep is not None:
-            return False
+        if version is None or not whole or not clear or run.keep is not None or is_attached(str(extent.key)):
+            return False  # an attached file may be anybody's, with other columns than the stream's
         data = self._cargo.whole(extent)
         self._held.add(data.size)
         try:
