@@ -116,6 +116,7 @@ def test_an_independent_copy_has_bytes_of_its_own(store: Store, plain: Path, tmp
     for name, whole in expected.items():
         assert table(store, f"{name}-own").equals(whole)
         store.streams.delete(name)
+    store.collect()
     assert sound(store)
 
 
