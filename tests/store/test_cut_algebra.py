@@ -73,7 +73,7 @@ def test_going_on_from_a_cut_by_events_or_bytes(store: Store) -> None:
     assert streams.distance("s/a", end=streams.cut_after("s/a", bytes=each * 6 + 1, at_most=True)).events == 6
     for wrong in ({}, {"events": 1, "bytes": 1}, {"events": -1}, {"bytes": True}):
         with pytest.raises(InvalidArgument):
-            streams.cut_after("s/a", **wrong)  # type: ignore[arg-type]
+            streams.cut_after("s/a", **wrong)
 
 
 def test_cuts_are_compared_and_ranges_know_what_they_contain(store: Store) -> None:

@@ -66,7 +66,7 @@ def chain(store: Store, generations: int, *, segments: int = 2) -> list[str]:
 
 def contents(store: Store, names: list[str]) -> dict[str, list[tuple[object, ...]]]:
     found = {name: [(e.pointer, e.key, e.body, e.appended_us) for e in events_of(store, name)] for name in names}
-    return {name: sorted(events, key=lambda event: event[0]) for name, events in found.items()}
+    return {name: sorted(events, key=lambda event: str(event[0])) for name, events in found.items()}
 
 
 def spans(view: StreamView) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -191,7 +192,7 @@ def test_policies_are_joined_and_say_what_is_wrong_with_them() -> None:
     both = RetainFor("7d", bytes_min="1MB") | RetainBytes("10GB", age_min="1h")
     assert both == Retention(7 * 86_400_000_000, 10**10, 3_600_000_000, 10**6)
     assert Retention.from_json(both.to_json()) == both
-    for wrong, why in (
+    wrongs: list[tuple[Callable[[], Retention], str]] = [
         (lambda: Retention(), "for how long"),
         (lambda: RetainFor("soon"), "no length of time"),
         (lambda: RetainFor(-1), "not between"),
@@ -199,6 +200,7 @@ def test_policies_are_joined_and_say_what_is_wrong_with_them() -> None:
         (lambda: RetainFor("7d") | RetainFor("8d"), "joined"),
         (lambda: Retention(age_us=5, age_min_us=6), "least age"),
         (lambda: Retention(size=5, size_min=6), "least size"),
-    ):
+    ]
+    for wrong, why in wrongs:
         with pytest.raises(InvalidArgument, match=why):
             wrong()
