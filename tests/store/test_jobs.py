@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,6 +28,7 @@ from anabranch.model.stream_range import StreamRange
 from anabranch.runtime.ids import SystemIds
 from anabranch.runtime.keys import MasterKeys
 from anabranch.store import Store
+from anabranch.streams.jobs.carry import Bundle, carry
 from anabranch.streams.jobs.job import Job
 from anabranch.streams.jobs.row import State
 from tests.store.helpers import HookedBlobs, bodies_of, sound
@@ -402,6 +404,25 @@ def test_two_processes_do_not_run_one_job_unless_it_is_taken_over(tmp_path: Path
         job._task.join()  # type: ignore[union-attr]
         assert image(other, "t/b") == image(source, "s/a")
         assert sound(other)
+
+
+def test_a_step_that_another_took_meanwhile_is_not_appended_twice(pair: tuple[Store, Store]) -> None:
+    source, target = pair
+
+    def by_two(bundles: Sequence[Bundle]) -> None:
+        for bundle in bundles:
+            blobs = HookedBlobs(target.blobs)
+
+            def overtake(bundle: Bundle = bundle, blobs: HookedBlobs = blobs) -> None:
+                blobs.before_put = lambda: None
+                assert carry(bundle, source.site, target.site)
+
+            blobs.before_put = overtake
+            assert carry(bundle, source.site, replace(target.site, blobs=blobs))
+
+    target.jobs.copy(source, "s/a", "t/b", carrier=by_two).wait()
+    assert image(target, "t/b") == image(source, "s/a")
+    assert sound(target)
 
 
 # bounds

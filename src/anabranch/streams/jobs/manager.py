@@ -14,6 +14,7 @@ from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.stream_range import StreamRange
 from anabranch.streams.jobs.begin import draw, make_job, whole
+from anabranch.streams.jobs.carry import Carrier
 from anabranch.streams.jobs.job import Job
 from anabranch.streams.jobs.row import JOB, JobRow, need_job
 from anabranch.streams.jobs.run import Run
@@ -48,11 +49,14 @@ class Jobs:
         follow: Until | bool = False,
         independent: bool = True,
         window: int = limits.JOB_WINDOW,
+        carrier: Carrier | None = None,
         progress: Watch = silent,
         request: str | None = None,
     ) -> Job:
         """Copy a stream of another store, or a range of one, as a new stream of this one: same columns, tags, epochs,
         segments, offsets and append times. Asked again with the same arguments it changes nothing.
+
+        A `carrier` moves the bytes elsewhere, as `anabranch.spark.jobs` does on Spark.
 
         With `follow` the copy is kept up to date, through scales of the source too, until that is over, for True until
         the job is paused or the source is sealed. Nobody else may write to it meanwhile. Within one store, a copy that
@@ -66,7 +70,7 @@ class Jobs:
         within = source.site.catalog is self._site.catalog
         if within:
             options["independent" if independent else "shared"] = True
-        return self._begin("copy", source, [stream], target, request, window, progress, options)
+        return self._begin("copy", source, [stream], target, request, window, progress, options, carrier)
 
     def append(
         self,
@@ -75,12 +79,13 @@ class Jobs:
         onto: Name,
         *,
         window: int = limits.JOB_WINDOW,
+        carrier: Carrier | None = None,
         progress: Watch = silent,
         request: str | None = None,
     ) -> Job:
         """Let the events of a stream of another store follow the last event of `onto`, once they have all been moved.
         Raises as `copy`, SchemaMismatch."""
-        return self._begin("append", source, [stream], onto, request, window, progress)
+        return self._begin("append", source, [stream], onto, request, window, progress, carrier=carrier)
 
     def stitch(
         self,
@@ -91,6 +96,7 @@ class Jobs:
         deduplicate: Sequence[str] = (),
         prefer: Sequence[int] = (),
         window: int = limits.JOB_WINDOW,
+        carrier: Carrier | None = None,
         progress: Watch = silent,
         request: str | None = None,
     ) -> Job:
@@ -107,9 +113,11 @@ class Jobs:
         if len(set(prefer)) < len(prefer) or not set(prefer) <= set(range(len(streams))):
             raise InvalidArgument(f"prefer= names streams by their numbers from 0 to {len(streams) - 1}, each once")
         options: dict[str, Any] = {"deduplicate": list(deduplicate)} if deduplicate else {}
+        if deduplicate and carrier is not None:
+            raise InvalidArgument("repeats are left out by one process; give deduplicate= or carrier=, not both")
         if prefer:
             options["prefer"] = list(prefer)
-        return self._begin("stitch", source, streams, into, request, window, progress, options)
+        return self._begin("stitch", source, streams, into, request, window, progress, options, carrier)
 
     def _begin(
         self,
@@ -121,6 +129,7 @@ class Jobs:
         window: int,
         progress: Watch,
         options: Mapping[str, Any] | None = None,
+        carrier: Carrier | None = None,
     ) -> Job:
         self._alive()
         full = StreamName.parse(target)
@@ -145,7 +154,7 @@ class Jobs:
         with self._site.catalog.writing() as txn:
             result = once(txn, request, operation, now, lambda: act(txn))
             self._sweep(txn, now)
-        return self._start(str(result["job"]), site, window=window, progress=progress)
+        return self._start(str(result["job"]), site, window=window, carrier=carrier, progress=progress)
 
     # finding
 
@@ -178,6 +187,7 @@ class Jobs:
         *,
         source: Sited | None = None,
         window: int = limits.JOB_WINDOW,
+        carrier: Carrier | None = None,
         progress: Watch = silent,
         take_over: bool = False,
     ) -> Job:
@@ -189,14 +199,16 @@ class Jobs:
             site = source.site
         else:
             site = self._site if row.options.get("within") else self._open_site(row.place).site
-        return self._start(job, site, window=window, progress=progress, take_over=take_over)
+        return self._start(job, site, window=window, carrier=carrier, progress=progress, take_over=take_over)
 
-    def _start(self, ident: str, site: Site, *, window: int, progress: Watch, take_over: bool = False) -> Job:
+    def _start(
+        self, ident: str, site: Site, *, window: int, carrier: Carrier | None, progress: Watch, take_over: bool = False
+    ) -> Job:
         here = self._running.get(ident)
         if here is not None and here.alive:
             return here
         job = Job(self._site, ident)
-        run = Run(site, self._site, ident, window=window, progress=progress, changed=self._changed)
+        run = Run(site, self._site, ident, window=window, carrier=carrier, progress=progress, changed=self._changed)
         job.start(run, take_over=take_over)
         self._running[ident] = job
         return job

@@ -15,6 +15,7 @@ from anabranch.model.ids import StreamId
 from anabranch.streams.find import need_view
 from anabranch.streams.jobs.bundles import bundles
 from anabranch.streams.jobs.cargo import Cargo
+from anabranch.streams.jobs.carry import Bundle, Carrier
 from anabranch.streams.jobs.control import Control, Stopped
 from anabranch.streams.jobs.finish import drop_plans, drop_stages, finish_job
 from anabranch.streams.jobs.follow import Follower, open_positions
@@ -37,6 +38,7 @@ class Run:
         job: str,
         *,
         window: int = limits.JOB_WINDOW,
+        carrier: Carrier | None = None,
         progress: Watch = silent,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
@@ -45,6 +47,7 @@ class Run:
         self.gauge = Gauge(target.runtime.tasks)
         self._source = source
         self._target = target
+        self._carrier = carrier
         self._progress = progress
         self._changed = changed
         self._telling = target.runtime.tasks.lock()
@@ -69,7 +72,7 @@ class Run:
             return self._settle(exc.state)
         except JobRunning:
             raise
-        except AnabranchError as exc:
+        except Exception as exc:
             with suppress(AnabranchError):
                 self._settle(State.FAILED, f"{type(exc).__name__}: {exc}")
             raise
@@ -82,7 +85,10 @@ class Run:
         if row.result is None:
             with self._target.catalog.reading() as snapshot:
                 plans = [need_plan(snapshot, row.id, number) for number in range(len(row.parts))]
-            self._move(row, plans, hold)
+            if self._carrier is None:
+                self._move(row, plans, hold)
+            else:
+                self._carry(self._carrier, row, plans, hold)
             row = self._finish(plans)
         if "follow" in row.options:
             row = self._follow(row, hold)
@@ -106,6 +112,20 @@ class Run:
         finally:
             if sieve is not None:
                 sieve.close()
+
+    def _carry(self, carrier: Carrier, row: JobRow, plans: Sequence[Plan], hold: Hold) -> None:
+        """Have the bundles moved elsewhere. Whether all is there, the last transaction makes sure."""
+        bundles = [
+            Bundle(row.id, self.control.owner, hold.lease, part.stream, part.stage, plan.schema_version, tuple(each))
+            for part, plan in zip(row.parts, plans, strict=True)
+            for each in bundled(plan.ranges)
+        ]
+        try:
+            carrier(bundles)
+        except Exception:
+            self.control.look()  # what was asked to stop has not failed
+            raise
+        self.control.look()
 
     def _note(self, repeats: int) -> None:
         with self._target.catalog.writing(f"job {self.control.job}") as txn:
