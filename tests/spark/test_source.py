@@ -261,6 +261,24 @@ def test_what_was_truncated_or_made_anew_is_an_error_and_no_silence(spark: Spark
         assert "is not the one that this query began with" in failure(frame, tmp_path / "ck")
 
 
+def test_a_query_whose_columns_were_widened_says_so_and_goes_on_when_started_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with new_store(tmp_path, segments=1, schema=SCHEMA.set(2, pa.field("n", pa.int16()))) as store:
+        write(store, 0, 3)
+        query, frame = Batches(stream(spark, store), tmp_path / "checkpoint"), batch(spark, store)
+        assert [[row.n for row in found] for found in query.run()] == [[0, 1, 2]]
+        store.streams.create("s/wide", schema=SCHEMA, key="device", time="at")
+        write(store, 1 << 40, 2, stream="s/wide")
+        store.streams.append("s/wide", "s/in")
+        told = "column 'n' of 's/in' is bigint now, and was smallint when this query began: start it again"
+        assert told in failure(query.frame, tmp_path / "checkpoint")
+        with pytest.raises(PySparkException, match="start it again"):
+            frame.collect()
+        query.frame = stream(spark, store)
+        assert [row.n for found in query.run() for row in found] == [1 << 40, (1 << 40) + 1]
+
+
 def test_a_query_may_go_on_behind_what_was_truncated(spark: SparkSession, tmp_path: Path) -> None:
     with new_store(tmp_path) as store:
         write(store, 0, 10)

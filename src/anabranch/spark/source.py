@@ -28,7 +28,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from anabranch.core import cuts
-from anabranch.errors import InvalidArgument
+from anabranch.errors import InvalidArgument, SchemaMismatch
 from anabranch.log.tail import Tail
 from anabranch.log.view import load
 from anabranch.model.cut import StreamCut
@@ -59,12 +59,12 @@ def schema(options: Mapping[str, str]) -> StructType:
 
 def batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
     """For `spark.read`: what lies between start and end when the query is planned."""
-    return BatchReader(ReadOptions.of(options), _names(schema))
+    return BatchReader(ReadOptions.of(options), _names(schema), _types(schema))
 
 
 def stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
     """For `spark.readStream`."""
-    return StreamReader(ReadOptions.of(options), _names(schema))
+    return StreamReader(ReadOptions.of(options), _names(schema), _types(schema))
 
 
 def _names(schema: StructType) -> tuple[str, ...]:
@@ -75,6 +75,10 @@ def _names(schema: StructType) -> tuple[str, ...]:
     if names[-len(added) :] != added:
         raise InvalidArgument("the schema is the stream's: leave out .schema(…) and use option 'columns'")
     return tuple(names[: -len(added)])
+
+
+def _types(schema: StructType) -> dict[str, str]:
+    return {field.name: field.dataType.simpleString() for field in schema}
 
 
 def _between(view: StreamView, start: StreamCut, end: StreamCut) -> Iterator[Range]:
@@ -93,9 +97,10 @@ class Ranges(InputPartition):
 class _Source:
     """What both readers share."""
 
-    def __init__(self, options: ReadOptions, names: tuple[str, ...]) -> None:
+    def __init__(self, options: ReadOptions, names: tuple[str, ...], types: Mapping[str, str]) -> None:
         self._options = options
         self._names = names
+        self._types = types  # which Spark expects, as of the query's beginning
 
     def _open(self) -> Opened:
         return open_store(self._options.store)
@@ -104,12 +109,23 @@ class _Source:
         with self._open().store.catalog.reading() as reading:
             info = reading.stream(self._options.stream) if stream is None else reading.stream(stream)
             if info is not None:
-                return load(reading, info.id)
+                return self._as_expected(load(reading, info.id))
         if stream is None:
             return self._open().store.streams.view(self._options.stream)  # which says what is missing
         raise InvalidArgument(
             f"stream '{self._options.stream}' is not the one that this query began with: it was deleted or made anew"
         )
+
+    def _as_expected(self, view: StreamView) -> StreamView:
+        found = _types(spark_schema(spark_columns(chosen(view.info.schema, self._names))))
+        for name, kind in found.items():
+            if kind != self._types[name]:
+                raise SchemaMismatch(
+                    f"column '{name}' of '{view.info.name}' is {kind} now, and was {self._types[name]} when this query "
+                    "began: start it again",
+                    column=name,
+                )
+        return view
 
     def _place(self, view: StreamView, place: str) -> StreamCut:
         opened = self._open()
@@ -148,8 +164,8 @@ class StreamReader(_Source, DataSourceStreamReader, SupportsTriggerAvailableNow)
     """Reads a stream in micro-batches. One lives as long as a run of a query, in a process of its own; others only
     `read`."""
 
-    def __init__(self, options: ReadOptions, names: tuple[str, ...]) -> None:
-        super().__init__(options, names)
+    def __init__(self, options: ReadOptions, names: tuple[str, ...], types: Mapping[str, str]) -> None:
+        super().__init__(options, names, types)
         self._first: SourceOffset | None = None
         self._end: StreamCut | None = None
         self._idle = False
