@@ -349,7 +349,7 @@ def test_exactly_once_accepts_with_the_output_alone(anywhere: Store) -> None:
     with group.reader("r", delivery="exactly_once", batch_rows=5) as reader:
         while group.unread().events:
             copy(reader, 1, commit=True)
-    assert complete(bodies_of(store, "s/out"), 6)
+    assert complete(bodies_of(store, "s/out"), 6) and sound(store)
 
 
 def test_an_output_that_can_not_be_written_leaves_the_position_where_it_was(store: Store) -> None:
@@ -541,6 +541,35 @@ def test_a_group_goes_on_when_its_stream_is_renamed(store: Store) -> None:
         write(store, 1, 1, "s/b")
         take(reader, 2 * KEYS - 3)
     assert group.streams == ["s/b"] and group.unread().events == 0
+
+
+# as many readers as there is work for
+
+
+def test_readers_are_started_and_stopped_with_the_lag(store: Store) -> None:
+    write(store, 0, 40)
+    group = store.reader_group("s/g", streams=["s/a"])
+    called: list[str] = []
+    with group.elastic(
+        lambda name: called.append(f"+{name}"),
+        lambda name: called.append(f"-{name}"),
+        readers_max=3,
+        events_per_reader=KEYS,
+        every_s=0.02,
+    ) as readers:
+        until(lambda: len(readers.running) == 3)
+        group.reset(ab.TAIL)
+        until(lambda: readers.running == ["elastic-1"])
+    assert called == ["+elastic-1", "+elastic-2", "+elastic-3", "-elastic-3", "-elastic-2", "-elastic-1"]
+
+
+def test_what_a_callback_raises_is_told_in_the_end(store: Store) -> None:
+    group = store.reader_group("s/g", streams=["s/a"])
+    readers = group.elastic(lambda name: 1 // 0, print, readers_max=1)  # type: ignore[func-returns-value]
+    with pytest.raises(ZeroDivisionError):
+        readers.close()
+    with pytest.raises(InvalidArgument):
+        group.elastic(print, print, readers_max=0)
 
 
 # coroutines, closing

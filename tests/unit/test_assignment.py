@@ -33,6 +33,14 @@ def test_a_newcomer_is_given_the_segment_that_is_furthest_behind() -> None:
     assert moves("r1", ["r1", "r2"], owners, {"a": 1, "b": 900, "c": 20}) == ({"b"}, frozenset())
 
 
+def test_what_is_given_up_shares_the_lag() -> None:
+    lag = {"a": 7_200, "b": 1_000, "c": 1_100, "d": 0}
+    given_up, _ = moves("r1", ["r1", "r2"], dict.fromkeys("abcd", "r1"), lag)
+    assert given_up == {"a", "d"}
+    taken = moves("r2", ["r1", "r2"], dict.fromkeys("bc", "r1") | {"a": None, "d": None}, lag)
+    assert taken == (frozenset(), {"a", "d"})
+
+
 def test_what_is_being_worked_on_is_kept() -> None:
     owners = dict.fromkeys("ab", "r1")
     assert moves("r1", ["r1", "r2"], owners, {"a": 900}, keep={"a"}) == ({"b"}, frozenset())
@@ -48,8 +56,9 @@ def test_readers_are_wanted_by_lag_up_to_the_segments_and_let_go_slowly() -> Non
         return wanted_readers(8, lag, events_per_reader=100, readers_max=6, running=running)
 
     assert [wanted(0, 0), wanted(450, 1), wanted(10_000, 1)] == [1, 5, 6]
-    assert wanted(350, 5) == 5  # half as many again as the four that would do is more than there are
-    assert wanted(50, 5) == 2
+    assert [wanted(350, 5), wanted(250, 5), wanted(150, 5)] == [5, 5, 2]
+    assert [wanted(0, 5), wanted(0, 2)] == [1, 1]
+    assert wanted(10_000, 8) == 6  # more than may run
 
 
 class Readers(RuleBasedStateMachine):

@@ -14,7 +14,7 @@ import pyarrow as pa
 from anabranch.blobs.sealed import inlined_place
 from anabranch.catalog.port import Catalog, Reading
 from anabranch.core.checksum import checksum
-from anabranch.core.codec import encode
+from anabranch.core.codec import encode, event_bounds
 from anabranch.core.cuts import below_head, truncated
 from anabranch.errors import (
     AnabranchError,
@@ -29,7 +29,7 @@ from anabranch.log.commit import Committer, Draft, Outcome, Work, WriterName
 from anabranch.log.plan import Plan
 from anabranch.log.read import LogReader, Selection
 from anabranch.log.view import load, refresh
-from anabranch.model.append import Appended, Bounds, Part, Place, Refusal, Refused
+from anabranch.model.append import Appended, Part, Place, Refusal, Refused
 from anabranch.model.columns import RAW_COLUMNS
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import LogId, SegmentId, StreamId, WriterId
@@ -148,7 +148,6 @@ class RevisionedStream:
         log, message = self._log(), encode(batch)
         if self._runtime.sealer is not None:
             message = self._runtime.sealer.seal(message, inlined_place(log))
-        now = self._runtime.clock.now()
         return Part(
             log=log,
             count=1,
@@ -156,7 +155,7 @@ class RevisionedStream:
             place=Place(0, message.size),
             checksum=checksum(message),
             size=batch.nbytes,
-            bounds=Bounds(now, now),
+            bounds=event_bounds(batch, self._view.info.schema),
             expected=expected - self._shift(),
             data=message.to_pybytes(),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from anabranch import limits
 from anabranch.catalog.port import Catalog, Reading
@@ -26,6 +27,9 @@ from anabranch.readers.place import Place, TimeKind, to_cut
 from anabranch.readers.synchronizer import StateSynchronizer
 from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
+
+if TYPE_CHECKING:
+    from anabranch.readers.group.elastic import ElasticReaders
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +125,29 @@ class ReaderGroup:
         given = Position.parse(position) if isinstance(position, str) else position
         offsets = {} if given is None else given.as_dict()
         self._update(lambda state: changes.leave(changes.accept(state, name, offsets), [name]))
+
+    def elastic(
+        self,
+        start: Callable[[str], None],
+        stop: Callable[[str], None],
+        *,
+        readers_max: int,
+        events_per_reader: int = 100_000,
+        every_s: float = 1.0,
+    ) -> ElasticReaders:
+        """Have readers started and stopped as lag and segments change, looked at every `every_s` seconds; see
+        `ElasticReaders`. One process of a group should do so."""
+        from anabranch.readers.group.elastic import ElasticReaders
+
+        return ElasticReaders(
+            self,
+            self._runtime,
+            start,
+            stop,
+            readers_max=readers_max,
+            events_per_reader=events_per_reader,
+            every_s=every_s,
+        )
 
     @property
     def readers(self) -> list[str]:

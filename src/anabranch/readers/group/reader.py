@@ -35,7 +35,6 @@ from anabranch.runtime.ports import Runtime
 DeliveryMode = Literal["at_least_once", "at_most_once", "exactly_once"]
 
 
-
 class StoredPositions(Protocol):
     """Where an application stores how far it is, together with its output; see `SqlPositions`."""
 
