@@ -63,6 +63,8 @@ def _show(report: Report) -> None:
         print(f"  {title}")
         for what, number in sorted(counts.items()):
             print(f"    {number:>9,}  {what}")
+    for text in report.left_out:
+        print(f"  left out: {text}")
     print(f"  violations: {len(report.violations)}")
     for text in report.violations:
         print(f"    {text}")
@@ -71,8 +73,9 @@ def _show(report: Report) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="./dev torture",
-        description="Kill, stop and mislead real processes that write, follow, scale, compact and collect, and the "
-        "server they use; then hold what the store has against what they were told.",
+        description="Kill, stop and mislead real processes that write, follow, scale, copy, append, rename, compact and "
+        "collect, cut their power, fill their disk, and strike at the servers they use; then hold what the store has "
+        "against what they were told.",
         epilog="exit code: 0 nothing was violated, 1 something was, 2 wrong arguments",
     )
     parser.add_argument("--minutes", type=float, default=2.0, help="how long, over all places (default: 2)")

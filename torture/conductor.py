@@ -15,16 +15,23 @@ from typing import Final, Protocol
 
 from torture import workers
 from torture.child import Child
-from torture.judge import Told, complaints, violations
+from torture.judge import complaints, violations
 from torture.place import STREAMS, Place
+from torture.power import Power
+from torture.shuffle import names_back, shuffle
+from torture.told import Told
 
 _WRITERS: Final = 2  # of each stream
 _STALL_S: Final = (0.1, 4.0)  # the longest is beyond the horizon of `workers.tidy`
 _PATIENCE_S: Final = 90.0
+_BETWEEN_CUTS_S: Final = 8.0  # at least, so that all have come to work again
 
 
 class Server(Protocol):
-    """What the store needs beside it, and can be tortured too."""
+    """What the store needs beside it, and can be tortured too. `left_out`: what can't be done on this machine, and
+    why."""
+
+    left_out: list[str]
 
     def faults(self) -> dict[str, Callable[[random.Random], None]]:
         """What can be done to it, by name."""
@@ -46,6 +53,7 @@ class Report:
     counts: Counter[str] = field(default_factory=Counter)
     met: Counter[str] = field(default_factory=Counter)
     violations: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
 
 
 class Run:
@@ -60,8 +68,12 @@ class Run:
         self._numbers = count()
         self._told = {stream: Told(stream) for stream in STREAMS}
         self._all: list[Child] = []
+        self._shufflers: list[Child] = []
         self._stalled: list[tuple[float, Child]] = []
-        self.report = Report(name, seed)
+        # Only of SQLite and of a folder do we see what they sync; a server has its own way with the disk.
+        self._power = Power(Path(place.url), folder / "journals") if place.is_folder else None
+        self._cut_after = time.monotonic() + _BETWEEN_CUTS_S
+        self.report = Report(name, seed, left_out=list(server.left_out))
 
     def run(self, seconds: float, tell: Callable[[Report], None]) -> Report:
         """Torture, then judge. `tell` is called now and then with the report so far."""
@@ -70,6 +82,8 @@ class Run:
             store.streams.create_scope("t")
             for stream in STREAMS:
                 store.streams.create(stream, scaling=2)
+        if self._power is not None:
+            self._power.come_on()
         try:
             living = self._start_all()
             while (now := time.monotonic() - began) < seconds:
@@ -93,20 +107,24 @@ class Run:
     def _start_all(self) -> list[Child]:
         kinds = [("writer", stream) for stream in STREAMS for _ in range(_WRITERS)]
         kinds += [("follower", stream) for stream in STREAMS]
-        return [self._start(*kind) for kind in [*kinds, ("change", ""), ("tidy", "")]]
+        return [self._start(*kind) for kind in [*kinds, ("change", ""), ("tidy", ""), ("shuffle", "")]]
 
     def _start(self, kind: str, stream: str) -> Child:
         name, seed = f"{kind}.{next(self._numbers)}.{stream.replace('/', '-')}", self._rng.randrange(1 << 32)
         place, stop = self._place, self._stop
-        if kind == "writer":
-            child = Child(self._folder, name, workers.write, place, stop, stream, name, seed)
-            self._told[stream].writers.append(child)
-        elif kind == "follower":
-            child = Child(self._folder, name, workers.follow, place, stop, stream, self._position(stream), seed)
-            self._told[stream].followers.append(child)
-        else:
-            work = workers.change if kind == "change" else workers.tidy
-            child = Child(self._folder, name, work, place, stop, seed)
+        start = partial(Child, self._folder, name, journal=None if self._power is None else self._power.journal(name))
+        match kind:
+            case "writer":
+                child = start(workers.write, place, stop, stream, name, seed)
+                self._told[stream].writers.append(child)
+            case "follower":
+                child = start(workers.follow, place, stop, stream, self._position(stream), name, seed)
+                self._told[stream].followers.append(child)
+            case "shuffle":
+                child = start(shuffle, place, stop, name, seed)
+                self._shufflers.append(child)
+            case _:
+                child = start(workers.change if kind == "change" else workers.tidy, place, stop, seed)
         self._all.append(child)
         return child
 
@@ -131,9 +149,18 @@ class Run:
             ("clock set to another time", lambda: self._rng.choice(living).send(signal.SIGUSR1)),
         ]
         faults += [(name, partial(act, self._rng)) for name, act in self._server.faults().items()]
+        if self._power is not None and time.monotonic() > self._cut_after:
+            faults.append(("power cut", partial(self._cut, self._power, living)))
         name, act = self._rng.choice(faults)
         act()
         self.report.faults[name] += 1
+
+    def _cut(self, power: Power, living: list[Child]) -> None:
+        for child in living:
+            child.kill()
+        self._stalled.clear()
+        power.cut(self._rng)
+        self._cut_after = time.monotonic() + _BETWEEN_CUTS_S
 
     def _stall(self, child: Child) -> None:
         child.send(signal.SIGSTOP)
@@ -162,9 +189,11 @@ class Run:
         raised, self.report.met = complaints(self._all)
         self.report.violations += [f"a process ended by an error: {text}" for text in raised]
         with self._place.open(0) as store:
+            names_back(store)
             for stream in STREAMS:  # what nobody followed to its end, because they were told to stop
                 self._follow_to_the_end(stream)
-            self.report.violations += violations(store, self._told.values(), self.report.counts)
+            told = list(self._told.values())
+            self.report.violations += violations(store, told, self._shufflers, self.report.counts)
 
     def _follow_to_the_end(self, stream: str) -> None:
         name = f"follower.{next(self._numbers)}.end"

@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 
 import anabranch as ab
 from anabranch.log.check import Severity
+from anabranch.model.cut import HEAD
 from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.pointer import EventPointer
+from anabranch.testing.clients.judgement import kept_by, taken_over
+from anabranch.testing.history import Stored, check
+from anabranch.testing.inheritance import Holding, judge_joints
 from anabranch.testing.ledger import Event, Ledger, Reading, Sighting
+from anabranch.testing.record import load
 from torture.child import Child
-
-
-@dataclass
-class Told:
-    """The writers and followers of one stream; `followers` in the order in which each went on behind the last."""
-
-    stream: str
-    writers: list[Child] = field(default_factory=list)
-    followers: list[Child] = field(default_factory=list)
-
-
-def event_of(text: str) -> Event:
-    """The event that a line names."""
-    writer, key, number = text.split("|")
-    return Event(writer, key, int(number))
+from torture.shuffle import names_back
+from torture.taken import Taken
+from torture.told import Told, event_of
+from torture.workers import event_name
 
 
 def ledger_of(told: Told, ident: StreamId, counts: Counter[str]) -> Ledger:
@@ -80,21 +73,51 @@ def _sighting(ident: StreamId, text: str) -> Sighting:
     return Sighting(EventPointer(ident, SegmentId.unpack(int(segment)), int(offset)), payload.encode())
 
 
-def violations(store: ab.Store, streams: Iterable[Told], counts: Counter[str]) -> list[str]:
+def violations(store: ab.Store, streams: Sequence[Told], shufflers: Sequence[Child], counts: Counter[str]) -> list[str]:
     """Everything that must not be. Reads the whole store; nobody else may be at work on it."""
+    names_back(store)
+    ids = {told.stream: store.streams.get(told.stream).id for told in streams}
+    ledgers = {told.stream: ledger_of(told, ids[told.stream], counts) for told in streams}
+    taken = Taken(store, streams, ledgers, shufflers)
+    holdings = {ledger: held(store, name) for name, ledger in taken.ledgers.items()}
     found: list[str] = []
-    for told in streams:
-        ledger = ledger_of(told, store.streams.get(told.stream).id, counts)
-        with store.reader(told.stream) as reader:
-            stored = [Sighting(event.pointer, event.body.rstrip(b"x")) for event in reader]
-        counts["events in the store"] += len(stored)
+    for ledger in ledgers.values():
+        counts["events in the store"] += len(holdings[ledger].stored)
         counts["events followed"] += len(ledger.readings[0].seen)
         ledger.readings[0].owed = frozenset(event for event in ledger.pointers)
         ledger.readings[0].finished = True
-        found += ledger.judge(stored)
+    for ledger, holding in holdings.items():
+        found += ledger.judge(holding.stored)
+    found += judge_joints(list(taken.joints.values()), holdings)
+    found += _historic(streams, {ledgers[name]: ident for name, ident in ids.items()}, holdings, taken, counts)
     # Clocks that jump leave a horizon ahead of the time, of which `check` warns by right.
-    found += [f"check: {finding}" for finding in store.check() if finding.severity is Severity.ERROR]
-    return found
+    return found + [f"check: {finding}" for finding in store.check() if finding.severity is Severity.ERROR]
+
+
+def _historic(
+    streams: Iterable[Told],
+    ids: Mapping[Ledger, StreamId],
+    holdings: Mapping[Ledger, Holding],
+    taken: Taken,
+    counts: Counter[str],
+) -> list[str]:
+    """What is wrong by the history of the streams' segments."""
+    kept: dict[str, Stored] = {}
+    for ledger, ident in ids.items():
+        kept |= kept_by(ident, holdings[ledger], event_name)
+    operations = [
+        each for told in streams for child in (*told.writers, *told.followers) for each in load(child.history())
+    ]
+    counts["operations in the history"] += len(operations)
+    operations += taken_over(taken.joints, ids, kept, operations)
+    return [f"history: {anomaly}" for anomaly in check(operations, kept)]
+
+
+def held(store: ab.Store, stream: str) -> Holding:
+    """What a stream holds, without what its events were padded with."""
+    heads = {segment.id: segment.head for segment in store.streams.view(stream).ordered}
+    with store.reader(stream, start=HEAD) as reader:
+        return Holding([Sighting(event.pointer, event.body.rstrip(b"x")) for event in reader], heads)
 
 
 def complaints(children: Sequence[Child]) -> tuple[list[str], Counter[str]]:

@@ -43,6 +43,11 @@ class Place:
         default_factory=lambda: Settings(commit_bytes_max=200_000, pipeline_bytes_min=20_000, inline_bytes_max=4_096)
     )
 
+    @property
+    def is_folder(self) -> bool:
+        """True if the catalog is SQLite's, and blobs lie beside it."""
+        return self.blobs is None
+
     def open(self, seed: int) -> ab.Store:
         """The store, with a clock that jumps at SIGUSR1. For the main thread."""
         runtime = Runtime(clock=JumpingClock(seed), settings=self.settings)

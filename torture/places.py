@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from torture.conductor import Server
+from torture.disk import SmallDisk
 from torture.place import Place
 from torture.postgres import PostgresServer
 from torture.s3 import S3Server
@@ -22,6 +23,7 @@ class _All:
 
     def __init__(self, servers: list[Server]) -> None:
         self._servers = servers
+        self.left_out = [what for server in servers for what in server.left_out]
 
     def faults(self) -> dict[str, Callable[[random.Random], None]]:
         """See `conductor.Server.faults`."""
@@ -38,7 +40,8 @@ def place(name: str, folder: Path) -> Iterator[tuple[Place, Server]]:
     """A new place of the kind, below the folder, while its servers run."""
     with ExitStack() as running:
         if name == "sqlite":
-            yield Place(str(folder / "river")), _All([])
+            disk = running.enter_context(closing(SmallDisk(folder / "disk")))
+            yield Place(str(disk.folder / "river")), disk
             return
         catalog = running.enter_context(closing(PostgresServer()))
         there = Place(catalog.url, str(folder / "blobs"))

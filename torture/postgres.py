@@ -16,6 +16,7 @@ class PostgresServer:
     """The tests' server, with what can go wrong with it."""
 
     def __init__(self) -> None:
+        self.left_out: list[str] = []
         self._server = Server()
 
     @property

@@ -16,6 +16,7 @@ class S3Server:
     """The tests' emulator behind a proxy that spoils a part of the exchanges."""
 
     def __init__(self) -> None:
+        self.left_out: list[str] = []
         self._proxy = Proxy()
         self.url = fresh_url(port=self._proxy.port)
 

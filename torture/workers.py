@@ -6,6 +6,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable
+from itertools import groupby
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,11 +14,15 @@ import pyarrow as pa
 import anabranch as ab
 from anabranch.errors import AnabranchError, AppendUncertain
 from anabranch.model.cut import StreamCut
+from anabranch.model.ids import SegmentId, StreamId
+from anabranch.testing.history import Kind, Outcome
 from anabranch.testing.ledger import Event
-from torture.child import Tell
+from anabranch.testing.record import RecordedStore, RecordedWriter, Recorder, place_of
+from torture.child import Tell, recorder
 from torture.place import STREAMS, Place
 
-_KEYS = 4
+Pending = tuple[list[Event], Callable[[], list[ab.EventPointer]]]
+_KEYS = 8  # that all writers share
 _PENDING_MAX = 60
 _AGAIN_S = 0.2  # between two tries of what an outage refused
 _HORIZON_US = 1_500_000
@@ -28,7 +33,8 @@ def write(tell: Tell, place: Place, stop: Path, stream: str, name: str, seed: in
     time; tell each event before it is handed over and each answer when it comes."""
     rng = random.Random(seed)
     numbers = [0] * _KEYS
-    pending: deque[tuple[list[Event], Callable[[], list[ab.EventPointer]]]] = deque()
+    pending: deque[Pending] = deque()
+    history = recorder(name, stop.parent)
 
     def settle() -> None:
         events, result = pending.popleft()
@@ -44,7 +50,7 @@ def write(tell: Tell, place: Place, stop: Path, stream: str, name: str, seed: in
 
     while not stop.exists():
         try:
-            with place.open(seed) as store, store.writer(stream) as writer:
+            with place.open(seed) as store, _client(store, history, name).writer(stream) as writer:
                 while not stop.exists():
                     _write_some(tell, rng, writer, name, numbers, pending)
                     while len(pending) > rng.choice((0, 10, _PENDING_MAX)):
@@ -59,13 +65,17 @@ def write(tell: Tell, place: Place, stop: Path, stream: str, name: str, seed: in
             settle()
 
 
+def _client(store: ab.Store, history: Recorder, name: str) -> RecordedStore:
+    return RecordedStore(store, history, name, name_of=event_name)
+
+
+def event_name(stream: StreamId, payload: bytes) -> str:
+    """An event's name in a history."""
+    return f"{stream:016x} {payload.rstrip(b'x').decode().rstrip('|')}"
+
+
 def _write_some(
-    tell: Tell,
-    rng: random.Random,
-    writer: ab.Writer,
-    name: str,
-    numbers: list[int],
-    pending: deque[tuple[list[Event], Callable[[], list[ab.EventPointer]]]],
+    tell: Tell, rng: random.Random, writer: RecordedWriter, name: str, numbers: list[int], pending: deque[Pending]
 ) -> None:
     count = rng.choice((1, 1, 1, 2, 8, 30))
     padding = rng.choice((0, 0, 0, 0, 3_000))
@@ -78,42 +88,41 @@ def _write_some(
     tell("unit" if atomic else "try", *(_name(event) for event in events))
     try:
         if count == 1:
-            ack = writer.write(events[0].payload(padding), key=_key(events[0]))
-            pending.append((events, lambda: [ack.result()]))
+            answer = writer.write(events[0].payload(padding), key=events[0].key)
+            pending.append((events, lambda: [answer()]))
         else:
-            table = pa.table({"key": [_key(e) for e in events], "payload": [e.payload(padding) for e in events]})
-            whole = writer.write_batch(table, atomic=atomic)
+            table = pa.table({"key": [e.key for e in events], "payload": [e.payload(padding) for e in events]})
+            answers = writer.write_batch(table, atomic=atomic)
             if atomic:
-                pending.append((events, lambda: [whole.pointer(row) for row in range(count)]))
+                pending.append((events, lambda: [answer() for answer in answers]))
             else:  # parts of it may be refused alone
-                pending.extend(([event], _at(whole, row)) for row, event in enumerate(events))
+                pending.extend(([event], _alone(answer)) for event, answer in zip(events, answers, strict=True))
     except AnabranchError as exc:
         # Of a batch that was accepted in part nothing is known; `write_batch` says so by this alone.
         tell("unknown" if count > 1 else "refused", *([] if count > 1 else [type(exc).__name__]), *map(_name, events))
         raise
 
 
-def _at(batch: ab.BatchAck, row: int) -> Callable[[], list[ab.EventPointer]]:
-    return lambda: [batch.pointer(row)]
+def _alone(answer: Callable[[], ab.EventPointer]) -> Callable[[], list[ab.EventPointer]]:
+    return lambda: [answer()]
 
 
 def _name(event: Event) -> str:
     return f"{event.writer}|{event.key}|{event.number}"
 
 
-def _key(event: Event) -> str:
-    return f"{event.writer}/{event.key}"
-
-
-def follow(tell: Tell, place: Place, stop: Path, stream: str, start: str | None, seed: int) -> None:
+def follow(tell: Tell, place: Place, stop: Path, stream: str, start: str | None, name: str, seed: int) -> None:
     """Follow a stream from a cut's text, or its head; tell each event and, behind a few, the position."""
     at = ab.HEAD if start is None else StreamCut.parse(start)
+    history = recorder(name, stop.parent)
     while not stop.exists():
         try:
             with place.open(seed) as store, store.reader(stream, start=at, follow=True, batch_rows=50) as reader:
                 while not stop.exists():
+                    asked = history.moment()
                     batch = reader.read(0.2)
                     if batch is not None:
+                        _note_read(history, name, reader, batch, asked)
                         at = _saw(tell, batch, reader)
         except AnabranchError as exc:
             tell("met", type(exc).__name__, exc)
@@ -126,6 +135,18 @@ def read_rest(tell: Tell, place: Place, stream: str, start: str | None) -> None:
     with place.open(0) as store, store.reader(stream, start=at) as reader:
         for batch in reader.batches():
             _saw(tell, batch, reader)
+
+
+def _note_read(history: Recorder, client: str, reader: ab.Reader, batch: pa.RecordBatch, asked: int) -> None:
+    """A read for each run of events of a segment."""
+    stream = reader.position.stream
+    rows = zip(*(batch.column(each).to_pylist() for each in ("_segment", "_offset", "payload")), strict=True)
+    for segment, run in groupby(rows, key=lambda row: row[0]):
+        events = list(run)
+        place = place_of(stream, SegmentId.unpack(segment))
+        names = tuple(event_name(stream, payload) for _, _, payload in events)
+        read = history.begin(client, Kind.READ, place, invoked=asked, offset=events[0][1])
+        history.end(read, Outcome.OK, events=names)
 
 
 def _saw(tell: Tell, batch: pa.RecordBatch, reader: ab.Reader) -> StreamCut:

@@ -21,7 +21,7 @@ def test_nothing_acknowledged_is_lost_doubled_or_reordered(tmp_path: Path, name:
     with place(name, tmp_path) as (there, servers):
         report = Run(name, there, tmp_path, seed, servers).run(_SECONDS, _silent)
     assert report.violations == [], f"seed {seed}: {report}"
-    assert report.counts["acknowledged events"] > 1_000
+    assert report.counts["acknowledged events"] > 100
     assert sum(report.faults.values()) > 20
 
 

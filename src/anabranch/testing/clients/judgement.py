@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from anabranch.log.check import Severity
@@ -11,14 +11,14 @@ from anabranch.model.cut import HEAD
 from anabranch.model.ids import SegmentId, StreamId
 from anabranch.testing.clients.arena import Arena, named
 from anabranch.testing.history import Kind, Operation, Outcome, Stored, check
-from anabranch.testing.inheritance import Holding, judge_joints
+from anabranch.testing.inheritance import Holding, Joint, judge_joints
 from anabranch.testing.ledger import Ledger, Sighting
 from anabranch.testing.record import place_of
 
 if TYPE_CHECKING:
     from anabranch.store import Store
 
-__all__ = ["checked", "held", "judge", "stored"]
+__all__ = ["checked", "held", "judge", "kept_by", "stored", "taken_over"]
 
 
 def judge(arena: Arena, store: Store) -> list[str]:
@@ -34,9 +34,10 @@ def judge(arena: Arena, store: Store) -> list[str]:
         wrong += promise(store)
     kept: dict[str, Stored] = {}
     for ledger, holding in holdings.items():
-        kept |= _kept(ids[ledger], holding)
-    history = [each for each in arena.recorder.operations if not each.segment or each.segment in kept]
-    history += _taken_over(arena, {ledger: ids[ledger] for ledger in holdings}, kept)
+        kept |= kept_by(ids[ledger], holding, named)
+    operations = arena.recorder.operations
+    history = [each for each in operations if not each.segment or each.segment in kept]
+    history += taken_over(arena.joints, {ledger: ids[ledger] for ledger in holdings}, kept, operations)
     wrong += [f"history: {found}" for found in check(history, kept)]
     return wrong + checked(store)
 
@@ -58,18 +59,23 @@ def checked(store: Store) -> list[str]:
     return [f"check: {finding}" for finding in store.check() if finding.severity is Severity.ERROR]
 
 
-def _kept(stream: StreamId, holding: Holding) -> dict[str, Stored]:
+def kept_by(stream: StreamId, holding: Holding, name_of: Callable[[StreamId, bytes], str]) -> dict[str, Stored]:
     """What each segment of a stream holds, as a history has it."""
     events: dict[SegmentId, list[str]] = {segment: [] for segment in holding.heads}
     for pointer, payload in holding.stored:
-        events[pointer.segment].append(named(stream, payload))
+        events[pointer.segment].append(name_of(stream, payload))
     return {place_of(stream, each): Stored(head, tuple(events[each])) for each, head in holding.heads.items()}
 
 
-def _taken_over(arena: Arena, ids: Mapping[Ledger, StreamId], kept: Mapping[str, Stored]) -> Iterator[Operation]:
+def taken_over(
+    joints: Mapping[str, Sequence[Joint]],
+    ids: Mapping[Ledger, StreamId],
+    kept: Mapping[str, Stored],
+    operations: Iterable[Operation],
+) -> Iterator[Operation]:
     """In the history of a segment, what it took over from another is one append. What it was is judged elsewhere."""
-    seen = _seen(arena, kept)
-    for name, joint in ((name, joint) for name, group in arena.joints.items() for joint in group):
+    seen = _seen(operations, kept)
+    for name, joint in ((name, joint) for name, group in joints.items() for joint in group):
         if joint.completed is None or joint.heir not in ids:
             continue
         for segment, part in joint.parts.items():
@@ -87,10 +93,10 @@ def _taken_over(arena: Arena, ids: Mapping[Ledger, StreamId], kept: Mapping[str,
                 start = stop + 1
 
 
-def _seen(arena: Arena, kept: Mapping[str, Stored]) -> dict[str, dict[int, str]]:
+def _seen(operations: Iterable[Operation], kept: Mapping[str, Stored]) -> dict[str, dict[int, str]]:
     """What lies at each offset of a segment, by what is stored, and by what readers saw before it was truncated."""
     seen: dict[str, dict[int, str]] = defaultdict(dict)
-    for operation in arena.recorder.operations:
+    for operation in operations:
         if operation.kind is Kind.READ and operation.offset is not None:
             seen[operation.segment].update(enumerate(operation.events, operation.offset))
     for place, (head, events) in kept.items():

@@ -1,0 +1,128 @@
+"""What streams under torture took over from others, from what those who asked for it told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+import anabranch as ab
+from anabranch.core.copy import Copied
+from anabranch.core.stitch import Joined
+from anabranch.errors import AnabranchError
+from anabranch.model.ids import SegmentId
+from anabranch.model.pointer import EventPointer
+from anabranch.testing.inheritance import Joint
+from anabranch.testing.ledger import Event, Ledger, Part
+from torture.child import Child
+from torture.shuffle import append_again, copy_again
+from torture.told import Told, event_of
+
+_EVER = 1 << 63
+
+
+class Taken:
+    """`ledgers` has all streams there are by name, `joints` what was taken over, by request. What was asked for and not
+    answered is asked for again."""
+
+    def __init__(
+        self, store: ab.Store, streams: Sequence[Told], ledgers: Mapping[str, Ledger], shufflers: Sequence[Child]
+    ) -> None:
+        self.ledgers = dict(ledgers)
+        self.joints: dict[str, list[Joint]] = {}
+        self._store = store
+        self._when = {told.stream: _Times(told) for told in streams}
+        for child in shufflers:
+            self._hear(child)
+
+    def _hear(self, child: Child) -> None:
+        asked: dict[str, tuple[int, list[str]]] = {}
+        gone: dict[str, None] = {}
+        for stamp, (word, *rest) in child.stamped():
+            match word:
+                case "made":
+                    self._source(rest[0], rest[1:])
+                case "ask":
+                    asked[rest[0]] = stamp, rest[1:]
+                case "answer" if rest[0] in asked:
+                    invoked, request = asked.pop(rest[0])
+                    self._answered(rest[0], request, invoked, stamp, json.loads(rest[1]))
+                case "refused-change":
+                    asked.pop(rest[0], None)
+                case "dropping":
+                    gone[rest[0]] = None
+        for number in gone:
+            for joint in self.joints.get(number, ()):
+                self.ledgers.pop(joint.heir.label, None)
+        for number, (invoked, request) in asked.items():
+            self._ask_again(number, request, invoked)
+
+    def _source(self, name: str, events: Sequence[str]) -> None:
+        """A stream that was filled at once and never written to again."""
+        ledger = self.ledgers[name] = Ledger(name)
+        for text in events:
+            event, _, place = text.partition(":")
+            made = ledger.attempt(event_of(event).writer, event_of(event).key)
+            assert made == event_of(event)
+            ledger.acked(made, EventPointer.parse(place))
+
+    def _ask_again(self, number: str, request: list[str], invoked: int) -> None:
+        kind, target, source = request
+        try:
+            if kind == "append":
+                self._answered(
+                    number, request, invoked, _EVER, append_again(self._store, number, target, source).to_json()
+                )
+            elif kind == "copy":
+                self._answered(
+                    number, request, invoked, _EVER, copy_again(self._store, number, target, source).to_json()
+                )
+        except AnabranchError:  # refused, so it was not made
+            return
+
+    def _answered(self, number: str, request: list[str], invoked: int, at: int, answer: dict[str, object]) -> None:
+        kind, target, source = request
+        if kind == "rename":
+            return
+        heir = self.ledgers.setdefault(target, Ledger(target))
+        joint = Joint(f"{number} of {source}", self.ledgers[source], heir, invoked)
+        joint.owed = self._acked(source, invoked)
+        joint.before = self._acked(target, invoked)
+        joint.answer(self._joined(joint, answer) if kind == "append" else self._copied(joint, answer), at)
+        joint.attempted = self._attempted(target, at)
+        self.joints[number] = [joint]
+
+    def _joined(self, joint: Joint, answer: dict[str, object]) -> dict[SegmentId, Part]:
+        ((_, moves),) = Joined.from_json(answer).parts
+        return {move.new: Part(joint.source, move.old, move.start, move.stop) for move in moves}
+
+    def _copied(self, joint: Joint, answer: dict[str, object]) -> dict[SegmentId, Part]:
+        """Nobody writes to a copy, so what it holds is what it took over; it may be gone by now."""
+        try:
+            view = self._store.streams.view(Copied.from_json(answer).copy)
+        except AnabranchError:
+            return {}
+        return {each.id: Part(joint.source, each.id, each.head, view.length(each.id)) for each in view.ordered}
+
+    def _acked(self, stream: str, before: int) -> frozenset[Event]:
+        if stream in self._when:
+            return frozenset(event for at, event in self._when[stream].acked if at < before)
+        return self.ledgers[stream].owed
+
+    def _attempted(self, stream: str, before: int) -> frozenset[Event]:
+        if stream in self._when:
+            return frozenset(event for at, event in self._when[stream].tried if at < before)
+        return frozenset(self.ledgers[stream].fates)
+
+
+class _Times:
+    """When a stream's writers handed events over, and when they heard that these are durable."""
+
+    def __init__(self, told: Told) -> None:
+        self.tried: list[tuple[int, Event]] = []
+        self.acked: list[tuple[int, Event]] = []
+        for child in told.writers:
+            for at, (word, *rest) in child.stamped():
+                if word in ("try", "unit"):
+                    self.tried += [(at, event_of(text)) for text in rest]
+                elif word == "acked":
+                    self.acked.append((at, event_of(rest[0])))

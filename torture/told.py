@@ -1,0 +1,23 @@
+"""Who told what of a stream under torture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from anabranch.testing.ledger import Event
+from torture.child import Child
+
+
+@dataclass
+class Told:
+    """The writers and followers of one stream; `followers` in the order in which each went on behind the last."""
+
+    stream: str
+    writers: list[Child] = field(default_factory=list)
+    followers: list[Child] = field(default_factory=list)
+
+
+def event_of(text: str) -> Event:
+    """The event that a line names."""
+    writer, key, number = text.split("|")
+    return Event(writer, key, int(number))
