@@ -61,7 +61,7 @@ def test_of_several_changes_those_that_help_are_made() -> None:
     mending = mend_stream(replace(view, spans=shared, info=replace(view.info, next_number=1)))
     assert mending is not None
     assert mending.info is not None and mending.info.next_number == 2
-    assert mending.spans == mending.logs == ()
+    assert not mending.spans and not mending.logs
 
 
 def test_a_log_with_nothing_wrong_is_left_alone() -> None:
