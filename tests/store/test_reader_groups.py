@@ -274,6 +274,22 @@ def test_a_reader_said_to_be_offline_is_replaced_at_once_and_saying_so_twice_is_
         dead.commit()
 
 
+def test_a_silent_reader_is_presumed_dead_and_learns_of_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(store, 0, 5)
+    group = store.reader_group("s/g", streams=["s/a"], lease_s=0.4)
+    with monkeypatch.context() as patched:
+        patched.setattr(ab.GroupReader, "_live", lambda self: None)  # as if its process were stopped
+        silent = group.reader("silent")
+    given = take(silent, 5)
+    with group.reader("r") as reader:
+        assert len(take(reader, 5 * KEYS)) == 5 * KEYS  # nothing that the silent one was given had been accepted
+        assert group.readers == ["r"] and len(given) == 5
+        with pytest.raises(ReaderNotInGroup):
+            silent.commit()
+    silent.close()
+    assert group.unread().events == 0
+
+
 # delivery
 
 
