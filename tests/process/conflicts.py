@@ -17,12 +17,14 @@ from anabranch.catalog.port import Change
 from anabranch.core.stitch import Joined
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import SegmentId, StreamId
+from anabranch.model.keyspace import KeyRange
 from anabranch.model.pointer import EventPointer
 from anabranch.store import Store
 
 Place = tuple[SegmentId, int]
 Events = dict[Place, str]
 Names = Mapping[str, StreamId]
+Ranges = Mapping[tuple[StreamId, SegmentId], KeyRange]
 
 
 @dataclass(frozen=True)
@@ -42,11 +44,12 @@ class Call:
         return f"{self.who}: {self.verb} {' '.join(self.names)} within {self.seen}–{self.known}: {self.error or self.answer}"
 
 
-def judge(store: Store, calls: Sequence[Call]) -> list[str]:
-    """What is wrong; nothing where all went well."""
+def judge(store: Store, calls: Sequence[Call], ranges: Ranges) -> list[str]:
+    """What is wrong; nothing where all went well. `ranges` are those of the segments that anybody saw: a stream that was
+    gone before is not looked into, nor what was made of it."""
     with store.catalog.reading() as reading:
         changes = reading.changes(0, 1_000_000)
-    history = _History(calls)
+    history = _History(calls, ranges, _replaced(changes))
     for change in changes:
         history.add(change)
     wrong = [*history.wrong, *(problem for call in calls for problem in history.explain(call))]
@@ -55,8 +58,23 @@ def judge(store: Store, calls: Sequence[Call]) -> list[str]:
     if present != dict(history.names):
         wrong.append(f"the streams are {present}, and by the changes {history.names}")
     for name, stream in present.items():
-        wrong += _compared(name, history.visible(stream), _stored(store, name))
+        expected = history.visible(stream)
+        if expected is not None:
+            wrong += _compared(name, expected, _stored(store, name))
     return wrong
+
+
+def _replaced(changes: Sequence[Change]) -> set[int]:
+    """The deletions that go with a stitch which takes its sources' place: they stand right before it."""
+    found: set[int] = set()
+    for number, change in enumerate(changes):
+        detail: Any = change.detail
+        if change.kind == "stitched" and not detail["kept"]:
+            gone = {part["source"] for part in detail["parts"]}
+            before = changes[number - len(gone) : number]
+            assert {f"{each.stream:016x}" for each in before if each.kind == "deleted"} == gone, (before, change)
+            found |= {each.sequence for each in before}
+    return found
 
 
 def _stored(store: Store, name: str) -> list[tuple[Place, str]]:
@@ -76,7 +94,9 @@ def _compared(name: str, expected: Events, found: Sequence[tuple[Place, str]]) -
 
 @dataclass
 class _Stream:
-    events: Events = field(default_factory=dict)
+    """`events` None: what it held is not known."""
+
+    events: Events | None = field(default_factory=dict)
     heads: list[StreamCut] = field(default_factory=list)
 
 
@@ -97,7 +117,9 @@ _KINDS = {
 class _History:
     """The changes, one after another."""
 
-    def __init__(self, calls: Sequence[Call]) -> None:
+    def __init__(self, calls: Sequence[Call], ranges: Ranges, replaced: set[int]) -> None:
+        self._ranges = ranges
+        self._replaced = replaced
         self.names: dict[str, StreamId] = {}
         self.wrong: list[str] = []
         self._streams: dict[StreamId, _Stream] = {}
@@ -125,16 +147,12 @@ class _History:
                 self._begin(change, detail["name"], {})
             case "copied":
                 source, start, end = _part(detail)
-                self._begin(change, detail["name"], _between(self._all(source), start, end, self._heads(source)))
+                self._begin(change, detail["name"], self._between(source, start, end))
             case "appended" if made is not None:
-                self._stream(change.stream).events.update(self._moved(Joined.from_json(made.answer)))
+                events, onto = self._moved(Joined.from_json(made.answer)), self._streams[_known(change)]
+                onto.events = None if events is None or onto.events is None else onto.events | events
             case "stitched" if made is not None:
-                events = self._moved(Joined.from_json(made.answer))
-                if not detail["kept"]:
-                    # The sources' deletions stand in the outbox too, ahead of this.
-                    gone = [name for name in made.names[1:] if name in self.names]
-                    self.wrong += [f"{name} is still there behind {made}" for name in gone]
-                self._begin(change, detail["name"], events)
+                self._begin(change, detail["name"], self._moved(Joined.from_json(made.answer)))
             case "renamed":
                 if self.names.pop(detail["from"], None) != change.stream or detail["to"] in self.names:
                     self.wrong.append(f"{detail} can't be renamed among {self.names}")
@@ -143,48 +161,78 @@ class _History:
                 if self.names.pop(detail["name"], None) != change.stream:
                     self.wrong.append(f"{detail} can't be deleted among {self.names}")
             case "truncated":
-                self._stream(change.stream).heads.append(StreamCut.parse(detail["head"]))
+                self._streams[_known(change)].heads.append(StreamCut.parse(detail["head"]))
         self._states.append((change.sequence, dict(self.names)))
 
-    def _begin(self, change: Change, name: str, events: Events) -> None:
+    def _begin(self, change: Change, name: str, events: Events | None) -> None:
         if name in self.names:
             self.wrong.append(f"{change.kind} {name}, which was there: {self.names}")
         stream = _known(change)
         self.names[name] = stream
-        both = self._written.get(stream, {}).keys() & events.keys()
+        written = self._written.get(stream, {})
+        both = written.keys() & (events or {}).keys()
         self.wrong += [f"at {place} of {name} something was written that was there" for place in both]
-        self._streams[stream] = _Stream({**self._written.get(stream, {}), **events})
+        self._streams[stream] = _Stream(None if events is None else written | events)
 
-    def _stream(self, stream: StreamId | None) -> _Stream:
-        assert stream is not None
-        return self._streams[stream]
-
-    def _all(self, stream: StreamId) -> Events:
-        return self._streams[stream].events
-
-    def _heads(self, stream: StreamId) -> Sequence[StreamCut]:
-        return self._streams[stream].heads
-
-    def _moved(self, joined: Joined) -> Events:
+    def _moved(self, joined: Joined) -> Events | None:
+        """What was joined, by its new places; None where a source is not known."""
         events: Events = {}
         for source, moves in joined.parts:
+            old_events = self._streams[source].events
+            if old_events is None:
+                return None
             for old, new, start, stop in moves:
                 for offset in range(start, stop):
-                    event = self._all(source).get((old, offset))
+                    event = old_events.get((old, offset))
                     if event is None:
                         self.wrong.append(f"{old}@{offset} of {source:x} was joined, and nobody wrote it")
                     else:
                         events[new, offset] = event
         return events
 
-    def visible(self, stream: StreamId) -> Events:
-        """What can be read of a stream in the end."""
-        return {p: e for p, e in self._all(stream).items() if all(_behind(cut, p) for cut in self._heads(stream))}
+    def _between(self, source: StreamId, start: StreamCut, end: StreamCut) -> Events | None:
+        events, heads = self._streams[source].events, (start, *self._streams[source].heads)
+        try:
+            return (
+                {
+                    place: event
+                    for place, event in (events or {}).items()
+                    if all(self._behind(cut, place) for cut in heads) and not self._behind(end, place)
+                }
+                if events is not None
+                else None
+            )
+        except KeyError:  # a segment that nobody saw
+            return None
+
+    def visible(self, stream: StreamId) -> Events | None:
+        """What can be read of a stream in the end; None where that is not known."""
+        events, heads = self._streams[stream].events, self._streams[stream].heads
+        try:
+            return (
+                None
+                if events is None
+                else {place: event for place, event in events.items() if all(self._behind(cut, place) for cut in heads)}
+            )
+        except KeyError:
+            return None
+
+    def _behind(self, cut: StreamCut, place: Place) -> bool:
+        """True for what is read behind the cut. The segments that the cut names cover the key space once; one that it
+        does not name overlaps some of them, and lies behind them if it was made later."""
+        offsets = dict(cut.offsets)
+        segment, offset = place
+        if segment in offsets:
+            return offset >= offsets[segment]
+        mine = self._ranges[cut.stream, segment]
+        return any(self._ranges[cut.stream, each].overlaps(mine) and each.epoch < segment.epoch for each in offsets)
 
     # holding answers against it
 
     def _maker(self, change: Change) -> Call | None:
         """The call that made the change; None for one that no call tells of."""
+        if change.sequence in self._replaced:
+            return None
         taken = [id(call) for call in self._claims.values()]
         for call in sorted(self._calls, key=lambda call: call.known):  # who had least time left made it
             within = call.seen < change.sequence <= call.known
@@ -219,11 +267,8 @@ class _History:
 
     def claimed(self, change: Change) -> bool:
         """True if a call tells of the change."""
-        if change.kind == "deleted":  # with a stitch that takes its place
-            name = change.detail["name"]
-            around = [call for call in self._calls if call.seen < change.sequence <= call.known]
-            return change.sequence in self._claims or any(c.verb == "replace" and name in c.names for c in around)
-        return change.kind not in _KINDS.values() or change.sequence in self._claims
+        told = change.kind not in _KINDS.values() or change.sequence in self._replaced
+        return told or change.sequence in self._claims
 
     def explain(self, call: Call) -> Iterator[str]:
         """What is wrong with an answer."""
@@ -279,18 +324,3 @@ def _known(change: Change) -> StreamId:
 
 def _part(detail: Any) -> tuple[StreamId, StreamCut, StreamCut]:
     return StreamId(int(detail["source"], 16)), StreamCut.parse(detail["from"]), StreamCut.parse(detail["to"])
-
-
-def _between(events: Events, start: StreamCut, end: StreamCut, heads: Sequence[StreamCut]) -> Events:
-    every = (start, *heads)
-    return {p: e for p, e in events.items() if all(_behind(cut, p) for cut in every) and not _behind(end, p)}
-
-
-def _behind(cut: StreamCut, place: Place) -> bool:
-    """True for what is read behind the cut. It is one of all segments of an epoch, since these streams are scaled as a
-    whole: so a segment that it does not name lies behind it if it was made later."""
-    offsets = dict(cut.offsets)
-    segment, offset = place
-    if segment in offsets:
-        return offset >= offsets[segment]
-    return segment.epoch > max(each.epoch for each in offsets)

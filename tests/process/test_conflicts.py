@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,8 @@ import pytest
 
 import anabranch as ab
 from anabranch.errors import AnabranchError
+from anabranch.model.ids import SegmentId, StreamId
+from anabranch.model.keyspace import KeyRange
 from anabranch.streams.manager import Streams
 from tests.postgres_server import drop, fresh_url
 from tests.process.children import Child, Tell
@@ -20,13 +22,14 @@ from tests.process.conflicts import Call, judge
 
 pytestmark = pytest.mark.process
 
-NAMES = tuple(f"s/{letter}" for letter in "abcde")
+NAMES = tuple(f"s/{letter}" for letter in "abcd")
 PROCESSES = 3
-CALLS = 70
+CALLS = 50
 VERBS = (
-    *("create", "create", "write", "write", "write", "write"),
-    *("copy", "copy", "append", "append", "stitch", "replace", "rename", "delete", "truncate", "scale", "scale"),
+    *("create", "create", "create", "write", "write", "write", "write", "write", "write", "copy", "copy", "copy"),
+    *("append", "append", "stitch", "replace", "rename", "rename", "delete", "delete", "truncate", "scale", "scale"),
 )
+MAKERS = ("create", "copy", "append", "stitch", "replace", "scale")  # of segments
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -63,12 +66,26 @@ def contend(tell: Tell, place: str, blobs: Path, who: str, seed: int, go: Path) 
                 error = type(exc).__name__
             known = last_change(store, known)
             tell("call", json.dumps([who, verb, told, seen, known, answer, error], separators=(",", ":")))
+            if error is None and verb in MAKERS:
+                tell("seen", json.dumps(looked(store, told), separators=(",", ":")))
 
 
 def last_change(store: ab.Store, after: int) -> int:
     """The newest change that is there."""
     with store.catalog.reading() as reading:
         return max([after, *(change.sequence for change in reading.changes(after, 10_000))])
+
+
+def looked(store: ab.Store, names: Sequence[str]) -> list[list[int]]:
+    """The segments that these streams have, as far as they are there, with their key ranges."""
+    with store.catalog.reading() as reading:
+        found = [reading.stream(ab.StreamName.parse(name)) for name in names]
+        views = reading.views([info.id for info in found if info is not None])
+    return [
+        [stream, segment.id.packed, segment.range.low, segment.range.high]
+        for stream, view in views.items()
+        for segment in view.ordered
+    ]
 
 
 def act(store: ab.Store, verb: str, names: tuple[str, ...], rng: random.Random) -> Any:
@@ -120,17 +137,29 @@ def contest(place: str, folder: Path, rng: random.Random) -> None:
         go.touch()
         for child in children:
             assert child.join() == 0
-        calls = [
-            Call(who, verb, tuple(names), seen, known, answer, error)
-            for child in children
-            for _, line in (told.split(" ", 1) for told in child.told.read_text().splitlines() if told != "ready")
-            for who, verb, names, seen, known, answer, error in (json.loads(line),)
-        ]
-        wrong = judge(store, calls)
+        calls, ranges = told_by(children)
+        wrong = judge(store, calls, ranges)
         assert not wrong, "\n".join(wrong[:20])
         assert list(store.check()) == []
         done = Counter(call.verb for call in calls if call.error is None)
         assert len(done) > 7, done
         store.compact(force=True)
         store.collect()
-        assert judge(store, calls) == []
+        assert judge(store, calls, ranges) == []
+
+
+def told_by(children: Sequence[Child]) -> tuple[list[Call], dict[tuple[StreamId, SegmentId], KeyRange]]:
+    """Their calls, and the key ranges of all segments that they saw."""
+    calls: list[Call] = []
+    ranges: dict[tuple[StreamId, SegmentId], KeyRange] = {}
+    for child in children:
+        for line in child.told.read_text().splitlines():
+            kind, _, text = line.partition(" ")
+            if kind == "call":
+                who, verb, names, seen, known, answer, error = json.loads(text)
+                calls.append(Call(who, verb, tuple(names), seen, known, answer, error))
+            elif kind == "seen":
+                ranges |= {
+                    (StreamId(s), SegmentId.unpack(p)): KeyRange(low, high) for s, p, low, high in json.loads(text)
+                }
+    return calls, ranges
