@@ -59,8 +59,14 @@ class Launch:
             from anabranch.spark.pipeline_session import quiet_session
 
             job = self._job
-            folder = log_folder(checkpoint_root(self._store, job.name))
-            spark = quiet_session(folder, name="anabranch demo", **{"spark.driver.extraJavaOptions": JAVA_OPTIONS})
+            root = checkpoint_root(self._store, job.name)
+            spark = quiet_session(
+                log_folder(root),
+                name="anabranch demo",
+                store=self._store,
+                checkpoints=root.text,
+                **{"spark.driver.extraJavaOptions": JAVA_OPTIONS},
+            )
             if self._cancelled:
                 return
             self.stage = "starting the pipeline"
