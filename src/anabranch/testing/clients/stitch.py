@@ -39,11 +39,12 @@ def _stitch(arena: Arena, store: Store, sources: Sequence[Ledger], *, keep: bool
     ]
     arena.joints[target] = joints
     parts = [asked_for for asked_for, _ in drawn]
-    for source in sources:
-        source.gone = not keep
+    given_up = () if keep else tuple(sources)
+    for source in given_up:
+        source.gone = True
 
     def refused() -> None:
-        for source in sources:
+        for source in given_up:
             source.gone = False
 
     asked = Asked(
