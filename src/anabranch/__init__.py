@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from anabranch.store.opening import connect
     from anabranch.store.recovery import rebuild, restore
     from anabranch.streams.ack import Ack, BatchAck, EventRange
+    from anabranch.streams.jobs.until import Until
     from anabranch.streams.writer import Writer
 
 _PLACES = {
@@ -80,6 +81,7 @@ _PLACES = {
     "StreamRange": "model.stream_range",
     "StreamSegment": "model.position",
     "TAIL": "model.cut",
+    "Until": "streams.jobs.until",
     "Writer": "streams.writer",
     "connect": "store.opening",
     "read_archive": "store.archives",
@@ -120,6 +122,7 @@ __all__ = [
     "StreamName",
     "StreamRange",
     "StreamSegment",
+    "Until",
     "Writer",
     "connect",
     "errors",

@@ -400,8 +400,8 @@ def test_two_processes_do_not_run_one_job_unless_it_is_taken_over(tmp_path: Path
             other.jobs.resume(job.id, source=source)
         other.jobs.resume(job.id, source=source, take_over=True).wait()
         gate.open.set()
-        # What it had in hand is refused, as it is not its job any more.
-        job._task.join()  # type: ignore[union-attr]
+        # What it had in hand is refused, as it is not its job any more; that it is done, it is told.
+        assert job.wait(60).copy == other.streams.get("t/b").id
         assert image(other, "t/b") == image(source, "s/a")
         assert sound(other)
 

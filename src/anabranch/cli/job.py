@@ -22,7 +22,8 @@ JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")
 
 @app.command("list")
 def list_jobs(as_json: JsonOption = False, store: StoreOption = None) -> None:
-    """List the jobs, the newest last. Those that have ended are forgotten after a week.
+    """List the jobs, the newest last. Those that have ended are forgotten after a week. A silent one was run by a process
+    that is gone, or has not been heard of for half a minute: resume it.
 
     Examples:
 
@@ -34,10 +35,7 @@ def list_jobs(as_json: JsonOption = False, store: StoreOption = None) -> None:
     if as_json:
         print_json([_described(each) for each in found])
         return
-    rows = [
-        (p.row.id, p.row.verb, _sources(p.row), str(p.row.target), p.row.state.value, _share(p), _rate(p))
-        for p in found
-    ]
+    rows = [(p.row.id, p.row.verb, _sources(p.row), str(p.row.target), _state(p), _share(p), _rate(p)) for p in found]
     print_columns(("JOB", "VERB", "SOURCE", "TARGET", "STATE", "DONE", "RATE"), rows)
 
 
@@ -207,7 +205,7 @@ def _described(progress: Progress) -> dict[str, Any]:
     return {
         "job": row.id,
         "verb": row.verb,
-        "state": row.state.value if row.wanted is None else f"{row.state.value}, to be {row.wanted.value}",
+        "state": _state(progress),
         "sources": [str(part.name) for part in row.parts],
         "from": row.place.get("url"),
         "target": str(row.target),
@@ -223,6 +221,13 @@ def _described(progress: Progress) -> dict[str, Any]:
         "repeats_left_out": row.repeats if row.options.get("deduplicate") else None,
         "error": row.error,
     }
+
+
+def _state(progress: Progress) -> str:
+    """How it stands; `silent` where the process that ran it was not heard of for a while."""
+    row = progress.row
+    state = "silent" if progress.silent else row.state.value
+    return state if row.wanted is None else f"{state}, to be {row.wanted.value}"
 
 
 def _sources(row: JobRow) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from anabranch import limits
 from anabranch.catalog.port import Writing
 from anabranch.errors import JobRunning, JobStopped
 from anabranch.model.ids import Micros
@@ -45,8 +44,7 @@ class Control:
                 raise JobStopped(self.job, row.state.value)
             if row.state is State.DONE:
                 return row
-            heard = row.state is State.RUNNING and row.owner != self.owner and row.seen_at > now - limits.JOB_SILENT_US
-            if heard and not take_over:
+            if row.state is State.RUNNING and not row.silent(now) and not take_over:
                 raise JobRunning(self.job)
             row = replace(
                 row,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from anabranch import limits
 from anabranch.core.copy import Copied
 from anabranch.core.stitch import Joined
 from anabranch.errors import JobStopped
@@ -82,7 +81,7 @@ class Job:
         events = sum(log.length for log in logs.values())
         rate = _rate(row, size, now)
         left = max(row.bytes - size, 0) / rate if rate else None
-        return Progress(row, events, size, rate, left, reached)
+        return Progress(row, events, size, rate, left, reached, row.silent(now))
 
     def wait(self, timeout_s: float | None = None) -> Any:
         """Wait until it has ended, and return what it made: Copied, or Joined. Raises JobStopped where it was paused or
@@ -121,8 +120,7 @@ class Job:
         now = self._site.runtime.clock.now()
         with self._site.catalog.writing() as txn:
             row = need_job(txn, self.id)
-            alive = row.state is State.RUNNING and row.seen_at > Micros(now - limits.JOB_SILENT_US)
-            if alive:
+            if row.state is State.RUNNING and not row.silent(now):
                 row = replace(row, wanted=state)
                 txn.put_piece(row.to_piece())
             elif not (state is State.PAUSED and row.state is State.FAILED):

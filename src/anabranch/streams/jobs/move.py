@@ -172,6 +172,8 @@ class Mover:
         with self._target.catalog.writing(self._stage) as txn:
             row = self._control.step(txn)
             logs = txn.logs(sorted(of_log))
+            if any(log not in logs or logs[log].sealed for log in of_log):
+                raise Conflict(f"what job {row.id} writes to was deleted or sealed by somebody else")
             if row.positions is not None:
                 txn.put_piece(_advanced(row, logs, of_log).to_piece())
             ident = None if blob is None else txn.insert_blob(*blob)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final
 
+from anabranch import limits
 from anabranch.catalog.port import Checkpointed, Reading
 from anabranch.errors import FormatTooNew, JobNotFound
 from anabranch.model.cut import StreamCut
@@ -91,6 +92,11 @@ class JobRow:
     def bytes(self) -> int:
         """Logical bytes of all sources, as far as they were known when the job was made."""
         return sum(part.bytes for part in self.parts)
+
+    def silent(self, now: Micros) -> bool:
+        """True if a run works on it that was not heard of for `limits.JOB_SILENT_US`: its process is gone, or as good
+        as gone. Another may take the job over."""
+        return self.state is State.RUNNING and self.seen_at <= now - limits.JOB_SILENT_US
 
     def to_piece(self) -> Checkpointed:
         """As the catalog keeps it."""
@@ -219,7 +225,7 @@ class Plan:
 @dataclass(frozen=True, slots=True)
 class Progress:
     """How far a job has come: events, logical bytes, bytes a second of the present run, and the seconds left at that
-    rate, None where it can't be told. `ranges` are (segment, first offset, offset behind the last, offset reached)."""
+    rate, None where it can't be told. `silent`: see `JobRow.silent`. `ranges` are (segment, first offset, offset behind the last, offset reached)."""
 
     row: JobRow
     events: int
@@ -227,6 +233,7 @@ class Progress:
     rate: float | None
     seconds_left: float | None
     ranges: tuple[tuple[str, int, int, int], ...] = field(default=())
+    silent: bool = False
 
 
 def plan_name(job: str, number: int) -> str:
