@@ -51,9 +51,9 @@ def told(store: ab.Store, stream: str) -> list[Any]:
     with store.reader(stream) as reader:
         table = pa.Table.from_batches(reader.batches(), reader.schema)
     rows = table.sort_by([("_segment", "ascending"), ("_offset", "ascending")]).to_pylist()
-    return json.loads(
-        json.dumps(rows, default=lambda value: value.decode() if isinstance(value, bytes) else str(value))
-    )
+    text = json.dumps(rows, default=lambda value: value.decode() if isinstance(value, bytes) else str(value))
+    events: list[Any] = json.loads(text)
+    return events
 
 
 def main(version: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from anabranch.blobs.attached import AttachedBlobs
 from anabranch.blobs.local import LocalBlobs
 from anabranch.blobs.memory import MemoryBlobs
 from anabranch.runtime.ports import Runtime
@@ -14,6 +15,13 @@ from anabranch.testing.contracts import BlobContract
 class TestMemory(BlobContract):
     def make(self) -> MemoryBlobs:
         return MemoryBlobs()
+
+
+class TestBesideAttachedPlaces(BlobContract):
+    """What is not attached goes through untouched."""
+
+    def make(self) -> AttachedBlobs:
+        return AttachedBlobs(MemoryBlobs(), Runtime().tasks, locate=lambda _: None, open_place=lambda _: MemoryBlobs())
 
 
 class TestLocalFolder(BlobContract):

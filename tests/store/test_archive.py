@@ -568,11 +568,23 @@ def test_metadata_that_lies_is_found_out_by_the_events(store: Store, tmp_path: P
     stream = archive.streams[0]
     forged = [replace(each, part=each.part._replace(digest="0" * 64)) for each in stream.segments]
     archive = replace(archive, streams=(replace(stream, segments=tuple(forged)),))
-    lie = {**whole, "archive": archive.to_json(), "digest": metadata_digest(archive.to_json())}
-    (folder / METADATA).write_text(json.dumps(lie))
+    forgery = {**whole, "archive": archive.to_json(), "digest": metadata_digest(archive.to_json())}
+    (folder / METADATA).write_text(json.dumps(forgery))
     flaws = list(ab.verify_archive(folder))
     assert [flaw.file for flaw in flaws] == [METADATA] * len(stream.segments)
     assert "another digest of segment 0.0" in flaws[0].what
+    for member, lie in (
+        ("file", "../../store/catalog.db"),
+        ("appended", [2, 1]),
+        ("appended", [None, None]),
+        ("schema", 9),
+    ):
+        told, segment["files"][0][member] = segment["files"][0][member], lie
+        text = {**whole, "digest": metadata_digest(whole["archive"])}
+        (folder / METADATA).write_text(json.dumps(text))
+        with pytest.raises(CorruptArchive, match="says what can't be"):
+            ab.read_archive(folder)
+        segment["files"][0][member] = told
     segment["to"] += 1
     whole["digest"] = metadata_digest(whole["archive"])
     (folder / METADATA).write_text(json.dumps(whole))

@@ -67,6 +67,7 @@ class ArchivedFile:
     def from_json(cls, value: Mapping[str, Any]) -> ArchivedFile:
         """The inverse of `to_json`."""
         unsigned = int(value["xxh3_64"], 16)
+        assert is_file_name(str(value["file"])), "a data file lies in a stream's folder"
         assert _HEX.match(value["sha256"]), "a sum is 64 hex digits"
         numbers = [int(value[each]) for each in ("from", "to", "bytes", "logical_bytes", "schema")]
         start, stop, size, logical, schema = numbers
@@ -120,6 +121,9 @@ class ArchivedSegment:
         edges = [head, *(edge for file in files for edge in (file.start, file.stop)), stop]
         assert edges == sorted(edges), "files follow each other"
         assert all(edges[i] == edges[i + 1] for i in range(0, len(edges), 2)), "files leave nothing out"
+        times = [time for file in files for time in (file.appended.low, file.appended.high) if time is not None]
+        assert len(times) == 2 * len(files), "every event was appended at some time"
+        assert times == sorted(times), "append times rise along a segment"
         part = SegmentPart(ident, range_, head, stop, value["digest"])
         retired = None if value["retired"] is None else int(value["retired"])
         return cls(Segment(ident, range_, retired, head), part, files)

@@ -260,7 +260,12 @@ class Archiving(Changes):
                 with site.catalog.reading() as txn:
                     need_scope(txn, name.scope)
                 called = attachment(hold.begun_at, token(site.runtime.ids))
-                surveyed = survey(source, place, called, wanted, site.runtime.clock.now(), progress)
+
+                def watch(what: str, done: int, total: int | None) -> None:
+                    hold.renew()
+                    progress(what, done, total)
+
+                surveyed = survey(source, place, called, wanted, site.runtime.clock.now(), watch)
                 asked = {"attached": place, "footers": surveyed.digest, "key": key, "time": time}
                 wish = Wish(name, ident, asked, place)
                 made = self._adopt(surveyed.stream, wish, surveyed.files, hold, (called, place), request)
