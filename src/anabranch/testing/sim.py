@@ -86,7 +86,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--steps", type=_positive, default=10_000, help="scheduler steps of a run (default: 10000)")
     parser.add_argument("--runs", type=_positive, default=1, help="how many seeds, counted up (default: 1)")
     parser.add_argument("--processes", type=_positive, default=3, help="simulated processes at a time (default: 3)")
-    parser.add_argument("--place", choices=PLACES, default="folder", help="where blobs lie (default: folder)")
+    parser.add_argument(
+        "--place", choices=PLACES, default="folder", help="where blobs lie (default: folder; sealed: encrypted)"
+    )
     parser.add_argument("--trace", type=int, default=0, metavar="N", help="show the last N steps (a failure shows 40)")
     return parser
 

@@ -32,7 +32,7 @@ SETTINGS: Final = Settings(
     horizon_us=50_000,
     blob_deadline_s=0.2,
 )
-PLACES: Final = ("folder", "s3")  # where the simulated blobs lie
+PLACES: Final = ("folder", "s3", "sealed")  # where the simulated blobs lie; sealed: in a folder, encrypted
 _LIMITS: Final = {
     "LEASE_US": 150_000,
     "EPHEMERAL_LEASE_US": 100_000,
@@ -138,7 +138,9 @@ class Simulation:
         # The end needs steps too; only a run that spins comes near this.
         self._scheduler = Scheduler(seed, steps_max=20 * steps + 500_000, trace_max=100_000)
         bucket = Bucket() if place == "s3" else None
-        self._world = World(seed, settings=SETTINGS, scheduler=self._scheduler, bucket=bucket)
+        self._world = World(
+            seed, settings=SETTINGS, scheduler=self._scheduler, bucket=bucket, encrypted=place == "sealed"
+        )
         self._arena = Arena(self._world.rng)
         self._living: list[tuple[Process, list[SimTask]]] = []
         self._outcome = Outcome(seed)

@@ -10,8 +10,8 @@
         world.run(story)
 
 The catalog is the real SQLite adapter on one folder, a connection and file locks of its own for each process; blobs
-lie in a folder too, or with `bucket` in a simulated bucket under the real adapter for object stores. Both sit behind the
-process's gate. A crash unwinds every task of the process, rolls its transaction
+lie in a folder too, or with `bucket` in a simulated bucket under the real adapter for object stores; `encrypted`, all is
+sealed. Both sit behind the process's gate. A crash unwinds every task of the process, rolls its transaction
 back, and closes its files as the end of a process does. A power cut (`World.power_cut`) crashes all processes at one
 moment and takes what they had not synced; see `testing.disk`.
 """
@@ -25,6 +25,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -66,9 +67,11 @@ class World:
         settings: Settings | None = None,
         scheduler: Scheduler | None = None,
         bucket: Bucket | None = None,
+        encrypted: bool = False,
     ) -> None:
         self.seed = seed
         self.bucket = bucket
+        self.encrypted = encrypted
         self.scheduler = scheduler or Scheduler(seed)
         self.rng = self.scheduler.rng
         self.settings = settings or Settings()
@@ -161,10 +164,17 @@ class Process:
         self._run("open", self._compose)
 
     def _compose(self) -> None:
+        from anabranch.blobs.envelope import Envelope
+        from anabranch.log.keyring import open_keyring
+        from anabranch.runtime.keys import MasterKeys
         from anabranch.store import Store
 
         catalog = _MortalCatalog(self.world.folder, self.runtime, self.group, self.world.disk.vfs)
-        self.store = Store(catalog=SimCatalog(catalog, self.gate), blobs=self._blobs(), runtime=self.runtime)
+        gated = SimCatalog(catalog, self.gate)
+        if self.world.encrypted:
+            keyring = open_keyring(gated, MasterKeys({"master": bytes(range(32))}, self.runtime.ids), self.runtime)
+            self.runtime = replace(self.runtime, sealer=Envelope(keyring, self.runtime.ids))
+        self.store = Store(catalog=gated, blobs=self._blobs(), runtime=self.runtime)
         # The interpreter that runs the simulation must not close the store of a simulated process when it exits.
         self.group.on_dead.append(partial(atexit.unregister, self.store._at_exit))
 

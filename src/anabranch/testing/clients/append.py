@@ -23,12 +23,13 @@ def append(arena: Arena, store: Store, name: str) -> None:
         with suppress(*EXPECTED):
             onto = arena.pick()
             source = fresh(arena, store, name) if arena.chance(0.6) else arena.pick_any()
-            if not related(arena, source, onto):
-                _append(arena, store, source, onto)
+            _append(arena, store, source, onto)
 
 
 def _append(arena: Arena, store: Store, source: Ledger, onto: Ledger) -> None:
     asked_for, exact = some_range(arena, store, source) if arena.chance(0.3) else whole(source)
+    if related(arena, source, onto):  # from here to the joint nobody else can act
+        return
     request, name = f"append{arena.serial()}", onto.stream
     joint = begin(arena, f"{request} of {source.label} onto {onto.label}", source, onto, exact)
     arena.joints[request] = [joint]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from anabranch.core.stitch import Joined
@@ -24,13 +25,15 @@ def stitch(arena: Arena, store: Store, name: str) -> None:
         with suppress(*EXPECTED):
             sources = [fresh(arena, store, name) for _ in range(arena.rng.randrange(1, 3))]
             busy = arena.pick_any()
-            if arena.chance(0.5) and not any(related(arena, busy, each) for each in sources):
+            if arena.chance(0.5):
                 sources.insert(arena.rng.randrange(len(sources) + 1), busy)
             _stitch(arena, store, sources, keep=busy in sources or arena.chance(0.4))
 
 
 def _stitch(arena: Arena, store: Store, sources: Sequence[Ledger], *, keep: bool) -> None:
     drawn = [some_range(arena, store, each) if keep and arena.chance(0.2) else whole(each) for each in sources]
+    if any(related(arena, one, other) for one, other in combinations(sources, 2)):
+        return
     target = f"sim/stitched{arena.serial()}"
     heir = Ledger(target)
     joints = [
