@@ -223,6 +223,38 @@ def test_a_segment_is_not_taken_from_an_event_that_is_being_worked_on(store: Sto
     assert complete([*both[0], *both[1]], 4)
 
 
+def test_what_is_not_committed_is_not_given_up(store: Store) -> None:
+    write(store, 0, 4)
+    group = store.reader_group("s/g", streams=["s/a"])
+    with group.reader("r1", delivery="exactly_once") as first:
+        while first.read() is not None:
+            pass
+        begun = {each for each, offset in first.position if offset}
+        assert len(begun) > 1
+        with group.reader("r2"), group.reader("r3"), group.reader("r4"):
+            with first._busy:
+                first._meet()
+            assert begun <= set(first.segments)
+            first.commit()
+            until(lambda: len(first.segments) == 1)
+
+
+def test_a_batch_that_is_handed_out_event_by_event_stays_to_its_end(store: Store) -> None:
+    write(store, 0, 4)
+    group = store.reader_group("s/g", streams=["s/a"])
+    unread = group.unread().segments
+    furthest = max(unread, key=lambda segment: unread[segment])
+    with group.reader("r1", delivery="exactly_once") as first:
+        events = iter(first)
+        while next(events).segment != furthest.segment:
+            pass
+        first.commit()  # nothing is uncommitted, but the batch has more events
+        with group.reader("r2"), group.reader("r3"), group.reader("r4"):
+            until(lambda: len(first.segments) == 1)
+            assert first.segments == [furthest]
+            assert next(events).segment == furthest.segment
+
+
 def until_read(into: list[list[bytes]], events: list[Any], count: int) -> None:
     """Read on with several readers, each in a thread, until so many events are there."""
 
@@ -326,12 +358,12 @@ def test_events_and_batches_may_be_mixed(store: Store) -> None:
     got: list[bytes] = []
     with group.reader("r", batch_rows=4) as reader:
         while True:
-            got += [event.body for event, _ in zip(reader, range(3), strict=False)]
+            got += [event.body for _, event in zip(range(3), reader, strict=False)]
             batch = reader.read(timeout_s=0.1)
             if batch is None:
                 break
             got += batch.column("payload").to_pylist()
-    assert len(got) == len(set(got))
+    assert len(got) == len(set(got)) == 9 * KEYS
 
 
 def test_at_most_once_accepts_before_it_hands_out(store: Store) -> None:

@@ -296,6 +296,15 @@ def test_positions_below_the_head_are_moved_there() -> None:
     assert state.cut(STREAM) == StreamCut.of(STREAM, {first: 9})
 
 
+def test_a_view_that_is_older_than_the_state_is_no_truncation(world: World) -> None:
+    old = {STREAM: world.view()}
+    world.scale(0, 2, [])
+    views = {STREAM: world.view()}
+    state = changes.advance(fresh(world), views)
+    assert state.cut(STREAM) == cuts.tail_cut(world.view())
+    assert changes.skip_truncated(state, old) == changes.advance(state, old) == state
+
+
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"format": 1}', b'{"format": 1, "streams": [3]}'])
 def test_bytes_that_are_no_state_are_told_as_damage(data: bytes) -> None:
     with pytest.raises(CorruptStore):
