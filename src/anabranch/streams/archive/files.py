@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from anabranch import limits
@@ -68,7 +69,7 @@ class Writing:
         if self._rows.logical + run.batch.nbytes >= limits.PARQUET_BYTES_MAX:
             whole, run = self._cut(run)
         batch, count = run.batch, run.batch.num_rows
-        segment, offsets = constant(self._part.segment.packed, count), pa.array(range(run.first, run.stop), pa.int64())
+        segment, offsets = constant(self._part.segment.packed, count), pa.array(np.arange(run.first, run.stop))
         columns = pa.schema([*self._part.schema.columns, *ADDED])
         self._builder.write(pa.record_batch([*batch.columns, segment, offsets], schema=columns), run.appended)
         self._rows.add(run)
