@@ -1,4 +1,4 @@
-"""A crash at every port call of a job that copies bytes: whoever goes on with it makes what an undisturbed run makes."""
+"""A crash at every port call that changes something of a job that copies bytes: whoever goes on with it makes what an undisturbed run makes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import anabranch as ab
 from anabranch import limits
 from anabranch.store import Store
 from anabranch.streams.jobs.row import State
+from anabranch.streams.jobs.until import Until
 from anabranch.testing.clients import checked
 from anabranch.testing.faults import Action, CrashAt, NoFaults
 from anabranch.testing.simulation import SETTINGS, tight_limits
@@ -45,6 +46,48 @@ def image(store: Store, name: str) -> Image:
 
 def copy(store: Store) -> None:
     store.streams.copy("s/a", "s/b", independent=True, window=1, request="r")
+
+
+def follow(store: Store) -> None:
+    """Copy, and follow what is written meanwhile: more events, and a scale."""
+    job = store.jobs.copy(store, "s/a", "s/b", follow=Until(idle_s=0.5), window=1, request="r")
+    with store.writer("s/a") as writer:
+        writer.write(b"more", key="a").result()
+        store.streams.scale("s/a", 2)
+        writer.write(b"and more", key="b").result()
+    job.wait()
+
+
+def tell_following(number: int, action: Action) -> Process | None:
+    """Follow in a process that suffers a fault at a call, and go on with the job in another."""
+    actors: list[Process] = []
+    with World(1, settings=SETTINGS) as world, tight_limits():
+
+        def survive(store: Store) -> None:
+            assert checked(store) == []
+            for row in store.jobs.list():
+                if row.state is not State.DONE:
+                    store.jobs.resume(row.id, take_over=True).wait()
+                assert image(store, "s/b") == image(store, "s/a")
+            assert checked(store) == []
+
+        def play() -> None:
+            first = world.process("first")
+            first.call(prepare)
+            first.close()
+            try:
+                actor = world.process("actor", faults=CrashAt(number, action))
+                actors.append(actor)
+                actor.call(follow)
+                actor.crash()
+            except ProcessCrashed:
+                pass
+            survivor = world.process("survivor")
+            survivor.call(survive)
+            survivor.close()
+
+        world.run(play)
+    return actors[0] if actors else None
 
 
 def tell(number: int, action: Action) -> Process | None:
@@ -101,11 +144,23 @@ def test_a_crash_at_any_call_of_a_job_is_gone_on_from() -> None:
     assert actor is not None
     calls = list(actor.gate.calls)
     assert {"blobs.put", "blobs.get", "writing.commit", "catalog.reading"} <= set(calls)
-    for number, name in enumerate(calls, 1):
-        # A crash before a call is one after the call before it, unless it strikes half-way.
-        for action in (Action.CRASH_AFTER, *([Action.CRASH_MIDWAY] if name == "blobs.put" else [])):
+    # After a call that only reads, all is as it was after the last one that did not.
+    changes = [(number, name) for number, name in enumerate(calls, 1) if name in ("writing.commit", "blobs.put")]
+    for number, name in changes:
+        for action in (Action.CRASH_BEFORE, Action.CRASH_AFTER, *([Action.CRASH_MIDWAY] if "put" in name else [])):
             crashed = tell(number, action)
             assert crashed is None or not crashed.alive
+
+
+def test_a_crash_while_a_copy_follows_its_source_is_gone_on_from() -> None:
+    number, crashed = 40, tell_following(40, Action.CRASH_AFTER)
+    while crashed is not None and number < 400:
+        assert not crashed.alive
+        if len(crashed.gate.calls) < number:  # it was done before its crash
+            break
+        number += 11
+        crashed = tell_following(number, Action.CRASH_AFTER)
+    assert number > 120
 
 
 @pytest.mark.parametrize("action", [Action.UNCERTAIN_LANDED, Action.UNCERTAIN_LOST])

@@ -278,6 +278,21 @@ def test_a_scope_is_copied_stream_by_stream_and_gone_on_with(pair: tuple[Store, 
     assert sound(target)
 
 
+def test_what_a_job_made_tells_where_it_came_from(pair: tuple[Store, Store]) -> None:
+    source, target = pair
+    source.streams.copy("s/a", "s/b")
+    source.streams.copy("s/b", "t/b", to=target)
+    source.streams.append("s/b", "t/b", to=target)
+    source.streams.stitch(["s/a", "s/b"], into="t/c", to=target)
+    source.streams.delete("s/b")
+    copied, appended = target.streams.lineage("t/b")
+    assert [(part.name, part.place) for part in copied.parts] == [("s/b", source.url)]
+    assert copied.parts[0].ancestors[0].name == "s/a"
+    assert (appended.how, appended.parts[0].name, appended.parts[0].events) == ("appended", "s/b", 380)
+    (stitched,) = target.streams.lineage("t/c")
+    assert [part.name for part in stitched.parts] == ["s/a", "s/b"]
+
+
 # refusals
 
 

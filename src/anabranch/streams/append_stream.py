@@ -9,6 +9,7 @@ from anabranch.core.stitch import Joined, StitchPlan, merged_schema, plan_stitch
 from anabranch.core.stretch import plan_stretch
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
+from anabranch.model.origin import OriginPart
 from anabranch.model.stream import StreamView
 from anabranch.model.stream_range import StreamRange
 from anabranch.streams.create import open_segment
@@ -17,11 +18,14 @@ from anabranch.streams.origins import part_of, record_origin
 from anabranch.streams.scale import close_segment
 
 
-def append_stream(txn: Writing, source: StreamRange, onto: StreamName, now: Micros) -> Joined:
+def append_stream(
+    txn: Writing, source: StreamRange, onto: StreamName, now: Micros, *, origin: OriginPart | None = None
+) -> Joined:
     """Let the events of `source` follow the last one of `onto`, which may be the same stream.
 
     The open segments of `onto` are sealed; the source's segments follow under new ids, with their offsets; then new
-    segments of the old key ranges open, under the old fences, or none if `onto` was sealed. Raises StreamNotFound,
+    segments of the old key ranges open, under the old fences, or none if `onto` was sealed. `origin` says
+    where the events came from, if that is not the source itself. Raises StreamNotFound,
     SchemaMismatch, InvalidCut, Truncated.
     """
     view = need_view(txn, onto)
@@ -54,7 +58,7 @@ def append_stream(txn: Writing, source: StreamRange, onto: StreamName, now: Micr
         "events": stretch.events,
         "epoch": plan.epoch,
     }
-    record_origin(txn, info.id, "appended", [part_of(txn, stretch)], now)
+    record_origin(txn, info.id, "appended", [origin or part_of(txn, stretch)], now)
     txn.add_change(info.id, "appended", detail, now=now)
     return Joined(info.id, ((found.info.id, plan.moved[0]),))
 

@@ -10,6 +10,7 @@ from anabranch.core.stitch import Joined, merged_schema, plan_stitch
 from anabranch.core.stretch import Stretch, plan_stretch
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
+from anabranch.model.origin import OriginPart
 from anabranch.model.stream import StreamInfo, StreamView
 from anabranch.model.stream_range import StreamRange
 from anabranch.streams.append_stream import put_pieces
@@ -28,11 +29,13 @@ def stitch_streams(
     *,
     drop: Collection[StreamId] = (),
     keep_sources: bool = True,
+    origins: Sequence[OriginPart] | None = None,
 ) -> Joined:
     """Make `into`, with the id `stream`, of all of the first part, then all of the second, and so on.
 
     It has the first part's tags and, in its open epoch, the key ranges of the first part's current segments. Those of
-    the sources in `drop`, without `keep_sources` all of them, are deleted, and `into` may be one of their names. Raises StreamExists, StreamNotFound,
+    the sources in `drop`, without `keep_sources` all of them, are deleted, and `into` may be one of their names. `origins` say
+    where the events came from, if that are not the sources themselves. Raises StreamExists, StreamNotFound,
     ScopeNotFound, SchemaMismatch, InvalidCut, Truncated.
     """
     need_scope(txn, into.scope)
@@ -45,7 +48,7 @@ def stitch_streams(
     first = views[named(parts[0])]
     info = _merged(first, list(views.values()))
     plan = plan_stitch(stretches, epoch=0, number=0, opened=[segment.range for segment in first.current])
-    origins = [part_of(txn, stretch) for stretch in stretches]
+    origins = origins or [part_of(txn, stretch) for stretch in stretches]
     for source in sorted(gone):
         delete_stream(txn, source, now)
     txn.insert_stream(

@@ -14,6 +14,7 @@ from anabranch.log.slices import Slice, slices
 from anabranch.model.cut import Edge, StreamCut
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
+from anabranch.model.origin import OriginPart
 from anabranch.model.schema import StreamSchema
 from anabranch.model.stream_range import StreamRange
 from anabranch.streams.copy import COPIED, copy_stream
@@ -22,16 +23,18 @@ from anabranch.streams.jobs.follow import open_positions
 from anabranch.streams.jobs.row import JOB, JobRow, Part, Plan, Range, State
 from anabranch.streams.jobs.site import Site
 from anabranch.streams.jobs.stage import open_stage, stage_name
+from anabranch.streams.origins import part_of
 from anabranch.streams.scope import need_scope
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A source as it was looked at: what lies between its cuts, in slices, and every schema it has had."""
+    """A source as it was looked at: what lies between its cuts, in slices, every schema it has had, and where it came from."""
 
     asked: StreamRange
     stretch: Stretch
     schemas: tuple[StreamSchema, ...]
+    origin: OriginPart
     slices: tuple[Slice, ...]
 
 
@@ -42,7 +45,7 @@ def draw(source: Site, part: StreamRange) -> Drawn:
         stretch = plan_stretch(view, *cuts_of(part))
         schemas = [reading.schema(view.info.id, version) for version in range(1, view.info.schema_version + 1)]
         found = slices(reading, stretch, bytes_max=limits.JOB_RANGE_BYTES, count_max=limits.JOB_RANGES_MAX)
-        return Drawn(part, stretch, tuple(schemas), tuple(found))
+        return Drawn(part, stretch, tuple(schemas), part_of(reading, stretch), tuple(found))
 
 
 def make_job(
@@ -98,7 +101,15 @@ def _viewing(txn: Writing, row: JobRow, drawn: Drawn, stream: StreamId) -> JobRo
     need_free(txn, row.target)  # whether a copy that is there still is what the source was, nobody knows
     copied = copy_stream(txn, drawn.asked, row.target, stream, row.created_at)
     part = Part(
-        copied.source, drawn.stretch.view.info.name, copied.start, copied.end, asked_of(drawn, {}), copied.copy, 0, 0
+        copied.source,
+        drawn.stretch.view.info.name,
+        copied.start,
+        copied.end,
+        asked_of(drawn, {}),
+        copied.copy,
+        0,
+        0,
+        drawn.origin,
     )
     positions = open_positions(need_view(txn, copied.copy))
     row = replace(row, parts=(part,), result=copied.to_json(), positions=positions)
@@ -147,6 +158,7 @@ def _stage(txn: Writing, row: JobRow, number: int, drawn: Drawn, stage: StreamId
         stage,
         stretch.events,
         sum(each.size for each in drawn.slices),
+        replace(drawn.origin, place=None if row.options.get("within") else row.place.get("url")),
     )
 
 

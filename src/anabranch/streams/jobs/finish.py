@@ -16,6 +16,7 @@ from anabranch.streams.create import delete_stream
 from anabranch.streams.find import need_free
 from anabranch.streams.jobs.row import PLAN, JobRow, Part, Plan, plan_name
 from anabranch.streams.jobs.stage import close_stage, drop_stage, stage_name
+from anabranch.streams.origins import record_origin
 from anabranch.streams.scope import need_scope
 from anabranch.streams.stitch import stitch_streams
 
@@ -30,10 +31,11 @@ def finish_job(txn: Writing, row: JobRow, plans: Sequence[Plan], stream: StreamI
         close_stage(txn, part, plan, name, now, sieved="deduplicate" in row.options)
     stages = [StreamRange(part.stage) for part in row.parts]
     if row.verb == "append":
-        joined = append_stream(txn, stages[0], row.target, now)
+        joined = append_stream(txn, stages[0], row.target, now, origin=row.parts[0].origin)
         delete_stream(txn, names[0], now)
     else:
-        joined = stitch_streams(txn, stages, row.target, stream, now, keep_sources=False)
+        origins = [part.origin for part in row.parts]
+        joined = stitch_streams(txn, stages, row.target, stream, now, keep_sources=False, origins=origins)
     if "deduplicate" in row.options:  # offsets are not what they were
         joined = Joined(joined.stream, tuple((stream, ()) for stream, _ in joined.parts), row.repeats)
     return _of_sources(joined, row.parts).to_json()
@@ -58,6 +60,7 @@ def _copy(txn: Writing, row: JobRow, plan: Plan, now: Micros) -> dict[str, Any]:
     close_stage(txn, part, plan, row.target, now)
     copied = Copied(part.stage, part.stream, part.start, part.end).to_json()
     txn.put_piece(Checkpointed(COPIED, f"{part.stage:016x}", {**copied, "asked": dict(part.asked)}))
+    record_origin(txn, part.stage, "copied", [part.origin], now)
     txn.add_change(part.stage, "copied", {"name": str(row.target), **copied}, now=now)
     return copied
 

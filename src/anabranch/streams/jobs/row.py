@@ -17,6 +17,7 @@ from anabranch.model.cut import StreamCut
 from anabranch.model.ids import LogId, Micros, SegmentId, StreamId
 from anabranch.model.keyspace import KeyRange
 from anabranch.model.names import StreamName
+from anabranch.model.origin import OriginPart
 from anabranch.model.stream import Segment
 
 JOB: Final = "job"
@@ -41,7 +42,8 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One source: the events of `stream` between two cuts, written to the internal stream `stage` of the target."""
+    """One source: the events of `stream` between two cuts, written to the internal stream `stage` of the target.
+    `origin` is what the target will tell of where they came from."""
 
     stream: StreamId
     name: StreamName
@@ -51,6 +53,7 @@ class Part:
     stage: StreamId
     events: int
     bytes: int
+    origin: OriginPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +270,7 @@ def _told_part(part: Part) -> dict[str, object]:
         "stage": f"{part.stage:016x}",
         "events": part.events,
         "bytes": part.bytes,
+        "origin": part.origin.to_json(),
     }
 
 
@@ -280,4 +284,5 @@ def _heard_part(value: Mapping[str, Any]) -> Part:
         StreamId(int(value["stage"], 16)),
         value["events"],
         value["bytes"],
+        OriginPart.from_json(value["origin"]),
     )
