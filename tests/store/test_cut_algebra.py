@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -74,6 +75,21 @@ def test_going_on_from_a_cut_by_events_or_bytes(store: Store) -> None:
     for wrong in ({}, {"events": 1, "bytes": 1}, {"events": -1}, {"bytes": True}):
         with pytest.raises(InvalidArgument):
             streams.cut_after("s/a", **wrong)
+
+
+def test_a_cut_inside_what_was_committed_together_is_counted_in_proportion(store: Store) -> None:
+    streams = store.streams
+    streams.create("s/a")
+    write(store, "s/a", 70)
+    with store.writer("s/a") as writer:
+        writer.write_batch(pa.table({"key": ["a"] * 8, "payload": [b"x" * 100] * 8}), atomic=True).result()
+    first, whole = (streams.distance("s/a", end=streams.cut_after("s/a", events=n)).bytes for n in (1, 9))
+    for n in range(8):
+        cut = streams.cut_after("s/a", events=1 + n)
+        assert streams.distance("s/a", end=cut).bytes == first + (whole - first) * n // 8
+    copied = ab.StreamRange("s/a", streams.cut_after("s/a", events=4), streams.cut_after("s/a", events=6))
+    streams.copy(copied, "s/b")
+    assert abs(streams.distance("s/b").bytes - (whole - first) * 2 // 8) <= 1
 
 
 def test_cuts_are_compared_and_ranges_know_what_they_contain(store: Store) -> None:

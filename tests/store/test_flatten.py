@@ -17,6 +17,7 @@ from hypothesis.stateful import rule
 import anabranch as ab
 from anabranch import limits
 from anabranch.core.flatten import FlattenPolicy
+from anabranch.errors import LeaseExpired
 from anabranch.log.check import check
 from anabranch.log.flatten import flatten
 from anabranch.model.stream import StreamView
@@ -105,14 +106,17 @@ def test_generations_are_flattened_once_for_all_and_their_old_logs_go(store: Sto
 
 def test_a_reader_whose_plan_is_old_goes_on(store: Store) -> None:
     names = chain(store, 20, segments=1)
-    with store.reader(names[-1], batch_rows=4) as reader:
+    with store.reader(names[-1], batch_rows=4) as reader, store.reader(names[-1]) as opened_before:
         first = reader.read()
         assert first is not None
         assert store.compact().spans
+        for name in names[:-1]:  # whose open spans still view the old logs
+            store.streams.delete(name)
         for _ in range(3):
             store.runtime.clock.pass_time(1_000_000)  # type: ignore[attr-defined]
             store.collect(horizon_us=0)
         rest = list(reader.batches())
+        assert [event.offset for event in opened_before] == list(range(80))
     table = pa.Table.from_batches([first, *rest])
     assert table.column("_offset").to_pylist() == list(range(80))
 
@@ -180,6 +184,46 @@ def test_spans_that_change_while_they_are_read_are_left_to_the_next_time(
     again = flatten(store.catalog, store.blobs, store.runtime, stream=one, policy=TWO)
     assert (again.files, again.lost) == (1, 0)
     assert len(events_of(store, names[-1])) == 18
+
+
+def test_spans_that_begin_inside_of_what_was_committed_together_are_cut_there(store: Store) -> None:
+    streams = store.streams
+    streams.create("s/0")
+    for n in range(4):
+        if n:
+            streams.copy(f"s/{n - 1}", f"s/{n}")
+        with store.writer(f"s/{n}") as writer:
+            rows = {"key": ["k"] * 5, "payload": [b"%d.%d" % (n, i) + b" " * 20 * n for i in range(5)]}
+            writer.write_batch(pa.table(rows), atomic=True).result()
+        if n == 1:
+            store.compact(force=True)  # one of the extents is part of a file
+    first, last = streams.cut_after("s/3", events=3), streams.cut_after("s/3", events=14)
+    streams.copy(ab.StreamRange("s/3", first, last), "s/part")
+    before = contents(store, ["s/part"])
+    assert spans(streams.view("s/part")) == 4
+    one = streams.get("s/part").id
+    assert flatten(store.catalog, store.blobs, store.runtime, stream=one, policy=TWO).spans == 3
+    assert contents(store, ["s/part"]) == before
+    assert [event[2][:3] for event in before["s/part"]][:3] == [b"0.3", b"0.4", b"1.0"]  # type: ignore[index]
+
+
+def test_who_was_stalled_beyond_the_horizon_publishes_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = chain(store, 4, segments=1)
+    before = contents(store, names)
+    inner = store.blobs.put
+
+    def put(key: str, chunks: Any) -> None:
+        inner(key, chunks)
+        store.runtime.clock.pass_time(2 * limits.HORIZON_US)  # type: ignore[attr-defined]
+        store.collect()
+        monkeypatch.setattr(store.blobs, "put", inner)
+
+    monkeypatch.setattr(store.blobs, "put", put)
+    with pytest.raises(LeaseExpired):
+        flatten(store.catalog, store.blobs, store.runtime, policy=TWO)
+    assert contents(store, names) == before
+    assert flatten(store.catalog, store.blobs, store.runtime, policy=TWO).files == 1
+    assert contents(store, names) == before
 
 
 # crashes

@@ -83,6 +83,19 @@ def test_ranges_say_where_shared_events_lie_in_the_other(store: Store) -> None:
         streams.diff("s/a", "s/none")
 
 
+def test_what_the_other_has_twice_is_shared_once(store: Store) -> None:
+    streams = store.streams
+    streams.create("s/a")
+    write(store, "s/a", *range(10))
+    streams.create("s/b")
+    for first, last in ((0, 8), (2, 5)):
+        cuts = (streams.cut_after("s/a", events=n) for n in (first, last))
+        streams.append(ab.StreamRange("s/a", *cuts), "s/b")
+    found = streams.diff("s/a", "s/b")
+    assert [(part.start, part.stop) for part in found.only_first] == [(8, 10)]
+    assert (found.only_second, len(found.shared)) == ((), 2)
+
+
 def places(view: StreamView) -> dict[tuple[object, int], tuple[object, int]]:
     """Where each event lies, one by one: the log and position by segment and offset."""
     found: dict[tuple[object, int], tuple[object, int]] = {}

@@ -25,7 +25,7 @@ side, and may be killed at any call of a port. So a client keeps nothing that it
 """
 
 from anabranch.testing.clients.arena import EXPECTED, KEYS, Arena, Asked, Client, Promise, named
-from anabranch.testing.clients.casts import ALGEBRA, BASIC, CASTS, GROWTH, HARVEST, HOLDERS, LINKS, STORM, Cast
+from anabranch.testing.clients.casts import ALGEBRA, BASIC, CASTS, GROWTH, HARVEST, HOLDERS, KEEPERS, LINKS, STORM, Cast
 from anabranch.testing.clients.judgement import checked, held, judge, stored
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "GROWTH",
     "HARVEST",
     "HOLDERS",
+    "KEEPERS",
     "KEYS",
     "LINKS",
     "STORM",

@@ -15,11 +15,12 @@ from anabranch.testing.clients.maintain import collect, maintain
 from anabranch.testing.clients.publish import publish
 from anabranch.testing.clients.read import follow, read
 from anabranch.testing.clients.rename import rename
+from anabranch.testing.clients.retain import retain
 from anabranch.testing.clients.scale import scale
 from anabranch.testing.clients.stitch import stitch
 from anabranch.testing.clients.write import rival, write
 
-__all__ = ["ALGEBRA", "BASIC", "CASTS", "GROWTH", "HARVEST", "HOLDERS", "LINKS", "STORM", "Cast"]
+__all__ = ["ALGEBRA", "BASIC", "CASTS", "GROWTH", "HARVEST", "HOLDERS", "KEEPERS", "LINKS", "STORM", "Cast"]
 
 Cast = Sequence[tuple[str, Client]]
 _TAKERS: Final[Cast] = (
@@ -64,4 +65,9 @@ HOLDERS: Final[Sequence[Cast]] = ((("hold", hold), ("hold", hold), ("write", wri
 # Streams that are renamed, and their further names.
 LINKS: Final[Sequence[Cast]] = (
     (("alias", alias), ("alias", alias), ("rename", rename), ("write", write), ("copy", copy)),
+)
+# Streams that lose their beginnings by policies, beside readers, copies and collection.
+KEEPERS: Final[Sequence[Cast]] = (
+    (("write", write), ("retain", retain), ("retain", retain), ("read", read), ("scale", scale)),
+    (("write", write), ("retain", retain), ("follow", follow), ("copy", copy), ("collect", collect)),
 )
