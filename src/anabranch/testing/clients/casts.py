@@ -7,9 +7,11 @@ from typing import Final
 
 from anabranch.testing.clients.alias import alias
 from anabranch.testing.clients.append import append
+from anabranch.testing.clients.archive import archive
 from anabranch.testing.clients.arena import Client
 from anabranch.testing.clients.copy import copy
 from anabranch.testing.clients.copy_scope import copy_scope
+from anabranch.testing.clients.group import feed, share
 from anabranch.testing.clients.hold import hold
 from anabranch.testing.clients.maintain import collect, maintain
 from anabranch.testing.clients.publish import publish
@@ -20,7 +22,7 @@ from anabranch.testing.clients.scale import scale
 from anabranch.testing.clients.stitch import stitch
 from anabranch.testing.clients.write import rival, write
 
-__all__ = ["ALGEBRA", "BASIC", "CASTS", "GROWTH", "HARVEST", "HOLDERS", "KEEPERS", "LINKS", "STORM", "Cast"]
+__all__ = ["ALGEBRA", "ARCHIVISTS", "BASIC", "CASTS", "GROWTH", "HARVEST", "HOLDERS", "KEEPERS", "LINKS", "SHARERS", "STORM", "Cast"]
 
 Cast = Sequence[tuple[str, Client]]
 _TAKERS: Final[Cast] = (
@@ -60,6 +62,11 @@ ALGEBRA: Final[Sequence[Cast]] = (
     (("write", write), ("rival", rival), ("append", append), ("rename", rename), ("read", read)),
     (("scale", scale), ("maintain", maintain), ("collect", collect), ("copy", copy), ("stitch", stitch)),
 )
+# Streams that go out and come back, beside those that write, scale, truncate, compact and collect.
+ARCHIVISTS: Final[Sequence[Cast]] = (
+    (("write", write), ("archive", archive), ("maintain", maintain), ("collect", collect)),
+    (("write", write), ("archive", archive), ("scale", scale), ("rename", rename), ("copy", copy)),
+)
 # Ephemeral streams that are begun, joined and left by many.
 HOLDERS: Final[Sequence[Cast]] = ((("hold", hold), ("hold", hold), ("write", write), ("collect", collect)),)
 # Streams that are renamed, and their further names.
@@ -70,4 +77,9 @@ LINKS: Final[Sequence[Cast]] = (
 KEEPERS: Final[Sequence[Cast]] = (
     (("write", write), ("retain", retain), ("retain", retain), ("read", read), ("scale", scale)),
     (("write", write), ("retain", retain), ("follow", follow), ("copy", copy), ("collect", collect)),
+)
+# Readers of one group, of a stream that is scaled under them.
+SHARERS: Final[Sequence[Cast]] = (
+    (("share", share), ("share", share), ("feed", feed), ("maintain", maintain)),
+    (("share", share), ("feed", feed), ("collect", collect)),
 )

@@ -1,0 +1,56 @@
+"""Archives: what comes back from one is what its source held when it was archived, whatever went on meanwhile."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from anabranch.core.archive import Imported
+from anabranch.testing.clients.arena import EXPECTED, Arena, Asked
+from anabranch.testing.clients.copy import note_copy
+from anabranch.testing.clients.taking import STREAMS_MAX, begin, some_range, whole
+from anabranch.testing.inheritance import Joint
+from anabranch.testing.ledger import Ledger
+
+if TYPE_CHECKING:
+    from anabranch.store import Store
+
+__all__ = ["archive"]
+
+
+def archive(arena: Arena, store: Store, name: str) -> None:
+    """Archive streams that are written to, or ranges of them, and import the archives under other names."""
+    for _ in arena.turns(store, 8):
+        with suppress(*EXPECTED):
+            source = arena.pick_any()
+            _there_and_back(arena, store, source)
+
+
+def _there_and_back(arena: Arena, store: Store, source: Ledger) -> None:
+    asked_for, exact = some_range(arena, store, source) if arena.chance(0.3) else whole(source)
+    target = f"sim/import{arena.serial()}"
+    # Beside the store's own blobs, so that it goes through crashes and power cuts with them.
+    place = store.blobs.path(target.replace("sim/", "archived-"))
+    joint = begin(arena, target, source, Ledger(target), exact)
+    for _ in range(2):  # interrupted, it goes on
+        with suppress(*EXPECTED):
+            store.streams.archive(asked_for, place, in_the_clear=True, request=target)
+            break
+    else:
+        return
+    arena.done["archive"] += 1
+    arena.joints[target] = [joint]
+
+    def note(each: Store, imported: Imported) -> None:
+        _note(arena, each, joint, imported)
+
+    asked = Asked(lambda each: each.streams.import_archive(place, as_=target, request=target), note)
+    if arena.ask(store, target, asked) and len(arena.ledgers) > STREAMS_MAX:
+        joint.heir.gone = True
+        store.streams.delete(joint.heir.stream)
+
+
+def _note(arena: Arena, store: Store, joint: Joint, imported: Imported) -> None:
+    ((_, copied),) = imported.streams
+    note_copy(arena, store, joint, copied)
+    arena.done["import"] += 1
