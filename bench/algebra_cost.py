@@ -18,7 +18,7 @@ LIMIT_MS = Target(Bound.AT_MOST, 5, absolute=True)
 
 
 def run(setting: Setting) -> Sequence[Result]:
-    """Each operation on both streams in turn, in blocks; medians of the blocks' medians."""
+    """Each operation on both streams, call by call in turn; medians of the rounds' medians."""
     results: list[Result] = []
     extents = setting.scaled(EXTENTS, 10_000)
     with catalogs(setting) as both:
@@ -34,11 +34,13 @@ def _on(bench: Bench, extents: int, setting: Setting) -> Iterator[Result]:
     for name in subjects[0].operations:
         blocks: list[list[float]] = [[], []]
         for turn in range(setting.scaled(9, 2)):
-            for which in (0, 1) if turn % 2 else (1, 0):
-                subject = subjects[which]
-                times = [subject.measure(name) for _ in range(setting.scaled(25, 3))]
-                if turn:  # the first fills caches and prepares statements
-                    blocks[which].append(1e3 * percentile(times, 0.5))
+            times: list[list[float]] = [[], []]
+            for number in range(setting.scaled(25, 3)):
+                for which in (0, 1) if number % 2 else (1, 0):
+                    times[which].append(subjects[which].measure(name))
+            if turn:  # the first fills caches and prepares statements
+                for block, taken in zip(blocks, times, strict=True):
+                    block.append(1e3 * percentile(taken, 0.5))
         ratios = [ours / other for ours, other in zip(*blocks, strict=True)]
         slowest = max(slowest, median(blocks[0]))
         yield Result(

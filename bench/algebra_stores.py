@@ -62,7 +62,7 @@ class Bench:
         else:
             byte = "'\\x00'"
             self.run(
-                f"insert into extents select {_EXTENT.format(log=log, byte=byte)} from generate_series(0, {extents} - 1) as n"
+                f"insert into extents select {_EXTENT.format(log=log, byte=byte)} from generate_series(0::bigint, {extents} - 1) as n"
             )
             self.run("analyze extents")
         self.run(
