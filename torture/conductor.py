@@ -68,7 +68,6 @@ class Run:
         self._numbers = count()
         self._told = {stream: Told(stream) for stream in STREAMS}
         self._all: list[Child] = []
-        self._shufflers: list[Child] = []
         self._stalled: list[tuple[float, Child]] = []
         # Only of SQLite and of a folder do we see what they sync; a server has its own way with the disk.
         self._power = Power(Path(place.url), folder / "journals") if place.is_folder else None
@@ -122,9 +121,10 @@ class Run:
                 self._told[stream].followers.append(child)
             case "shuffle":
                 child = start(shuffle, place, stop, name, seed)
-                self._shufflers.append(child)
+            case "change":
+                child = start(workers.change, place, stop, name, seed)
             case _:
-                child = start(workers.change if kind == "change" else workers.tidy, place, stop, seed)
+                child = start(workers.tidy, place, stop, seed)
         self._all.append(child)
         return child
 
@@ -193,7 +193,7 @@ class Run:
             for stream in STREAMS:  # what nobody followed to its end, because they were told to stop
                 self._follow_to_the_end(stream)
             told = list(self._told.values())
-            self.report.violations += violations(store, told, self._shufflers, self.report.counts)
+            self.report.violations += violations(store, told, self._all, self.report.counts)
 
     def _follow_to_the_end(self, stream: str) -> None:
         name = f"follower.{next(self._numbers)}.end"

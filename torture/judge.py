@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import anabranch as ab
 from anabranch.log.check import Severity
@@ -73,12 +73,12 @@ def _sighting(ident: StreamId, text: str) -> Sighting:
     return Sighting(EventPointer(ident, SegmentId.unpack(int(segment)), int(offset)), payload.encode())
 
 
-def violations(store: ab.Store, streams: Sequence[Told], shufflers: Sequence[Child], counts: Counter[str]) -> list[str]:
+def violations(store: ab.Store, streams: Sequence[Told], children: Sequence[Child], counts: Counter[str]) -> list[str]:
     """Everything that must not be. Reads the whole store; nobody else may be at work on it."""
     names_back(store)
     ids = {told.stream: store.streams.get(told.stream).id for told in streams}
     ledgers = {told.stream: ledger_of(told, ids[told.stream], counts) for told in streams}
-    taken = Taken(store, streams, ledgers, shufflers)
+    taken = Taken(store, streams, ledgers, children)
     holdings = {ledger: held(store, name) for name, ledger in taken.ledgers.items()}
     found: list[str] = []
     for ledger in ledgers.values():
@@ -89,13 +89,13 @@ def violations(store: ab.Store, streams: Sequence[Told], shufflers: Sequence[Chi
     for ledger, holding in holdings.items():
         found += ledger.judge(holding.stored)
     found += judge_joints(list(taken.joints.values()), holdings)
-    found += _historic(streams, {ledgers[name]: ident for name, ident in ids.items()}, holdings, taken, counts)
+    found += _historic(children, {ledgers[name]: ident for name, ident in ids.items()}, holdings, taken, counts)
     # Clocks that jump leave a horizon ahead of the time, of which `check` warns by right.
     return found + [f"check: {finding}" for finding in store.check() if finding.severity is Severity.ERROR]
 
 
 def _historic(
-    streams: Iterable[Told],
+    children: Sequence[Child],
     ids: Mapping[Ledger, StreamId],
     holdings: Mapping[Ledger, Holding],
     taken: Taken,
@@ -105,9 +105,7 @@ def _historic(
     kept: dict[str, Stored] = {}
     for ledger, ident in ids.items():
         kept |= kept_by(ident, holdings[ledger], event_name)
-    operations = [
-        each for told in streams for child in (*told.writers, *told.followers) for each in load(child.history())
-    ]
+    operations = [each for child in children for each in load(child.history())]
     counts["operations in the history"] += len(operations)
     operations += taken_over(taken.joints, ids, kept, operations)
     return [f"history: {anomaly}" for anomaly in check(operations, kept)]

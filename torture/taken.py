@@ -25,13 +25,13 @@ class Taken:
     answered is asked for again."""
 
     def __init__(
-        self, store: ab.Store, streams: Sequence[Told], ledgers: Mapping[str, Ledger], shufflers: Sequence[Child]
+        self, store: ab.Store, streams: Sequence[Told], ledgers: Mapping[str, Ledger], children: Sequence[Child]
     ) -> None:
         self.ledgers = dict(ledgers)
         self.joints: dict[str, list[Joint]] = {}
         self._store = store
         self._when = {told.stream: _Times(told) for told in streams}
-        for child in shufflers:
+        for child in children:
             self._hear(child)
 
     def _hear(self, child: Child) -> None:

@@ -156,16 +156,19 @@ def _saw(tell: Tell, batch: pa.RecordBatch, reader: ab.Reader) -> StreamCut:
     return reader.position
 
 
-def change(tell: Tell, place: Place, stop: Path, seed: int) -> None:
-    """Scale the streams to and fro."""
+def change(tell: Tell, place: Place, stop: Path, name: str, seed: int) -> None:
+    """Scale the streams to and fro, and look at the lengths of their segments."""
     rng = random.Random(seed)
+    history = recorder(name, stop.parent)
     while not stop.exists():
         try:
             with place.open(seed) as store:
+                client = _client(store, history, name)
                 while not stop.exists():
-                    count = rng.choice((1, 2, 3, 6))
-                    store.streams.scale(rng.choice(STREAMS), count)
+                    stream, count = rng.choice(STREAMS), rng.choice((1, 2, 3, 6))
+                    store.streams.scale(stream, count)
                     tell("did", "scale")
+                    client.look(stream)
                     time.sleep(rng.random())
         except AnabranchError as exc:
             tell("met", type(exc).__name__, exc)
