@@ -58,6 +58,13 @@ def test_retention_is_set_shown_carried_out_and_taken_back(sensors: Line) -> Non
     assert "say one of these" in sensors.refused("stream", "retain", "iot/sensors", "--at-least-bytes", "1GB")
 
 
+def test_a_stream_is_created_with_its_policy(sensors: Line) -> None:
+    sensors("stream", "create", "iot/short", "--retain-for", "1h", "--retain-bytes", "1MB")
+    assert sensors("stream", "retain", "iot/short").out.strip() == "kept for 1h and of that the newest 1.0 MB"
+    assert "no size" in sensors.refused("stream", "create", "iot/more", "--retain-bytes", "lots")
+    assert "iot/more" not in sensors("stream", "list").out
+
+
 def test_retain_carries_out_the_policies_of_all_streams(sensors: Line) -> None:
     assert sensors("retain", "--json").json["streams"] == 0
     sensors("stream", "retain", "iot/sensors", "--for", "0s")

@@ -47,7 +47,7 @@ def retain(
       anabranch stream retain iot/sensors --now
       anabranch stream retain iot/sensors --for-ever
     """
-    wanted = _policy(age, size, age_min, size_min)
+    wanted = said_policy(age, size, age_min, size_min)
     if for_ever and wanted is not None:
         raise InvalidArgument("say --for-ever, or what is let go, not both")
     with open_store(store) as opened:
@@ -62,6 +62,27 @@ def retain(
     print(policy_text(policy))
     if report is not None:
         say(f"{counted(report.events, 'event')} ({size_text(report.bytes)}) removed from '{stream}'")
+
+
+def said_policy(
+    age: str | None, size: str | None, age_min: str | None = None, size_min: str | None = None
+) -> Retention | None:
+    """The policy that options say; None where they say none. Raises InvalidArgument."""
+    from anabranch.model.amounts import to_duration, to_size
+    from anabranch.model.retention import Retention
+
+    if age is None and size is None:
+        if age_min is not None or size_min is not None:
+            raise InvalidArgument(
+                "--at-least-for and --at-least-bytes limit what --for or --bytes lets go: say one of these"
+            )
+        return None
+    return Retention(
+        None if age is None else to_duration(age),
+        None if size is None else to_size(size),
+        0 if age_min is None else to_duration(age_min),
+        0 if size_min is None else to_size(size_min),
+    )
 
 
 def policy_text(policy: Retention | None) -> str:
@@ -87,21 +108,3 @@ def duration_text(micros: int) -> str:
         if micros and micros % length == 0:
             return f"{micros // length}{unit}"
     return f"{micros / 1_000_000:g}s"
-
-
-def _policy(age: str | None, size: str | None, age_min: str | None, size_min: str | None) -> Retention | None:
-    from anabranch.model.amounts import to_duration, to_size
-    from anabranch.model.retention import Retention
-
-    if age is None and size is None:
-        if age_min is not None or size_min is not None:
-            raise InvalidArgument(
-                "--at-least-for and --at-least-bytes limit what --for or --bytes lets go: say one of these"
-            )
-        return None
-    return Retention(
-        None if age is None else to_duration(age),
-        None if size is None else to_size(size),
-        0 if age_min is None else to_duration(age_min),
-        0 if size_min is None else to_size(size_min),
-    )

@@ -28,7 +28,7 @@ from anabranch.cli.options import (
     split_list,
 )
 from anabranch.cli.output import confirm, counted, print_json, say
-from anabranch.cli.retain import retain
+from anabranch.cli.retain import retain, said_policy
 from anabranch.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -68,6 +68,12 @@ def create(
     size: BytesOption = None,
     factor: FactorOption = None,
     minimum: MinimumOption = None,
+    retain_for: Annotated[
+        str | None, typer.Option("--retain-for", metavar="AGE", help="Let events go that are older: 7d, 12h, 30m.")
+    ] = None,
+    retain_bytes: Annotated[
+        str | None, typer.Option("--retain-bytes", metavar="SIZE", help="Keep so many of the newest bytes: 10GB.")
+    ] = None,
     tag: TagOption = None,
     exist_ok: Annotated[
         bool, typer.Option("--exist-ok", help="Do nothing if the stream is there with the same schema.")
@@ -85,7 +91,7 @@ def create(
       anabranch stream create iot/raw
       anabranch stream create iot/sensors --key device --time at --segments 4 \\
           --schema "device:string, at:timestamp, celsius:double"
-      anabranch stream create iot/sensors --schema-from measurements.csv
+      anabranch stream create iot/sensors --schema-from measurements.csv --retain-for 30d
       anabranch stream create iot/clicks --events-per-second 1000 --minimum 2
     """
     rate = rate_policy(events, size, factor, minimum)
@@ -110,6 +116,7 @@ def create(
             time=time,
             scaling=rate or segments or 1,
             tags=parse_tags(tag),
+            retention=said_policy(retain_for, retain_bytes),
             exist_ok=exist_ok,
         )
         view = names.streams.view(stream)
