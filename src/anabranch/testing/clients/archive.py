@@ -27,7 +27,7 @@ def archive(arena: Arena, store: Store, name: str) -> None:
 
 
 def _there_and_back(arena: Arena, store: Store, source: Ledger) -> None:
-    asked_for, exact = some_range(arena, store, source) if arena.chance(0.3) else whole(source)
+    asked_for, exact = some_range(arena, store, source) if arena.chance(0.6) else whole(source)
     target = f"sim/import{arena.serial()}"
     # Beside the store's own blobs, so that it goes through crashes and power cuts with them.
     place = store.blobs.path(target.replace("sim/", "archived-"))
