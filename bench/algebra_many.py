@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from statistics import median
 
@@ -31,7 +32,7 @@ def _scope(bench: Bench, setting: Setting) -> Result:
     setting.say(f"making {count:,} streams on {bench.kind}")
     for number in range(count):
         bench.streams.create(f"a/{number}")
-    taken = [seconds(lambda n=n: bench.streams.copy_scope("a", f"copy-{n}")) for n in range(setting.scaled(5, 1))]
+    taken = [seconds(partial(bench.streams.copy_scope, "a", f"copy-{n}")) for n in range(setting.scaled(5, 1))]
     return Result(
         "algebra_many",
         f"copy_scope of {count:,} streams on {bench.kind}",
@@ -49,7 +50,7 @@ def _copies(bench: Bench, setting: Setting) -> Iterator[Result]:
     seen = [(bench.rows(), bench.size())]
     times = []
     for number in range(count):
-        times.append(seconds(lambda n=number: bench.streams.copy("b/one", f"b/copy-{n}")))
+        times.append(seconds(partial(bench.streams.copy, "b/one", f"b/copy-{number}")))
         if number + 1 in (count // 2, count):
             seen.append((bench.rows(), bench.size()))
     for place, unit in ((0, "rows"), (1, "bytes")):

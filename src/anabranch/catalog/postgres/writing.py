@@ -187,7 +187,7 @@ class PostgresWriting(PostgresReading, SqlWriting):
             self._lock("lock_logs", sorted(missing), disordered=disordered)
 
     def _lock(self, statement: str, what: object, *, disordered: bool) -> None:
-        asked = [(statement, (what,))]
+        asked: list[tuple[str, Any]] = [(statement, (what,))]
         if disordered:
             asked = [("set_savepoint", ()), *asked, ("release_savepoint", ())]
         while True:
