@@ -25,7 +25,19 @@ side, and may be killed at any call of a port. So a client keeps nothing that it
 """
 
 from anabranch.testing.clients.arena import EXPECTED, KEYS, Arena, Asked, Client, Promise, named
-from anabranch.testing.clients.casts import ALGEBRA, BASIC, CASTS, GROWTH, HARVEST, HOLDERS, KEEPERS, LINKS, STORM, Cast
+from anabranch.testing.clients.casts import (
+    ALGEBRA,
+    BASIC,
+    CASTS,
+    GROWTH,
+    HARVEST,
+    HOLDERS,
+    KEEPERS,
+    LINKS,
+    SHARERS,
+    STORM,
+    Cast,
+)
 from anabranch.testing.clients.judgement import checked, held, judge, stored
 
 __all__ = [
@@ -39,6 +51,7 @@ __all__ = [
     "KEEPERS",
     "KEYS",
     "LINKS",
+    "SHARERS",
     "STORM",
     "Arena",
     "Asked",

@@ -22,7 +22,20 @@ from anabranch.testing.clients.scale import scale
 from anabranch.testing.clients.stitch import stitch
 from anabranch.testing.clients.write import rival, write
 
-__all__ = ["ALGEBRA", "ARCHIVISTS", "BASIC", "CASTS", "GROWTH", "HARVEST", "HOLDERS", "KEEPERS", "LINKS", "SHARERS", "STORM", "Cast"]
+__all__ = [
+    "ALGEBRA",
+    "ARCHIVISTS",
+    "BASIC",
+    "CASTS",
+    "GROWTH",
+    "HARVEST",
+    "HOLDERS",
+    "KEEPERS",
+    "LINKS",
+    "SHARERS",
+    "STORM",
+    "Cast",
+]
 
 Cast = Sequence[tuple[str, Client]]
 _TAKERS: Final[Cast] = (
