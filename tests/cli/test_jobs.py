@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -113,3 +115,19 @@ def test_a_job_is_paused_and_cancelled_from_outside(tmp_path: Path, monkeypatch:
         assert line("job", "cancel", job.id, "--json").json["state"] == "cancelled"
         assert line.refused("job", "resume", job.id) == f"job {job.id} was cancelled"
         assert line.refused("job", "show", "nope").startswith("there is no job 'nope'")
+
+
+def test_an_interrupt_pauses_the_job_and_says_how_to_go_on(sensors: Line, elsewhere: Line) -> None:
+    process = sensors.start("copy", "iot/sensors", "t/b", "--to-store", elsewhere.store, "--follow")
+    deadline = time.monotonic() + 60
+    while "t/b" not in [row["name"] for row in elsewhere("stream", "list", "--json").json]:
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    (row,) = elsewhere("job", "list", "--json").json
+    assert process.returncode == 130
+    said = f"job {row['job']} is paused; go on with: anabranch --store {elsewhere.store} job resume {row['job']}"
+    assert said in err.decode()
+    assert row["state"] == "paused"

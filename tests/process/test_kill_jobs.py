@@ -31,7 +31,7 @@ def copy(tell: Callable[..., None], source: Path, target: Path, puts: int) -> No
                 time.sleep(600)
 
         blobs.before_put = before_put
-        other.blobs = blobs  # type: ignore[assignment]
+        other.blobs = blobs
         other.jobs._site = other.site
         tell(other.jobs.copy(one, "s/a", "t/b", window=2).id)
         time.sleep(600)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import anabranch as ab
@@ -60,7 +61,7 @@ class Gate:
         self._left = after
         self._hook = HookedBlobs(store.blobs)
         self._hook.before_put = self._pass
-        store.blobs = self._hook  # type: ignore[assignment]
+        store.blobs = self._hook
         store.jobs._site = store.site
 
     def _pass(self) -> None:
@@ -225,6 +226,22 @@ def test_whole_parquet_files_keep_their_pages(pair: tuple[Store, Store]) -> None
     assert sound(target)
 
 
+def test_imported_and_attached_files_are_copied_too(pair: tuple[Store, Store], tmp_path: Path) -> None:
+    source, target = pair
+    source.streams.archive("s/a", tmp_path / "archive")
+    source.streams.import_archive(tmp_path / "archive", as_="s/imported")
+    source.streams.attach(tmp_path / "archive", "s/attached")
+    plain = pa.table({"device": ["a", "b", "c"], "n": [1, 2, 3]})
+    (tmp_path / "plain").mkdir()
+    pq.write_table(plain, tmp_path / "plain" / "1.parquet")
+    source.streams.attach(tmp_path / "plain", "s/plain", key="device")
+    for name in ("imported", "attached", "plain"):
+        source.streams.copy(f"s/{name}", f"t/{name}", to=target)
+        assert image(target, f"t/{name}") == image(source, f"s/{name}")
+    assert image(target, "t/attached")["events"] == image(source, "s/a")["events"]
+    assert sound(target)
+
+
 # appends and stitches
 
 
@@ -338,7 +355,7 @@ def test_a_copy_asked_for_again_moves_nothing(pair: tuple[Store, Store]) -> None
     source, target = pair
     copied = source.streams.copy("s/a", "t/b", to=target, request="r")
     blobs = HookedBlobs(target.blobs)
-    target.blobs = blobs  # type: ignore[assignment]
+    target.blobs = blobs
     target.jobs._site = target.site
     assert source.streams.copy("s/a", "t/b", to=target, request="r") == copied
     assert source.streams.copy("s/a", "t/b", to=target) == copied
@@ -448,7 +465,7 @@ def test_a_window_bounds_what_is_held_in_memory(window: int, pair: tuple[Store, 
     source, target = pair
     source.streams.create("s/raw", scaling=4)
     with source.writer("s/raw") as writer:
-        for n in range(300):
+        for n in range(120):
             writer.write(bytes(200), key=str(n)).result()
     job = target.jobs.copy(source, "s/raw", "t/raw", window=window)
     job.wait()

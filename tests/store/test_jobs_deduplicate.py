@@ -118,7 +118,7 @@ def test_what_is_known_to_be_a_repeat_is_not_fetched(store: Store) -> None:
             fetched.append(f"{key}@{offset}")
             return super().get(key, offset, length)
 
-    store.blobs = Counting(store.blobs)  # type: ignore[assignment]
+    store.blobs = Counting(store.blobs)
     store.jobs._site = store.site
     joined = store.streams.stitch(["s/a", "s/view", "s/bytes"], into="s/all", deduplicate=["n"])
     assert joined.repeats == 600

@@ -34,6 +34,11 @@ class Control:
         """Have the run stop before its next step."""
         self._wanted = state
 
+    @property
+    def stopping(self) -> bool:
+        """True once `stop` was called."""
+        return self._wanted is not None
+
     def begin(self, *, take_over: bool, moved: Callable[[Writing, JobRow], int]) -> JobRow:
         """Make the job this run's. `moved` tells how many bytes were moved before. Raises JobNotFound; JobRunning where
         another run was heard of lately, unless it is to be taken over; JobStopped for a cancelled job."""

@@ -31,7 +31,8 @@ from anabranch.streams.jobs.until import Until
 from anabranch.streams.jobs.window import Window
 from anabranch.streams.scale import close_segment
 
-_LOOK_S: Final = 0.02
+_LOOK_S: Final = 0.02  # whether the source has changed
+_ASK_S: Final = 0.2  # whether another process wants it to stop
 _BEAT_S: Final = limits.JOB_SILENT_US / 3_000_000
 
 
@@ -86,18 +87,20 @@ class Follower:
                 self._rest(token, last, began)
 
     def _rest(self, token: int, last: float, began: float) -> None:
-        """Wait until the source has changed, or it is over."""
+        """Wait until the source has changed, it is over, or it is to stop."""
         clock = self._target.runtime.clock
-        beat = clock.monotonic()
+        beat = looked = clock.monotonic()
         while self._source.catalog.token() == token:
             now = clock.monotonic()
-            if self._until.reached(idle_s=now - last, ran_s=now - began, events=-1):
+            if self._until.reached(idle_s=now - last, ran_s=now - began, events=-1) or self._control.stopping:
                 return
             if now - beat >= _BEAT_S:
                 self._control.check()
                 self._hold.renew()
                 beat = now
-            self._control.look()
+            elif now - looked >= _ASK_S:
+                self._control.look()
+                looked = now
             self._target.runtime.tasks.sleep(_LOOK_S)
 
     def _round(self, row: JobRow) -> tuple[bool, bool]:
@@ -186,7 +189,12 @@ class Follower:
         number = max(copy.info.next_number, *(segment.id.number + 1 for segment in created))
         txn.update_stream(replace(copy.info, version=copy.info.version + 1, epoch=epoch, next_number=number))
         now = self._target.runtime.clock.now()
-        txn.add_change(copy.info.id, "scaled", {"epoch": epoch, "created": [str(each.id) for each in created]}, now=now)
+        detail = {
+            "epoch": epoch,
+            "created": [str(each.id) for each in created],
+            "segments": len(source.at_epoch(epoch)),
+        }
+        txn.add_change(copy.info.id, "scaled", detail, now=now)
         txn.put_piece(replace(row, positions=positions).to_piece())
 
     def _end(self) -> JobRow:

@@ -9,7 +9,6 @@ from anabranch.core.copy import Copied
 from anabranch.core.stitch import Joined
 from anabranch.errors import JobStopped
 from anabranch.model.ids import Micros
-from anabranch.runtime.tasks import Task
 from anabranch.streams.jobs.row import JobRow, Progress, State, need_job, need_plan
 from anabranch.streams.jobs.run import Run, settle
 from anabranch.streams.jobs.site import Site
@@ -24,7 +23,9 @@ class Job:
         self.id = job
         self._site = site
         self._run: Run | None = None
-        self._task: Task | None = None
+        # Not the task itself is waited for: an interrupt would let a thread seem to have ended.
+        self._changed = site.runtime.tasks.condition()
+        self._ended = False
         self._failure: BaseException | None = None
 
     def start(self, run: Run, *, take_over: bool = False) -> None:
@@ -36,14 +37,29 @@ class Job:
                 run.carry_out(row)
             except BaseException as exc:
                 self._failure = exc
+            with self._changed:
+                self._ended = True
+                self._changed.notify_all()
 
         self._run = run
-        self._task = self._site.runtime.tasks.spawn(f"job {self.id}", work)
+        self._site.runtime.tasks.spawn(f"job {self.id}", work)
+
+    def _join(self, timeout_s: float | None = None) -> bool:
+        """Wait until the run has ended; False after `timeout_s`."""
+        clock = self._site.runtime.clock
+        until = None if timeout_s is None else clock.monotonic() + timeout_s
+        with self._changed:
+            while not self._ended:
+                left = None if until is None else until - clock.monotonic()
+                if left is not None and left <= 0:
+                    return False
+                self._changed.wait(left)
+        return True
 
     @property
     def alive(self) -> bool:
         """True while it runs here."""
-        return self._task is not None and not self._task.join(0)
+        return self._run is not None and not self._ended
 
     @property
     def window(self) -> int | None:
@@ -88,8 +104,8 @@ class Job:
         cancelled, or has failed elsewhere; what it failed with where it ran here; TimeoutError."""
         clock = self._site.runtime.clock
         until = None if timeout_s is None else clock.monotonic() + timeout_s
-        if self._task is not None:
-            if not self._task.join(timeout_s):
+        if self._run is not None:
+            if not self._join(timeout_s):
                 raise TimeoutError(f"job {self.id} is still running after {timeout_s:g} s")
             if self._failure is not None:
                 raise self._failure
@@ -112,9 +128,9 @@ class Job:
 
     def stop(self) -> None:
         """Pause it, if it runs here, and wait until it has stopped."""
-        if self._run is not None and self._task is not None:
+        if self._run is not None:
             self._run.control.stop(State.PAUSED)
-            self._task.join()
+            self._join()
 
     def _want(self, state: State) -> JobRow:
         now = self._site.runtime.clock.now()
@@ -125,9 +141,9 @@ class Job:
                 txn.put_piece(row.to_piece())
             elif not (state is State.PAUSED and row.state is State.FAILED):
                 row = settle(txn, row, state)
-        if self._run is not None and self._task is not None:
+        if self._run is not None:
             self._run.control.stop(state)
-            self._task.join()
+            self._join()
             return self.row()
         return row
 
