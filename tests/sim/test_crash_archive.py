@@ -24,11 +24,10 @@ from anabranch.testing.clients import checked
 from anabranch.testing.faults import Action, CrashAt, Faults, NoFaults, SimBlobs
 from anabranch.testing.simulation import SETTINGS, tight_limits
 from anabranch.testing.world import Process, ProcessCrashed, World
-from tests.archives import make
 
 pytestmark = pytest.mark.sim
 
-KEPT = Path(make.__file__).parent / "v1"
+HELD = {"t/raw": 3, "t/sensors": 5}
 Verb = Callable[[Store, Path], object]
 
 
@@ -37,11 +36,11 @@ def archive(store: Store, place: Path) -> object:
 
 
 def import_(store: Store, place: Path) -> object:
-    return store.streams.import_archive(KEPT, as_="t", request="r")
+    return store.streams.import_archive(place, as_="t", request="r")
 
 
 def attach(store: Store, place: Path) -> object:
-    return store.streams.attach(KEPT, "t", request="r")
+    return store.streams.attach(place, "t", request="r")
 
 
 def prepare(store: Store) -> None:
@@ -52,6 +51,22 @@ def prepare(store: Store) -> None:
             writer.write(b"%d" % n + b" " * 300 * (n % 2), key="ab"[n % 2]).result()
         store.streams.scale("s/a", 1)
         writer.write(b"last", key="a").result()
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An archive of two streams, one of them sealed."""
+    place = tmp_path_factory.mktemp("archives") / "kept"
+    with ab.connect("memory://") as store:
+        store.streams.create_scope("s")
+        for name, count in HELD.items():
+            store.streams.create(name.replace("t/", "s/"))
+            with store.writer(name.replace("t/", "s/")) as writer:
+                for n in range(count):
+                    writer.write(b"%d" % n, key="a").result()
+        store.streams.seal("s/raw")
+        store.streams.archive_scope("s", place)
+    return place
 
 
 def names(store: Store) -> list[str]:
@@ -132,7 +147,7 @@ def judge_streams(verb: Verb, store: Store, place: Path, answered: bool) -> None
     assert not answered or len(there) == 2
     for name in there:
         with store.reader(name) as reader:
-            assert len(list(reader)) == {"t/raw": 3, "t/sensors": 17}[name]
+            assert len(list(reader)) == HELD[name]
     answer = verb(store, place)
     assert verb(store, place) == answer
     assert names(store) == ["t/raw", "t/sensors"]
@@ -154,14 +169,18 @@ def judge_streams(verb: Verb, store: Store, place: Path, answered: bool) -> None
 
 
 @pytest.mark.parametrize("verb", [archive, import_, attach], ids=lambda verb: verb.__name__)
-def test_a_crash_at_any_call_leaves_nothing_half_done(verb: Verb, world: Callable[[], World], tmp_path: Path) -> None:
+def test_a_crash_at_any_call_leaves_nothing_half_done(
+    verb: Verb, world: Callable[[], World], kept: Path, tmp_path: Path
+) -> None:
+    place = tmp_path / "archive" if verb is archive else kept
+
     def judge(store: Store, answered: bool) -> None:
         if verb is archive:
-            judge_archive(store, tmp_path / "archive", answered)
+            judge_archive(store, place, answered)
         else:
-            judge_streams(verb, store, tmp_path, answered)
+            judge_streams(verb, store, place, answered)
 
-    actor, _ = tell(world(), verb, tmp_path / "archive", NoFaults(), judge)
+    actor, _ = tell(world(), verb, place, NoFaults(), judge)
     assert actor is not None
     calls = list(actor.gate.calls)
     assert len(calls) > 10
@@ -173,14 +192,14 @@ def test_a_crash_at_any_call_leaves_nothing_half_done(verb: Verb, world: Callabl
     for number, call in enumerate(calls, 1):
         for action in kinds.get(call, (Action.CRASH_BEFORE,)):
             shutil.rmtree(tmp_path / "archive", ignore_errors=True)
-            _, died = tell(world(), verb, tmp_path / "archive", CrashAt(number, action), judge)
+            _, died = tell(world(), verb, place, CrashAt(number, action), judge)
             assert died, (number, call, action)
 
 
 @pytest.mark.parametrize("action", [Action.UNCERTAIN_LANDED, Action.UNCERTAIN_LOST])
 @pytest.mark.parametrize("verb", [import_, attach], ids=lambda verb: verb.__name__)
 def test_a_lost_answer_is_found_by_asking_again(
-    verb: Verb, action: Action, world: Callable[[], World], tmp_path: Path
+    verb: Verb, action: Action, world: Callable[[], World], kept: Path
 ) -> None:
     def again(store: Store, place: Path) -> object:
         with suppress(AppendUncertain):
@@ -192,12 +211,12 @@ def test_a_lost_answer_is_found_by_asking_again(
         assert [name for name in names(store) if name != "s/a"] == ["t/raw", "t/sensors"]
         assert checked(store) == []
 
-    actor, _ = tell(world(), verb, tmp_path, NoFaults(), judge)
+    actor, _ = tell(world(), verb, kept, NoFaults(), judge)
     assert actor is not None
     commits = [number for number, call in enumerate(actor.gate.calls, 1) if call == "writing.commit"]
     assert commits
     for number in commits:
-        told, died = tell(world(), again, tmp_path, CrashAt(number, action), judge)
+        told, died = tell(world(), again, kept, CrashAt(number, action), judge)
         assert told is not None
         assert not died
 
