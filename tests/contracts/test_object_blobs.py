@@ -9,6 +9,7 @@ from anabranch.blobs.address import parse
 from anabranch.blobs.local import LocalBlobs
 from anabranch.blobs.objects import ObjectBlobs
 from anabranch.blobs.port import Blobs
+from anabranch.blobs.requests import Meaning, explain
 from anabranch.blobs.tiers import TieredBlobs
 from anabranch.runtime.ports import Runtime
 from anabranch.testing.contracts import BlobContract
@@ -28,6 +29,21 @@ class TestS3(BlobContract):
         for key in keys:
             self.blobs.put(key, [b"x"])
         assert [blob.key for blob in self.blobs.list("commits/")] == keys
+
+    def test_a_place_is_cleared_and_its_neighbour_is_not(self) -> None:
+        base, _, options = self.url.partition("?")
+        below, beside = (ObjectBlobs(parse(f"{base}/{name}?{options}"), Runtime()) for name in ("a", "a-b"))
+        for name in ("offsets/1", "offsets.x/2", "state/0/0/3"):
+            below.put(name, [b"x"])
+        beside.put("offsets/1", [b"x"])
+        below.clear()
+        below.clear()
+        assert [blob.key for blob in self.blobs.list()] == ["a-b/offsets/1"]
+
+
+def test_a_range_that_begins_at_the_end_lies_beyond_it_whatever_the_server_answers() -> None:
+    said = "Generic MicrosoftAzure error: Wanted range starting at 4, but object was only 4 bytes long\n\nStartTooLarge"
+    assert explain(ValueError(said)).meaning is Meaning.RANGE
 
 
 class TestFolderAndS3(BlobContract):
