@@ -188,6 +188,13 @@ def test_a_scope_is_archived_as_of_one_moment_and_imported_stream_by_stream(
         report = store.streams.archive_scope("iot", tmp_path / "archive")
         everything = store.streams.archive_scope("iot", tmp_path / "all", internal=True, ephemeral=True)
     assert (report.streams, everything.streams) == (2, 4)
+    bad = tmp_path / "bad"
+    shutil.copytree(tmp_path / "archive", bad)
+    damaged(bad, next(name for name in files_of(bad) if name != METADATA), "flipped", random.Random(3))
+    with pytest.raises(CorruptArchive):
+        other.streams.import_archive(bad)
+    with pytest.raises(ScopeNotFound):
+        other.streams.scope("iot")
     other.streams.create_scope("there")
     other.streams.create("there/y")
     with pytest.raises(StreamExists):

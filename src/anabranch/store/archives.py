@@ -45,7 +45,7 @@ from anabranch.streams.change import Changes
 from anabranch.streams.find import named, need_view
 from anabranch.streams.jobs.site import Sited
 from anabranch.streams.requests import Result
-from anabranch.streams.scope import create_scope, need_scope
+from anabranch.streams.scope import need_scope
 
 Url = str | os.PathLike[str]
 
@@ -94,8 +94,9 @@ class Archiving(Changes):
 
     def digest(self, source: Source, *, progress: Watch = silent) -> StreamDigest:
         """A digest of the events of a stream, or of a range of one, that is the same for every copy, archive and import
-        of them, wherever and however they are stored. Reads them all, a batch at a time; `progress` counts events. It
-        never changes for a range whose end is a cut. Raises StreamNotFound, InvalidCut, Truncated, CorruptBlob."""
+        of them, wherever and however they are stored. Reads them all, a batch at a time; `progress` counts events. For
+        a range whose end is a cut it never changes, unless a column that holds something gets a wider type. Raises
+        StreamNotFound, InvalidCut, Truncated, CorruptBlob."""
         site = self.own.site
         with Hold(site.catalog, site.runtime, "digest", str(source)) as hold:
             with site.catalog.reading() as txn:
@@ -261,7 +262,7 @@ class Archiving(Changes):
                     need_scope(txn, name.scope)
                 called = attachment(hold.begun_at, token(site.runtime.ids))
 
-                def watch(what: str, done: int, total: int | None) -> None:
+                def watch(what: str, done: int, total: int) -> None:
                     hold.renew()
                     progress(what, done, total)
 
@@ -290,7 +291,7 @@ class Archiving(Changes):
     def _wishes(
         self, found: Found, as_: str | StreamName | None, asked: dict[str, Any], retention: bool
     ) -> list[tuple[ArchivedStream, Wish]]:
-        """What the archived streams are to become; the scope is made where a scope was archived."""
+        """What the archived streams are to become."""
         archive = found.archive
         if archive.scope is None:
             (stream,) = archive.streams
@@ -298,15 +299,19 @@ class Archiving(Changes):
             own = name.name == stream.name.name
             return [(stream, Wish(name, self._new_id(), asked, found.place, retention, own))]
         scope = check_scope(archive.scope if as_ is None else str(as_))
-
-        def begin(txn: Writing, now: Micros) -> Result:
-            if txn.scope(scope) is None:
-                create_scope(txn, scope, archive.tags or {}, now)
-            return {}
-
-        self._change(f"begin to import {scope}", None, begin)
         return [
-            (stream, Wish(StreamName(scope, stream.name.name), self._new_id(), asked, found.place, retention, True))
+            (
+                stream,
+                Wish(
+                    StreamName(scope, stream.name.name),
+                    self._new_id(),
+                    asked,
+                    found.place,
+                    retention,
+                    aliases=True,
+                    scope=archive.tags or {},
+                ),
+            )
             for stream in archive.streams
         ]
 

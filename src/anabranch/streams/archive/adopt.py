@@ -23,7 +23,7 @@ from anabranch.streams.copy import COPIED
 from anabranch.streams.find import need_free
 from anabranch.streams.origins import record_origin
 from anabranch.streams.retention import put_policy
-from anabranch.streams.scope import need_scope
+from anabranch.streams.scope import create_scope, need_scope
 
 
 class Lying(NamedTuple):
@@ -38,7 +38,7 @@ class Lying(NamedTuple):
 class Wish(NamedTuple):
     """What a stream is to become: its `name`, its `id` if it is made, and what was `asked` for (JSON), by which the same
     import is known again. `place` is for people. With `retention` it takes its policy along, with `aliases` those of
-    its aliases that are free."""
+    its aliases that are free. `scope` has the tags of its scope, where that is to be made if it is not there."""
 
     name: StreamName
     id: StreamId
@@ -46,12 +46,14 @@ class Wish(NamedTuple):
     place: str
     retention: bool = False
     aliases: bool = False
+    scope: Mapping[str, str] | None = None
 
 
 def made_before(txn: Reading, wish: Wish) -> Copied | None:
     """What the same import made, or None where nothing has the name. Raises StreamExists where something else has it,
     ScopeNotFound."""
-    need_scope(txn, wish.name.scope)
+    if wish.scope is None:
+        need_scope(txn, wish.name.scope)
     present = txn.stream(wish.name)
     if present is None:
         return None
@@ -72,6 +74,8 @@ def adopt(
     """
     if (made := made_before(txn, wish)) is not None:
         return made
+    if wish.scope is not None and txn.scope(wish.name.scope) is None:
+        create_scope(txn, wish.name.scope, wish.scope, now)
     _insert(txn, stream, wish, now)
     for segment in stream.segments:
         _put_segment(txn, stream, segment, wish.id, files, begun_at)
