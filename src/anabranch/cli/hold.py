@@ -56,9 +56,11 @@ def hold(
 ) -> None:
     """Hold an ephemeral stream while a command runs: one that is there, or a new one with these columns.
 
-    It is gone with its events when nobody holds it any more; a holder that was killed is waited for, two minutes at
-    most. The command finds the store in ANABRANCH_STORE and the stream's name in ANABRANCH_STREAM. The exit code is the
-    command's.
+    It is gone with its events when nobody holds it any more; a holder that was
+    killed is waited for, two minutes at most.
+
+    The command finds the store in ANABRANCH_STORE, the stream's name in
+    ANABRANCH_STREAM. The exit code is the command's.
 
     Examples:
 
