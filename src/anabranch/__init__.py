@@ -23,6 +23,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from anabranch import errors as errors
     from anabranch.core.group import Checkpoint
+    from anabranch.core.notifications import Notification
     from anabranch.model.cut import HEAD, TAIL, Order, StreamCut
     from anabranch.model.event import Event
     from anabranch.model.ids import SegmentId
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from anabranch.readers.group.group import ReaderGroup
     from anabranch.readers.group.reader import GroupReader
     from anabranch.readers.group.sql import SqlPositions
+    from anabranch.readers.notifications.follow import Notifications
+    from anabranch.readers.notifications.listen import Subscription
     from anabranch.readers.reader import Reader
     from anabranch.readers.revisioned import RevisionedStream
     from anabranch.readers.synchronizer import StateSynchronizer
@@ -63,6 +66,8 @@ _PLACES = {
     "HEAD": "model.cut",
     "KeyRange": "model.keyspace",
     "KeyService": "runtime.sealing",
+    "Notification": "core.notifications",
+    "Notifications": "readers.notifications.follow",
     "Order": "model.cut",
     "Position": "model.position",
     "Reader": "readers.reader",
@@ -76,6 +81,7 @@ _PLACES = {
     "SqlPositions": "readers.group.sql",
     "StateSynchronizer": "readers.synchronizer",
     "Store": "store.facade",
+    "Subscription": "readers.notifications.listen",
     "StreamCut": "model.cut",
     "StreamName": "model.names",
     "StreamRange": "model.stream_range",
@@ -105,6 +111,8 @@ __all__ = [
     "GroupReader",
     "KeyRange",
     "KeyService",
+    "Notification",
+    "Notifications",
     "Order",
     "Position",
     "Reader",
@@ -122,6 +130,7 @@ __all__ = [
     "StreamName",
     "StreamRange",
     "StreamSegment",
+    "Subscription",
     "Until",
     "Writer",
     "connect",

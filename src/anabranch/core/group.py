@@ -56,7 +56,8 @@ class GroupState:
     """All that the readers of a group share. `starts` is where a rewound group begins; `ends`, for streams that are
     read to an end, how far each segment is read there (segments behind the end are missing). `lease_us`: a reader that
     gives no sign of life for so long is presumed dead. `checkpoint_us`: how often a checkpoint begins by itself, 0: never.
-    `resets` counts how often all readers were sent away."""
+    `resets` counts how often all readers were sent away. `ended` once everything was read and nothing can follow; only
+    a reset takes that back."""
 
     streams: tuple[StreamId, ...]
     starts: Offsets
@@ -69,6 +70,7 @@ class GroupState:
     checkpoint: Checkpoint | None = None
     checkpoints: tuple[Checkpoint, ...] = ()
     resets: int = 0
+    ended: bool = False
 
     def cut(self, stream: StreamId) -> StreamCut:
         """Behind the last accepted event of each segment of one stream."""
@@ -198,7 +200,9 @@ def advance(state: GroupState, views: Views) -> GroupState:
         done = replace(checkpoint, offsets={**state.positions, **checkpoint.offsets})
         kept = (*state.checkpoints, done)[-limits.CHECKPOINTS_KEPT :]
         state = replace(state, checkpoint=None, checkpoints=kept)
-    return _settled(state, views)
+    state = _settled(state, views)
+    # Never taken back here: a view that is older than the state must not let the end come a second time.
+    return state if state.ended or state.live(views) else replace(state, ended=True)
 
 
 def _settled(state: GroupState, views: Views) -> GroupState:
@@ -268,4 +272,4 @@ def come_to_checkpoint(state: GroupState, reader: str) -> GroupState:
 
 def reset(state: GroupState, positions: Offsets) -> GroupState:
     """Go on from other positions. All readers are sent away: what they have read since does not count."""
-    return replace(state, positions=dict(positions), owners={}, members={}, checkpoint=None, resets=state.resets + 1)
+    return replace(state, positions=dict(positions), owners={}, members={}, checkpoint=None, resets=state.resets + 1, ended=False)

@@ -37,6 +37,7 @@ class GroupCodec:
             "checkpoint": None if value.checkpoint is None else _checkpoint(value.checkpoint),
             "checkpoints": [_checkpoint(each) for each in value.checkpoints],
             "resets": value.resets,
+            "ended": value.ended,
         }
         return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
 
@@ -63,6 +64,7 @@ class GroupCodec:
                 checkpoint=None if told["checkpoint"] is None else _parsed_checkpoint(told["checkpoint"]),
                 checkpoints=tuple(_parsed_checkpoint(each) for each in told["checkpoints"]),
                 resets=told["resets"],
+                ended=told.get("ended", False),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as exc:
             raise CorruptStore(f"this is no state of a reader group: {exc!r}") from exc

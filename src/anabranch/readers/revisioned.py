@@ -6,8 +6,8 @@ appends says at which revision it believes the stream to be; of several who say 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -29,7 +29,7 @@ from anabranch.log.commit import Committer, Draft, Outcome, Work, WriterName
 from anabranch.log.plan import Plan
 from anabranch.log.read import LogReader, Selection
 from anabranch.log.view import load, refresh
-from anabranch.model.append import Appended, Part, Place, Refusal, Refused
+from anabranch.model.append import Appended, Part, Place, Refusal, Refused, Unit
 from anabranch.model.columns import RAW_COLUMNS
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import LogId, SegmentId, StreamId, WriterId
@@ -40,6 +40,10 @@ from anabranch.runtime.ports import Runtime
 
 _NUMBERED_ANEW = (Refusal.GAP, Refusal.UNKNOWN_WRITER)  # the log forgot this handle: another name begins at 0
 _PAYLOAD = Selection(pa.schema([RAW_COLUMNS.field("payload")]))
+
+
+# Rows of the change outbox that belong to an update: what happened, and what is to be known of it.
+Told: TypeAlias = Sequence[tuple[str, Mapping[str, object]]]
 
 
 class Entry(NamedTuple):
@@ -139,6 +143,20 @@ class RevisionedStream:
                 continue
             raise self._error(verdict, expected)
         raise Conflict(f"the append to '{self.name}' was refused again and again")
+
+    def append_telling(self, value: bytes, told: Told, *, expected: int) -> int:
+        """The same, with rows of the change outbox in the same transaction: they are there if and only if the entry is.
+        After AppendUncertain both may be there."""
+        part, now = self.part(value, expected), self._runtime.clock.now()
+        with self._catalog.writing(self.id) as txn:
+            (verdict,) = txn.append(Unit((part,)), now=now)
+            if isinstance(verdict, Appended):
+                for kind, detail in told:
+                    txn.add_change(self.id, kind, detail, now=now)
+        if isinstance(verdict, Refused):
+            raise self._error(verdict, expected)
+        self._committed()
+        return expected + 1
 
     def part(self, value: bytes, expected: int) -> Part:
         """An entry as a part of somebody else's atomic unit, on the condition that the revision is `expected`. It

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 from anabranch import limits
-from anabranch.errors import ConditionFailed, InvalidArgument, StoreBusy
+from anabranch.errors import AppendUncertain, ConditionFailed, InvalidArgument, StoreBusy
 from anabranch.model.append import Part
-from anabranch.readers.revisioned import RevisionedStream
+from anabranch.readers.revisioned import RevisionedStream, Told
 from anabranch.runtime.ports import Runtime
 
 T = TypeVar("T")
@@ -48,11 +48,20 @@ class StateSynchronizer(Generic[T]):
 
     A value must not be changed in place: `update` is given one and returns another. For one thread at a time; any number
     of processes may hold one. `initial` is the value where the stream is still empty: the first who opens it writes it
-    down, for all.
+    down, for all. `told` is what goes into the change outbox with an update, given the value before and behind it.
     """
 
-    def __init__(self, stream: RevisionedStream, runtime: Runtime, codec: Codec[T], initial: T | None = None) -> None:
+    def __init__(
+        self,
+        stream: RevisionedStream,
+        runtime: Runtime,
+        codec: Codec[T],
+        initial: T | None = None,
+        *,
+        told: Callable[[T, T], Told] = lambda before, after: (),
+    ) -> None:
         self._stream = stream
+        self._told = told
         self._runtime = runtime
         self._codec = codec
         self._revision = 0
@@ -88,19 +97,29 @@ class StateSynchronizer(Generic[T]):
         compute. Where it returns an equal value, nothing is written. What it raises is passed on, and nothing is
         written. Raises StoreBusy after `catalog_lock_s` of being late, TooLarge, AppendUncertain.
         """
-        return self._update(change, lambda value: self._stream.append(value, expected=self._revision))
+        return self._update(change, self._append)
 
     def update_within(self, change: Callable[[T], T], unit: Callable[[Part], None]) -> T:
         """The same, as a part of somebody else's atomic unit: `unit` appends the part and whatever else belongs to it, all
         or nothing. It is called again where it raises ConditionFailed."""
 
-        def append(value: bytes) -> int:
+        def append(value: bytes, wanted: T) -> int:
             unit(self._stream.part(value, self._revision))
             return self._revision + 1
 
         return self._update(change, append, always=True)
 
-    def _update(self, change: Callable[[T], T], append: Callable[[bytes], int], *, always: bool = False) -> T:
+    def _append(self, value: bytes, wanted: T) -> int:
+        told = self._told(self._state, wanted)
+        if not told:
+            return self._stream.append(value, expected=self._revision)
+        try:
+            return self._stream.append_telling(value, told, expected=self._revision)
+        except AppendUncertain:
+            # Whether it landed shows in the value, and if it lands later still, the condition refuses one of the two.
+            raise ConditionFailed(self._revision, self._stream.latest()) from None
+
+    def _update(self, change: Callable[[T], T], append: Callable[[bytes, T], int], *, always: bool = False) -> T:
         deadline = self._runtime.clock.monotonic() + self._runtime.settings.catalog_lock_s
         late = 0
         while True:
@@ -113,7 +132,7 @@ class StateSynchronizer(Generic[T]):
                     return self._state
                 continue
             try:
-                self._adopt(append(self._codec.encode(wanted)), wanted)
+                self._adopt(append(self._codec.encode(wanted), wanted), wanted)
             except ConditionFailed:
                 late += 1
                 if self._runtime.clock.monotonic() > deadline:

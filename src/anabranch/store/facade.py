@@ -48,6 +48,7 @@ from anabranch.readers.reader import Reader
 from anabranch.runtime.periodic import Periodic
 from anabranch.runtime.ports import Runtime
 from anabranch.store.history import History
+from anabranch.store.notifying import Notifying, make_journal
 from anabranch.store.places import Places, open_blobs
 from anabranch.store.sharing import Sharing
 from anabranch.store.streams import StoreStreams
@@ -73,7 +74,7 @@ class Closing(Protocol):
         ...
 
 
-class Store(Sharing, Transacting):
+class Store(Sharing, Transacting, Notifying):
     """Streams in a catalog and blobs. Thread-safe. Close it, or use it as a context manager; leaving the interpreter
     closes it too. `places` is how it was opened, where it was by `connect`."""
 
@@ -96,6 +97,7 @@ class Store(Sharing, Transacting):
         self._closed = False
         self.streams = StoreStreams(catalog, runtime, cut_at=self._cut_at, changed=self._tail.notify)
         self.streams.own = self
+        self._journal = make_journal(self)
         self.ranges = RangeCache(runtime.tasks, runtime.settings.history_cache_bytes_max)
         self._sources: list[Store] = []  # that were opened for jobs which were resumed
         self.jobs = Jobs(self.site, open_site=self._open_source, changed=self._tail.notify)
@@ -213,6 +215,7 @@ class Store(Sharing, Transacting):
         self._alive()
         swept = self.streams.sweep()
         sweep_transactions(self.catalog, self.runtime)
+        self._note_changes()
         report = collect(self.catalog, self.blobs, self.runtime, horizon_us=horizon_us, progress=progress)
         report.streams = swept
         return report
@@ -345,6 +348,7 @@ class Store(Sharing, Transacting):
         """In the background: what has run out goes."""
         self.streams.sweep()
         sweep_transactions(self.catalog, self.runtime)
+        self._note_changes()
         retain_if_due(self.catalog, self.runtime, self._cut_at)
 
     def _open_source(self, place: Mapping[str, str]) -> Store:

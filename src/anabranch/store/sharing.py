@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar, cast
 
 from anabranch import limits
@@ -11,6 +12,7 @@ from anabranch.catalog.port import Catalog
 from anabranch.core.cuts import reached
 from anabranch.core.group import GroupState
 from anabranch.core.group_format import GroupCodec
+from anabranch.core.notifications import GroupPicture, told_of_group
 from anabranch.errors import GroupNotFound, InvalidArgument, ScopeNotFound, StreamNotFound
 from anabranch.log.commit import Committer
 from anabranch.log.read import LogReader
@@ -21,6 +23,7 @@ from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.readers.group.group import ReaderGroup, offsets_at
 from anabranch.readers.group.reader import GroupReader
+from anabranch.readers.notifications.listen import Handle, Subscription
 from anabranch.readers.place import Place, TimeKind
 from anabranch.readers.revisioned import RevisionedStream
 from anabranch.readers.synchronizer import Codec, JsonCodec, StateSynchronizer
@@ -60,6 +63,7 @@ class _Parts(Protocol):
     def stager(self, stream: str | StreamName | StreamId) -> Stager: ...
     def _keep(self, each: Any) -> None: ...
     def _forget(self, each: Any) -> None: ...
+    def _listen(self, picture: Callable[[], GroupPicture], kind: str, handle: Handle) -> Subscription: ...
 
 
 class Sharing:
@@ -159,7 +163,8 @@ class Sharing:
         first = initial() if initial is not None and stream.latest() == 0 else None
         if first is None and stream.latest() == 0:
             raise GroupNotFound(str(full))  # it is being made, and not there yet
-        return StateSynchronizer(stream, store.runtime, GroupCodec(), first)
+        told = partial(told_of_group, str(full))
+        return StateSynchronizer(stream, store.runtime, GroupCodec(), first, told=told)
 
     def _group(self, full: StreamName, inner: StreamName) -> ReaderGroup:
         store = cast(_Parts, self)
@@ -190,6 +195,7 @@ class Sharing:
             keep=keep,
             forget=forget,
             delete=delete,
+            listen=store._listen,
         )
 
     def _new_group(

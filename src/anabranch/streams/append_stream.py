@@ -57,6 +57,7 @@ def append_stream(
         "to": str(stretch.end),
         "events": stretch.events,
         "epoch": plan.epoch,
+        "segments": len(plan.opened) + sum(piece.segment.retired is None for piece in plan.pieces),
     }
     record_origin(txn, info.id, "appended", [origin or part_of(txn, stretch)], now)
     txn.add_change(info.id, "appended", detail, now=now)

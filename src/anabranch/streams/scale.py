@@ -39,6 +39,7 @@ def apply_scale(txn: Writing, view: StreamView, plan: ScalePlan, now: Micros) ->
         "epoch": plan.epoch,
         "sealed": [str(segment.id) for segment in plan.sealed],
         "created": [str(segment.id) for segment in plan.created],
+        "segments": len(view.current) - len(plan.sealed) + len(plan.created),
     }
     txn.add_change(stream, "scaled", detail, now=now)
 

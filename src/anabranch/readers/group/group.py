@@ -11,6 +11,7 @@ from anabranch.catalog.port import Catalog, Reading
 from anabranch.core import cuts
 from anabranch.core import group as changes
 from anabranch.core.group import Checkpoint, GroupState
+from anabranch.core.notifications import GroupPicture
 from anabranch.errors import GroupNotFound, InvalidArgument, NotFound, StreamNotFound
 from anabranch.log.read import LogReader
 from anabranch.log.sizes import segment_bytes
@@ -23,6 +24,7 @@ from anabranch.model.stream import StreamView
 from anabranch.readers.group.intake import Intake
 from anabranch.readers.group.reader import DeliveryMode, GroupReader, Outputs, StoredPositions
 from anabranch.readers.group.share import Share
+from anabranch.readers.notifications.group import GroupListening, Listen
 from anabranch.readers.place import Place, TimeKind, to_cut
 from anabranch.readers.synchronizer import StateSynchronizer
 from anabranch.runtime.ids import token
@@ -50,7 +52,7 @@ class Distribution:
     unassigned: tuple[StreamSegment, ...]
 
 
-class ReaderGroup:
+class ReaderGroup(GroupListening):
     """A group of readers that share streams; see `Store.reader_group`. Thread-safe.
 
     What it says is as of the call. Cuts are by stream name, as the streams are called now. Raises GroupNotFound once it
@@ -70,6 +72,7 @@ class ReaderGroup:
         keep: Callable[[GroupReader], None],
         forget: Callable[[GroupReader], None],
         delete: Callable[[], None],
+        listen: Listen,
     ) -> None:
         """`shared` opens the state, once more for each reader: a synchronizer is for one thread."""
         self.name = name
@@ -83,6 +86,7 @@ class ReaderGroup:
         self._keep = keep
         self._forget = forget
         self._delete = delete
+        self._listen = listen
         self._lock = runtime.tasks.lock()
 
     # readers
@@ -286,6 +290,12 @@ class ReaderGroup:
                 return self._shared.update(change)
             except StreamNotFound as exc:
                 raise GroupNotFound(self.name) from exc
+
+    def _picture(self) -> GroupPicture:
+        state = self._state()
+        with self._catalog.reading() as reading:
+            segments = {stream: len(view.current) for stream, view in self._views(reading, state).items()}
+        return GroupPicture(self.name, segments, tuple(sorted(state.members)), state.ended)
 
     def _views(self, reading: Reading, state: GroupState) -> dict[StreamId, StreamView]:
         return {stream: load(reading, stream) for stream in state.streams}

@@ -1,0 +1,100 @@
+"""Handing out: each listener is told by a task of its own, so that one that is slow or raises harms no other."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from anabranch import limits
+from anabranch.core.notifications import Notification
+from anabranch.errors import AnabranchError, Closed, Truncated
+from anabranch.readers.notifications.follow import Notifications
+from anabranch.runtime.ports import Runtime
+from anabranch.runtime.tasks import Task
+
+_log = logging.getLogger("anabranch.notifications")
+
+Handle: TypeAlias = Callable[[Notification], object]
+# What a listener gets for each notification, in order.
+Translate: TypeAlias = Callable[[Notification], Iterable[Notification]]
+
+
+class Subscription:
+    """A listener. Calling it ends it: `handle` is not called again, but for a call that is under way.
+
+    It is told of each change once, in order, as long as its process lives. What `handle` raises is logged and kept in
+    `failure`, counted in `failures`, and it goes on with the next.
+    """
+
+    def __init__(
+        self,
+        handle: Handle,
+        source: Notifications,
+        runtime: Runtime,
+        *,
+        first: Iterable[Notification],
+        translate: Translate,
+        on_close: Callable[[Subscription], None],
+    ) -> None:
+        self._handle = handle
+        self._source = source
+        self._runtime = runtime
+        self._first = first
+        self._translate = translate
+        self._on_close = on_close
+        self._stopped = False
+        self._task: Task | None = None
+        self.delivered = 0
+        self.failures = 0
+        self.failure: BaseException | None = None
+
+    def start(self) -> None:
+        """Begin to deliver."""
+        self._task = self._runtime.tasks.spawn("listener", self._run)
+
+    def __call__(self) -> None:
+        """Unsubscribe. A second time is harmless."""
+        if not self._stopped:
+            self._stopped = True
+            self._source.close()
+            self._on_close(self)
+
+    def close(self) -> None:
+        """Unsubscribe, and wait for a call of `handle` that is under way, at most `limits.NOTIFICATION_CLOSE_S`."""
+        self()
+        if self._task is not None:
+            self._task.join(limits.NOTIFICATION_CLOSE_S)
+
+    def _run(self) -> None:
+        for each in self._first:
+            self._deliver(each)
+        while not self._stopped:
+            try:
+                found = self._source.next()
+            except Closed:
+                return
+            except Truncated as exc:
+                missed = self._source.skip_truncated()
+                self._fail(exc, f"{missed} notifications were let go before they could be delivered")
+                continue
+            except AnabranchError as exc:
+                self._fail(exc, "no notifications can be read now; it will be tried again")
+                self._runtime.tasks.sleep(limits.NOTIFICATION_RETRY_S)
+                continue
+            for each in () if found is None else self._translate(found):
+                self._deliver(each)
+
+    def _deliver(self, each: Notification) -> None:
+        if self._stopped:
+            return
+        try:
+            self._handle(each)
+        except Exception as exc:  # whatever a listener raises is its own affair
+            self._fail(exc, f"a listener raised on notification {each.id} ('{each.kind}')")
+        self.delivered += 1
+
+    def _fail(self, error: BaseException, what: str) -> None:
+        self.failure = error
+        self.failures += 1
+        _log.error("%s: %r", what, error, exc_info=error)
