@@ -8,6 +8,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -398,6 +399,38 @@ def test_exactly_once_accepts_with_the_output_alone(anywhere: Store) -> None:
         while group.unread().events:
             copy(reader, 1, commit=True)
     assert complete(bodies_of(store, "s/out"), 6) and sound(store)
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_a_commit_whose_answer_was_lost_counts_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch, landed: bool
+) -> None:
+    store.streams.create("s/out")
+    write(store, 0, 2)
+    group = store.reader_group("s/g", streams=["s/a"])
+    real, lost = store.catalog.writing, []
+
+    @contextmanager
+    def writing(on: Any = None) -> Iterator[Any]:
+        with real(on) as txn:
+            yield txn
+            if not landed and not lost:
+                lost.append(True)
+                raise ab.errors.AppendUncertain("the answer was lost")
+        if not lost:
+            lost.append(True)
+            raise ab.errors.AppendUncertain("the answer was lost")
+
+    with group.reader("r", delivery="exactly_once") as reader:
+        batch = reader.read()
+        assert batch is not None
+        monkeypatch.setattr(store.catalog, "writing", writing)
+        reader.commit({"s/out": pa.table({"payload": batch.column("payload")})})
+        assert lost and len(bodies_of(store, "s/out")) == batch.num_rows
+        assert group.unread().events == 2 * KEYS - batch.num_rows
+    with store.catalog.reading() as reading:
+        assert reading.pieces("published") == []  # nothing is left behind
+    assert sound(store)
 
 
 def test_an_output_that_can_not_be_written_leaves_the_position_where_it_was(store: Store) -> None:

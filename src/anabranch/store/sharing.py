@@ -29,7 +29,7 @@ from anabranch.readers.revisioned import RevisionedStream
 from anabranch.readers.synchronizer import Codec, JsonCodec, StateSynchronizer
 from anabranch.runtime.ports import Runtime
 from anabranch.streams.manager import Streams
-from anabranch.streams.publish import Publication, publish
+from anabranch.streams.publish import Numbered, Publication, end_series, publish
 from anabranch.streams.stage import Stager
 
 T = TypeVar("T")
@@ -247,8 +247,16 @@ class _Outputs:
             made.append(Publication(self._store.streams.get(name).id, stager.finish()))
         return made
 
-    def publish(self, staged: Sequence[Any], part: Part, request: str) -> None:
-        """Append both, or neither."""
-        store = self._store
+    def publish(self, staged: Sequence[Any], part: Part, *, series: str, number: int) -> None:
+        """Append both, or neither; once."""
+        store, request = self._store, Numbered(_series(series), number)
         publish(store.catalog, store.blobs, store.runtime, staged, request=request, beside=(part,))
         store._tail.notify()
+
+    def end(self, series: str) -> None:
+        """Forget a series."""
+        end_series(self._store.catalog, _series(series))
+
+
+def _series(session: str) -> str:
+    return f"group reader {session}"

@@ -80,6 +80,12 @@ def publish(
     raise uncertain
 
 
+def end_series(catalog: Catalog, series: str) -> None:
+    """Forget a series in which nothing will be published any more."""
+    with catalog.writing(f"{_SERIES} {series}") as txn:
+        txn.drop_piece(_SERIES, series)
+
+
 def _publish(
     catalog: Catalog,
     blobs: Blobs,

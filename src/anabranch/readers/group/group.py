@@ -27,7 +27,6 @@ from anabranch.readers.group.share import Share
 from anabranch.readers.notifications.group import GroupListening, Listen
 from anabranch.readers.place import Place, TimeKind, to_cut
 from anabranch.readers.synchronizer import StateSynchronizer
-from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
 
 if TYPE_CHECKING:
@@ -115,7 +114,6 @@ class ReaderGroup(GroupListening):
             self._runtime,
             delivery=delivery,
             outputs=self._outputs,
-            request=lambda: token(self._runtime.ids),
             positions=positions,
             on_close=self._forget,
         )

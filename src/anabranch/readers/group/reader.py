@@ -14,6 +14,7 @@ import pyarrow as pa
 from anabranch import limits
 from anabranch.errors import (
     AnabranchError,
+    AppendUncertain,
     Closed,
     GroupNotFound,
     InvalidArgument,
@@ -50,8 +51,13 @@ class Outputs(Protocol):
         """Batches by stream, made ready. Raises SchemaMismatch, StreamNotFound, TooLarge."""
         ...
 
-    def publish(self, staged: Sequence[Any], part: Part, request: str) -> None:
-        """Append both, or neither. Raises ConditionFailed where the part's condition does not hold."""
+    def publish(self, staged: Sequence[Any], part: Part, *, series: str, number: int) -> None:
+        """Append both, or neither; nothing if that number of the series, or a higher one, was published before. Raises
+        ConditionFailed where the part's condition does not hold."""
+        ...
+
+    def end(self, series: str) -> None:
+        """Nothing more will be published in a series."""
         ...
 
 
@@ -100,7 +106,6 @@ class GroupReader:
         *,
         delivery: DeliveryMode = "at_least_once",
         outputs: Outputs,
-        request: Callable[[], str],
         positions: StoredPositions | None = None,
         on_close: Callable[[GroupReader], None] | None = None,
     ) -> None:
@@ -115,7 +120,7 @@ class GroupReader:
         self._mode: DeliveryMode = delivery
         self._refresh_s = min(limits.READER_REFRESH_US, share.state.lease_us // 8) / 1e6
         self._outputs = outputs
-        self._request = request
+        self._commits = 0  # with output: each is a number of a series, so that a lost answer doubles none
         self._stored = positions
         self._on_close = on_close
         self._on_checkpoint: list[Callable[[str], None]] = []
@@ -235,8 +240,11 @@ class GroupReader:
     def _commit(self, outputs: Mapping[str, Any]) -> None:
         positions = self._position()
         if outputs:
-            staged, request = self._outputs.stage(outputs), self._request()
-            self._share.commit(positions, lambda part: self._outputs.publish(staged, part, request))
+            staged, self._commits = self._outputs.stage(outputs), self._commits + 1
+            number, series = self._commits, self._share.session
+            self._share.commit(
+                positions, lambda part: self._outputs.publish(staged, part, series=series, number=number)
+            )
             self._accepted.update(positions)
         else:
             self._accepted.update(positions)
@@ -465,6 +473,8 @@ class GroupReader:
                 self._intake.close()
                 if self._error is None:
                     self._leave()
+                if self._commits:
+                    self._end_series()
         finally:
             self._life.join()
             if self._on_close is not None:
@@ -473,6 +483,10 @@ class GroupReader:
     def abandon(self) -> None:
         """Leave the group as after an error: the last event or batch handed out is not accepted."""
         self._close(done=False)
+
+    def _end_series(self) -> None:
+        with suppress(StoreUnavailable, AppendUncertain):  # then a row is left behind, which does no harm
+            self._outputs.end(self._share.session)
 
     def _leave(self) -> None:
         with suppress(ReaderNotInGroup, GroupNotFound):

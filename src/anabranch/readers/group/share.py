@@ -28,7 +28,7 @@ class Share:
         self.reader = reader
         self._shared = shared
         self._clock = runtime.clock
-        self._session = token(runtime.ids)
+        self.session = token(runtime.ids)  # of this opening, and of no other
         self._lease_s = shared.state.lease_us / 1e6
         self._watch = Watch(reader, self._lease_s)
         self._beat_at = self._clock.monotonic()
@@ -65,7 +65,7 @@ class Share:
 
     def join(self) -> None:
         """Become a member, in place of one of the same name."""
-        self._update(lambda state: changes.join(state, self.reader, self._session, Micros(self._clock.now())))
+        self._update(lambda state: changes.join(state, self.reader, self.session, Micros(self._clock.now())))
 
     def meet(
         self,
@@ -107,7 +107,9 @@ class Share:
         def change(state: GroupState) -> GroupState:
             accepted = self._accepted(state, positions)
             # A segment that others saw accepted to its end has left the positions since.
-            assert all(accepted.positions.get(each, at) >= at for each, at in positions.items()), "a position is missing"
+            assert all(accepted.positions.get(each, at) >= at for each, at in positions.items()), (
+                "a position is missing"
+            )
             return changes.beat(accepted, self.reader)
 
         self._within(lambda: self._shared.update_within(change, unit))
@@ -126,7 +128,7 @@ class Share:
         self._update(change)
 
     def _accepted(self, state: GroupState, positions: Mapping[StreamSegment, int]) -> GroupState:
-        changes.need_member(state, self.group, self.reader, self._session)
+        changes.need_member(state, self.group, self.reader, self.session)
         owned = state.owned(self.reader)
         if not owned.keys() >= {
             each for each, offset in positions.items() if offset > state.positions.get(each, offset)
