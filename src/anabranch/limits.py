@@ -75,6 +75,7 @@ READER_LEASE_US_MIN: Final = 100_000
 READER_REFRESH_US: Final = 400_000  # how often it looks at the group's state, and tells how far it is
 READER_ROWS_MAX: Final = 4_096  # of a batch that a group reader yields: so many may be read in vain by one presumed dead
 CHECKPOINTS_KEPT: Final = 16  # of a reader group
+AUDIT_KEYS_MAX: Final = 100_000  # keys of writers whose last number an audit remembers
 NOTIFICATION_PAGE: Final = 100  # changes that become notifications in one transaction
 NOTIFICATION_REST_S: Final = 0.01  # between two looks for changes, so that a busy store is not asked at each commit
 NOTIFICATION_RETRY_S: Final = 1.0  # after a listener's task could not read

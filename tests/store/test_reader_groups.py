@@ -653,6 +653,29 @@ def test_what_a_callback_raises_is_told_in_the_end(store: Store) -> None:
         group.elastic(print, print, readers_max=0)
 
 
+# an account
+
+
+def test_an_audit_counts_what_came_twice_what_is_missing_and_how_old_it_was(store: Store) -> None:
+    store.streams.create("s/one")
+    with store.writer("s/one") as writer:
+        for body in ("w 0", "w 1", "w 1", "w 4", "v 7", "w 2", "no number"):
+            writer.write(body, key="k")
+        writer.write("w 9", key="other")
+    group = store.reader_group("s/g", streams=["s/one"], end=ab.TAIL)
+
+    def source(event: ab.Event) -> tuple[str, int] | None:
+        writer, number = event.body.decode().split()
+        return (writer, int(number)) if number.isdigit() else None
+
+    audit = group.audit(source)
+    with group.reader("r") as reader:
+        assert len(list(audit.over(reader))) == 8
+    w, v = audit.writers["w"], audit.writers["v"]
+    assert (w.events, w.duplicates, w.missing) == (6, 2, 2) and (v.events, v.duplicates, v.missing) == (1, 0, 0)
+    assert 0 <= w.latency_us(0.5) <= w.latency_us(0.99) <= w.latency_us_max
+
+
 # coroutines, closing
 
 

@@ -30,6 +30,7 @@ from anabranch.readers.synchronizer import StateSynchronizer
 from anabranch.runtime.ports import Runtime
 
 if TYPE_CHECKING:
+    from anabranch.readers.group.audit import ReaderAudit, Source
     from anabranch.readers.group.elastic import ElasticReaders
 
 
@@ -150,6 +151,14 @@ class ReaderGroup(GroupListening):
             events_per_reader=events_per_reader,
             every_s=every_s,
         )
+
+    def audit(self, source: Source) -> ReaderAudit:
+        """An account of what a reader is given, `for event in audit.over(reader)`: by writer, how old events were, which
+        came twice and which are missing. `source` says of an event who wrote it, and as which of its key, counted up by
+        one; None leaves it out."""
+        from anabranch.readers.group.audit import ReaderAudit
+
+        return ReaderAudit(self._runtime.clock, source)
 
     @property
     def readers(self) -> list[str]:
