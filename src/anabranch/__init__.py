@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from anabranch.store.opening import connect
     from anabranch.store.recovery import rebuild, restore
     from anabranch.streams.ack import Ack, BatchAck, EventRange
+    from anabranch.streams.holding import Held
     from anabranch.streams.jobs.until import Until
     from anabranch.streams.writer import Writer
 
@@ -64,6 +65,7 @@ _PLACES = {
     "Fixed": "model.policy",
     "GroupReader": "readers.group.reader",
     "HEAD": "model.cut",
+    "Held": "streams.holding",
     "KeyRange": "model.keyspace",
     "KeyService": "runtime.sealing",
     "Notification": "core.notifications",
@@ -101,14 +103,15 @@ __all__ = [
     "TAIL",
     "Ack",
     "BatchAck",
-    "Checkpoint",
     "ByByteRate",
     "ByEventRate",
+    "Checkpoint",
     "Event",
     "EventPointer",
     "EventRange",
     "Fixed",
     "GroupReader",
+    "Held",
     "KeyRange",
     "KeyService",
     "Notification",

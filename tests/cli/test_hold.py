@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+import anabranch as ab
 from anabranch import limits
 from anabranch.runtime.clock import SystemClock
 from tests.cli.kit import Line, column
@@ -39,6 +40,12 @@ def test_hold_gives_the_commands_exit_code(sensors: Line) -> None:
     missing = sensors.process("stream", "hold", "iot/tmp", "--", "/no/such/command")
     assert (missing.code, missing.err) == (2, "anabranch: /no/such/command: No such file or directory\n")
     assert "iot/tmp" not in column(sensors("stream", "list", "--json").json, "name")
+
+
+def test_scopes_of_nameless_streams_are_listed_only_if_asked(sensors: Line) -> None:
+    with ab.connect(sensors.store) as store, store.streams.ephemeral():
+        assert column(sensors("scope", "list", "--json").json, "name") == ["iot"]
+        assert column(sensors("scope", "list", "--internal", "--json").json, "name") == ["_ephemeral", "iot"]
 
 
 def test_hold_refuses_a_lasting_stream(sensors: Line) -> None:

@@ -47,7 +47,11 @@ def create(
 
 
 @app.command("list")
-def list_scopes(as_json: JsonOption = False, store: StoreOption = None) -> None:
+def list_scopes(
+    internal: Annotated[bool, typer.Option("--internal", help="The store's own scopes too.")] = False,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
     """List the scopes by name.
 
     Examples:
@@ -56,7 +60,7 @@ def list_scopes(as_json: JsonOption = False, store: StoreOption = None) -> None:
       anabranch scope list --json | jq -r '.[].name'
     """
     with open_names(store) as names, names.catalog.reading() as reading:
-        scopes = reading.scopes()
+        scopes = [scope for scope in reading.scopes() if internal or not scope.name.startswith("_")]
     if as_json:
         print_json([_described(scope) for scope in scopes])
     else:
