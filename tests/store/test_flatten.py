@@ -251,7 +251,7 @@ def test_a_crash_at_any_port_call_is_harmless() -> None:
         assert number < 300
         clock = HandClock()
         with opened(clock) as store:
-            names = chain(store, 4)
+            names = chain(store, 4, segments=1)
             before = contents(store, names)
             doomed = Doomed(Bones(store), number)  # type: ignore[arg-type]
             try:

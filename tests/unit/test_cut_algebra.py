@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.core import cuts
@@ -42,6 +42,7 @@ def passed(world: World, start: StreamCut, end: StreamCut) -> set[int]:
     return {event.order for event in read(world, cuts.ranges(world.view(), start, end))}
 
 
+@settings(max_examples=40)
 @given(st.data(), worlds(), st.integers(-1, 40))
 def test_going_on_by_so_many_events_passes_just_so_many(data: st.DataObject, world: World, amount: int) -> None:
     view = world.view()
@@ -54,6 +55,7 @@ def test_going_on_by_so_many_events_passes_just_so_many(data: st.DataObject, wor
     assert cuts.compare(view, again, end) is Order.SAME
 
 
+@settings(max_examples=40)
 @given(worlds())
 def test_the_order_of_going_on_is_one_chain_in_which_each_cut_has_one_event_more(world: World) -> None:
     view = world.view()
@@ -64,6 +66,7 @@ def test_the_order_of_going_on_is_one_chain_in_which_each_cut_has_one_event_more
         assert not amount or passed(world, head, chain[amount - 1]) < passed(world, head, cut)
 
 
+@settings(max_examples=40)
 @given(st.data(), worlds(), st.integers(0, 60))
 def test_going_on_by_bytes_stops_at_the_first_cut_with_enough_or_the_last_with_no_more(
     data: st.DataObject, world: World, amount: int
@@ -84,6 +87,7 @@ def test_going_on_by_bytes_stops_at_the_first_cut_with_enough_or_the_last_with_n
     assert all(cuts.before(view, cut, goal) for cut in chain)
 
 
+@settings(max_examples=40)
 @given(worlds())
 def test_rounds_tell_every_event_ahead_once(world: World) -> None:
     view = world.view()
@@ -92,6 +96,7 @@ def test_rounds_tell_every_event_ahead_once(world: World) -> None:
     assert_order_of_keys(read(world, seen))
 
 
+@settings(max_examples=40)
 @given(st.data(), worlds())
 def test_two_cuts_lie_to_each_other_as_the_events_before_them_do(data: st.DataObject, world: World) -> None:
     view = world.view()
@@ -137,6 +142,7 @@ def dated(world: World) -> StreamView:
     return replace(view, logs={i: replace(log, appended_at=Micros(world.order)) for i, log in view.logs.items()})
 
 
+@settings(max_examples=40)
 @given(worlds(), st.integers(0, 70), st.integers(0, 70))
 def test_events_go_by_age_and_none_that_is_younger(world: World, now: int, age: int) -> None:
     view = dated(world)
@@ -145,6 +151,7 @@ def test_events_go_by_age_and_none_that_is_younger(world: World, now: int, age: 
     assert gone == {order for order in range(world.order) if order < now - age}
 
 
+@settings(max_examples=40)
 @given(worlds(), st.integers(0, 100), st.sampled_from([1, 4, 1000]))
 def test_the_newest_bytes_stay_and_hardly_more(world: World, size: int, coarse: int) -> None:
     view = dated(world)
@@ -157,6 +164,7 @@ def test_the_newest_bytes_stay_and_hardly_more(world: World, size: int, coarse: 
         assert sum(weight[order] for order in kept) - max(weight.values(), default=0) <= size
 
 
+@settings(max_examples=40)
 @given(worlds(), st.integers(0, 70), st.integers(0, 40), st.integers(0, 40), st.integers(0, 40), st.integers(0, 40))
 def test_what_a_policy_keeps_at_least_stays_whatever_else_it_says(
     world: World, now: int, age: int, age_min: int, size: int, size_min: int
