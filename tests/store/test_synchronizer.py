@@ -27,7 +27,7 @@ from tests.store.helpers import sound
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     url = fresh_url() if request.param == "postgres+memory" else None
     place: Any = url or ("memory://" if request.param == "memory" else tmp_path / "store")
-    with ab.connect(place, **({"blobs": "memory://"} if url else {})) as store:
+    with ab.connect(place, blobs="memory://" if url else None) as store:
         store.streams.create_scope("s")
         yield store
     if url:
@@ -104,14 +104,16 @@ def test_many_who_update_at_once_lose_nothing(store: Store) -> None:
 
 
 def test_an_update_is_made_of_the_newest_value(plain: Store) -> None:
-    one, two = plain.synchronizer("s/x", initial=[0]), plain.synchronizer("s/x")
+    one = plain.synchronizer("s/x", initial=[0])
+    two: ab.StateSynchronizer[list[int]] = plain.synchronizer("s/x")
     two.update(lambda value: [*value, 2])
     assert one.update(lambda value: [*value, 1]) == [0, 2, 1]
     assert one.revision == 3 and two.fetch() == [0, 2, 1]
 
 
 def test_an_update_that_changes_nothing_writes_nothing_and_looks_at_the_present_value(plain: Store) -> None:
-    one, two = plain.synchronizer("s/x", initial=0), plain.synchronizer("s/x")
+    one = plain.synchronizer("s/x", initial=0)
+    two: ab.StateSynchronizer[int] = plain.synchronizer("s/x")
     assert one.update(lambda value: value) == 0 and one.revision == 1
     two.update(lambda _: 5)
     assert one.update(lambda value: max(value, 0)) == 5  # of the 0 it knew, it would have been 0
@@ -167,7 +169,8 @@ def test_a_stream_that_can_be_scaled_or_is_sealed_is_refused(plain: Store) -> No
 
 def test_an_append_whose_answer_was_lost_counts_once(plain: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     state = plain.synchronizer("s/x", initial=0)
-    real, lost = plain.catalog.commit, []
+    real = plain.catalog.commit
+    lost: list[bool] = []
 
     def commit(wanted: Commit) -> tuple[tuple[Verdict, ...], ...]:
         done = real(wanted)
@@ -196,7 +199,8 @@ class Handles(RuleBasedStateMachine):
         super().__init__()
         self.store = ab.connect("memory://", settings=Settings(inline_bytes_max=64))
         self.store.streams.create_scope("s")
-        self.handles = [self.store.synchronizer("s/x", initial=[]) for _ in range(3)]
+        first: list[int] = []
+        self.handles = [self.store.synchronizer("s/x", initial=first) for _ in range(3)]
         self.truth: list[int] = []
         self.updates = 1
 

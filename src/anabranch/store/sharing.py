@@ -233,7 +233,7 @@ class Sharing:
 
 
 class _Outputs:
-    """`readers.group.reader.Outputs` of a store: staged as a Spark task does, published with the part in one unit."""
+    """`readers.group.ports.Outputs` of a store: staged as a Spark task does, published with the part in one unit."""
 
     def __init__(self, store: _Parts) -> None:
         self._store = store

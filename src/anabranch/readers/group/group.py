@@ -22,7 +22,9 @@ from anabranch.model.ids import Micros, SegmentId, StreamId
 from anabranch.model.position import Position, StreamSegment
 from anabranch.model.stream import StreamView
 from anabranch.readers.group.intake import Intake
-from anabranch.readers.group.reader import DeliveryMode, GroupReader, Outputs, StoredPositions
+from anabranch.readers.group.ports import Outputs, StoredPositions
+from anabranch.readers.group.progress import DeliveryMode
+from anabranch.readers.group.reader import GroupReader
 from anabranch.readers.group.share import Share
 from anabranch.readers.notifications.group import GroupListening, Listen
 from anabranch.readers.place import Place, TimeKind, to_cut

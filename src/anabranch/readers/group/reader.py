@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import suppress
-from itertools import repeat
-from operator import length_hint
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -24,57 +22,15 @@ from anabranch.errors import (
 )
 from anabranch.log.read import appended_of, constant, offsets_of
 from anabranch.log.tail import Tail
-from anabranch.model.append import Part
 from anabranch.model.columns import ADDED
-from anabranch.model.event import Event, EventRun
+from anabranch.model.event import Event
 from anabranch.model.position import Position, StreamSegment
 from anabranch.readers.group.intake import Delivery, Intake
+from anabranch.readers.group.ports import Outputs, StoredPositions
+from anabranch.readers.group.progress import DeliveryMode, Progress
 from anabranch.readers.group.share import Share
 from anabranch.readers.pump import Pump
 from anabranch.runtime.ports import Runtime
-
-DeliveryMode = Literal["at_least_once", "at_most_once", "exactly_once"]
-
-
-class StoredPositions(Protocol):
-    """Where an application stores how far it is, together with its output; see `SqlPositions`."""
-
-    def load(self, group: str, segment: StreamSegment) -> int | None:
-        """The offset that is stored for a segment, or None."""
-        ...
-
-
-class Outputs(Protocol):
-    """Writes events and a part of somebody's state as one atomic unit. The store has one."""
-
-    def stage(self, outputs: Mapping[str, Any]) -> Sequence[Any]:
-        """Batches by stream, made ready. Raises SchemaMismatch, StreamNotFound, TooLarge."""
-        ...
-
-    def publish(self, staged: Sequence[Any], part: Part, *, series: str, number: int) -> None:
-        """Append both, or neither; nothing if that number of the series, or a higher one, was published before. Raises
-        ConditionFailed where the part's condition does not hold."""
-        ...
-
-    def end(self, series: str) -> None:
-        """Nothing more will be published in a series."""
-        ...
-
-
-class _Hand(NamedTuple):
-    """What is being handed out: a whole batch, or events one by one, of which `left` counts those still to come."""
-
-    delivery: Delivery
-    left: Iterator[int] | None
-    events: Iterator[Event]
-
-
-def _in_hand(delivery: Delivery) -> _Hand:
-    info, rows = delivery.view.info, delivery.rows
-    run = EventRun(info.id, info.schema, delivery.segment.segment, rows.batch, rows.first, None, rows.appended)
-    left = iter(range(rows.batch.num_rows))
-    # `map` over C iterators makes an event in a tenth of a microsecond.
-    return _Hand(delivery, left, map(Event, repeat(run), left))
 
 
 class GroupReader:
@@ -117,7 +73,7 @@ class GroupReader:
         self._intake = intake
         self._tail = tail
         self._clock = runtime.clock
-        self._mode: DeliveryMode = delivery
+        self._progress = Progress(delivery)
         self._refresh_s = min(limits.READER_REFRESH_US, share.state.lease_us // 8) / 1e6
         self._outputs = outputs
         self._commits = 0  # with output: each is a number of a series, so that a lost answer doubles none
@@ -125,9 +81,6 @@ class GroupReader:
         self._on_close = on_close
         self._on_checkpoint: list[Callable[[str], None]] = []
         self._busy = runtime.tasks.lock()
-        self._accepted: dict[StreamSegment, int] = {}  # of the segments that are read, how far the application is done
-        self._handed: dict[StreamSegment, int] = {}  # of the same, behind what was handed out before the hand
-        self._hand: _Hand | None = None
         self._ready: Delivery | None = None  # pulled for a coroutine, but not handed out yet
         self._error: AnabranchError | None = None
         self._closed = False
@@ -152,12 +105,12 @@ class GroupReader:
     @property
     def segments(self) -> list[StreamSegment]:
         """The segments that it reads now."""
-        return sorted(self._accepted)
+        return sorted(self._progress.segments)
 
     @property
     def position(self) -> Position:
         """Behind the last event or batch handed out, in each segment that it reads now."""
-        return Position.of(self._position())
+        return Position.of(self._progress.position())
 
     def on_checkpoint(self, handle: Callable[[str], None]) -> None:
         """Call `handle` with a checkpoint's name when the reader comes to it: between two events or batches, in the thread
@@ -192,15 +145,15 @@ class GroupReader:
 
     def _events(self) -> Iterator[Event]:
         while True:
-            if self._hand is not None:
-                yield from self._hand.events
+            if self._progress.hand is not None:
+                yield from self._progress.hand.events
             if self._wait(None) is None:
                 return
 
     async def _events_async(self) -> AsyncIterator[Event]:
         while True:
-            if self._hand is not None:
-                for event in self._hand.events:
+            if self._progress.hand is not None:
+                for event in self._progress.hand.events:
                     yield event
             if self._ready is None and not self._closed:
                 with suppress(Closed):
@@ -210,7 +163,7 @@ class GroupReader:
                 return
 
     def _batch(self, delivery: Delivery) -> pa.RecordBatch:
-        self._hand = _Hand(delivery, None, iter(()))
+        self._progress.take_whole(delivery)
         rows, columns = delivery.rows, delivery.view.info.schema.columns
         schema = pa.schema([*columns, *ADDED], metadata={"stream": str(delivery.view.info.name)})
         added = [
@@ -238,50 +191,22 @@ class GroupReader:
                 raise
 
     def _commit(self, outputs: Mapping[str, Any]) -> None:
-        positions = self._position()
+        positions = self._progress.position()
         if outputs:
             staged, self._commits = self._outputs.stage(outputs), self._commits + 1
             number, series = self._commits, self._share.session
             self._share.commit(
                 positions, lambda part: self._outputs.publish(staged, part, series=series, number=number)
             )
-            self._accepted.update(positions)
+            self._progress.finish(positions)
         else:
-            self._accepted.update(positions)
+            self._progress.finish(positions)
             self._meet()
 
-    def _position(self) -> dict[StreamSegment, int]:
-        found = dict(self._handed)
-        if self._hand is not None and self._hand.delivery.segment in found:
-            rows = self._hand.delivery.rows
-            found[self._hand.delivery.segment] = rows.stop - (
-                0 if self._hand.left is None else length_hint(self._hand.left)
-            )
-        return found
-
-    def _done_with(self) -> dict[StreamSegment, int]:
-        """How far the application is certainly done, as its mode has it."""
-        done = dict(self._accepted)
-        if self._mode == "at_least_once" and self._hand is not None and self._hand.left is not None:
-            segment, rows = self._hand.delivery.segment, self._hand.delivery.rows
-            if segment in done:  # all but the event that was handed out last
-                done[segment] = max(done[segment], rows.stop - length_hint(self._hand.left) - 1)
-        return done
-
     def _put_down(self) -> None:
-        """The application asks for more: what it had in hand is done with."""
-        if self._hand is None:
-            return
-        segment, left = self._hand.delivery.segment, self._hand.left
-        stop = self._hand.delivery.rows.stop - (0 if left is None else length_hint(left))
-        self._hand = None
-        if segment not in self._handed:
-            return
-        if stop < self._intake.positions[segment]:  # the rest of the batch was not asked for as events
-            self._intake.begin(segment, stop)
-        self._handed[segment] = stop
-        if self._mode != "exactly_once":
-            self._accepted[segment] = max(self._accepted[segment], stop)
+        rest = self._progress.put_down()
+        if rest is not None:  # of a batch whose events were not all asked for
+            self._intake.begin(*rest)
 
     # waiting
 
@@ -316,7 +241,7 @@ class GroupReader:
                 self._alive()
                 delivery = self._next()
                 if delivery is not None:
-                    self._hand = _in_hand(delivery)  # under the lock, or its segment might be given up in between
+                    self._progress.take(delivery)  # under the lock, or its segment might be given up in between
                     return delivery
                 if self._share.state.finished(self._intake.views):
                     return None
@@ -340,8 +265,8 @@ class GroupReader:
             if delivery is None and (self._share.changed or self._exhausted()):
                 self._meet()
                 delivery = self._pull()
-        if delivery is not None and self._mode == "at_most_once":
-            self._handed[delivery.segment] = self._accepted[delivery.segment] = delivery.rows.stop
+        if delivery is not None and self._progress.mode == "at_most_once":
+            self._progress.finish_ahead(delivery)
             self._meet()
         return delivery
 
@@ -356,7 +281,8 @@ class GroupReader:
 
     def _exhausted(self) -> bool:
         """True if a segment of its own is read to its end, and done with: others may be waiting for that."""
-        return any(self._accepted[segment] >= self._intake.positions[segment] for segment in self._intake.exhausted())
+        done = self._progress.done_with()
+        return any(done[segment] >= self._intake.positions[segment] for segment in self._intake.exhausted())
 
     def _come_to_checkpoint(self) -> None:
         name = self._share.awaited_checkpoint
@@ -375,24 +301,21 @@ class GroupReader:
 
     def _meet(self, *, at_checkpoint: bool = False) -> None:
         """Exchange news with the group. Needs the lock, but for the first time."""
-        keep = {segment for segment, at in self._position().items() if at > self._accepted[segment]}
-        if self._hand is not None:
-            keep.add(self._hand.delivery.segment)
-        self._share.meet(self._done_with(), self._intake.views, keep=keep, at_checkpoint=at_checkpoint)
+        progress, views = self._progress, self._intake.views
+        self._share.meet(progress.done_with(), views, keep=progress.kept(), at_checkpoint=at_checkpoint)
         self._adopt()
 
     def _adopt(self) -> None:
         """Have the segments that are this reader's now."""
-        owned = self._share.owned
-        reached = self._position()
-        gone = self._accepted.keys() - owned.keys()
+        owned, reached = self._share.owned, self._progress.position()
+        gone = reached.keys() - owned.keys()
         self._intake.drop(gone)
         for segment in gone:
-            del self._accepted[segment], self._handed[segment]
+            self._progress.drop(segment)
         for segment, offset in owned.items():
             # The group is ahead of this reader only where what it would read was truncated.
-            if segment not in self._accepted or offset > reached[segment]:
-                self._accepted[segment] = self._handed[segment] = offset
+            if segment not in reached or offset > reached[segment]:
+                self._progress.begin(segment, offset)
                 if self._stored is None:
                     self._intake.begin(segment, offset)
 
@@ -400,11 +323,11 @@ class GroupReader:
         """Begin the segments whose offset the application's own database knows: in its thread, which may use that."""
         if self._stored is None:
             return
-        for segment, offset in self._accepted.items():
+        for segment, offset in self._progress.position().items():
             if segment not in self._intake.positions:
-                known = self._stored.load(self.group, segment)
-                self._accepted[segment] = self._handed[segment] = max(offset, known or 0)
-                self._intake.begin(segment, self._accepted[segment])
+                offset = max(offset, self._stored.load(self.group, segment) or 0)
+                self._progress.begin(segment, offset)
+                self._intake.begin(segment, offset)
 
     def _live(self) -> None:
         """The task that gives signs of life."""
@@ -418,10 +341,10 @@ class GroupReader:
                 with self._busy:
                     if self._closed or self._error is not None:
                         return
-                    before = self._accepted.keys()
+                    before = set(self._progress.segments)
                     self._intake.refresh()
                     self._meet()
-                    changed = before != self._accepted.keys()
+                    changed = before != set(self._progress.segments)
                 if changed or self._share.awaited_checkpoint is not None:
                     self._tail.notify()
             except StoreUnavailable:
@@ -491,6 +414,6 @@ class GroupReader:
     def _leave(self) -> None:
         with suppress(ReaderNotInGroup, GroupNotFound):
             try:
-                self._share.leave(self._done_with(), self._intake.views)
+                self._share.leave(self._progress.done_with(), self._intake.views)
             except StoreUnavailable:
                 return  # its lease will run out

@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 
 from anabranch.catalog.queries import load
 from anabranch.errors import InvalidArgument, ReaderNotInGroup
-from anabranch.model.position import StreamSegment
+from anabranch.model.position import Position, StreamSegment
 
 _SQL: Final = load("anabranch.readers.group")
 _MARKS: Final = {"qmark": "?", "format": "%s", "pyformat": "%s"}
@@ -22,11 +22,14 @@ class Connection(Protocol):
 
 
 class _Reads(Protocol):
-    group: str
-    name: str
+    @property
+    def group(self) -> str: ...
 
     @property
-    def position(self) -> Any: ...
+    def name(self) -> str: ...
+
+    @property
+    def position(self) -> Position: ...
 
 
 class SqlPositions:
