@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from anabranch.catalog.port import Checkpointed
+from anabranch.catalog.postgres import reading
 from anabranch.catalog.postgres.adapter import PostgresCatalog
 from anabranch.errors import StoreUnavailable, StreamExists
 from anabranch.model.ids import LogId, StreamId
@@ -46,7 +47,11 @@ def pieces(catalog: PostgresCatalog) -> list[Checkpointed]:
         return reading.pieces("kind")
 
 
-def test_a_change_is_there_for_the_next_question_and_at_the_end(catalog: PostgresCatalog) -> None:
+@pytest.mark.parametrize("together", [True, False], ids=["libpq 14", "libpq 13"])
+def test_a_change_is_there_for_the_next_question_and_at_the_end(
+    catalog: PostgresCatalog, together: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "_PIPELINES", together)
     with catalog.writing() as writing:
         writing.put_piece(PIECE)
         assert writing.piece("kind", "name") == PIECE

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any
+from contextlib import nullcontext
+from typing import Any, Final
 
 import psycopg
 
 from anabranch.catalog import rows
 from anabranch.catalog.postgres.connection import SQL, Connection
 from anabranch.catalog.reading import SqlReading
+
+_PIPELINES: Final = psycopg.Pipeline.is_supported()
 
 
 class PostgresReading(SqlReading):
@@ -31,7 +34,8 @@ class PostgresReading(SqlReading):
 
     def _flight(self, queries: Sequence[tuple[str, Any]]) -> list[psycopg.Cursor[rows.Row]]:
         """Run several statements in one round trip. Raises what the first of them raises that fails."""
-        with self._database.pipeline():  # their results are there when it is left
+        # Their results are there when the pipeline is left. A libpq before 14 knows none, and asks one after the other.
+        with self._database.pipeline() if _PIPELINES else nullcontext():
             return [self._database.execute(SQL[name], values or None, binary=True) for name, values in queries]
 
     def _row(self, name: str, values: Any = ()) -> rows.Row | None:
