@@ -8,7 +8,6 @@ import typer
 
 from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store
 from anabranch.cli.output import confirm, counted, iso_time, print_columns, print_json, say, size_text, strong
-from anabranch.cli.places import parse_place
 from anabranch.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -127,6 +126,8 @@ def delete(
 
 
 def _place(text: str, store: Store) -> Place:
+    from anabranch.cli.places import parse_place
+
     try:
         return parse_place(text, now=store.runtime.clock.now())
     except InvalidArgument:
