@@ -62,7 +62,9 @@ def test_a_client_that_cannot_be_fetched_is_told_and_leaves_nothing_half_made(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("DEFAULT_ARTIFACT_REPOSITORY", "http://127.0.0.1:9/nobody")
-    with pytest.raises(StoreUnavailable, match=r"hadoop-aws [0-9.]+ could not be fetched from Maven Central \(see .*\)"):
+    with pytest.raises(
+        StoreUnavailable, match=r"hadoop-aws [0-9.]+ could not be fetched from Maven Central \(see .*\)"
+    ):
         ensure_jars()
     left = [path.name for path in (tmp_path / "anabranch" / "spark-s3").iterdir()]
     assert left == ["fetch.log"]
