@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from anabranch.testing import scaling_sim
+from anabranch.testing.clients import ALL, BY_NAME
 from anabranch.testing.simulation import PLACES, Outcome, Simulation
 
 _TEXT: Final = """\
@@ -28,6 +29,8 @@ writer's keys is kept, that refused events are not there, that no atomic batch i
 what is stored, that the history of each segment is linearizable, and that `check` finds nothing.
 
 The same seed and steps always give the same run: its digest, printed at the end, is the proof."""
+
+_CASTS: Final = {"all": ALL, **BY_NAME}
 
 _EXAMPLES: Final = """\
 examples:
@@ -53,7 +56,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         for each in range(seed, seed + options.runs):
             outcome = Simulation(
-                each, steps=options.steps, processes=options.processes, place=options.place, tell=_Progress(each)
+                each,
+                steps=options.steps,
+                processes=options.processes,
+                place=options.place,
+                casts=_CASTS[options.cast],
+                tell=_Progress(each),
             ).run()
             _clear()
             total.update(outcome.done)
@@ -89,6 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--place", choices=PLACES, default="folder", help="where blobs lie (default: folder; sealed: encrypted)"
     )
+    parser.add_argument("--cast", choices=[*_CASTS], default="all", help="which clients take part (default: all)")
     parser.add_argument("--trace", type=int, default=0, metavar="N", help="show the last N steps (a failure shows 40)")
     return parser
 
@@ -146,7 +155,7 @@ def _report_failure(outcome: Outcome, options: argparse.Namespace) -> None:
         traceback.print_exception(outcome.error)
     print("\nreplay it with:")
     replay = f"python -m anabranch.testing.sim --seed {outcome.seed} --steps {options.steps}"
-    print(f"  {replay} --processes {options.processes} --place {options.place} --trace 1000")
+    print(f"  {replay} --processes {options.processes} --place {options.place} --cast {options.cast} --trace 1000")
 
 
 if __name__ == "__main__":

@@ -123,7 +123,7 @@ class Simulation:
         processes: int = 3,
         place: str = "folder",
         weather: Weather | None = None,
-        casts: Sequence[Cast] = clients.CASTS,
+        casts: Sequence[Cast] = clients.ALL,
         tell: Callable[[int, int], None] | None = None,
     ) -> None:
         self._seed = seed

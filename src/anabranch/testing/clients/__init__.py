@@ -8,7 +8,7 @@ A client is a function `(arena, store, name)` in a file of its own. It takes tur
                 ...
                 arena.done["rename"] += 1
 
-and one line in a cast (`casts.py`) has it take part: a process is made of one of the casts, its clients run side by
+and one line in a cast (`casts.py`), which has a name in `BY_NAME`, has it take part: a process is made of one of the casts, its clients run side by
 side, and may be killed at any call of a port. So a client keeps nothing that it must do in the end:
 
 - events go through a ledger of `arena.ledgers`: `attempt` before they are handed over, then `acked`, `refused` or
@@ -27,7 +27,9 @@ side, and may be killed at any call of a port. So a client keeps nothing that it
 from anabranch.testing.clients.arena import EXPECTED, KEYS, Arena, Asked, Client, Promise, named
 from anabranch.testing.clients.casts import (
     ALGEBRA,
+    ALL,
     BASIC,
+    BY_NAME,
     CASTS,
     GROWTH,
     HARVEST,
@@ -42,7 +44,9 @@ from anabranch.testing.clients.judgement import checked, held, judge, stored
 
 __all__ = [
     "ALGEBRA",
+    "ALL",
     "BASIC",
+    "BY_NAME",
     "CASTS",
     "EXPECTED",
     "GROWTH",

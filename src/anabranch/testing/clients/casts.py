@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from anabranch.testing.clients.alias import alias
@@ -24,8 +24,10 @@ from anabranch.testing.clients.write import rival, write
 
 __all__ = [
     "ALGEBRA",
+    "ALL",
     "ARCHIVISTS",
     "BASIC",
+    "BY_NAME",
     "CASTS",
     "GROWTH",
     "HARVEST",
@@ -61,7 +63,7 @@ BASIC: Final[Sequence[Cast]] = (
     (("read", read), ("follow", follow), ("collect", collect)),
     (("rival", rival), ("scale", scale), ("maintain", maintain), ("collect", collect)),
 )
-# What a process of `./dev sim` may be made of.
+# What a rehearsal's processes may be made of: its clients are threads.
 CASTS: Final[Sequence[Cast]] = (*BASIC, _TAKERS)
 # Nothing but writing under scales and takeovers.
 STORM: Final[Sequence[Cast]] = ((("write", write), ("write", write), ("rival", rival), ("scale", scale)),)
@@ -96,3 +98,15 @@ SHARERS: Final[Sequence[Cast]] = (
     (("share", share), ("share", share), ("feed", feed), ("maintain", maintain)),
     (("share", share), ("feed", feed), ("collect", collect)),
 )
+# By the names that `./dev sim --cast` takes; what stands here takes part in a run of all of them.
+BY_NAME: Final[Mapping[str, Sequence[Cast]]] = {
+    "basic": BASIC,
+    "algebra": ALGEBRA,
+    "storm": STORM,
+    "archives": ARCHIVISTS,
+    "ephemeral": HOLDERS,
+    "links": LINKS,
+    "retention": KEEPERS,
+    "groups": SHARERS,
+}
+ALL: Final[Sequence[Cast]] = tuple(cast for casts in BY_NAME.values() for cast in casts)
