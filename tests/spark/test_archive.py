@@ -45,8 +45,10 @@ def test_spark_reads_an_archives_files_by_itself(spark: SparkSession, store: ab.
     found = by_place(plain.parquet(str(tmp_path / "archive")).select("device", "at", "n", *_ADDED))
     expected = table(store)
     assert found.num_rows == 120
-    assert found.select(["n", *_ADDED]).cast(expected.select(["n", *_ADDED]).schema).equals(
-        expected.select(["n", *_ADDED])
+    assert (
+        found.select(["n", *_ADDED])
+        .cast(expected.select(["n", *_ADDED]).schema)
+        .equals(expected.select(["n", *_ADDED]))
     )
 
 

@@ -1,0 +1,85 @@
+"""`anabranch archive`, `import`, `attach` and `digest`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.cli.kit import Line
+from tests.store.test_archive import signing_keys
+
+
+def test_a_stream_goes_out_and_comes_back(sensors: Line, tmp_path: Path) -> None:
+    place = tmp_path / "archive"
+    said = sensors("archive", "create", "iot/sensors", place)
+    assert "1 stream with 3 events archived to" in said.err
+    assert "whole: 1 file" in sensors("archive", "verify", place).err
+    assert sensors("archive", "verify", place, "--bytes-only", "--json").json["flaws"] == []
+    shown = sensors("archive", "show", place)
+    assert "iot/sensors" in shown.out and "device, at, celsius" in shown.out
+    told = sensors("archive", "show", place, "--json").json
+    assert told["streams"][0]["events"] == 3
+
+    digest = sensors("digest", "iot/sensors").out.strip()
+    assert told["streams"][0]["digest"] == digest
+    assert "'iot/back'" in sensors("import", place, "iot/back").err
+    made = sensors("import", place, "iot/back", "--json").json
+    assert made["streams"][0]["name"] == "iot/back"
+    assert sensors("digest", "iot/back", "--json").json["digest"] == digest
+    sensors("attach", place, "iot/there")
+    assert sensors("read", "iot/there", "--json").out == sensors("read", "iot/sensors", "--json").out
+    assert sensors("check").code == 0
+
+
+def test_a_range_and_a_scope_are_archived(sensors: Line, tmp_path: Path) -> None:
+    report = sensors("archive", "create", "iot/sensors[head,tail]", tmp_path / "range", "--json").json
+    assert (report["events"], report["files"], report["signed_by"]) == (3, 1, None)
+    assert "2 streams" in sensors("archive", "create", "iot", tmp_path / "scope").err
+    sensors("import", tmp_path / "scope", "copy")
+    assert [each["name"] for each in sensors("stream", "list", "copy", "--json").json] == ["copy/raw", "copy/sensors"]
+    assert "whole" in sensors.refused("archive", "create", "iot", tmp_path / "no", "--from", "head")
+
+
+def test_damage_is_named_on_a_line_and_by_the_exit_code(sensors: Line, tmp_path: Path) -> None:
+    place = tmp_path / "archive"
+    sensors("archive", "create", "iot/sensors", place)
+    (file,) = place.rglob("*.parquet")
+    file.write_bytes(file.read_bytes()[:-1])
+    (place / "stray").touch()
+    found = sensors("archive", "verify", place, code=1)
+    assert [line.split()[0] for line in found.out.splitlines()] == [file.relative_to(place).as_posix(), "stray"]
+    assert "2 things wrong" in found.err
+    assert file.name in sensors.refused("import", place, "iot/back")
+    assert "there is no archive in" in sensors.refused("archive", "verify", tmp_path)
+
+
+def test_any_parquet_file_becomes_a_stream(sensors: Line, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"name": ["a", "b"], "n": [1, 2]}), tmp_path / "some.parquet")
+    assert "'iot/some'" in sensors("attach", tmp_path / "some.parquet", "iot/some", "--key", "name").err
+    assert len(sensors("read", "iot/some", "--json").rows) == 2
+    assert "names no column" in sensors.refused("attach", tmp_path, "iot/other", "--key", "nothing")
+
+
+def test_a_signed_archive_is_trusted_by_its_key_alone(sensors: Line, tmp_path: Path) -> None:
+    private, public = signing_keys(tmp_path, "mine")
+    _, strange = signing_keys(tmp_path, "strange")
+    place = tmp_path / "archive"
+    assert ", signed" in sensors("archive", "create", "iot/sensors", place, "--sign", private).err
+    assert "signed   by" in sensors("archive", "show", place).out
+    assert "whole" in sensors("archive", "verify", place, "--trusted", public).err
+    assert "another key" in sensors.refused("import", place, "iot/back", "--trusted", strange)
+    assert "another key" in sensors.refused("attach", place, "iot/there", "--trusted", strange)
+    sensors("import", place, "iot/back", "--trusted", public)
+
+
+def test_an_encrypted_store_is_archived_in_the_clear_only_if_that_is_said(line: Line, tmp_path: Path) -> None:
+    keys = ("--keys", f"file:{tmp_path / 'keys'}")
+    line("key", "new", tmp_path / "keys")
+    line(*keys, "scope", "create", "iot")
+    line(*keys, "stream", "create", "iot/raw")
+    line(*keys, "write", "iot/raw", stdin=b"secret\n")
+    assert "--in-the-clear" in line.refused(*keys, "archive", "create", "iot/raw", tmp_path / "archive")
+    line(*keys, "archive", "create", "iot/raw", tmp_path / "archive", "--in-the-clear")
+    assert "whole" in line("archive", "verify", tmp_path / "archive").err
