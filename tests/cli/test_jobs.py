@@ -12,8 +12,7 @@ import pytest
 import anabranch as ab
 from anabranch import limits
 from tests.cli.kit import Line
-from tests.store.jobs_kit import SETTINGS, image, live, small_ranges
-from tests.store.test_jobs import Gate
+from tests.store.jobs_kit import SETTINGS, Gate, image, live, small_ranges
 
 
 @pytest.fixture

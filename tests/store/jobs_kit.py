@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,10 @@ import anabranch as ab
 from anabranch import limits
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store
+from anabranch.streams.jobs.job import Job
 from tests import s3_server
 from tests.postgres_server import drop, fresh_url
+from tests.store.helpers import HookedBlobs
 
 SETTINGS = Settings(inline_bytes_max=512)  # so that blobs are written too
 SCHEMA = pa.schema([("device", pa.string()), ("at", pa.timestamp("us", tz="UTC")), ("n", pa.int64())])
@@ -97,3 +101,41 @@ def image(store: Store, name: str) -> dict[str, Any]:
         "epoch": (view.info.epoch, view.info.next_number),
         "events": events,
     }
+
+
+class Gate:
+    """Stops a store's blobs at the `after`th put until it is opened."""
+
+    def __init__(self, store: Store, after: int) -> None:
+        self.reached = threading.Event()
+        self.open = threading.Event()
+        self._left = after
+        self._hook = HookedBlobs(store.blobs)
+        self._hook.before_put = self._pass
+        store.blobs = self._hook
+        store.jobs._site = store.site
+
+    def _pass(self) -> None:
+        self._left -= 1
+        if self._left <= 0:
+            self.reached.set()
+            assert self.open.wait(60)
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Wait for something that will be true soon."""
+    deadline = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def stop_at(gate: Gate, job: Job, stop: Callable[[], object]) -> None:
+    """Have the job told to stop while it stands at its gate, and wait until it has."""
+    assert gate.reached.wait(60)
+    stopping = threading.Thread(target=stop)
+    stopping.start()
+    until(lambda: job.row().wanted is not None)
+    gate.open.set()
+    stopping.join(60)
+    assert not stopping.is_alive()

@@ -18,8 +18,7 @@ from anabranch.errors import InvalidArgument
 from anabranch.store import Store
 from anabranch.streams.jobs.row import State
 from tests.store.helpers import HookedBlobs, bodies_of, sound
-from tests.store.jobs_kit import SCHEMA, fill, live, opened, small_ranges
-from tests.store.test_jobs import Gate, stop_at
+from tests.store.jobs_kit import SCHEMA, Gate, fill, live, opened, small_ranges, stop_at
 
 
 @pytest.fixture(autouse=True)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,7 +17,7 @@ from anabranch.streams.jobs.job import Job
 from anabranch.streams.jobs.row import State
 from anabranch.streams.jobs.until import Until
 from tests.store.helpers import bodies_of, sound
-from tests.store.jobs_kit import SETTINGS, WIDER, fill, image, live, opened, small_ranges
+from tests.store.jobs_kit import SETTINGS, WIDER, fill, image, live, opened, small_ranges, until
 
 
 @pytest.fixture(autouse=True)
@@ -32,13 +31,6 @@ def pair(tmp_path: Path) -> Iterator[tuple[Store, Store]]:
         live(source)
         target.streams.create_scope("t")
         yield source, target
-
-
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def caught_up(job: Job, source: Store, target: Store, name: str) -> bool:
