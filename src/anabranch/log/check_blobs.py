@@ -16,7 +16,7 @@ from anabranch.catalog.port import BlobRow
 from anabranch.core import codec
 from anabranch.core.checksum import checksum
 from anabranch.core.compaction import ARROW
-from anabranch.errors import AnabranchError, KeyMissing, WrongKey
+from anabranch.errors import AnabranchError, BlobMissing, KeyMissing, WrongKey
 from anabranch.log.fetch import name_of
 from anabranch.log.parquet import APPENDED, ParquetReader
 from anabranch.model.append import Bounds
@@ -55,7 +55,7 @@ def blob_flaws(
             return
     size = blobs.size(row.key)
     if size is None:
-        yield None, f"it is missing; {len(extents)} extent(s) lie in it"
+        yield None, f"{_missing(blobs, row.key)}; {len(extents)} extent(s) lie in it"
         return
     if size != row.size:
         yield None, f"it holds {size} bytes, not {row.size}"
@@ -63,6 +63,15 @@ def blob_flaws(
     if deep:
         data = blobs.get(row.key)
         yield from (_arrow_flaws if row.encoding == ARROW else _parquet_flaws)(row.key, data, extents, schemas, sealer)
+
+
+def _missing(blobs: Blobs, key: str) -> str:
+    if not keys.is_attached(key):
+        return "it is missing"
+    try:
+        return f"the attached file {blobs.path(key)} is missing"
+    except BlobMissing as exc:
+        return str(exc)
 
 
 def _arrow_flaws(
