@@ -54,6 +54,7 @@ _NOUNS = {
     "query": _Noun("query", "Events"),
     "txn": _Noun("txn", "Events"),
     "group": _Noun("group", "Events"),
+    "watch": _Noun("watch", "Events"),
     "pipeline": _Noun("pipeline", "Pipelines"),
     "demo": _Noun("demo", "Pipelines"),
     "compact": _Noun("maintain", "Upkeep", "compact_app"),

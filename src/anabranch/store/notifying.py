@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 from anabranch import limits
 from anabranch.catalog.port import Catalog
@@ -15,14 +15,16 @@ from anabranch.model.cut import HEAD, TAIL
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.retention import Retention
-from anabranch.model.stream import StreamView
-from anabranch.readers.notifications.follow import Notifications
+from anabranch.readers.notifications.follow import Notifications, Translate
 from anabranch.readers.notifications.journal import COLUMNS, NAME, SCOPE, Journal
 from anabranch.readers.notifications.listen import Handle, Subscription
 from anabranch.readers.place import Place
 from anabranch.readers.reader import Reader
 from anabranch.runtime.ports import Runtime
 from anabranch.streams.manager import Streams
+
+# Says what there is now, up to the change of this id, at this time.
+First: TypeAlias = Callable[[int, Micros], Sequence[Notification]]
 
 
 class _Parts(Protocol):
@@ -55,39 +57,35 @@ class Notifying:
 
         They are kept on the stream `_store/notifications` from the first time that anybody asks for them; the changes of
         the last week before that are there too. `start` is HEAD, TAIL or a time; `after` leaves out those up to an id.
-        With `follow` it waits for more. A stream is followed by its id, so also when it is renamed. Raises
-        StreamNotFound.
+        With `follow` it waits for more; a stream that is followed from the TAIL begins with its present state: the kind is
+        `present`, `segments` how many it has, `detail` its `epoch`, `head` and whether it is `sealed`. A stream is followed
+        by its id, so also when it is renamed. Raises StreamNotFound.
         """
         store = cast(_Parts, self)
         store._alive()
         ident = None if stream is None else store.streams.get(stream).id
-        source = _open(
-            store,
-            start=start,
-            follow=follow,
-            wanted=lambda each: each.id > after and (ident is None or each.stream_id == ident),
-            on_close=store._forget,
-        )
+        if ident is not None and follow and start in (TAIL, "tail"):
+            source = _present_first(store, *_of_stream(store, ident), on_close=store._forget)
+        else:
+            source = _open(
+                store,
+                start=start,
+                follow=follow,
+                translate=lambda each: (each,) if each.id > after and ident in (None, each.stream_id) else (),
+                on_close=store._forget,
+            )
         store._keep(source)
         return source
 
     def on_notification(self, handle: Handle, stream: str | StreamName | None = None) -> Subscription:
-        """Have `handle` called with each `Notification` of a stream, or with None of all streams and reader groups.
-
-        A listener to a stream is first told of the present state: the kind is `present`, `segments` how many it has,
-        `detail` its `epoch`, `head` and whether it is `sealed`. Calling what is returned ends it. Raises StreamNotFound.
-        """
+        """Have `handle` called with each `Notification` of a stream, or with None of all streams and reader groups. A
+        listener to a stream is first told of its present state; see `notifications`. Calling what is returned ends it.
+        Raises StreamNotFound."""
         store = cast(_Parts, self)
         store._alive()
-        ident = None if stream is None else store.streams.get(stream).id
-
-        def first(position: int, at: Micros) -> Sequence[Notification]:
-            return () if ident is None else (_present(store.streams.view(ident), position, at),)
-
-        def translate(each: Notification) -> Iterable[Notification]:
-            return (each,) if ident is None or each.stream_id == ident else ()
-
-        return _subscribe(store, handle, first, translate)
+        if stream is None:
+            return _subscribe(store, handle, _present_first(store, lambda position, at: (), lambda each: (each,)))
+        return _subscribe(store, handle, _present_first(store, *_of_stream(store, store.streams.get(stream).id)))
 
     def _listen(self, picture: Callable[[], GroupPicture], kind: str, handle: Handle) -> Subscription:
         """See `readers.notifications.group.Listen`."""
@@ -106,7 +104,7 @@ class Notifying:
             now, told = step(now, each)
             return [one for one in told if one.kind == kind]
 
-        return _subscribe(store, handle, first, translate)
+        return _subscribe(store, handle, _present_first(store, first, translate))
 
     def _note_changes(self) -> None:
         """Note down what the outbox holds before the collector lets go of it, where somebody wants to know."""
@@ -133,27 +131,35 @@ def _open(
     *,
     start: Place,
     follow: bool,
-    wanted: Callable[[Notification], bool],
+    translate: Translate,
     on_close: Callable[[Notifications], None] | None = None,
 ) -> Notifications:
-    if start is not TAIL or not follow:
+    if not follow:
         store._journal.advance()
     stream = store._journal.stream()
     reader = Reader(store.catalog, store._logs, store._tail, store.runtime, stream, start=start, follow=follow)
     return Notifications(
-        store._journal, reader, store._tail, store.runtime, wanted=wanted, follow=follow, on_close=on_close
+        store._journal, reader, store._tail, store.runtime, translate=translate, follow=follow, on_close=on_close
     )
 
 
-def _subscribe(
+def _present_first(
     store: _Parts,
-    handle: Handle,
-    first: Callable[[int, Micros], Sequence[Notification]],
-    translate: Callable[[Notification], Iterable[Notification]],
-) -> Subscription:
-    # Opened before the present state is looked at, so nothing lies in between. What it already shows is left out.
+    first: First,
+    translate: Translate,
+    on_close: Callable[[Notifications], None] | None = None,
+) -> Notifications:
+    """Follow, beginning with what `first` says of the present, given the id up to which that goes."""
     position = 0
-    source = _open(store, start=TAIL, follow=True, wanted=lambda each: each.id > position)
+
+    # Opened before the present state is looked at, so nothing lies in between. What that shows already is left out.
+    source = _open(
+        store,
+        start=TAIL,
+        follow=True,
+        translate=lambda each: translate(each) if each.id > position else (),
+        on_close=on_close,
+    )
     try:
         while True:
             position = store._journal.advance()
@@ -163,16 +169,24 @@ def _subscribe(
     except BaseException:
         source.close()
         raise
-    subscription = Subscription(
-        handle, source, store.runtime, first=present, translate=translate, on_close=store._forget
-    )
+    source.begin_with(present)
+    return source
+
+
+def _subscribe(store: _Parts, handle: Handle, source: Notifications) -> Subscription:
+    subscription = Subscription(handle, source, store.runtime, on_close=store._forget)
     store._keep(subscription)
     subscription.start()
     return subscription
 
 
-def _present(view: StreamView, position: int, at: Micros) -> Notification:
-    detail = {"epoch": view.info.epoch, "head": str(head_cut(view)), "sealed": view.info.sealed}
-    return Notification(
-        position, at, PRESENT, str(view.info.name), view.info.id, segments=len(view.current), detail=detail
-    )
+def _of_stream(store: _Parts, stream: StreamId) -> tuple[First, Translate]:
+    """What a listener to one stream gets."""
+
+    def first(position: int, at: Micros) -> Sequence[Notification]:
+        view = store.streams.view(stream)
+        detail = {"epoch": view.info.epoch, "head": str(head_cut(view)), "sealed": view.info.sealed}
+        count = len(view.current)
+        return (Notification(position, at, PRESENT, str(view.info.name), stream, segments=count, detail=detail),)
+
+    return first, lambda each: (each,) if each.stream_id == stream else ()

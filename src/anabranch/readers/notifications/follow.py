@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
+from typing import TypeAlias
 
 from anabranch import limits
 from anabranch.core.notifications import Notification
@@ -12,6 +13,9 @@ from anabranch.log.tail import Tail
 from anabranch.readers.notifications.journal import Journal, notifications_of
 from anabranch.readers.reader import Reader
 from anabranch.runtime.ports import Runtime
+
+# What whoever asked gets for each notification, in order.
+Translate: TypeAlias = Callable[[Notification], Iterable[Notification]]
 
 
 class Notifications:
@@ -29,7 +33,7 @@ class Notifications:
         tail: Tail,
         runtime: Runtime,
         *,
-        wanted: Callable[[Notification], bool],
+        translate: Translate,
         follow: bool,
         on_close: Callable[[Notifications], None] | None = None,
     ) -> None:
@@ -37,7 +41,7 @@ class Notifications:
         self._reader = reader
         self._tail = tail
         self._runtime = runtime
-        self._wanted = wanted
+        self._translate = translate
         self._follow = follow
         self._on_close = on_close
         self._ready: deque[Notification] = deque()
@@ -71,8 +75,13 @@ class Notifications:
         batch = self._reader.read()
         if batch is None:
             return False
-        self._ready.extend(each for each in notifications_of(batch) if self._wanted(each))
+        for each in notifications_of(batch):
+            self._ready.extend(self._translate(each))
         return True
+
+    def begin_with(self, first: Iterable[Notification]) -> None:
+        """Let these come before all others."""
+        self._ready.extendleft(reversed(list(first)))
 
     def skip_truncated(self) -> int:
         """Go on at the oldest one that is kept, as after `Truncated`; returns how many were missed."""

@@ -66,8 +66,11 @@ class Journal:
             return reading.stream(NAME) is not None
 
     def stream(self) -> StreamId:
-        """The stream that they are noted down in."""
+        """The stream that they are noted down in, made anew where somebody deleted it."""
         with self._lock:
+            if self._stream is not None:
+                with self._catalog.reading() as reading:
+                    self._stream = None if reading.stream(self._stream) is None else self._stream
             return self._need_stream()
 
     def advance(self) -> int:

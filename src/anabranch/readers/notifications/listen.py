@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TypeAlias
 
 from anabranch import limits
@@ -16,8 +16,6 @@ from anabranch.runtime.tasks import Task
 _log = logging.getLogger("anabranch.notifications")
 
 Handle: TypeAlias = Callable[[Notification], object]
-# What a listener gets for each notification, in order.
-Translate: TypeAlias = Callable[[Notification], Iterable[Notification]]
 
 
 class Subscription:
@@ -33,15 +31,11 @@ class Subscription:
         source: Notifications,
         runtime: Runtime,
         *,
-        first: Iterable[Notification],
-        translate: Translate,
         on_close: Callable[[Subscription], None],
     ) -> None:
         self._handle = handle
         self._source = source
         self._runtime = runtime
-        self._first = first
-        self._translate = translate
         self._on_close = on_close
         self._stopped = False
         self._task: Task | None = None
@@ -67,8 +61,6 @@ class Subscription:
             self._task.join(limits.NOTIFICATION_CLOSE_S)
 
     def _run(self) -> None:
-        for each in self._first:
-            self._deliver(each)
         while not self._stopped:
             try:
                 found = self._source.next()
@@ -82,8 +74,8 @@ class Subscription:
                 self._fail(exc, "no notifications can be read now; it will be tried again")
                 self._runtime.tasks.sleep(limits.NOTIFICATION_RETRY_S)
                 continue
-            for each in () if found is None else self._translate(found):
-                self._deliver(each)
+            if found is not None:
+                self._deliver(found)
 
     def _deliver(self, each: Notification) -> None:
         if self._stopped:

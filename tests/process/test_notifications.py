@@ -1,0 +1,98 @@
+"""Notifications between processes: who listens hears of what another does, and who is killed while it notes changes down
+leaves neither a gap nor anything twice."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import anabranch as ab
+from tests.postgres_server import drop, fresh_url
+from tests.process.children import Child, Tell
+
+Place = tuple[str, str | None]
+
+
+@pytest.fixture(params=["sqlite", "postgres+folder"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    if request.param == "sqlite":
+        yield str(tmp_path / "store"), None
+        return
+    url = fresh_url()
+    yield url, str(tmp_path / "blobs")
+    drop(url)
+
+
+def listen(tell: Tell, store_at: str, blobs: str | None) -> None:
+    """Tell what the group's listeners are told, until all is read to the end."""
+    with ab.connect(store_at, blobs=blobs) as store:
+        group = store.reader_group("s/g")
+        ends: list[ab.Notification] = []
+        group.on_segments(lambda each: tell("segments", each.segments, each.readers))
+        group.on_readers(lambda each: tell("readers", ",".join(each.detail["names"])))
+        group.on_end_of_data(ends.append)
+        tell("ready")
+        while not ends:
+            time.sleep(0.005)
+        tell("end", len(ends))
+
+
+def note(tell: Tell, store_at: str, blobs: str | None) -> None:
+    """Note down whatever changes, for as long as it lives."""
+    with ab.connect(store_at, blobs=blobs) as store:
+        tell("ready")
+        for _ in store.notifications(follow=True):
+            pass
+
+
+def told(child: Child, word: str) -> list[list[str]]:
+    return [line[1:] for line in child.lines() if line[0] == word]
+
+
+def until_told(child: Child, word: str, count: int) -> None:
+    deadline = time.monotonic() + 60
+    while len(told(child, word)) < count:
+        assert time.monotonic() < deadline, child.lines()
+        time.sleep(0.005)
+
+
+def test_a_listener_hears_of_what_another_process_does(place: Place, tmp_path: Path) -> None:
+    store_at, blobs = place
+    with ab.connect(store_at, blobs=blobs) as store:
+        store.streams.create_scope("s")
+        store.streams.create("s/a", scaling=2)
+        group = store.reader_group("s/g", streams=["s/a"])
+        child = Child(tmp_path, "listener", listen, store_at, blobs)
+        until_told(child, "segments", 1)
+        until_told(child, "readers", 1)
+        store.streams.scale("s/a", 3)
+        store.streams.scale("s/a", 1)
+        store.streams.seal("s/a")
+        with group.reader("r") as reader:
+            assert list(reader) == []
+        child.wait_for("end")
+        assert child.join() == 0
+    assert told(child, "segments")[:3] == [["2", "0"], ["3", "0"], ["1", "0"]]
+    assert told(child, "readers")[:2] == [[], ["r"]]
+    assert told(child, "end") == [["1"]]
+
+
+def test_who_is_killed_noting_down_leaves_no_gap_and_nothing_twice(place: Place, tmp_path: Path) -> None:
+    store_at, blobs = place
+    with ab.connect(store_at, blobs=blobs) as store:
+        store.streams.create_scope("s")
+        store.streams.create("s/a")
+        number = 0
+        for life in range(4):
+            child = Child(tmp_path, f"noting-{life}", note, store_at, blobs)
+            child.wait_for("ready")
+            for _ in range(5 + 3 * life):  # so that it is killed at different moments
+                store.streams.tag("s/a", {"n": str(number)})
+                number += 1
+            child.kill()
+        found = [each.detail["tags"]["n"] for each in store.notifications("s/a") if each.kind == "tagged"]
+        assert found == [str(each) for each in range(number)]
+        assert list(store.check()) == []
