@@ -9,6 +9,7 @@ from anabranch.testing.simulation import Outcome, Simulation
 from anabranch.testing.wounds import WOUNDS, Wound, retry_blindly
 from anabranch.testing.wounds_algebra import ALGEBRA_WOUNDS
 from anabranch.testing.wounds_bucket import BUCKET_WOUNDS
+from anabranch.testing.wounds_groups import GROUP_WOUNDS
 
 pytestmark = pytest.mark.sim
 
@@ -16,7 +17,7 @@ STEPS = 5_000
 SEEDS_MAX = 60  # within which a wound must be found; most bleed within five
 
 
-@pytest.mark.parametrize("wound", [*WOUNDS, *ALGEBRA_WOUNDS, *BUCKET_WOUNDS], ids=lambda wound: wound.name)
+@pytest.mark.parametrize("wound", [*WOUNDS, *ALGEBRA_WOUNDS, *BUCKET_WOUNDS, *GROUP_WOUNDS], ids=lambda wound: wound.name)
 def test_a_planted_wound_is_found(wound: Wound) -> None:
     seen: list[str] = []
     with wound.plant():
