@@ -18,6 +18,7 @@ from anabranch.errors import (
     RequestMismatch,
 )
 from anabranch.store import Store
+from anabranch.streams.jobs import beat
 from anabranch.streams.jobs.carry import Bundle, carry
 from anabranch.streams.jobs.row import State
 from tests.store.helpers import HookedBlobs, bodies_of, sound
@@ -145,6 +146,18 @@ def test_a_step_that_another_took_meanwhile_is_not_appended_twice(pair: tuple[St
     target.jobs.copy(source, "s/a", "t/b", carrier=by_two).wait()
     assert image(target, "t/b") == image(source, "s/a")
     assert sound(target)
+
+
+def test_a_run_is_heard_of_while_a_step_takes_long(pair: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beat, "BEAT_S", 0.01)
+    source, target = pair
+    gate = Gate(target, 3)
+    job = target.jobs.copy(source, "s/a", "t/b", window=1)
+    assert gate.reached.wait(60)
+    before = job.row().seen_at
+    until(lambda: job.row().seen_at > before)
+    gate.open.set()
+    job.wait()
 
 
 # bounds

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from anabranch import limits
 from anabranch.catalog.port import Writing
 from anabranch.core.cuts import share, truncated
 from anabranch.errors import Conflict
@@ -33,7 +32,6 @@ from anabranch.streams.scale import close_segment
 
 _LOOK_S: Final = 0.02  # whether the source has changed
 _ASK_S: Final = 0.2  # whether another process wants it to stop
-_BEAT_S: Final = limits.JOB_SILENT_US / 3_000_000
 
 
 class Follower:
@@ -89,16 +87,12 @@ class Follower:
     def _rest(self, token: int, last: float, began: float) -> None:
         """Wait until the source has changed, it is over, or it is to stop."""
         clock = self._target.runtime.clock
-        beat = looked = clock.monotonic()
+        looked = clock.monotonic()
         while self._source.catalog.token() == token:
             now = clock.monotonic()
             if self._until.reached(idle_s=now - last, ran_s=now - began, events=-1) or self._control.stopping:
                 return
-            if now - beat >= _BEAT_S:
-                self._control.check()
-                self._hold.renew()
-                beat = now
-            elif now - looked >= _ASK_S:
+            if now - looked >= _ASK_S:
                 self._control.look()
                 looked = now
             self._target.runtime.tasks.sleep(_LOOK_S)

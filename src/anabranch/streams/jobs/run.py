@@ -13,6 +13,7 @@ from anabranch.log.lease import Hold
 from anabranch.log.watch import Watch, silent
 from anabranch.model.ids import StreamId
 from anabranch.streams.find import need_view
+from anabranch.streams.jobs.beat import Beat
 from anabranch.streams.jobs.bundles import bundles
 from anabranch.streams.jobs.cargo import Cargo
 from anabranch.streams.jobs.carry import Bundle, Carrier
@@ -66,7 +67,8 @@ class Run:
         if row.state is State.DONE:
             return row
         try:
-            with Hold(self._target.catalog, self._target.runtime, "job", row.id) as hold:
+            runtime = self._target.runtime
+            with Hold(self._target.catalog, runtime, "job", row.id) as hold, Beat(self.control, hold, runtime):
                 return self._work(row, hold)
         except Stopped as exc:
             return self._settle(exc.state)
@@ -100,7 +102,9 @@ class Run:
         order = preferred(row)
         sieve = None
         if "deduplicate" in row.options:
-            sieve = sieve_of(row, [(cargoes[n], plans[n]) for n in order], self.control, hold, self._target.runtime)
+            sieve = sieve_of(
+                row, [(cargoes[n], plans[n]) for n in order], self.control, self._target.runtime.tasks, self._progress
+            )
             self._note(sieve.repeats)
         works = []
         for number in order:

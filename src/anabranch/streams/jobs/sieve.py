@@ -8,19 +8,18 @@ finds it again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from anabranch import limits
 from anabranch.core import codec
 from anabranch.core.row_digest import row_digests
 from anabranch.log.fetch import name_of
-from anabranch.log.lease import Hold
+from anabranch.log.watch import Watch
 from anabranch.model.ids import LogId
-from anabranch.runtime.ports import Runtime
+from anabranch.runtime.tasks import Tasks
 from anabranch.streams.jobs.cargo import Cargo, Run
 from anabranch.streams.jobs.control import Control
 from anabranch.streams.jobs.row import JobRow, Plan, Range
@@ -29,17 +28,15 @@ from anabranch.streams.jobs.seen import Seen
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 _DIGESTS_MAX: Final = 262_144  # messages whose checksums are remembered
-_BEAT_S: Final = limits.JOB_SILENT_US / 3_000_000
 
 
 class Sieve:
-    """Tells for each range which of its events stay. `look` is called for the sources in the order of preference, then
+    """Tells for each range which of its events stay. `look` is called for all ranges, in the order of preference, then
     `settle`."""
 
-    def __init__(self, seen: Seen, columns: Sequence[str], alive: Callable[[], None]) -> None:
+    def __init__(self, seen: Seen, columns: Sequence[str]) -> None:
         self._seen = seen
         self._columns = tuple(columns)
-        self._alive = alive
         self._bases: dict[LogId, int] = {}  # the rank of a range's first event, by the log that it is written to
         self._rank = 0
         self._viewed: dict[LogId, list[tuple[int, int]]] = {}  # of the sources' logs, disjoint and in order
@@ -48,14 +45,17 @@ class Sieve:
         self.skipped = 0
         self.repeats = 0
 
-    def look(self, cargo: Cargo, ranges: Sequence[Range]) -> None:
-        """Digest one source's events, those that are not known to be repeats."""
-        for range_ in ranges:
-            self._bases[range_.log] = self._rank
-            for run in cargo.runs(range_, range_.start):
-                self._alive()
-                self._look(cargo, run)
-            self._rank += range_.events
+    def look(self, cargo: Cargo, range_: Range) -> None:
+        """Digest the events of the next range, those that are not known to be repeats."""
+        self._bases[range_.log] = self._rank
+        for run in cargo.runs(range_, range_.start):
+            self._look(cargo, run)
+        self._rank += range_.events
+
+    @property
+    def looked(self) -> int:
+        """How many events it knows of."""
+        return self._rank
 
     def settle(self) -> None:
         """Find the repeats."""
@@ -110,22 +110,16 @@ def preferred(row: JobRow) -> list[int]:
 
 
 def sieve_of(
-    row: JobRow, sources: Sequence[tuple[Cargo, Plan]], control: Control, hold: Hold, runtime: Runtime
+    row: JobRow, sources: Sequence[tuple[Cargo, Plan]], control: Control, tasks: Tasks, progress: Watch
 ) -> Sieve:
-    """Look at all sources, given in the order of preference. Raises as `Mover.move`."""
-    clock, heard = runtime.clock, [runtime.clock.monotonic()]
-
-    def alive() -> None:
-        if clock.monotonic() - heard[0] >= _BEAT_S:
-            control.check()
-            hold.renew()
-            heard[0] = clock.monotonic()
-
-    control.check()
-    sieve = Sieve(Seen(runtime.tasks), row.options["deduplicate"], alive)
+    """Look at all sources, given in the order of preference; `progress` hears of events. Raises as `Mover.move`."""
+    sieve = Sieve(Seen(tasks), row.options["deduplicate"])
     try:
         for cargo, plan in sources:
-            sieve.look(cargo, plan.ranges)
+            for range_ in plan.ranges:
+                control.check()
+                sieve.look(cargo, range_)
+                progress("compare", sieve.looked, row.events)
         sieve.settle()
     except BaseException:
         sieve.close()
