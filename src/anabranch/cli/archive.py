@@ -33,7 +33,8 @@ TrustedOption = Annotated[
 @app.command()
 def create(
     source: Annotated[
-        str, typer.Argument(metavar="STREAM|SCOPE", help="scope/name, a range scope/name\\[start,end], or a whole scope.")
+        str,
+        typer.Argument(metavar="STREAM|SCOPE", help="scope/name, a range scope/name\\[start,end], or a whole scope."),
     ],
     url: Annotated[str, typer.Argument(metavar="URL", help="An empty folder or prefix, for this alone.")],
     start: FromOption = None,
