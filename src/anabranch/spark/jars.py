@@ -32,7 +32,6 @@ _MODULES: Final = {"3.5.0": "2.35.4"}
 _NEEDED: Final = ("s3-transfer-manager", "sts")  # each brings those it is made of
 _SHIPPED: Final = ("io.netty", "org.apache.httpcomponents", "org.slf4j", "commons-logging", "commons-codec")
 
-_CENTRAL: Final = ""
 _CONNECT_MS: Final = 5000
 _READ_MS: Final = 60000
 
@@ -136,14 +135,15 @@ def _wanted(hadoop: str) -> str:
 
 
 def _source() -> str:
-    """Ivy's settings: where from, and with how much patience."""
-    root = os.environ.get("DEFAULT_ARTIFACT_REPOSITORY") or _CENTRAL
+    """Ivy's settings: where from, by itself Maven Central, and with how much patience."""
+    mirror = os.environ.get("DEFAULT_ARTIFACT_REPOSITORY")
+    root = f" root={quoteattr(mirror)}" if mirror else ""
     return f"""<ivysettings><settings defaultResolver="central"/>
 <timeout-constraints>
 <timeout-constraint name="patience" connectionTimeout="{_CONNECT_MS}" readTimeout="{_READ_MS}"/>
 </timeout-constraints>
 <resolvers>
-<ibiblio name="central" m2compatible="true" root={quoteattr(root)} timeoutConstraint="patience"/>
+<ibiblio name="central" m2compatible="true"{root} timeoutConstraint="patience"/>
 </resolvers></ivysettings>
 """
 
