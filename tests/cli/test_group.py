@@ -49,6 +49,19 @@ def test_a_group_is_reset_to_a_checkpoint_a_place_or_its_start(sensors: Line) ->
     assert "kept: c1" in sensors.refused("group", "reset", "iot/dash", "--to", "c9")
 
 
+def test_a_group_whose_stream_was_deleted_hides_no_other_and_can_be_deleted(sensors: Line) -> None:
+    make(sensors)
+    with ab.connect(sensors.store) as store:
+        store.reader_group("iot/other", streams=["iot/raw"])
+        store.streams.delete("iot/sensors")
+    rows = sensors("group", "list", "--json").json
+    assert [(row["name"], row["unread"]) for row in rows] == [("iot/dash", None), ("iot/other", 0)]
+    assert "(deleted)" in sensors("group", "list").out
+    assert "no stream" in sensors.refused("group", "show", "iot/dash")
+    sensors("group", "delete", "iot/dash", "--yes")
+    assert [row["name"] for row in sensors("group", "list", "--json").json] == ["iot/other"]
+
+
 def test_a_deleted_group_leaves_its_streams(sensors: Line) -> None:
     make(sensors)
     sensors("group", "delete", "iot/dash", "--yes")

@@ -8,7 +8,7 @@ import typer
 
 from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store
 from anabranch.cli.output import confirm, counted, iso_time, print_columns, print_json, say, size_text, strong
-from anabranch.errors import InvalidArgument
+from anabranch.errors import InvalidArgument, StreamNotFound
 
 if TYPE_CHECKING:
     from anabranch.readers.group.group import ReaderGroup
@@ -34,7 +34,7 @@ def list_groups(
       anabranch group list iot --json | jq -r '.[].name'
     """
     with open_store(store) as opened:
-        rows = [_summary(opened.reader_group(name)) for name in opened.reader_groups(scope)]
+        rows = [_row(opened.reader_group(name)) for name in opened.reader_groups(scope)]
     if as_json:
         print_json(rows)
         return
@@ -42,14 +42,14 @@ def list_groups(
         ("GROUP", "READERS", "SEGMENTS", "UNREAD", "BYTES", "STREAMS"),
         [
             (
-                r["name"],
-                len(r["readers"]),
-                r["segments"],
-                r["unread"],
-                size_text(r["unread_bytes"]),
-                ", ".join(r["streams"]),
+                row["name"],
+                len(row["readers"]),
+                row["segments"],
+                row["unread"],
+                None if row["unread_bytes"] is None else size_text(row["unread_bytes"]),
+                ", ".join(row["streams"]) or "(deleted)",
             )
-            for r in rows
+            for row in rows
         ],
     )
 
@@ -132,6 +132,15 @@ def _place(text: str, store: Store) -> Place:
         return parse_place(text, now=store.runtime.clock.now())
     except InvalidArgument:
         return text  # the group says what it has
+
+
+def _row(group: ReaderGroup) -> dict[str, Any]:
+    """A group in one row; without figures where a stream of it was deleted, so that the others are listed still."""
+    try:
+        return _summary(group)
+    except StreamNotFound:
+        figures = dict.fromkeys(("segments", "unread", "unread_bytes"))
+        return {"name": group.name, "streams": [], "readers": group.readers, **figures}
 
 
 def _summary(group: ReaderGroup) -> dict[str, Any]:
