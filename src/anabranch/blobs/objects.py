@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -172,7 +173,7 @@ class ObjectBlobs:
         )
         for first in range(0, len(found), limits.BLOB_PAGE_ROWS):
             some = found[first : first + limits.BLOB_PAGE_ROWS]
-            self._ask(lambda some=some: obstore.delete(self._store, some), "blobs can't be removed", writing=True)
+            self._ask(partial(obstore.delete, self._store, some), "blobs can't be removed", writing=True)
 
     def path(self, key: str) -> str:
         """See the port. The address without its options: an engine brings its own way to the store."""
