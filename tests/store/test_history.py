@@ -21,7 +21,7 @@ from anabranch.model.ids import StreamId
 from anabranch.model.pointer import EventPointer
 from anabranch.readers.history.cache import RangeCache
 from anabranch.readers.history.prefetch import Prefetch
-from anabranch.readers.history.ranges import SegmentRange
+from anabranch.readers.history.ranges import StreamPart
 from anabranch.runtime.tasks import ThreadTasks
 from anabranch.store import Store
 
@@ -223,7 +223,7 @@ class Gate:
         self.free: set[int] = set()
         self.broken: set[int] = set()
 
-    def fetch(self, part: SegmentRange) -> list[pa.RecordBatch]:
+    def fetch(self, part: StreamPart) -> list[pa.RecordBatch]:
         with self.changed:
             self.begun.append(part.start)
             self.changed.notify_all()
@@ -242,8 +242,8 @@ class Gate:
             assert self.changed.wait_for(lambda: begun(self.begun), WAIT_S), self.begun
 
 
-def parts_of(count: int, size: int = 10) -> list[SegmentRange]:
-    return [SegmentRange(ab_stream, segment, n, n + 1, size) for n in range(count)]
+def parts_of(count: int, size: int = 10) -> list[StreamPart]:
+    return [StreamPart(ab_stream, segment, n, n + 1, size) for n in range(count)]
 
 
 ab_stream = StreamId(7)

@@ -8,16 +8,8 @@ from typing import NamedTuple
 
 from anabranch.catalog.port import Reading
 from anabranch.core.stretch import Piece, Stretch
-from anabranch.model.ids import LogId, SegmentId
-
-
-class Slice(NamedTuple):
-    """Offsets `start <= offset < stop` of a segment, with their logical bytes, about."""
-
-    segment: SegmentId
-    start: int
-    stop: int
-    size: int
+from anabranch.model.ids import LogId
+from anabranch.model.segment_range import SegmentRange
 
 
 class _Run(NamedTuple):
@@ -30,10 +22,10 @@ class _Run(NamedTuple):
     shift: int
 
 
-def slices(reading: Reading, stretch: Stretch, *, bytes_max: int, count_max: int) -> list[Slice]:
-    """All that a stretch holds, in reading order, in slices of about `bytes_max`; of more where there would be more than
+def slices(reading: Reading, stretch: Stretch, *, bytes_max: int, count_max: int) -> list[SegmentRange]:
+    """All that a stretch holds, in reading order, in ranges of about `bytes_max`; of more where there would be more than
     about `count_max`. At least one for each segment that holds anything. Costs a few look-ups for each span and each
-    slice, whatever the number of extents."""
+    range, whatever the number of extents."""
     runs = [(piece, _runs(reading, piece)) for piece in stretch.pieces if piece.segment.head < piece.stop]
     total = sum(run.size for _, of_piece in runs for run in of_piece)
     target = max(bytes_max, total // count_max + 1)
@@ -55,7 +47,7 @@ def _bytes_before(reading: Reading, log: LogId, position: int) -> int:
     return 0 if extent is None else extent.size_end
 
 
-def _cut(reading: Reading, piece: Piece, runs: Sequence[_Run], target: int) -> Iterator[Slice]:
+def _cut(reading: Reading, piece: Piece, runs: Sequence[_Run], target: int) -> Iterator[SegmentRange]:
     size = sum(run.size for run in runs)
     count = max(1, -(-size // target))
     edges = [piece.segment.head]
@@ -66,7 +58,7 @@ def _cut(reading: Reading, piece: Piece, runs: Sequence[_Run], target: int) -> I
     edges.append(piece.stop)
     events = piece.stop - piece.segment.head
     for start, stop in pairwise(edges):
-        yield Slice(piece.segment.id, start, stop, size * (stop - start) // events)
+        yield SegmentRange(piece.segment.id, start, stop, size * (stop - start) // events)
 
 
 def _edge(reading: Reading, runs: Sequence[_Run], weight: int) -> int:

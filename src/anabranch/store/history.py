@@ -20,7 +20,7 @@ from anabranch.model.names import StreamName
 from anabranch.model.pointer import EventPointer
 from anabranch.readers.history.cache import RangeCache
 from anabranch.readers.history.prefetch import Prefetch
-from anabranch.readers.history.ranges import SegmentRange, ranges_between, read_range
+from anabranch.readers.history.ranges import StreamPart, ranges_between, read_range
 from anabranch.readers.place import Place, TimeKind, to_cut
 from anabranch.runtime.ports import Runtime
 from anabranch.store.places import MEMORY, Places
@@ -48,7 +48,7 @@ class Origin(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class HistoryRange(SegmentRange):
+class HistoryRange(StreamPart):
     """A range of a segment that knows where its store is. A small value: it can be pickled, sent to another machine and
     opened there, if the store's places mean the same there."""
 
@@ -146,7 +146,7 @@ class History:
         origin = self._origin
 
         def fetch(part: HistoryRange) -> Sequence[pa.RecordBatch]:
-            key = (SegmentRange(part.stream, part.segment, part.start, part.stop, part.size), names)
+            key = (StreamPart(part.stream, part.segment, part.start, part.stop, part.size), names)
             return origin.ranges.get(key, lambda: list(read_range(origin.catalog, origin._logs, part, columns)))
 
         on_close: Callable[[Prefetch[HistoryRange]], None] = origin._forget

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from anabranch.readers.history.ranges import SegmentRange
+from anabranch.readers.history.ranges import StreamPart
 from anabranch.runtime.tasks import Tasks
 
 Batches = Sequence[pa.RecordBatch]
-Key = tuple[SegmentRange, tuple[str, ...] | None]
+Key = tuple[StreamPart, tuple[str, ...] | None]
 
 
 class RangeCache:

@@ -11,11 +11,11 @@ import pyarrow as pa
 from anabranch.errors import Closed, InvalidArgument
 from anabranch.model.pointer import EventPointer
 from anabranch.readers.history.cache import Batches
-from anabranch.readers.history.ranges import SegmentRange
+from anabranch.readers.history.ranges import StreamPart
 from anabranch.readers.pump import Pump
 from anabranch.runtime.tasks import Task, Tasks
 
-P = TypeVar("P", bound=SegmentRange)
+P = TypeVar("P", bound=StreamPart)
 
 
 class Prefetch(Generic[P]):

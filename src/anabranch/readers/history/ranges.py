@@ -21,7 +21,7 @@ from anabranch.model.stream import StreamView
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentRange:
+class StreamPart:
     """The events `start <= offset < stop` of a segment; `size` is about how many logical bytes they have."""
 
     stream: StreamId
@@ -38,16 +38,16 @@ class SegmentRange:
 
 def ranges_between(
     reading: Reading, view: StreamView, start: StreamCut, end: StreamCut, *, bytes_max: int, count_max: int
-) -> list[SegmentRange]:
+) -> list[StreamPart]:
     """All events between the cuts, once each, in ranges of about `bytes_max`, larger where they would be more than about
     `count_max`. In reading order: that of each key is the order of the ranges, then of the offsets. Raises InvalidCut,
     Truncated."""
     found = slices(reading, plan_stretch(view, start, end), bytes_max=bytes_max, count_max=count_max)
-    return [SegmentRange(view.info.id, each.segment, each.start, each.stop, each.size) for each in found]
+    return [StreamPart(view.info.id, each.segment, each.start, each.stop, each.bytes) for each in found]
 
 
 def read_range(
-    catalog: Catalog, logs: LogReader, part: SegmentRange, columns: Sequence[str] | None
+    catalog: Catalog, logs: LogReader, part: StreamPart, columns: Sequence[str] | None
 ) -> Iterator[pa.RecordBatch]:
     """The events of a range in offset order, as batches of the columns (None: all the stream has now), then `_segment`
     (int64, `SegmentId.packed`), `_offset` (int64) and `_appended` (timestamp[us, UTC]).

@@ -10,12 +10,13 @@ from anabranch import limits
 from anabranch.catalog.port import Writing
 from anabranch.core.stretch import Stretch, plan_stretch
 from anabranch.errors import InvalidArgument, StreamExists
-from anabranch.log.slices import Slice, slices
+from anabranch.log.slices import slices
 from anabranch.model.cut import Edge, StreamCut
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.origin import OriginPart
 from anabranch.model.schema import StreamSchema
+from anabranch.model.segment_range import SegmentRange
 from anabranch.model.stream_range import StreamRange
 from anabranch.streams.copy import COPIED, copy_stream
 from anabranch.streams.find import cuts_of, named, need_free, need_view
@@ -35,7 +36,7 @@ class Drawn:
     stretch: Stretch
     schemas: tuple[StreamSchema, ...]
     origin: OriginPart
-    slices: tuple[Slice, ...]
+    slices: tuple[SegmentRange, ...]
 
 
 def draw(source: Site, part: StreamRange) -> Drawn:
@@ -157,7 +158,7 @@ def _stage(txn: Writing, row: JobRow, number: int, drawn: Drawn, stage: StreamId
         asked_of(drawn, row.options),
         stage,
         stretch.events,
-        sum(each.size for each in drawn.slices),
+        sum(each.bytes for each in drawn.slices),
         replace(drawn.origin, place=None if row.options.get("within") else row.place.get("url")),
     )
 
