@@ -79,7 +79,7 @@ class Streams(Scopes, Naming, CutAlgebra, Keeping, Kinship, Algebra, Temporary):
         """
         full = StreamName.parse(name)
         wanted = wanted_schema(schema, key, time)
-        policy = Fixed(scaling) if isinstance(scaling, int) else scaling
+        policy = scaling if isinstance(scaling, Scaling) else Fixed(scaling)
         begin = Fixed(segments_of(policy))
         stream = self._new_id()
 
