@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from anabranch import errors as errors
     from anabranch.core.group import Checkpoint
     from anabranch.core.notifications import Notification
+    from anabranch.core.watermarks import TimeWindow, Watermark
     from anabranch.model.cut import HEAD, TAIL, Order, StreamCut
     from anabranch.model.event import Event
     from anabranch.model.ids import SegmentId
@@ -89,7 +90,9 @@ _PLACES = {
     "StreamRange": "model.stream_range",
     "StreamSegment": "model.position",
     "TAIL": "model.cut",
+    "TimeWindow": "core.watermarks",
     "Until": "streams.jobs.until",
+    "Watermark": "core.watermarks",
     "Writer": "streams.writer",
     "connect": "store.opening",
     "read_archive": "store.archives",
@@ -101,6 +104,7 @@ _PLACES = {
 __all__ = [
     "HEAD",
     "TAIL",
+    "TimeWindow",
     "Ack",
     "BatchAck",
     "ByByteRate",
@@ -135,6 +139,7 @@ __all__ = [
     "StreamSegment",
     "Subscription",
     "Until",
+    "Watermark",
     "Writer",
     "connect",
     "errors",

@@ -25,7 +25,7 @@ from tests.store.test_reader_groups import until
 def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     url = fresh_url() if request.param == "postgres+memory" else None
     place: Any = url or ("memory://" if request.param == "memory" else tmp_path / "store")
-    with ab.connect(place, **({"blobs": "memory://"} if url else {})) as store:
+    with ab.connect(place, blobs="memory://" if url else None) as store:
         prepare(store)
         yield store
     if url:

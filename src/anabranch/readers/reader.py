@@ -15,6 +15,7 @@ import pyarrow as pa
 from anabranch import limits
 from anabranch.catalog.port import Catalog
 from anabranch.core import cuts
+from anabranch.core.watermarks import TimeWindow
 from anabranch.errors import Closed, InvalidArgument
 from anabranch.log.read import LogReader, Selection, appended_of, constant, offsets_of
 from anabranch.log.tail import Tail
@@ -74,6 +75,7 @@ class Reader:
         by: TimeKind = "append",
         batch_rows: int = limits.READ_ROWS_MAX,
         on_close: Callable[[Reader], None] | None = None,
+        window: Callable[[StreamCut], TimeWindow] = lambda position: TimeWindow(),
     ) -> None:
         if follow and end is not None:
             raise InvalidArgument("a reader either follows the stream or ends somewhere")
@@ -84,6 +86,7 @@ class Reader:
         self._tail = tail
         self._clock = runtime.clock
         self._on_close = on_close
+        self._window = window
         with catalog.reading() as reading:
             view = load(reading, stream)
         self._info = view.info
@@ -129,6 +132,11 @@ class Reader:
                 complete = done == rows.batch.num_rows
                 positions[self._under_way.delivery.segment] = rows.stop if complete else last + 1
         return StreamCut.of(self._info.id, positions)
+
+    def time_window(self) -> TimeWindow:
+        """What the writers' noted times say of the position: all events behind it have times of at least `lower`. Both bounds
+        are None where nothing was noted."""
+        return self._window(self.position)
 
     # events
 

@@ -49,6 +49,7 @@ class StateSynchronizer(Generic[T]):
     A value must not be changed in place: `update` is given one and returns another. For one thread at a time; any number
     of processes may hold one. `initial` is the value where the stream is still empty: the first who opens it writes it
     down, for all. `told` is what goes into the change outbox with an update, given the value before and behind it.
+    With `entries_kept` None old values stay, until something else truncates the stream.
     """
 
     def __init__(
@@ -59,9 +60,11 @@ class StateSynchronizer(Generic[T]):
         initial: T | None = None,
         *,
         told: Callable[[T, T], Told] = lambda before, after: (),
+        entries_kept: int | None = limits.SYNCHRONIZER_ENTRIES_KEPT,
     ) -> None:
         self._stream = stream
         self._told = told
+        self._entries_kept = entries_kept
         self._runtime = runtime
         self._codec = codec
         self._revision = 0
@@ -142,12 +145,12 @@ class StateSynchronizer(Generic[T]):
                 self._pause(late)
                 self._load()
                 continue
-            if self._revision % limits.SYNCHRONIZER_ENTRIES_KEPT == 0:
+            if self._entries_kept is not None and self._revision % self._entries_kept == 0:
                 self.compact()
             return self._state
 
     def compact(self) -> None:
-        """Let go of all values but the present one. Done by itself, every `limits.SYNCHRONIZER_ENTRIES_KEPT` updates."""
+        """Let go of all values but the present one. Done by itself, every `entries_kept` updates."""
         self.fetch()
         self._stream.truncate(self._revision - 1)
 

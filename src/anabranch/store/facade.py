@@ -45,6 +45,7 @@ from anabranch.model.stream import StreamView
 from anabranch.readers.history.cache import RangeCache
 from anabranch.readers.place import Place, TimeKind, fetch
 from anabranch.readers.reader import Reader
+from anabranch.readers.watermarks import Watermarks
 from anabranch.runtime.periodic import Periodic
 from anabranch.runtime.ports import Runtime
 from anabranch.store.history import History
@@ -52,6 +53,7 @@ from anabranch.store.notifying import Notifying, make_journal
 from anabranch.store.places import Places, open_blobs
 from anabranch.store.sharing import Sharing
 from anabranch.store.streams import StoreStreams
+from anabranch.store.timing import Timing
 from anabranch.store.transacting import Transacting
 from anabranch.streams.jobs.manager import Jobs
 from anabranch.streams.jobs.site import Site
@@ -74,7 +76,7 @@ class Closing(Protocol):
         ...
 
 
-class Store(Sharing, Transacting, Notifying):
+class Store(Sharing, Transacting, Notifying, Timing):
     """Streams in a catalog and blobs. Thread-safe. Close it, or use it as a context manager; leaving the interpreter
     closes it too. `places` is how it was opened, where it was by `connect`."""
 
@@ -98,6 +100,7 @@ class Store(Sharing, Transacting, Notifying):
         self.streams = StoreStreams(catalog, runtime, cut_at=self._cut_at, changed=self._tail.notify)
         self.streams.own = self
         self._journal = make_journal(self)
+        self._watermarks: dict[StreamId, Watermarks] = {}
         self.ranges = RangeCache(runtime.tasks, runtime.settings.history_cache_bytes_max)
         self._sources: list[Store] = []  # that were opened for jobs which were resumed
         self.jobs = Jobs(self.site, open_site=self._open_source, changed=self._tail.notify)
@@ -126,12 +129,28 @@ class Store(Sharing, Transacting, Notifying):
 
     # writing and reading
 
-    def writer(self, stream: str | StreamName, *, writer_id: str | None = None, fence: int | None = None) -> Writer:
-        """A writer to a stream; see `Writer`. Raises StreamNotFound, StreamSealed."""
+    def writer(
+        self,
+        stream: str | StreamName,
+        *,
+        writer_id: str | None = None,
+        fence: int | None = None,
+        note_time_s: float | None = None,
+    ) -> Writer:
+        """A writer to a stream; see `Writer`. With `note_time_s` it notes the clock's time every so many seconds by itself,
+        for events whose time is when they are written. Raises StreamNotFound, StreamSealed."""
         self._alive()
         info = self.streams.get(stream)
         writer = Writer(
-            self._appender, self.catalog, self.runtime, info.id, writer_id=writer_id, fence=fence, on_close=self._forget
+            self._appender,
+            self.catalog,
+            self.runtime,
+            info.id,
+            writer_id=writer_id,
+            fence=fence,
+            on_close=self._forget,
+            note=self._note_time,
+            note_time_s=note_time_s,
         )
         self._keep(writer)
         return writer
@@ -150,12 +169,13 @@ class Store(Sharing, Transacting, Notifying):
     ) -> Reader:
         """A reader of a stream; see `Reader` for what the arguments mean and raise."""
         self._alive()
+        ident = self.streams.get(stream).id
         reader = Reader(
             self.catalog,
             self._logs,
             self._tail,
             self.runtime,
-            self.streams.get(stream).id,
+            ident,
             start=start,
             end=end,
             follow=follow,
@@ -164,6 +184,7 @@ class Store(Sharing, Transacting, Notifying):
             by=by,
             batch_rows=batch_rows,
             on_close=self._forget,
+            window=lambda position: self.time_window(ident, position),
         )
         self._keep(reader)
         return reader

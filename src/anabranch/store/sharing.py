@@ -13,6 +13,7 @@ from anabranch.core.cuts import reached
 from anabranch.core.group import GroupState
 from anabranch.core.group_format import GroupCodec
 from anabranch.core.notifications import GroupPicture, told_of_group
+from anabranch.core.watermarks import TimeWindow
 from anabranch.errors import GroupNotFound, InvalidArgument, ScopeNotFound, StreamNotFound
 from anabranch.log.commit import Committer
 from anabranch.log.read import LogReader
@@ -63,6 +64,7 @@ class _Parts(Protocol):
     def stager(self, stream: str | StreamName | StreamId) -> Stager: ...
     def _keep(self, each: Any) -> None: ...
     def _forget(self, each: Any) -> None: ...
+    def time_window(self, stream: str | StreamName | StreamId, position: StreamCut) -> TimeWindow: ...
     def _listen(self, picture: Callable[[], GroupPicture], kind: str, handle: Handle) -> Subscription: ...
 
 
@@ -196,6 +198,7 @@ class Sharing:
             forget=forget,
             delete=delete,
             listen=store._listen,
+            window=store.time_window,
         )
 
     def _new_group(

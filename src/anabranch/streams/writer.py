@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
 from typing import Any
@@ -21,17 +22,18 @@ from anabranch.errors import (
     AppendRefused,
     Closed,
     InvalidArgument,
-    SchemaMismatch,
     StoreUnavailable,
+    StreamNotFound,
     TooLarge,
 )
 from anabranch.log.appender import Appender
 from anabranch.log.commit import WriterName
-from anabranch.model.ids import StreamId, WriterId
+from anabranch.model.ids import Micros, StreamId, WriterId
 from anabranch.model.schema import StreamSchema
 from anabranch.model.times import to_micros
 from anabranch.runtime.ids import token
 from anabranch.runtime.interrupts import Undisturbed
+from anabranch.runtime.periodic import Periodic
 from anabranch.runtime.ports import Runtime
 from anabranch.streams.ack import Ack, BatchAck, ChunkState
 from anabranch.streams.chunk import Piece, RawChunk, new_chunk
@@ -60,7 +62,12 @@ class Writer:
         writer_id: str | None = None,
         fence: int | None = None,
         on_close: Callable[[Writer], None] | None = None,
+        note: Callable[[StreamId, str, Micros | None], None] | None = None,
+        note_time_s: float | None = None,
     ) -> None:
+        """`note` is told the times that the writer notes, and None when it ends. `note_time_s`: see `Store.writer`."""
+        if note_time_s is not None and note_time_s <= 0:
+            raise InvalidArgument(f"times are noted some seconds apart, not {note_time_s}")
         self._appender = appender
         self._runtime = runtime
         self._settings = runtime.settings
@@ -76,6 +83,12 @@ class Writer:
         self._checker = None if self._schema.raw else RowChecker(self._schema)
         self._text_key = _text_key(self._schema)
         self._chunk = new_chunk(self._schema, ChunkState(stream, appender))
+        self._note = note
+        self._noted = False
+        self._noting: Periodic | None = None
+        if note_time_s is not None:
+            self._noting = Periodic(runtime, "noting", note_time_s, lambda: self.note_time(runtime.clock.now()))
+            self._noting.start()
 
     @property
     def id(self) -> str:
@@ -173,6 +186,13 @@ class Writer:
 
     def flush(self) -> None:
         """Return once every event accepted so far is durable. Raises the first refusal since the last flush."""
+        self._settle()
+        error, self._courier.refusal = self._courier.refusal, None
+        if error is not None:
+            raise error
+
+    def _settle(self) -> None:
+        """Wait until every event accepted so far has landed or was refused."""
         with self._lock:
             states = self._courier.outstanding()
             if len(self._chunk):
@@ -180,9 +200,18 @@ class Writer:
                 self._appender.again(self._courier)
         for state in states:
             state.wait(None)
-        error, self._courier.refusal = self._courier.refusal, None
-        if error is not None:
-            raise error
+
+    def note_time(self, time: datetime | int | str) -> None:
+        """Say that what this writer writes from now on is not older than `time`, which advances the stream's watermark once
+        all writers have said so; see `Store.watermark`. Waits until what was accepted before is durable; a refusal is
+        raised by `flush`, not here. Durable when it returns. Raises InvalidArgument for a time before the last one."""
+        moment = to_micros(time)
+        self._alive()
+        if self._note is None:
+            raise InvalidArgument("this writer can't note times: take one of Store.writer")
+        self._settle()
+        self._note(self._stream, self.id, moment)
+        self._noted = True
 
     def close(self) -> None:
         """Flush, then take no more. A second call is harmless. Raises as `flush`."""
@@ -190,8 +219,13 @@ class Writer:
             if self._closed:
                 return
             self._closed = True
+        if self._noting is not None:
+            self._noting.close()
         try:
             self.flush()
+            if self._noted and self._note is not None:
+                with suppress(StreamNotFound):  # it was deleted, and with it whoever waits for this writer
+                    self._note(self._stream, self.id, None)
         finally:
             if self._on_close is not None:
                 self._on_close(self)

@@ -12,6 +12,7 @@ from anabranch.core import cuts
 from anabranch.core import group as changes
 from anabranch.core.group import Checkpoint, GroupState
 from anabranch.core.notifications import GroupPicture
+from anabranch.core.watermarks import TimeWindow, least
 from anabranch.errors import GroupNotFound, InvalidArgument, NotFound, StreamNotFound
 from anabranch.log.read import LogReader
 from anabranch.log.sizes import segment_bytes
@@ -75,6 +76,7 @@ class ReaderGroup(GroupListening):
         forget: Callable[[GroupReader], None],
         delete: Callable[[], None],
         listen: Listen,
+        window: Callable[[StreamId, StreamCut], TimeWindow],
     ) -> None:
         """`shared` opens the state, once more for each reader: a synchronizer is for one thread."""
         self.name = name
@@ -89,6 +91,7 @@ class ReaderGroup(GroupListening):
         self._forget = forget
         self._delete = delete
         self._listen = listen
+        self._window = window
         self._lock = runtime.tasks.lock()
 
     # readers
@@ -119,6 +122,7 @@ class ReaderGroup(GroupListening):
             outputs=self._outputs,
             positions=positions,
             on_close=self._forget,
+            window=self.time_window,
         )
         self._keep(reader)
         return reader
@@ -193,6 +197,15 @@ class ReaderGroup(GroupListening):
         state = self._state()
         with self._catalog.reading() as reading:
             return {str(view.info.name): state.cut(stream) for stream, view in self._views(reading, state).items()}
+
+    def time_window(self, stream: str | None = None) -> TimeWindow:
+        """What the writers' noted times say of what the group has accepted of a stream: all that follows has times of at least
+        `lower`. Without a stream, of all of them: the least. Raises NotFound for one that is none of the group's."""
+        cuts_of = self.cut()
+        if stream is not None and stream not in cuts_of:
+            raise NotFound(f"group '{self.name}' does not read '{stream}' but {', '.join(sorted(cuts_of))}")
+        chosen = cuts_of.values() if stream is None else [cuts_of[stream]]
+        return least([self._window(cut.stream, cut) for cut in chosen])
 
     def unread(self) -> Unread:
         """What lies between the group's cut and the tail, or its end. Costs some catalog rows for each segment, whatever

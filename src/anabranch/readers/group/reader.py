@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch import limits
+from anabranch.core.watermarks import TimeWindow
 from anabranch.errors import (
     AnabranchError,
     AppendUncertain,
@@ -64,6 +65,7 @@ class GroupReader:
         outputs: Outputs,
         positions: StoredPositions | None = None,
         on_close: Callable[[GroupReader], None] | None = None,
+        window: Callable[[str | None], TimeWindow],
     ) -> None:
         if delivery not in ("at_least_once", "at_most_once", "exactly_once"):
             raise InvalidArgument(f"delivery is at_least_once, at_most_once or exactly_once, not '{delivery}'")
@@ -79,6 +81,7 @@ class GroupReader:
         self._commits = 0  # with output: each is a number of a series, so that a lost answer doubles none
         self._stored = positions
         self._on_close = on_close
+        self._window = window
         self._on_checkpoint: list[Callable[[str], None]] = []
         self._busy = runtime.tasks.lock()
         self._ready: Delivery | None = None  # pulled for a coroutine, but not handed out yet
@@ -111,6 +114,11 @@ class GroupReader:
     def position(self) -> Position:
         """Behind the last event or batch handed out, in each segment that it reads now."""
         return Position.of(self._progress.position())
+
+    def time_window(self, stream: str | None = None) -> TimeWindow:
+        """What the writers' noted times say of what the group has accepted: nothing that any of its readers is still given
+        is older than `lower`. See `ReaderGroup.time_window`."""
+        return self._window(stream)
 
     def on_checkpoint(self, handle: Callable[[str], None]) -> None:
         """Call `handle` with a checkpoint's name when the reader comes to it: between two events or batches, in the thread

@@ -1,0 +1,96 @@
+"""Watermarks as pure decisions: the least of what writers noted, never back, and nobody idle holds it up."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anabranch.core.watermarks import TimeCodec, TimeState, TimeWindow, first_beyond, least, leave, note
+from anabranch.errors import CorruptStore, FormatTooNew, InvalidArgument
+from anabranch.model.cut import StreamCut
+from anabranch.model.ids import Micros, SegmentId, StreamId
+
+IDLE_US = 1_000
+
+
+def tail(length: int) -> StreamCut:
+    return StreamCut.of(StreamId(1), {SegmentId(0, 0): length})
+
+
+def noted(state: TimeState, writer: str, time: int, length: int = 0, now: int = 0) -> TimeState:
+    return note(state, writer, Micros(time), tail(length), Micros(now), idle_us=IDLE_US)
+
+
+def time_of(state: TimeState) -> int | None:
+    return None if state.mark is None else state.mark.time_us
+
+
+def test_the_least_of_all_writers_is_the_watermark() -> None:
+    state = noted(noted(TimeState(), "a", 10, 1), "b", 5, 2)
+    assert time_of(state) == 10  # that of "a" stood before "b" was known of
+    state = noted(noted(state, "b", 30, 3), "a", 20, 4)
+    assert state.mark is not None
+    assert (state.mark.time_us, state.mark.cut) == (20, tail(4))
+
+
+def test_a_writer_that_is_idle_is_waited_for_no_longer() -> None:
+    state = noted(noted(TimeState(), "a", 10, now=0), "b", 20, now=1)
+    assert time_of(noted(state, "b", 30, now=IDLE_US - 1)) == 10
+    state = noted(state, "b", 30, now=IDLE_US)
+    assert (time_of(state), set(state.writers)) == (30, {"b"})
+
+
+def test_a_writer_that_ends_is_waited_for_no_longer() -> None:
+    state = noted(noted(TimeState(), "a", 10), "b", 20)
+    state = leave(state, "a", tail(7), Micros(2), idle_us=IDLE_US)
+    assert state.mark is not None
+    assert (state.mark.time_us, state.mark.cut) == (20, tail(7))
+    assert leave(state, "unknown", tail(8), Micros(2), idle_us=IDLE_US) == state
+    assert time_of(leave(state, "b", tail(8), Micros(2), idle_us=IDLE_US)) == 20
+
+
+def test_a_writer_can_not_go_back() -> None:
+    with pytest.raises(InvalidArgument, match="can't go back"):
+        noted(noted(TimeState(), "a", 10), "a", 9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 50), st.integers(0, 400), st.booleans()), max_size=30))
+def test_the_watermark_never_goes_back_and_never_passes_a_live_writer(
+    steps: list[tuple[str, int, int, bool]],
+) -> None:
+    state, now = TimeState(), 0
+    for length, (writer, forward, passed, leaves) in enumerate(steps):
+        before, now = state, now + passed
+        if leaves:
+            state = leave(state, writer, tail(length), Micros(now), idle_us=IDLE_US)
+        else:
+            known = before.writers.get(writer)
+            state = noted(before, writer, (known.time_us if known else 0) + forward, length, now)
+        if before.mark is not None:
+            assert state.mark is not None
+            assert state.mark.time_us >= before.mark.time_us
+        if state.mark != before.mark:
+            assert state.mark is not None
+            assert state.mark.time_us == min(each.time_us for each in state.writers.values())
+            assert state.mark.cut == tail(length)
+        assert TimeCodec().decode(TimeCodec().encode(state)) == state
+
+
+@given(st.integers(0, 40), st.integers(0, 40), st.integers(0, 40))
+def test_the_first_that_is_not_passed_is_found(low: int, more: int, edge: int) -> None:
+    assert first_beyond(low, low + more, lambda each: each < edge) == min(max(low, edge), low + more)
+
+
+def test_of_several_windows_the_least_bounds_hold() -> None:
+    one, other = TimeWindow(Micros(5), Micros(9)), TimeWindow(Micros(3), None)
+    assert least([one, other]) == TimeWindow(Micros(3), None)
+    assert least([]) == TimeWindow()
+
+
+def test_what_is_no_watermark_is_refused() -> None:
+    with pytest.raises(CorruptStore):
+        TimeCodec().decode(b"{}")
+    with pytest.raises(FormatTooNew):
+        TimeCodec().decode(b'{"format":2}')
