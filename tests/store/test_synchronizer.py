@@ -17,6 +17,7 @@ import anabranch as ab
 from anabranch import limits
 from anabranch.errors import ConditionFailed, InvalidArgument, StreamNotFound, StreamSealed, TooLarge, Truncated
 from anabranch.model.append import Commit, Verdict
+from anabranch.readers.synchronizer import JsonCodec
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store
 from tests.postgres_server import drop, fresh_url
@@ -143,9 +144,9 @@ def test_any_value_with_a_codec(plain: Store) -> None:
     assert plain.synchronizer("s/x", codec=Pickled()).fetch() == {1, (2, "b")}
 
 
-def test_old_values_are_let_go_by_themselves(plain: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "SYNCHRONIZER_ENTRIES_KEPT", 4)
-    state = plain.synchronizer("s/x", initial=0)
+def test_old_values_are_let_go_by_themselves(plain: Store) -> None:
+    stream = plain.revisioned("s/_state-x")
+    state = ab.StateSynchronizer(stream, plain.runtime, JsonCodec(), 0, entries_kept=4)
     for _ in range(9):
         state.update(lambda n: n + 1)
     assert state.stream.oldest() == 7 and plain.synchronizer("s/x").fetch() == 9
