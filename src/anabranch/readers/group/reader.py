@@ -423,5 +423,5 @@ class GroupReader:
         with suppress(ReaderNotInGroup, GroupNotFound):
             try:
                 self._share.leave(self._progress.done_with(), self._intake.views)
-            except StoreUnavailable:
+            except (StoreUnavailable, Closed):  # away, or closed meanwhile by another thread
                 return  # its lease will run out
