@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,7 +10,9 @@ from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store
 from anabranch.cli.output import counted, iso_time, print_columns, print_json, say
 from anabranch.errors import TransactionNotFound
 from anabranch.model.transaction import TransactionInfo, TransactionState
-from anabranch.store import Store
+
+if TYPE_CHECKING:
+    from anabranch.store import Store
 
 app = new_app("List, show and abort transactions.")
 
