@@ -121,7 +121,7 @@ _UNANSWERED: Final[Weather] = {"writing.commit": {Action.UNCERTAIN_LANDED: 0.2}}
 _SLOW: Final[Weather] = {"catalog.commit": {Action.DELAY_BEFORE: 0.4}}
 
 ALGEBRA_WOUNDS: Final = (
-    Wound(share_the_open_log, ("nobody wrote it", "check: error"), casts=ALGEBRA),
+    Wound(share_the_open_log, ("nobody wrote", "check: error"), casts=ALGEBRA),
     Wound(copy_all_but_the_last_event, ("and it was not taken over", "not between the cuts"), casts=ALGEBRA),
     Wound(open_without_the_old_fences, ("out of order", "history: not linearizable", "acknowledged"), _SLOW, GROWTH),
     Wound(append_without_a_seal, ("nobody wrote it", "acknowledged, and not there", "check: error"), _SLOW, GROWTH),
