@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 
+import anabranch as ab
 from tests.cli.kit import Line
 
 
@@ -55,3 +56,22 @@ def test_so_many_are_shown_as_were_asked_for(line: Line) -> None:
 def test_a_stream_that_is_not_there_is_one_clear_line(line: Line) -> None:
     prepare(line)
     assert "iot/nowhere" in line.refused("watch", "iot/nowhere")
+
+
+def test_the_watermark_is_shown(line: Line) -> None:
+    prepare(line)
+    assert line("stream", "watermark", "iot/a", "--json").json == {"name": "iot/a", "time": None, "cut": None}
+    assert "no watermark" in line("stream", "watermark", "iot/a").err
+    with ab.connect(line.store) as store:
+        group = store.reader_group("iot/g", streams=["iot/a"])
+        with store.writer("iot/a") as writer:
+            writer.write(b"x", time="2026-01-31T11:59:00Z")
+            writer.note_time("2026-01-31T12:00:00Z")
+        mark = store.watermark("iot/a")
+        assert mark is not None
+        group.reset(ab.TAIL)
+    assert line("stream", "watermark", "iot/a").out == f"2026-01-31T12:00:00Z  {mark.cut}\n"
+    assert line("read", "iot/a", "--to", mark.cut, "--json").rows[0]["payload"] == "x"
+    told = line("group", "show", "iot/g", "--json").json
+    assert told["time_window"] == {"lower": "2026-01-31T12:00:00Z", "upper": None}
+    assert "times    2026-01-31T12:00:00Z to -" in line("group", "show", "iot/g").out

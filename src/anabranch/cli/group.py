@@ -157,6 +157,7 @@ def _summary(group: ReaderGroup) -> dict[str, Any]:
 
 def _details(store: Store, group: ReaderGroup) -> dict[str, Any]:
     unread, distribution, cuts = group.unread(), group.distribution(), group.cut()
+    window = group.time_window()
     names = {cut.stream: name for name, cut in cuts.items()}
     owner = {segment: name for name, segments in distribution.readers.items() for segment in segments}
     behind = unread.segments
@@ -164,6 +165,7 @@ def _details(store: Store, group: ReaderGroup) -> dict[str, Any]:
     return {
         **_summary(group),
         "cuts": {name: str(cut) for name, cut in cuts.items()},
+        "time_window": {"lower": iso_time(window.lower_us), "upper": iso_time(window.upper_us)},
         "distribution": [
             {
                 "stream": names[each.stream],
@@ -191,6 +193,8 @@ def _print_details(told: dict[str, Any]) -> None:
     print(f"  streams  {', '.join(told['streams'])}")
     print(f"  readers  {', '.join(told['readers']) or '-'}")
     print(f"  unread   {counted(told['unread'], 'event')}, {size_text(told['unread_bytes'])}")
+    if any(told["time_window"].values()):
+        print(f"  times    {told['time_window']['lower'] or '-'} to {told['time_window']['upper'] or '-'}")
     print()
     print_columns(
         ("STREAM", "SEGMENT", "READER", "OFFSET", "UNREAD", "BYTES"),

@@ -29,6 +29,7 @@ from anabranch.cli.options import (
 )
 from anabranch.cli.output import confirm, counted, print_json, say
 from anabranch.cli.retain import retain, said_policy
+from anabranch.cli.watermark import watermark
 from anabranch.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ app.command()(hold)
 app.command()(keep)
 app.command()(retain)
 app.command()(autoscale)
+app.command()(watermark)
 
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
