@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,16 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 import anabranch as ab
 from anabranch import limits
-from anabranch.errors import ConditionFailed, InvalidArgument, StreamNotFound, StreamSealed, TooLarge, Truncated
+from anabranch.catalog.port import Subject, Writing
+from anabranch.errors import (
+    AppendUncertain,
+    ConditionFailed,
+    InvalidArgument,
+    StreamNotFound,
+    StreamSealed,
+    TooLarge,
+    Truncated,
+)
 from anabranch.model.append import Commit, Verdict
 from anabranch.readers.synchronizer import JsonCodec
 from anabranch.runtime.settings import Settings
@@ -183,6 +193,61 @@ def test_an_append_whose_answer_was_lost_counts_once(plain: Store, monkeypatch: 
     monkeypatch.setattr(plain.catalog, "commit", commit)
     assert state.update(lambda n: n + 1) == 1
     assert lost and state.stream.latest() == 2 and plain.synchronizer("s/x").fetch() == 1
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_an_update_in_its_turn_whose_answer_was_lost_counts_once(
+    plain: Store, monkeypatch: pytest.MonkeyPatch, landed: bool
+) -> None:
+    one = plain.synchronizer("s/_n", initial=0)
+    two = plain.synchronizer("s/_n")
+    writing, lost = plain.catalog.writing, []
+
+    @contextmanager
+    def lossy(on: Subject | None = None) -> Iterator[Writing]:
+        if on != two.stream.id or lost:
+            with writing(on) as txn:
+                yield txn
+            return
+        lost.append(True)
+        try:
+            with writing(on) as txn:
+                yield txn
+                if not landed:
+                    raise _Undone
+        except _Undone:
+            pass
+        raise AppendUncertain
+
+    assert one.update(lambda n: n + 1) == 1
+    monkeypatch.setattr(plain.catalog, "writing", lossy)
+    assert two.update(lambda n: n + 10) == 11
+    assert lost
+    assert one.fetch() == two.fetch() == 11
+    assert (one.revision, two.revision) == (3, 3)
+    assert two.update(lambda n: n + 100) == 111
+
+
+class _Undone(Exception):
+    """Ends a transaction without its changes."""
+
+
+def test_who_was_late_once_has_its_value_changed_in_its_turn(store: Store) -> None:
+    one = store.synchronizer("s/_n", initial=0)
+    two = store.synchronizer("s/_n")
+    seen: list[int] = []
+
+    def add(n: int) -> int:
+        seen.append(n)
+        return n + 1
+
+    for _ in range(5):
+        one.update(lambda n: n + 1)
+    assert two.update(add) == 6
+    assert seen == [0, 5]
+    assert two.update(lambda n: n) == 6
+    assert one.update(lambda n: 6) == 6
+    assert one.revision == two.revision == 7
 
 
 def test_a_handle_whose_writer_was_forgotten_goes_on(plain: Store) -> None:

@@ -6,7 +6,9 @@ appends says at which revision it believes the stream to be; of several who say 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Sequence as Rows
+from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -18,6 +20,7 @@ from anabranch.core.codec import encode, event_bounds
 from anabranch.core.cuts import below_head, truncated
 from anabranch.errors import (
     AnabranchError,
+    AppendUncertain,
     ConditionFailed,
     Conflict,
     Fenced,
@@ -29,7 +32,7 @@ from anabranch.log.commit import Committer, Draft, Outcome, Work, WriterName
 from anabranch.log.plan import Plan
 from anabranch.log.read import LogReader, Selection
 from anabranch.log.view import load, refresh
-from anabranch.model.append import Appended, Part, Place, Refusal, Refused, Unit
+from anabranch.model.append import Appended, Part, Place, Refusal, Refused, Sequence, Unit
 from anabranch.model.columns import RAW_COLUMNS
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import LogId, SegmentId, StreamId, WriterId
@@ -43,7 +46,7 @@ _PAYLOAD = Selection(pa.schema([RAW_COLUMNS.field("payload")]))
 
 
 # Rows of the change outbox that belong to an update: what happened, and what is to be known of it.
-Told: TypeAlias = Sequence[tuple[str, Mapping[str, object]]]
+Told: TypeAlias = Rows[tuple[str, Mapping[str, object]]]
 
 
 class Entry(NamedTuple):
@@ -105,13 +108,7 @@ class RevisionedStream:
     def last(self) -> Entry | None:
         """The newest entry that is there, or None of an empty stream."""
         with self._catalog.reading() as reading:
-            view = self._refresh(reading)
-            length = self._length(view)
-            if length == view.segments[_segment(view)].head:
-                return None
-            page = self._plan(reading, view, length - 1, length)
-        (entry,) = self._entries(page)
-        return entry
+            return self._last(reading, self._refresh(reading))
 
     def read(self, start: int = 0) -> Iterator[Entry]:
         """The entries behind revision `start`, in order, up to the revision as of this call. Raises Truncated."""
@@ -143,6 +140,51 @@ class RevisionedStream:
                 continue
             raise self._error(verdict, expected)
         raise Conflict(f"the append to '{self.name}' was refused again and again")
+
+    def append_in_turn(self, decide: Callable[[Entry | None], tuple[bytes, Told] | None]) -> tuple[int, bool]:
+        """Append what `decide` makes of the newest entry, which nobody else can be ahead of: whoever else wants to, waits.
+        It is called within the transaction, so it must be quick and only compute; None appends nothing. Returns the
+        revision, and False where that came of an earlier call of `decide`, whose answer was lost. Raises ConditionFailed where an append that takes no turns was first after all, and as `append`.
+        """
+        for last in (False, False, True):
+            try:
+                verdict, revision = self._in_turn(decide)
+            except AppendUncertain:
+                # Asked again under the same number, it is a duplicate if it landed, and lands once at most.
+                if last:
+                    raise
+                continue
+            if verdict is None:
+                return revision, True
+            if isinstance(verdict, Appended):
+                self._sent += 1
+                self._committed()
+                made = verdict.start + self._shift() + 1
+                return made, made == revision + 1
+            if verdict.reason not in _NUMBERED_ANEW:
+                raise self._error(verdict, revision)
+            self._writer, self._sent = WriterName(WriterId(token(self._runtime.ids))), 0
+        raise Conflict(f"the append to '{self.name}' was refused again and again")
+
+    def _in_turn(
+        self, decide: Callable[[Entry | None], tuple[bytes, Told] | None]
+    ) -> tuple[Appended | Refused | None, int]:
+        """The verdict, None where nothing was to be appended, and the revision that it was decided on."""
+        now = self._runtime.clock.now()
+        with self._catalog.writing(self.id) as txn:
+            view = self._refresh(txn)
+            entry = self._last(txn, view)
+            revision = self._length(view)
+            decided = decide(entry)
+            if decided is None:
+                return None, revision
+            value, told = decided
+            part = replace(self.part(value, revision), sequence=Sequence(self._writer.id, self._sent))
+            (verdict,) = txn.append(Unit((part,)), now=now)
+            if isinstance(verdict, Appended):
+                for kind, detail in told:
+                    txn.add_change(self.id, kind, detail, now=now)
+            return verdict, revision
 
     def append_telling(self, value: bytes, told: Told, *, expected: int) -> int:
         """The same, with rows of the change outbox in the same transaction: they are there if and only if the entry is.
@@ -185,6 +227,13 @@ class RevisionedStream:
         segment = _segment(view)
         if revision > view.segments[segment].head:
             self._truncate(view.info.id, StreamCut.of(view.info.id, {segment: revision}))
+
+    def _last(self, reading: Reading, view: StreamView) -> Entry | None:
+        length = self._length(view)
+        if length == view.segments[_segment(view)].head:
+            return None
+        (entry,) = self._entries(self._plan(reading, view, length - 1, length))
+        return entry
 
     def _commit(self, value: bytes, expected: int | None) -> Appended | Refused:
         outcomes: list[Outcome] = []

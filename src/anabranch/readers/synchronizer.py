@@ -9,7 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from anabranch import limits
 from anabranch.errors import AppendUncertain, ConditionFailed, InvalidArgument, StoreBusy
 from anabranch.model.append import Part
-from anabranch.readers.revisioned import RevisionedStream, Told
+from anabranch.readers.revisioned import Entry, RevisionedStream, Told
 from anabranch.runtime.ports import Runtime
 
 T = TypeVar("T")
@@ -98,9 +98,13 @@ class StateSynchronizer(Generic[T]):
 
         `change` is called again, with the newer value, each time somebody else was first; so it must do nothing but
         compute. Where it returns an equal value, nothing is written. What it raises is passed on, and nothing is
-        written. Raises StoreBusy after `catalog_lock_s` of being late, TooLarge, AppendUncertain.
+        written. Among several who are at it, it is called within a transaction, so it should be quick. Raises StoreBusy, TooLarge,
+        AppendUncertain.
         """
-        return self._update(change, self._append)
+        try:
+            return self._update(change, self._append, once=True)
+        except ConditionFailed:
+            return self._update_in_turn(change)
 
     def update_within(self, change: Callable[[T], T], unit: Callable[[Part], None]) -> T:
         """The same, as a part of somebody else's atomic unit: `unit` appends the part and whatever else belongs to it, all
@@ -122,7 +126,34 @@ class StateSynchronizer(Generic[T]):
             # Whether it landed shows in the value, and if it lands later still, the condition refuses one of the two.
             raise ConditionFailed(self._revision, self._stream.latest()) from None
 
-    def _update(self, change: Callable[[T], T], append: Callable[[bytes, T], int], *, always: bool = False) -> T:
+    def _update_in_turn(self, change: Callable[[T], T]) -> T:
+        """The same where others are at it too: whoever is refused once has its value changed in its turn, within the
+        transaction, instead of racing for it."""
+        found: list[T] = []
+
+        def decide(entry: Entry | None) -> tuple[bytes, Told] | None:
+            assert entry is not None, "whoever was refused was late"
+            before = self._codec.decode(entry.value)
+            wanted = change(before)
+            found[:] = [wanted]
+            return None if wanted == before else (self._codec.encode(wanted), self._told(before, wanted))
+
+        while True:
+            try:
+                revision, just_now = self._stream.append_in_turn(decide)
+            except ConditionFailed:  # one who takes no turn, where the catalog lets it pass
+                continue
+            break
+        if just_now:
+            self._adopt(revision, found[0])
+        else:
+            self._load()
+        self._thin()
+        return self._state
+
+    def _update(
+        self, change: Callable[[T], T], append: Callable[[bytes, T], int], *, always: bool = False, once: bool = False
+    ) -> T:
         deadline = self._runtime.clock.monotonic() + self._runtime.settings.catalog_lock_s
         late = 0
         while True:
@@ -137,6 +168,8 @@ class StateSynchronizer(Generic[T]):
             try:
                 self._adopt(append(self._codec.encode(wanted), wanted), wanted)
             except ConditionFailed:
+                if once:
+                    raise
                 late += 1
                 if self._runtime.clock.monotonic() > deadline:
                     raise StoreBusy(
@@ -145,9 +178,12 @@ class StateSynchronizer(Generic[T]):
                 self._pause(late)
                 self._load()
                 continue
-            if self._entries_kept is not None and self._revision % self._entries_kept == 0:
-                self.compact()
+            self._thin()
             return self._state
+
+    def _thin(self) -> None:
+        if self._entries_kept is not None and self._revision % self._entries_kept == 0:
+            self.compact()
 
     def compact(self) -> None:
         """Let go of all values but the present one. Done by itself, every `entries_kept` updates."""
