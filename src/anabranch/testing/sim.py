@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from anabranch.testing import scaling_sim
+from anabranch.testing import algebra_sim, scaling_sim
 from anabranch.testing.clients import ALL, BY_NAME
 from anabranch.testing.simulation import PLACES, Outcome, Simulation
 
@@ -40,6 +40,7 @@ examples:
   python -m anabranch.testing.sim --seed 7 --place s3        with its blobs in a bucket that fails and forgets to answer
   python -m anabranch.testing.sim --seed 7 --trace 200       with the last 200 steps of the run
   python -m anabranch.testing.sim scaling --help             what a scaling policy does with a load
+  python -m anabranch.testing.sim algebra --help             random operations on streams, held to lists
 
 exit code: 0 all sound, 1 a violation, 2 wrong arguments, 130 interrupted"""
 
@@ -49,6 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["scaling"]:
         return scaling_sim.main(given[1:])
+    if given[:1] == ["algebra"]:
+        return algebra_sim.main(given[1:])
     options = _parser().parse_args(arguments)
     seed = int(time.time()) % 1_000_000 if options.seed is None else options.seed
     total: Counter[str] = Counter()

@@ -1,0 +1,162 @@
+"""`python -m anabranch.testing.sim algebra`: random lives of many streams in two stores, held to lists after every step."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Final
+
+from anabranch.testing import lives_changing, lives_making
+from anabranch.testing.lives import SECOND, House, Lives
+
+_TEXT: Final = """\
+Draws one operation on streams after the other: writing, scaling, sealing, truncation, retention, copies, appends and
+stitches within a store and to another one, builders, renaming, aliases, whole scopes, archives, imports and attachments,
+ephemeral streams, compaction and collection. The model is a list of events for each key.
+
+After every step each stream reads what its lists say, every pointer that was ever handed out fetches its event or says
+that it is gone, and `check` finds nothing. In the end collection has removed all that no stream can see, and nothing
+else; and when the streams go one by one, all of it."""
+
+_EXAMPLES: Final = """\
+examples:
+  ./dev sim algebra                            a run from a seed that the clock gives
+  ./dev sim algebra --seed 7 --steps 500       one run, from seed 7
+  ./dev sim algebra --seed 1 --runs 100        the seeds 1 to 100
+  ./dev sim algebra --seed 7 --trace           with every step of it
+
+exit code: 0 all sound, 1 a violation, 2 wrong arguments, 130 interrupted"""
+
+VERBS: Final = {verb.__name__: verb for verb in (*lives_changing.VERBS, *lives_making.VERBS)}
+
+# How often each is done, where others are done once.
+_OFTEN: Final = {"write": 10, "compact": 3} | dict.fromkeys(
+    ("scale", "truncate", "collect", "copy", "append", "stitch"), 2
+)
+
+
+@dataclass
+class Life:
+    """What a run came to. `error` is what ended it early, behind the last line of the `trace`."""
+
+    seed: int
+    steps: int
+    done: Counter[str] = field(default_factory=Counter)
+    trace: list[str] = field(default_factory=list)
+    error: BaseException | None = None
+
+    @property
+    def replay(self) -> str:
+        """How it is run again."""
+        return f"./dev sim algebra --seed {self.seed} --steps {self.steps} --trace"
+
+
+def live(seed: int, steps: int) -> Life:
+    """One life; it is drawn from the seed, and nothing else."""
+    life = Life(seed, steps)
+    with closing(Lives(seed)) as lives:
+        life.done = lives.done
+        try:
+            for number in range(1, steps + 1):
+                _step(lives, number, life.trace)
+            for house in lives.houses:
+                life.trace.append(f"  end  {house.title}")
+                _end(lives, house, life.trace)
+        except Exception as exc:
+            life.error = exc
+    return life
+
+
+def _step(lives: Lives, number: int, trace: list[str]) -> None:
+    while True:
+        verb = lives.rng.choices([*VERBS.values()], [_weight(name, lives.done[name]) for name in VERBS])[0]
+        trace.append(f"{number:5}  {verb.__name__} …")
+        lives.clock.micros += lives.rng.randrange(3) * SECOND
+        done = verb(lives)
+        trace.pop()
+        if done is not None:
+            break
+    what, houses = done
+    trace.append(f"{number:5}  {houses[0].title}: {verb.__name__} {what}")
+    lives.done[verb.__name__] += 1
+    for house in dict.fromkeys(houses):
+        house.judge()
+
+
+def _weight(name: str, done: int) -> float:
+    """What was done seldom is drawn more often, so that even short lives see most verbs."""
+    often = _OFTEN.get(name, 1)
+    return often / (1 + done / often) ** 2
+
+
+def _end(lives: Lives, house: House, trace: list[str]) -> None:
+    """Collection takes what nobody sees and nothing else; then one stream after the other goes."""
+    _collect_all(lives, house)
+    house.judge()
+    house.judge_storage()
+    for known in list(house.streams):
+        house.store.streams.delete(known.name)
+        house.end(known)
+        trace.append(f"  end  {known.name} goes")
+        _collect_all(lives, house)
+        house.judge()
+        house.judge_storage()
+    house.judge_empty()
+
+
+def _collect_all(lives: Lives, house: House) -> None:
+    """What died is removed by a later collection than the one that notices it."""
+    for _ in range(3):
+        lives.clock.micros += SECOND
+        house.store.collect(horizon_us=0)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run as many seeds as asked for; 1 at the first violation, else 0."""
+    parser = argparse.ArgumentParser(
+        prog="python -m anabranch.testing.sim algebra",
+        description=_TEXT,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--seed", type=int, help="the first seed (default: from the clock, and printed)")
+    parser.add_argument("--steps", type=_positive, default=200, help="operations of a run (default: 200)")
+    parser.add_argument("--runs", type=_positive, default=1, help="how many seeds, counted up (default: 1)")
+    parser.add_argument("--trace", action="store_true", help="show every step (a failure shows the last 40)")
+    options = parser.parse_args(arguments)
+    seed = int(time.time()) % 1_000_000 if options.seed is None else options.seed
+    total: Counter[str] = Counter()
+    try:
+        for each in range(seed, seed + options.runs):
+            life = live(each, options.steps)
+            total.update(life.done)
+            if options.trace or life.error is not None:
+                print("\n".join(life.trace if options.trace else life.trace[-40:]))
+            if life.error is not None:
+                traceback.print_exception(life.error)
+                print(f"\nVIOLATION with seed {each}: {life.error}\nreplay it with:\n  {life.replay}")
+                return 1
+            print(f"seed {each}: sound. {options.steps:,} operations", flush=True)
+    except KeyboardInterrupt:
+        print("interrupted; what ran until here was sound")
+        return 130
+    if options.runs > 1:
+        print("\n".join(f"  {count:>9,}  {what.replace('_', ' ')}" for what, count in sorted(total.items())))
+    return 0
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("a number above 0")
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,368 @@
+"""Two stores, and for each of their streams the lists that it must read: the model that random lives of streams are held
+to (`testing.algebra_sim`).
+
+The model knows nothing of segments, spans or logs. A stream is a list of bodies for each key; a place in it is how many
+events of each key lie before. Every body is unlike all others.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from anabranch import limits
+from anabranch.catalog.port import Reading
+from anabranch.catalog.tables import BY_NAME, Value
+from anabranch.core.copy import Copied
+from anabranch.core.stitch import Joined
+from anabranch.errors import StreamNotFound, Truncated
+from anabranch.model.cut import StreamCut
+from anabranch.model.event import Event
+from anabranch.model.ids import Micros, StreamId
+from anabranch.model.pointer import EventPointer
+from anabranch.model.stream_range import StreamRange
+from anabranch.runtime.ports import Runtime
+from anabranch.runtime.settings import Settings
+from anabranch.store import Store, connect
+from anabranch.streams.holding import Held
+
+SECOND: Final = 1_000_000  # µs
+STREAMS_MAX: Final = 7  # of a store
+EVENTS_MAX: Final = 60  # of a stream that others are joined to
+SCOPES: Final = "stuv"
+KEYS: Final = "abcdef"
+
+# So small that a few events meet them.
+_LIMITS: Final = {
+    "FLATTEN_SPANS_FORCED": 2,
+    "JOB_RANGE_BYTES": 400,
+    "JOB_BLOB_BYTES": 400,
+    "JOB_BUNDLE_RANGES_MAX": 2,
+    "SCOPE_PAGE": 2,
+}
+
+Keyed = dict[str, list[bytes]]
+Counts = dict[str, int]
+
+
+class Violation(AssertionError):
+    """A store does something else than the model says."""
+
+
+def require(holds: bool, what: object) -> None:
+    """Raises Violation unless it holds."""
+    if not holds:
+        raise Violation(str(what))
+
+
+def between(bodies: Keyed, start: Counts, end: Counts) -> Keyed:
+    """What lies between two places."""
+    return {key: list(each[start.get(key, 0) : end.get(key, 0)]) for key, each in bodies.items()}
+
+
+def joined(*parts: Keyed) -> Keyed:
+    """One after the other."""
+    found: Keyed = {}
+    for part in parts:
+        for key, bodies in part.items():
+            found.setdefault(key, []).extend(bodies)
+    return found
+
+
+class HandClock:
+    """A clock that moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.micros = 1_700_000_000 * SECOND
+
+    def now(self) -> Micros:
+        """µs since 1970."""
+        return Micros(self.micros)
+
+    def monotonic(self) -> float:
+        """Seconds."""
+        return self.micros / SECOND
+
+
+@dataclass(eq=False)
+class Known:
+    """A stream as the model knows it. `mixed`: it may hold older events behind younger ones. `cuts` are places that were
+    taken at some time, in order, the head first, and what lies before them. `held` is how this process holds it."""
+
+    house: House
+    name: str
+    id: StreamId
+    bodies: Keyed
+    mixed: bool = False
+    sealed: bool = False
+    ephemeral: bool = False
+    cuts: list[tuple[StreamCut, Counts]] = field(default_factory=list)
+    held: list[Held] = field(default_factory=list)
+
+    @property
+    def scope(self) -> str:
+        """Where it is."""
+        return self.name.partition("/")[0]
+
+    @property
+    def size(self) -> int:
+        """How many events it holds."""
+        return sum(len(each) for each in self.bodies.values())
+
+    def counts(self) -> Counts:
+        """The place behind its last event."""
+        return {key: len(bodies) for key, bodies in self.bodies.items()}
+
+    def events(self) -> list[Event]:
+        """What the store reads."""
+        with self.house.store.reader(self.name) as reader:
+            return list(reader)
+
+    def note_cut(self) -> None:
+        """Its tail is a place to remember."""
+        self.cuts.append((self.house.store.streams.tail(self.name), self.counts()))
+
+    def note_edges(self) -> None:
+        """Its head and tail are all places that are known."""
+        self.cuts = [(self.house.store.streams.head(self.name), {})]
+        self.note_cut()
+
+    def note_pointers(self) -> None:
+        """Remember where each event lies."""
+        for event in self.events():
+            self.house.pointers[event.pointer] = event.body
+
+
+@dataclass(eq=False)
+class House:
+    """A store, what is known of it, and every pointer it ever handed out with the body behind it."""
+
+    title: str
+    store: Store
+    scopes: list[str] = field(default_factory=list)
+    streams: list[Known] = field(default_factory=list)
+    aliases: dict[str, Known] = field(default_factory=dict)
+    pointers: dict[EventPointer, bytes] = field(default_factory=dict)
+
+    def begin(self, name: str, bodies: Keyed, *, mixed: bool = False, sealed: bool | None = False) -> Known:
+        """There is a stream now, sealed as told; None: as it says itself."""
+        info = self.store.streams.get(name)
+        if sealed is not None:
+            require(info.sealed == sealed, f"{name} is sealed: {info.sealed}, not {sealed}")
+        known = Known(self, name, info.id, {key: list(each) for key, each in bodies.items()}, mixed, info.sealed)
+        self.streams.append(known)
+        known.note_edges()
+        known.note_pointers()
+        return known
+
+    def end(self, known: Known) -> None:
+        """A stream is gone, with its aliases; who still holds it leaves in vain."""
+        self.streams.remove(known)
+        self.aliases = {name: each for name, each in self.aliases.items() if each is not known}
+        for held in known.held:
+            held.leave()
+
+    def names(self) -> set[str]:
+        """All names that are taken."""
+        return {known.name for known in self.streams} | set(self.aliases)
+
+    def copied(self, copy: Known, source: House, result: Copied) -> None:
+        """The result names for each event of the source, where it still is, the one in the copy."""
+        require(result.copy == copy.id, f"{copy.name} is {copy.id:016x}, not {result.copy:016x}")
+        for event in copy.events():
+            old = event.pointer._replace(stream=result.source)
+            require(result.pointer(old) == event.pointer, f"{old} is mapped to {result.pointer(old)}")
+            require(source.pointers.get(old, event.body) == event.body, f"{event.pointer} was {old}, another event")
+
+    def joined(self, source: House, old: dict[EventPointer, bytes], result: Joined) -> None:
+        """The result names where old pointers of the source lie now."""
+        for pointer, body in old.items():
+            for new in result.pointers(pointer):
+                found = self.store.fetch(new).body
+                require(found == body, f"{pointer} of {source.title} is at {new} now: {found!r}, not {body!r}")
+                self.pointers[new] = body
+
+    def pointers_of(self, *streams: Known) -> dict[EventPointer, bytes]:
+        """Pointers of these streams."""
+        ids = {known.id for known in streams}
+        return {pointer: body for pointer, body in self.pointers.items() if pointer.stream in ids}
+
+    def judge(self) -> None:
+        """Each stream reads what the model says, each pointer means what it meant, `check` finds nothing."""
+        streams = self.store.streams
+        require([each.name for each in streams.scopes() if each.name[0] != "_"] == sorted(self.scopes), "other scopes")
+        names = {str(info.name) for info in streams.list()}
+        require(names == {known.name for known in self.streams}, f"streams {sorted(names)}")
+        aliases = {str(alias): str(name) for alias, name in streams.aliases().items()}
+        require(aliases == {name: known.name for name, known in self.aliases.items()}, f"aliases {aliases}")
+        readable: set[EventPointer] = set()
+        for known in self.streams:
+            found: Keyed = {}
+            for event in known.events():
+                found.setdefault(str(event.key), []).append(event.body)
+                readable.add(event.pointer)
+            wanted = {key: bodies for key, bodies in known.bodies.items() if bodies}
+            require(found == wanted, f"{known.name} reads {shown(found)}, not {shown(wanted)}")
+            require(streams.get(known.name).sealed == known.sealed, f"{known.name} is sealed, or is not")
+            require(streams.is_ephemeral(known.name) == known.ephemeral, f"{known.name} is ephemeral, or is not")
+        living = {known.id for known in self.streams}
+        for pointer, body in self.pointers.items():
+            found_body = self.fetched(pointer, living)
+            require(found_body == (body if pointer in readable else None), f"{pointer} is {found_body!r}, not {body!r}")
+        flaws = list(self.store.check())
+        require(not flaws, f"check finds {flaws}")
+
+    def fetched(self, pointer: EventPointer, living: set[StreamId]) -> bytes | None:
+        """The body behind a pointer; None where the store says, in the one right way, that it is gone."""
+        try:
+            body: bytes = self.store.fetch(pointer).body
+        except Truncated:
+            require(pointer.stream in living, f"{pointer} is truncated, though its stream is gone")
+            return None
+        except StreamNotFound:
+            require(pointer.stream not in living, f"{pointer} has no stream, though that is there")
+            return None
+        return body
+
+    def judge_storage(self) -> None:
+        """Nothing is stored that no span can see. To be asked behind a collection that may take all."""
+        with self.store.catalog.reading() as reading:
+            rows: dict[str, list[Any]] = {
+                table: list(_whole(reading, table)) for table in ("spans", "extents", "blobs")
+            }
+        for log, start, stop, *_ in rows["extents"]:
+            seen = [s for s in rows["spans"] if s[3] == log and s[4] < stop and (s[5] is None or s[5] > start)]
+            require(bool(seen), f"the extent {start} to {stop} of log {log} is seen by nobody")
+        used = {row[3] for row in rows["extents"]}
+        unused = [row[0] for row in rows["blobs"] if row[1] not in used]
+        require(not unused, f"nothing lies in {unused}")
+        keys = {row[0] for row in rows["blobs"]}
+        found = [info.key for prefix in ("commits/", "history/") for info in self.store.blobs.list(prefix)]
+        require(set(found) <= keys, f"{set(found) - keys} belong to nobody")
+
+    def judge_empty(self) -> None:
+        """Nothing at all is stored."""
+        with self.store.catalog.reading() as reading:
+            tables = ("extents", "blobs", "logs", "spans", "segments", "schemas", "streams")
+            left = {table: len(reading.export(table)) for table in tables}
+            require(not any(left.values()), f"left behind: {left}")
+            kinds = ("copied", "renamed", "former names", "lineage", "ephemeral")
+            pieces = {kind: len(reading.pieces(kind)) for kind in kinds}
+            require(not any(pieces.values()), f"left behind: {pieces}")
+        blobs = [info.key for prefix in ("commits/", "history/") for info in self.store.blobs.list(prefix)]
+        require(not blobs, f"left behind: {blobs}")
+
+
+def _whole(reading: Reading, table: str) -> Iterator[tuple[Value, ...]]:
+    """All rows of a table."""
+    page = reading.export(table)
+    while page:
+        yield from page
+        page = reading.export(table, page[-1][: BY_NAME[table].key])
+
+
+def shown(bodies: Keyed) -> dict[str, list[str]]:
+    """Without what fills bodies up."""
+    return {key: [body.decode().strip() for body in each] for key, each in sorted(bodies.items())}
+
+
+class Lives:
+    """Two stores that share a clock, and all that a run draws from one seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = Random(seed)
+        self.clock = HandClock()
+        self.done: Counter[str] = Counter()
+        self.appended: dict[bytes, int] = {}  # when, µs
+        self.archives = 0
+        self._limits = {name: getattr(limits, name) for name in _LIMITS}
+        for name, value in _LIMITS.items():
+            setattr(limits, name, value)
+        self._folder = tempfile.TemporaryDirectory(prefix="anabranch-sim-")
+        self.houses = [self._house("here"), self._house("there")]
+
+    def _house(self, title: str) -> House:
+        runtime = Runtime(clock=self.clock, settings=Settings(inline_bytes_max=200))
+        house = House(title, connect("memory://", runtime=runtime))
+        for scope in SCOPES[:2]:
+            house.store.streams.create_scope(scope)
+            house.scopes.append(scope)
+        return house
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        for house in self.houses:
+            house.store.close()
+        self._folder.cleanup()
+        for name, value in self._limits.items():
+            setattr(limits, name, value)
+
+    def place(self) -> Path:
+        """Of a new archive."""
+        self.archives += 1
+        return Path(self._folder.name) / f"archive-{self.archives}"
+
+    # what is drawn
+
+    def house(self) -> House:
+        """A store; the first one twice as often."""
+        return self.rng.choice([self.houses[0], *self.houses])
+
+    def other(self, house: House) -> House:
+        """The store that it is not."""
+        return self.houses[house is self.houses[0]]
+
+    def some(self, house: House, *, unsealed: bool = False) -> Known | None:
+        """A stream of a store, rather one that holds something."""
+        found = [known for known in house.streams if not (unsealed and known.sealed)]
+        return self.rng.choices(found, [1 + min(known.size, 5) for known in found])[0] if found else None
+
+    def free(self, house: House, scope: str | None = None) -> str | None:
+        """A name that a new stream may have, in a scope that is there."""
+        scopes = house.scopes if scope is None else [scope]
+        names = [name for each in scopes for end in "wxyz" if (name := f"{each}/{end}") not in house.names()]
+        return self.rng.choice(names) if names and len(house.streams) < STREAMS_MAX else None
+
+    def free_scope(self, house: House) -> str | None:
+        """A scope that is not there."""
+        scopes = [scope for scope in SCOPES if scope not in house.scopes]
+        return self.rng.choice(scopes) if scopes else None
+
+    def address(self, known: Known) -> str:
+        """A name of the stream: its own, or an alias."""
+        return self.rng.choice([known.name, *(name for name, each in known.house.aliases.items() if each is known)])
+
+    def part(self, known: Known) -> tuple[StreamRange | str, Keyed]:
+        """A stream, or a range of it between two cuts that were taken at some time, and what it holds."""
+        name = self.address(known)
+        if len(known.cuts) < 2 or self.rng.random() < 0.5:
+            return name, {key: list(each) for key, each in known.bodies.items()}
+        first, second = sorted(self.rng.choices(range(len(known.cuts)), k=2))
+        (start, before), (end, after) = known.cuts[first], known.cuts[second]
+        return StreamRange(name, start, end), between(known.bodies, before, after)
+
+    def new_events(self) -> list[tuple[str, bytes]]:
+        """Keys and bodies, some of which are too large to be inlined together."""
+        found = []
+        filling = b" " * (150 * self.rng.randrange(2))
+        for key in self.rng.choices(KEYS, k=self.rng.randint(1, 8)):
+            body = str(len(self.appended)).encode() + filling
+            self.appended[body] = self.clock.micros
+            found.append((key, body))
+        return found
+
+
+Done = tuple[str, list[House]] | None
+"""What a verb did, and the stores it touched; None where nothing fitted."""
+
+Verb = Callable[[Lives], Done]
+
+
+def large(streams: Iterable[Known]) -> bool:
+    """True if these are too many events to be joined."""
+    return sum(known.size for known in streams) > EVENTS_MAX
