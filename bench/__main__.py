@@ -32,6 +32,7 @@ from bench import (
     one_event,
     put_latency,
     readers_prefetch,
+    readers_state,
     readers_transactions,
     spark_history,
     spark_microbatch,
@@ -61,6 +62,7 @@ FIGURES: dict[str, Figure] = {
         algebra_read,
         algebra_move,
         readers_prefetch,
+        readers_state,
         readers_transactions,
     )
 }

@@ -68,6 +68,7 @@ class StateSynchronizer(Generic[T]):
         self._runtime = runtime
         self._codec = codec
         self._revision = 0
+        self._contended = False  # somebody else was first the last time
         self._state: T
         if not self._load():
             self._begin(initial)
@@ -101,10 +102,12 @@ class StateSynchronizer(Generic[T]):
         written. Among several who are at it, it is called within a transaction, so it should be quick. Raises StoreBusy, TooLarge,
         AppendUncertain.
         """
-        try:
-            return self._update(change, self._append, once=True)
-        except ConditionFailed:
-            return self._update_in_turn(change)
+        if not self._contended:
+            try:
+                return self._update(change, self._append, once=True)
+            except ConditionFailed:
+                self._contended = True
+        return self._update_in_turn(change)
 
     def update_within(self, change: Callable[[T], T], unit: Callable[[Part], None]) -> T:
         """The same, as a part of somebody else's atomic unit: `unit` appends the part and whatever else belongs to it, all
@@ -127,13 +130,14 @@ class StateSynchronizer(Generic[T]):
             raise ConditionFailed(self._revision, self._stream.latest()) from None
 
     def _update_in_turn(self, change: Callable[[T], T]) -> T:
-        """The same where others are at it too: whoever is refused once has its value changed in its turn, within the
-        transaction, instead of racing for it."""
+        """The same where others are at it too: whoever is refused once has the value changed in its turn, within the
+        transaction, instead of racing for it; and so it goes on until it finds that nobody was there meanwhile."""
         found: list[T] = []
 
         def decide(entry: Entry | None) -> tuple[bytes, Told] | None:
             assert entry is not None, "whoever was refused was late"
-            before = self._codec.decode(entry.value)
+            self._contended = entry.revision != self._revision
+            before = self._codec.decode(entry.value) if self._contended else self._state
             wanted = change(before)
             found[:] = [wanted]
             return None if wanted == before else (self._codec.encode(wanted), self._told(before, wanted))
