@@ -48,6 +48,12 @@ HISTORY_RANGES_MAX: Final = 65_536  # between two places; beyond, ranges are lar
 HISTORY_WINDOW: Final = 8  # ranges read ahead of the one in hand
 HISTORY_WINDOW_BYTES: Final = 256 * MIB  # logical bytes that one prefetching reader holds at most
 
+# Byte streams
+BYTE_CHUNK_BYTES: Final = MIB  # of one event; below the least event_bytes_max
+BYTE_GATHERED_BYTES: Final = 4 * MIB  # of a writer, before it appends them by itself
+BYTE_BUFFER_BYTES: Final = 64 * KIB  # of a reader
+BYTE_WAIT_S: Final = 1.0  # how often a reader that waits at the tail looks whether it was closed
+
 # Object stores
 BLOB_REQUEST_S: Final = 60.0  # one attempt of a request, its bytes included
 BLOB_CONNECT_S: Final = 5.0

@@ -52,6 +52,7 @@ _NOUNS = {
     "write": _Noun("write", "Events"),
     "read": _Noun("read", "Events"),
     "query": _Noun("query", "Events"),
+    "bytes": _Noun("byte_files", "Events"),
     "txn": _Noun("txn", "Events"),
     "group": _Noun("group", "Events"),
     "watch": _Noun("watch", "Events"),

@@ -48,6 +48,7 @@ from anabranch.readers.reader import Reader
 from anabranch.readers.watermarks import Watermarks
 from anabranch.runtime.periodic import Periodic
 from anabranch.runtime.ports import Runtime
+from anabranch.store.byte_streams import ByteStreams
 from anabranch.store.history import History
 from anabranch.store.notifying import Notifying, make_journal
 from anabranch.store.places import Places, open_blobs
@@ -76,7 +77,7 @@ class Closing(Protocol):
         ...
 
 
-class Store(Sharing, Transacting, Notifying, Timing):
+class Store(Sharing, Transacting, Notifying, Timing, ByteStreams):
     """Streams in a catalog and blobs. Thread-safe. Close it, or use it as a context manager; leaving the interpreter
     closes it too. `places` is how it was opened, where it was by `connect`."""
 

@@ -1,0 +1,442 @@
+"""Byte streams: a stream as a file object."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import threading
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import anabranch as ab
+from anabranch import limits
+from anabranch.errors import (
+    AnabranchError,
+    Closed,
+    CorruptStore,
+    DiskFull,
+    Fenced,
+    InvalidArgument,
+    StreamExists,
+    StreamNotFound,
+    StreamRenamed,
+    StreamSealed,
+    Truncated,
+)
+from anabranch.runtime.settings import Settings
+from anabranch.store import Store
+from tests.postgres_server import drop, fresh_url
+from tests.process.children import Child, Tell
+from tests.store.helpers import sound
+
+FILE = "s/file"
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres+memory"])
+def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    url = fresh_url() if request.param == "postgres+memory" else None
+    place: Any = url or ("memory://" if request.param == "memory" else tmp_path / "store")
+    with ab.connect(place, blobs="memory://" if url else None) as store:
+        store.streams.create_scope("s")
+        yield store
+    if url:
+        drop(url)
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with ab.connect("memory://") as store:
+        store.streams.create_scope("s")
+        yield store
+
+
+def put(store: Store, *parts: bytes, name: str = FILE) -> None:
+    """Append each part as a write that is durable by itself."""
+    with store.bytes(name, "ab") as file:
+        for part in parts:
+            file.write(part)
+            file.flush()
+
+
+def get(store: Store, name: str = FILE) -> bytes:
+    with store.bytes(name) as file:
+        return file.read()
+
+
+def noise(count: int) -> bytes:
+    return bytes(i * 31 % 251 for i in range(count))
+
+
+def test_what_was_written_is_read_at_its_positions(anywhere: Store) -> None:
+    data = noise(3 * limits.MIB + 17)
+    put(anywhere, data[:5], data[5:9], data[9:])
+    with anywhere.bytes(FILE) as file:
+        assert (file.head(), file.tail(), file.tell()) == (0, len(data), 0)
+        assert file.read() == data
+        for position in (0, 4, 5, 8, 9, limits.MIB + 8, limits.MIB + 9, len(data) - 1):
+            assert file.seek(position) == position
+            assert file.read(7) == data[position : position + 7]
+        assert file.seek(-3, io.SEEK_END) == len(data) - 3
+        assert file.read() == data[-3:]
+    assert sound(anywhere)
+
+
+def test_a_flush_makes_durable_and_nothing_is_read_before_it(anywhere: Store) -> None:
+    with anywhere.bytes(FILE, "xb") as file, anywhere.bytes(FILE) as reader:
+        assert file.write(b"abc") == 3
+        assert (file.tell(), reader.tail(), reader.read()) == (3, 0, b"")
+        file.flush()
+        assert (file.tell(), reader.tail(), reader.read()) == (3, 3, b"abc")
+    assert get(anywhere) == b"abc"
+
+
+def test_a_writer_goes_on_behind_the_last_byte(anywhere: Store) -> None:
+    put(anywhere, b"one")
+    with anywhere.bytes(FILE, "ab") as file:
+        assert file.tell() == 3
+        file.write(b"two")
+        assert file.tell() == 6
+    assert get(anywhere) == b"onetwo"
+
+
+def test_a_writer_opened_later_fences_off_the_one_before(anywhere: Store) -> None:
+    first = anywhere.bytes(FILE, "xb")
+    first.write(b"kept")
+    first.flush()
+    first.write(b"late")
+    second = anywhere.bytes(FILE, "ab")
+    assert second.tell() == 4
+    with pytest.raises(Fenced):
+        first.flush()
+    with pytest.raises(Fenced):
+        first.write(b"more")
+    with pytest.raises(Fenced):
+        first.close()
+    assert first.closed
+    second.write(b" on")
+    second.close()
+    assert get(anywhere) == b"kept on"
+
+
+def test_the_beginning_is_let_go_of_and_positions_stay(anywhere: Store) -> None:
+    put(anywhere, b"0123", b"4567", b"89")
+    with anywhere.bytes(FILE, "ab") as file:
+        assert file.truncate_before(6) == 4
+        assert file.truncate_before(2) == 4
+        assert file.truncate_before(10) == 8, "the last chunk stays: it knows how long the stream is"
+        with pytest.raises(InvalidArgument, match="10 bytes"):
+            file.truncate_before(11)
+        file.write(b"ab")
+    with anywhere.bytes(FILE) as file:
+        assert (file.head(), file.tell(), file.tail()) == (8, 8, 12)
+        assert file.read() == b"89ab"
+        file.seek(7)
+        with pytest.raises(Truncated):
+            file.read(1)
+
+
+def test_the_tail_is_known_where_every_event_is_gone(anywhere: Store) -> None:
+    put(anywhere, b"0123")
+    anywhere.streams.truncate(FILE, anywhere.streams.tail(FILE))
+    with anywhere.bytes(FILE) as file:
+        assert (file.head(), file.tail(), file.read()) == (4, 4, b"")
+    put(anywhere, b"45")
+    with anywhere.bytes(FILE) as file:
+        assert (file.head(), file.read()) == (4, b"45")
+
+
+def test_the_end_is_never_cut(store: Store) -> None:
+    with store.bytes(FILE, "xb") as file:
+        file.write(b"0123")
+        assert file.truncate() == 4
+        assert file.truncate(4) == 4
+        with pytest.raises(io.UnsupportedOperation, match="truncate_before"):
+            file.truncate(2)
+
+
+def test_history_is_read_at_the_same_positions(store: Store) -> None:
+    data = noise(50_000)
+    put(store, *(data[i : i + 5_000] for i in range(0, len(data), 5_000)))
+    store.compact(force=True)
+    put(store, b"tail")
+    with store.bytes(FILE) as file:
+        for position in (0, 4_999, 5_000, 31_234, 49_999, 50_000):
+            file.seek(position)
+            assert file.read(3) == (data + b"tail")[position : position + 3]
+        file.seek(0)
+        assert file.read() == data + b"tail"
+    assert sound(store)
+
+
+def test_a_copy_is_a_byte_stream_that_goes_on_by_itself(store: Store) -> None:
+    put(store, b"0123", b"4567")
+    store.streams.copy(FILE, "s/copy")
+    with store.bytes("s/copy") as file:
+        assert (file.tail(), file.read()) == (8, b"01234567")
+    put(store, b"ab", name="s/copy")
+    put(store, b"89")
+    assert (get(store), get(store, "s/copy")) == (b"0123456789", b"01234567ab")
+
+
+def test_a_follower_waits_for_more(store: Store) -> None:
+    put(store, b"ab")
+    with store.bytes(FILE, follow=True) as file:
+        assert file.read(2) == b"ab"
+        found: list[bytes] = []
+        waiting = threading.Thread(target=lambda: found.append(file.read(3)))
+        waiting.start()
+        put(store, b"c", b"de")
+        waiting.join(60)
+        assert found == [b"cde"]
+
+
+def test_a_follower_that_is_closed_waits_no_more(store: Store) -> None:
+    put(store, b"ab")
+    file = store.bytes(FILE, follow=True)
+    told: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            file.read(3)
+        except Closed as exc:
+            told.append(exc)
+
+    waiting = threading.Thread(target=read)
+    waiting.start()
+    time.sleep(0.05)  # it waits by then, or finds it closed: either way it must end
+    file.close()
+    waiting.join(60)
+    assert not waiting.is_alive()
+
+
+def test_libraries_take_it_for_a_file(store: Store) -> None:
+    data = noise(200_000)
+    with store.bytes("s/gz", "xb") as file, gzip.GzipFile(fileobj=file, mode="wb") as packed:
+        packed.write(data)
+    with store.bytes("s/gz") as file, gzip.GzipFile(fileobj=file) as packed:
+        packed.seek(150_000)
+        assert packed.read() == data[150_000:]
+    with store.bytes("s/zip", "xb") as file, zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("a", data)
+        archive.writestr("b", b"second")
+    with store.bytes("s/zip") as file, zipfile.ZipFile(file) as archive:
+        assert archive.testzip() is None
+        assert (archive.read("b"), archive.read("a")) == (b"second", data)
+    table = pa.table({"n": range(10_000), "t": [str(n) for n in range(10_000)]})
+    with store.bytes("s/parquet", "xb") as file:
+        pq.write_table(table, file)
+    with store.bytes("s/parquet") as file:
+        assert pq.read_table(file).equals(table)
+    with store.bytes("s/text", "xb") as file, io.TextIOWrapper(file, "utf-8") as text:
+        text.write("Ärger\nund mehr\n")
+    with store.bytes("s/text") as file, io.TextIOWrapper(file, "utf-8") as text:
+        assert text.readlines() == ["Ärger\n", "und mehr\n"]
+
+
+def test_readinto_and_lines(store: Store) -> None:
+    put(store, b"one\ntw", b"o\nthree")
+    with store.bytes(FILE) as file:
+        buffer = bytearray(5)
+        assert file.readinto(buffer) == 5
+        assert buffer == b"one\nt"
+        file.seek(0)
+        assert list(file) == [b"one\n", b"two\n", b"three"]
+        assert (file.readable(), file.seekable(), file.writable()) == (True, True, False)
+
+
+def test_a_closed_file_says_so(store: Store) -> None:
+    writer = store.bytes(FILE, "xb")
+    assert (writer.readable(), writer.seekable(), writer.writable()) == (False, False, True)
+    reader = store.bytes(FILE)
+    for file in (writer, reader):
+        file.close()
+        file.close()
+    with pytest.raises(ValueError, match="closed"):
+        writer.write(b"x")
+    with pytest.raises(ValueError, match="closed"):
+        reader.read(1)
+
+
+def test_closing_the_store_makes_durable_what_was_written(tmp_path: Path) -> None:
+    with ab.connect(tmp_path / "store") as store:
+        store.streams.create_scope("s")
+        file = store.bytes(FILE, "xb")
+        file.write(b"abc")
+    assert file.closed
+    with ab.connect(tmp_path / "store") as store:
+        assert get(store) == b"abc"
+
+
+def test_what_is_no_byte_stream_is_refused_in_words(store: Store) -> None:
+    store.streams.create("s/raw")
+    for mode in ("rb", "ab"):
+        with pytest.raises(InvalidArgument, match=r"'s/raw' is no byte stream"):
+            store.bytes("s/raw", mode)  # type: ignore[call-overload]
+    with pytest.raises(InvalidArgument, match="not 'wb'"):
+        store.bytes(FILE, "wb")  # type: ignore[call-overload]
+    with pytest.raises(StreamNotFound):
+        store.bytes(FILE)
+    put(store, b"x")
+    with pytest.raises(StreamExists):
+        store.bytes(FILE, "xb")
+    store.streams.rename(FILE, "s/new")
+    with pytest.raises(StreamRenamed):
+        store.bytes(FILE, "ab")
+    store.streams.seal("s/new")
+    with pytest.raises(StreamSealed):
+        store.bytes("s/new", "ab")
+    assert get(store, "s/new") == b"x"
+
+
+def test_bytes_that_do_not_follow_each_other_are_not_read(store: Store) -> None:
+    put(store, b"abc")
+    with store.writer(FILE) as stranger:
+        stranger.write({"until": 9, "bytes": b"xyz"})
+    with store.bytes(FILE) as file, pytest.raises(CorruptStore, match="do not follow each other"):
+        file.read()
+
+
+def test_nothing_lands_behind_a_hole(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of three appends is refused, though there is room again for those behind it."""
+    with store.bytes(FILE, "xb") as file:
+        file.write(b"kept")
+    file = store.bytes(FILE, "ab")
+    whole, left = store.blobs.put, [1]
+
+    def fill_up(key: str, chunks: Any) -> None:
+        if left[0]:
+            left[0] -= 1
+            raise DiskFull("no space left")
+        whole(key, chunks)
+
+    monkeypatch.setattr(store.blobs, "put", fill_up)
+
+    def write() -> None:
+        file.write(b"x" * (3 * limits.BYTE_GATHERED_BYTES))
+        file.flush()
+
+    with pytest.raises(AnabranchError):
+        write()
+    with pytest.raises(AnabranchError):
+        file.close()
+    assert left == [0]
+    put(store, b" on")
+    assert get(store) == b"kept on"
+
+
+Step = tuple[str, Any]
+STEPS: st.SearchStrategy[list[Step]] = st.lists(
+    st.one_of(
+        st.tuples(st.just("write"), st.binary(max_size=40)),
+        st.tuples(st.just("flush"), st.none()),
+        st.tuples(st.just("reopen"), st.none()),
+        st.tuples(st.just("compact"), st.none()),
+        st.tuples(st.just("seek"), st.integers(0, 200)),
+        st.tuples(st.just("back"), st.integers(0, 20)),
+        st.tuples(st.just("read"), st.integers(0, 50)),
+        st.tuples(st.just("readinto"), st.integers(0, 50)),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=40)
+@given(steps=STEPS)
+def test_it_reads_as_bytesio_does(steps: list[Step]) -> None:
+    """Whatever is written, compacted and reopened meanwhile, a reader sees what a file in memory would hold."""
+    with ab.connect("memory://", settings=Settings(event_bytes_max=16)) as store:
+        store.streams.create_scope("s")
+        file, model, waiting = store.bytes(FILE, "xb"), io.BytesIO(), b""
+        with store.bytes(FILE) as reader:
+            for what, value in steps:
+                match what:
+                    case "write":
+                        file.write(value)
+                        waiting += value
+                    case "flush" | "reopen":
+                        file.flush()
+                        place = model.tell()
+                        model.seek(0, io.SEEK_END)
+                        model.write(waiting)
+                        model.seek(place)
+                        waiting = b""
+                        if what == "reopen":
+                            file = store.bytes(FILE, "ab")
+                        assert file.tell() == reader.tail() == len(model.getvalue())
+                    case "compact":
+                        store.compact(force=True)
+                    case "seek":
+                        assert reader.seek(value) == model.seek(value)
+                    case "back":
+                        end = len(model.getvalue())
+                        assert reader.seek(-min(value, end), io.SEEK_END) == model.seek(-min(value, end), io.SEEK_END)
+                    case "read":
+                        assert reader.read(value) == model.read(value)
+                    case "readinto":
+                        ours, theirs = bytearray(value), bytearray(value)
+                        assert reader.readinto(ours) == model.readinto(theirs)
+                        assert ours == theirs
+                assert reader.tell() == model.tell()
+        file.close()
+        assert get(store) == model.getvalue() + waiting
+
+
+def pour_bytes(tell: Tell, river: Path, begin: int) -> None:
+    """Write numbered lines for ever, and tell how many bytes are durable."""
+    with ab.connect(river) as store:
+        file = store.bytes(FILE, "ab")
+        number = begin
+        while True:
+            for _ in range(7):
+                file.write(b"%08d\n" % number)
+                number += 1
+            file.flush()
+            tell("durable", file.tell())
+
+
+def test_a_writer_that_is_killed_loses_nothing_durable_and_leaves_no_hole(tmp_path: Path) -> None:
+    river = tmp_path / "river"
+    with ab.connect(river) as store:
+        store.streams.create_scope("s")
+        begin = 0
+        for round_ in range(3):
+            child = Child(tmp_path, f"pour-{round_}", pour_bytes, river, begin)
+            child.wait_for("durable")
+            child.kill()
+            durable = int(child.lines()[-1][1])
+            data = get(store)
+            assert len(data) >= durable
+            assert data == b"".join(b"%08d\n" % n for n in range(len(data) // 9))
+            begin = len(data) // 9
+        assert sound(store)
+
+
+def test_a_seek_costs_the_logarithm(store: Store) -> None:
+    """In calls of the catalog: doubling the events a few times adds a few lookups, not as many as there are events."""
+    with store.bytes(FILE, "xb") as file:
+        for number in range(512):
+            file.write(b"%03d\n" % number)
+            file.flush()
+    looks = 0
+    reading = store.catalog.reading
+
+    with store.bytes(FILE) as reader:
+
+        def counting() -> Any:
+            nonlocal looks
+            looks += 1
+            return reading()
+
+        store.catalog.reading = counting  # type: ignore[method-assign]
+        reader.seek(4 * 300)
+        assert reader.read(4) == b"300\n"
+    assert looks <= 8, "a snapshot for the tail, one for the place, one for the page"
