@@ -1,0 +1,107 @@
+"""Notifications as pure decisions: what an update of a group tells, and what listeners get, wherever they begin."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anabranch.core import cuts
+from anabranch.core import group as changes
+from anabranch.core.group import GroupState
+from anabranch.core.notifications import (
+    END_OF_DATA,
+    GROUP_RESET,
+    READERS,
+    SEGMENTS,
+    GroupPicture,
+    Notification,
+    notification_of,
+    step,
+    told_of_group,
+)
+from anabranch.model.ids import Micros, StreamId
+from anabranch.model.keyspace import WHOLE
+from tests.unit.test_cuts import STREAM, World
+
+NOW = Micros(0)
+OTHER = StreamId(99)
+
+
+def test_the_end_is_told_once_whatever_older_views_say() -> None:
+    world = World()
+    world.begin(WHOLE)
+    open_view = world.view()
+    sealed = replace(open_view, info=replace(open_view.info, sealed=True))
+    starts = changes.offsets_of(cuts.head_cut(open_view))
+    state = GroupState((STREAM,), starts, {}, starts)
+    told = []
+    for view in (open_view, sealed, open_view, sealed):  # a reader whose view is older than that of another
+        after = changes.advance(state, {STREAM: view})
+        told += told_of_group("s/g", state, after)
+        state = after
+    assert [kind for kind, _ in told] == [END_OF_DATA]
+    again = changes.reset(state, starts)
+    assert [kind for kind, _ in told_of_group("s/g", state, again)] == [GROUP_RESET]
+    assert [kind for kind, _ in told_of_group("s/g", again, changes.advance(again, {STREAM: sealed}))] == [END_OF_DATA]
+
+
+def test_signs_of_life_and_positions_tell_nothing() -> None:
+    state = changes.join(GroupState((STREAM,), {}, {}, {}), "r", "one", NOW)
+    assert told_of_group("s/g", state, changes.beat(state, "r")) == []
+    assert told_of_group("s/g", state, changes.join(state, "r", "one", NOW)) == []  # asked again
+    ((kind, detail),) = told_of_group("s/g", state, changes.join(state, "r", "two", NOW))
+    assert (kind, detail["joined"], detail["left"], detail["readers"]) == (READERS, ["r"], ["r"], 1)
+
+
+def test_what_is_the_stores_own_is_no_notification() -> None:
+    def told(kind: str, name: str | None, **detail: Any) -> Notification | None:
+        return notification_of(1, NOW, kind, STREAM, name, detail)
+
+    assert told("created", "s/_group-g") is None
+    assert told("truncated", "_store/notifications") is None
+    assert told("scope created", None, scope="_store") is None
+    assert told("scope created", None, scope="s") is not None
+    assert told(READERS, "s/_group-g", group="s/g", readers=1) is not None
+
+
+def rows() -> st.SearchStrategy[Notification]:
+    streams = st.builds(
+        lambda stream, kind, count: Notification(0, NOW, kind, "s/x", stream, segments=count),
+        st.sampled_from([STREAM, OTHER, StreamId(7)]),
+        st.sampled_from(["scaled", "appended", "truncated", "tagged"]),
+        st.none() | st.integers(1, 9),
+    )
+    groups = st.builds(
+        lambda group, kind, names: Notification(
+            0, NOW, kind, group=group, readers=len(names), detail={"names": sorted(names)}
+        ),
+        st.sampled_from(["s/g", "s/other"]),
+        st.sampled_from([READERS, END_OF_DATA, GROUP_RESET]),
+        st.sets(st.sampled_from(["a", "b"])),
+    )
+    return st.one_of(streams, groups)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(rows(), max_size=20))
+def test_what_listeners_know_is_what_was_said_last(found: list[Notification]) -> None:
+    picture, told = GroupPicture("s/g", {STREAM: 2, OTHER: 1}), list[Notification]()
+    for i, each in enumerate(found, 1):
+        picture, more = step(picture, replace(each, id=i))
+        told += more
+    counts = {STREAM: 2, OTHER: 1}
+    counts |= {each.stream_id: each.segments for each in found if each.stream_id in counts and each.segments}
+    own = [each for each in found if each.group == "s/g"]
+    ends = [each.kind for each in own if each.kind in (END_OF_DATA, GROUP_RESET)]
+    names = [each.detail["names"] for each in own if each.kind == READERS]
+    assert picture.ended == (ends[-1:] == [END_OF_DATA])
+    assert picture.count == (0 if picture.ended else sum(counts.values()))
+    assert list(picture.readers) == (names[-1] if names else [])
+    said = [each.segments for each in told if each.kind == SEGMENTS]
+    assert not said or said[-1] == picture.count
+    assert [each.id for each in told] == sorted(each.id for each in told)
+    present = {each.kind for each in picture.present(0, NOW)}
+    assert present == ({SEGMENTS, READERS, END_OF_DATA} if picture.ended else {SEGMENTS, READERS})
