@@ -118,11 +118,13 @@ def test_a_crash_at_any_call_leaves_all_or_nothing(verb: Verb) -> None:
     assert allowed[0] != allowed[-1]
     calls = list(actor.gate.calls)
     died = 0
-    for number in range(1, len(calls) + 1):
-        for action in (Action.CRASH_BEFORE, Action.CRASH_AFTER):
-            crashed = tell(verb, number, action, allowed)
-            died += crashed is None or not crashed.alive
-    assert died == 2 * len(calls)
+    # A crash behind a call without an effect is the one before the next call.
+    effects = [(number, Action.CRASH_AFTER) for number, name in enumerate(calls, 1) if "commit" in name]
+    before = [(number, Action.CRASH_BEFORE) for number in range(1, len(calls) + 1)]
+    for number, action in before + effects:
+        crashed = tell(verb, number, action, allowed)
+        died += crashed is None or not crashed.alive
+    assert died == len(before) + len(effects)
 
 
 @pytest.mark.parametrize("action", [Action.UNCERTAIN_LANDED, Action.UNCERTAIN_LOST])

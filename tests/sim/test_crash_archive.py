@@ -35,6 +35,10 @@ def archive(store: Store, place: Path) -> object:
     return store.streams.archive("s/a", place, request="r").digest
 
 
+def archive_scope(store: Store, place: Path) -> object:
+    return store.streams.archive_scope("s", place, request="r").digest
+
+
 def import_(store: Store, place: Path) -> object:
     return store.streams.import_archive(place, as_="t", request="r")
 
@@ -125,19 +129,20 @@ def tell(
     return (actors[0] if actors else None), bool(died)
 
 
-def judge_archive(store: Store, place: Path, answered: bool) -> None:
+def judge_archive(verb: Verb, store: Store, place: Path, answered: bool) -> None:
     try:
         ab.read_archive(place, runtime=store.runtime)
         whole = True
     except AnabranchError:
         whole = False
     assert whole or not answered
-    before = store.streams.archive("s/a", place, request="r")
-    assert store.streams.archive("s/a", place, request="r") == before
+    before = verb(store, place)
+    assert verb(store, place) == before
     assert list(ab.verify_archive(place, runtime=store.runtime)) == []
-    store.streams.create_scope("u")
-    store.streams.import_archive(place, as_="u/b")
-    assert store.streams.digest("u/b") == store.streams.digest("s/a")
+    if verb is archive:
+        store.streams.create_scope("u")
+    store.streams.import_archive(place, as_="u/a" if verb is archive else "u")
+    assert store.streams.digest("u/a") == store.streams.digest("s/a")
     assert checked(store) == []
 
 
@@ -168,15 +173,19 @@ def judge_streams(verb: Verb, store: Store, place: Path, answered: bool) -> None
     assert checked(store) == []
 
 
-@pytest.mark.parametrize("verb", [archive, import_, attach], ids=lambda verb: verb.__name__)
+ARCHIVES: tuple[Verb, ...] = (archive, archive_scope)
+VERBS: tuple[Verb, ...] = (*ARCHIVES, import_, attach)
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.__name__)
 def test_a_crash_at_any_call_leaves_nothing_half_done(
     verb: Verb, world: Callable[[], World], kept: Path, tmp_path: Path
 ) -> None:
-    place = tmp_path / "archive" if verb is archive else kept
+    place = tmp_path / "archive" if verb in ARCHIVES else kept
 
     def judge(store: Store, answered: bool) -> None:
-        if verb is archive:
-            judge_archive(store, place, answered)
+        if verb in ARCHIVES:
+            judge_archive(verb, store, place, answered)
         else:
             judge_streams(verb, store, place, answered)
 

@@ -1,0 +1,235 @@
+"""A crash at every port call of each verb that changes one stream or scope, and at every call that changes something of
+those that move bytes by a job: it happened or it did not; asked again with its request id it happened once.
+
+The verbs that make streams of streams by spans, and those of names, archives and holders, have tables of their own;
+`test_crash_tables.py` sees to it that all of them together name every verb there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+
+import anabranch as ab
+from anabranch.errors import AppendUncertain
+from anabranch.store import Store
+from anabranch.testing.clients import checked
+from anabranch.testing.faults import Action, CrashAt
+from anabranch.testing.simulation import SETTINGS, tight_limits
+from anabranch.testing.world import ProcessCrashed, World
+
+pytestmark = pytest.mark.sim
+
+Verb = Callable[[Store], object]
+State = tuple[object, ...]
+COLUMNS = pa.schema([("k", pa.string()), ("n", pa.int64())])
+
+
+def create_scope(store: Store) -> object:
+    return store.streams.create_scope("u", tags={"x": "y"}, request="r")
+
+
+def create(store: Store) -> object:
+    return store.streams.create("s/new", scaling=2, retention=ab.RetainFor("1d"), request="r")
+
+
+def delete(store: Store) -> object:
+    return store.streams.delete("s/a", request="r")
+
+
+def seal(store: Store) -> object:
+    return store.streams.seal("s/a", request="r")
+
+
+def scale(store: Store) -> object:
+    return store.streams.scale("s/a", 3, request="r")
+
+
+def fence(store: Store) -> object:
+    return store.streams.fence("s/a", 7, request="r")
+
+
+def truncate(store: Store) -> object:
+    cut = ab.StreamCut(store.streams.get("s/a").id, tuple(TAIL))
+    return store.streams.truncate("s/a", cut, request="r")
+
+
+def evolve(store: Store) -> object:
+    return store.streams.evolve("s/a", COLUMNS.append(pa.field("new", pa.int8())), request="r")
+
+
+def tag(store: Store) -> object:
+    return store.streams.tag("s/a", {"x": "y"}, request="r")
+
+
+def move(store: Store) -> object:
+    return store.streams.move("s/a", "t", request="r")
+
+
+def retention(store: Store) -> object:
+    return store.streams.retention("s/a", ab.RetainFor("1h"), request="r")
+
+
+def scaling(store: Store) -> object:
+    return store.streams.scaling("s/a", ab.ByEventRate(5), request="r")
+
+
+# These move bytes, by a job: to another store, which here is the same one.
+
+
+def append_elsewhere(store: Store) -> object:
+    return store.streams.append("s/b", "s/a", to=store, window=1, request="r")
+
+
+def stitch_elsewhere(store: Store) -> object:
+    return store.streams.stitch(["s/a", "s/b"], into="s/new", to=store, window=1, request="r")
+
+
+def deduplicate(store: Store) -> object:
+    return store.streams.stitch(["s/a", "s/b"], into="s/new", deduplicate=["n"], window=1, request="r")
+
+
+def copy_scope_elsewhere(store: Store) -> object:
+    return store.streams.copy_scope("s", "t", to=store, window=1, request="r")
+
+
+JOBS: tuple[Verb, ...] = (append_elsewhere, stitch_elsewhere, deduplicate, copy_scope_elsewhere)
+AT_ONCE: tuple[Verb, ...] = (
+    create_scope,
+    create,
+    delete,
+    seal,
+    scale,
+    fence,
+    truncate,
+    evolve,
+    tag,
+    move,
+    retention,
+    scaling,
+)
+TAIL: list[tuple[ab.SegmentId, int]] = []
+
+
+def prepare(store: Store) -> None:
+    """Two scopes, a typed stream of two segments, and one with an event that is in both."""
+    for scope in "st":
+        store.streams.create_scope(scope)
+    for name, first, stop in (("s/a", 0, 4), ("s/b", 3, 5)):
+        store.streams.create(name, schema=COLUMNS, key="k", scaling=2 if name == "s/a" else 1)
+        with store.writer(name) as writer:
+            for n in range(first, stop):
+                writer.write({"k": "abc"[n % 3], "n": n}).result()
+    TAIL[:] = store.streams.tail("s/a").offsets
+
+
+def state(store: Store, *, internal: bool = False) -> State:
+    """All that can be seen of the catalog, but for what differs from run to run: ids and times."""
+    streams = store.streams
+    found: list[object] = [sorted((scope.name, tuple(scope.tags.items())) for scope in streams.scopes())]
+    for info in streams.list(internal=internal):
+        view = streams.view(info.id)
+        fences = sorted(
+            (str(segment), view.logs[log].fence) for segment in view.spans if (log := view.open_log(segment))
+        )
+        with store.reader(info.name) as reader:
+            events = sorted(str((event.pointer.segment, event.pointer.offset, event.body)) for event in reader)
+        policies = (str(streams.retention(info.name)), str(streams.scaling(info.name)))
+        kind = (info.sealed, info.epoch, str(info.schema.columns), tuple(info.tags.items()))
+        found.append((str(info.name), kind, policies, fences, events))
+    return tuple(found)
+
+
+def tell(verb: Verb, number: int, action: Action) -> tuple[list[str], State, State, State]:
+    """Run the verb in a process that crashes at its `number`th call; with no number in one that does not. Its calls, and
+    what is seen before it, behind the crash, and when it was asked again."""
+    calls: list[str] = []
+    seen: list[State] = []
+    with World(1, settings=SETTINGS) as world, tight_limits():
+
+        def survive(store: Store) -> None:
+            seen.append(state(store))
+            for row in store.jobs.list():
+                if not row.state.ended:
+                    store.jobs.resume(row.id, take_over=True).wait()
+            answer = verb(store)
+            if verb is not copy_scope_elsewhere:  # which goes on whatever it was asked before
+                assert verb(store) == answer
+            seen.append(state(store))
+            assert state(store, internal=True) == seen[-1]
+            for _ in range(2):
+                store.collect(horizon_us=0)
+                store.runtime.tasks.sleep(1)
+            assert state(store) == seen[-1]
+            assert checked(store) == []
+
+        def play() -> None:
+            first = world.process("first")
+            first.call(prepare)
+            seen.append(first.call(state))
+            first.close()
+            actor = world.process("actor")
+            opened = len(actor.gate.calls)
+            if number:
+                actor.gate.faults = CrashAt(opened + number, action)
+                with pytest.raises(ProcessCrashed):
+                    actor.call(verb)
+            else:
+                actor.call(verb)
+                calls.extend(actor.gate.calls[opened:])
+                actor.close()
+            survivor = world.process("survivor")
+            survivor.call(survive)
+            survivor.close()
+
+        world.run(play)
+    before, between, after = seen
+    return calls, before, between, after
+
+
+@pytest.mark.parametrize("verb", AT_ONCE, ids=lambda each: each.__name__)
+def test_a_crash_at_any_call_of_a_change_leaves_all_or_nothing(verb: Verb) -> None:
+    calls, before, _, whole = tell(verb, 0, Action.PASS)
+    assert before != whole
+    # A crash behind a call without an effect is the one before the next call.
+    for number, name in enumerate(calls, 1):
+        for action in (Action.CRASH_BEFORE, *([Action.CRASH_AFTER] if name == "writing.commit" else [])):
+            _, _, between, after = tell(verb, number, action)
+            assert between == (whole if action is Action.CRASH_AFTER else before), (number, name, action)
+            assert after == whole, (number, name, action)
+
+
+@pytest.mark.parametrize("verb", JOBS, ids=lambda each: each.__name__)
+def test_a_crash_of_a_job_at_any_call_that_changes_something_is_gone_on_from(verb: Verb) -> None:
+    calls, before, _, whole = tell(verb, 0, Action.PASS)
+    assert before != whole
+    changes = [(number, name) for number, name in enumerate(calls, 1) if name in ("writing.commit", "blobs.put")]
+    assert len(changes) > 3
+    allowed = {*map(str, before), *map(str, whole)}
+    for number, name in changes:
+        for action in (Action.CRASH_BEFORE, Action.CRASH_AFTER):
+            _, _, between, after = tell(verb, number, action)
+            assert {*map(str, between)} <= allowed, (number, name, action)
+            assert verb is copy_scope_elsewhere or between in (before, whole), (number, name, action)
+            assert after == whole, (number, name, action)
+
+
+@pytest.mark.parametrize("action", [Action.UNCERTAIN_LANDED, Action.UNCERTAIN_LOST])
+@pytest.mark.parametrize("verb", AT_ONCE, ids=lambda each: each.__name__)
+def test_a_lost_answer_to_a_change_is_found_by_asking_again(verb: Verb, action: Action) -> None:
+    calls, _, _, whole = tell(verb, 0, Action.PASS)
+    (number,) = (number for number, name in enumerate(calls, 1) if name == "writing.commit")
+    with World(1, settings=SETTINGS) as world, tight_limits():
+
+        def play() -> None:
+            first = world.process("first")
+            first.call(prepare)
+            actor = world.process("actor")
+            actor.gate.faults = CrashAt(len(actor.gate.calls) + number, action)
+            with pytest.raises(AppendUncertain):
+                actor.call(verb)
+            actor.call(verb)
+            assert first.call(state) == whole
+
+        world.run(play)
