@@ -31,11 +31,21 @@ def listen(tell: Tell, store_at: str, blobs: str | None) -> None:
     with ab.connect(store_at, blobs=blobs) as store:
         group = store.reader_group("s/g")
         ends: list[ab.Notification] = []
-        group.on_segments(lambda each: tell("segments", each.segments, each.readers))
-        group.on_readers(lambda each: tell("readers", ",".join(each.detail["names"])))
+        readers: list[ab.Notification] = []
+        segments: list[int | None] = []
+
+        def on_segments(each: ab.Notification) -> None:
+            tell("segments", each.segments, each.readers)
+            segments.append(each.segments)
+
+        def on_readers(each: ab.Notification) -> None:
+            tell("readers", ",".join(each.detail["names"]))
+            readers.append(each)
+
+        group.on_segments(on_segments)
+        group.on_readers(on_readers)
         group.on_end_of_data(ends.append)
-        tell("ready")
-        while not ends:
+        while not ends or 0 not in segments or len(readers) < 2:
             time.sleep(0.005)
         tell("end", len(ends))
 
@@ -76,6 +86,7 @@ def test_a_listener_hears_of_what_another_process_does(place: Place, tmp_path: P
         child.wait_for("end")
         assert child.join() == 0
     assert told(child, "segments")[:3] == [["2", "0"], ["3", "0"], ["1", "0"]]
+    assert [line[0] for line in told(child, "segments")[3:]] == ["0"]
     assert told(child, "readers")[:2] == [[], ["r"]]
     assert told(child, "end") == [["1"]]
 
