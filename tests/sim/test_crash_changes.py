@@ -7,6 +7,7 @@ The verbs that make streams of streams by spans, and those of names, archives an
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import pyarrow as pa
 import pytest
@@ -233,3 +234,58 @@ def test_a_lost_answer_to_a_change_is_found_by_asking_again(verb: Verb, action: 
             assert first.call(state) == whole
 
         world.run(play)
+
+
+def pause(store: Store) -> None:
+    store.jobs.copy(store, "s/a", "s/new", follow=True, window=1, request="r").pause()
+
+
+def cancel(store: Store) -> None:
+    store.jobs.copy(store, "s/a", "s/new", follow=True, window=1, request="r").cancel()
+
+
+@pytest.mark.parametrize("verb", [pause, cancel], ids=lambda each: each.__name__)
+def test_a_crash_while_a_job_is_stopped_leaves_one_that_can_be_cancelled(verb: Verb) -> None:
+    """What it staged is gone then; what it has made is whole."""
+
+    def run(number: int, action: Action) -> list[str]:
+        calls: list[str] = []
+        with World(1, settings=SETTINGS) as world, tight_limits():
+
+            def survive(store: Store) -> None:
+                for row in store.jobs.list():
+                    if not row.state.ended:
+                        store.jobs.resume(row.id, take_over=True).cancel()
+                    assert store.jobs.get(row.id).row().state.ended
+                events = {
+                    info.name.name: [str(event.body) for event in store.reader(info.name)]
+                    for info in store.streams.list(internal=True)
+                }
+                assert set(events) <= {"a", "b", "new"}, (number, action)
+                assert events.get("new", events["a"]) == events["a"]
+                assert checked(store) == []
+
+            def play() -> None:
+                first = world.process("first")
+                first.call(prepare)
+                first.close()
+                actor = world.process("actor")
+                opened = len(actor.gate.calls)
+                if number:
+                    actor.gate.faults = CrashAt(opened + number, action)
+                with suppress(ProcessCrashed):
+                    actor.call(verb)
+                    calls.extend(actor.gate.calls[opened:])
+                    actor.crash()
+                survivor = world.process("survivor")
+                survivor.call(survive)
+                survivor.close()
+
+            world.run(play)
+        return calls
+
+    changes = [n for n, name in enumerate(run(0, Action.PASS), 1) if name in ("writing.commit", "blobs.put")]
+    assert len(changes) > 2
+    for number in changes:
+        for action in (Action.CRASH_BEFORE, Action.CRASH_AFTER):
+            run(number, action)
