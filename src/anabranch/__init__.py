@@ -104,7 +104,6 @@ _PLACES = {
 __all__ = [
     "HEAD",
     "TAIL",
-    "TimeWindow",
     "Ack",
     "BatchAck",
     "ByByteRate",
@@ -138,6 +137,7 @@ __all__ = [
     "StreamRange",
     "StreamSegment",
     "Subscription",
+    "TimeWindow",
     "Until",
     "Watermark",
     "Writer",
