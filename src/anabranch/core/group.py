@@ -272,4 +272,6 @@ def come_to_checkpoint(state: GroupState, reader: str) -> GroupState:
 
 def reset(state: GroupState, positions: Offsets) -> GroupState:
     """Go on from other positions. All readers are sent away: what they have read since does not count."""
-    return replace(state, positions=dict(positions), owners={}, members={}, checkpoint=None, resets=state.resets + 1, ended=False)
+    return replace(
+        state, positions=dict(positions), owners={}, members={}, checkpoint=None, resets=state.resets + 1, ended=False
+    )
