@@ -35,25 +35,25 @@ def create(store: Store) -> object:
     return store.streams.create("s/new", scaling=2, retention=ab.RetainFor("1d"), request="r")
 
 
-def delete(store: Store) -> object:
-    return store.streams.delete("s/a", request="r")
+def delete(store: Store) -> None:
+    store.streams.delete("s/a", request="r")
 
 
-def seal(store: Store) -> object:
-    return store.streams.seal("s/a", request="r")
+def seal(store: Store) -> None:
+    store.streams.seal("s/a", request="r")
 
 
 def scale(store: Store) -> object:
     return store.streams.scale("s/a", 3, request="r")
 
 
-def fence(store: Store) -> object:
-    return store.streams.fence("s/a", 7, request="r")
+def fence(store: Store) -> None:
+    store.streams.fence("s/a", 7, request="r")
 
 
-def truncate(store: Store) -> object:
+def truncate(store: Store) -> None:
     cut = ab.StreamCut(store.streams.get("s/a").id, tuple(TAIL))
-    return store.streams.truncate("s/a", cut, request="r")
+    store.streams.truncate("s/a", cut, request="r")
 
 
 def evolve(store: Store) -> object:
