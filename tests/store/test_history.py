@@ -262,6 +262,7 @@ def test_no_more_is_fetched_than_the_window_the_fetchers_and_the_bound_allow() -
         consumer.start()
         gate.wait_for(lambda begun: len(begun) == 2)
         assert sorted(gate.begun) == [0, 1]  # two fetchers
+        assert reading.held_bytes == 20  # and nothing else is under way
         gate.let(*range(20))
         consumer.join()
         gate.wait_for(lambda begun: len(begun) == 4)

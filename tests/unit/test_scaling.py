@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,16 @@ def test_a_load_that_is_gone_is_merged_down_to_the_minimum_step_by_step() -> Non
     assert counts == sorted(counts, reverse=True)
     assert counts[-1] == 3
     assert max(counts) > 15
+
+
+def test_a_segment_rests_before_it_is_merged() -> None:
+    trace = Trace((Phase(0, 20_000), Phase(HOUR, 10), Phase(5 * HOUR, 0)))
+    pace = Pace(merge_rest_us=2 * 3600 * 1_000_000)
+    moments = list(simulate(trace, ByEventRate(1000, 4, 3), every_s=30.0, pace=pace))
+    merges = [moment.seconds for moment in moments if moment.scaled and moment.seconds > HOUR]
+    assert merges
+    assert min(merges) >= 2 * HOUR
+    assert all(later - earlier >= 2 * HOUR for earlier, later in pairwise(merges) if later - earlier > 300)
 
 
 def test_one_hot_key_is_not_split_for_ever_nor_back_and_forth() -> None:
