@@ -21,6 +21,7 @@ class RawByteReader(io.RawIOBase):
     def __init__(self, source: ByteMap, tail: Tail, *, follow: bool) -> None:
         super().__init__()
         self.source = source
+        self.name = source.name
         self._tail = tail
         self._follow = follow
         self._stopped = False

@@ -82,6 +82,7 @@ def _writer(store: _Parts, name: str | StreamName, *, new: bool) -> ByteWriter:
         source = ByteMap(store.catalog, store._logs, stream)  # behind the fence: no earlier writer appends any more
         made = ByteWriter(
             writer,
+            name=source.name,
             position=source.tail(),
             events=source.events,
             chunk_bytes=min(limits.BYTE_CHUNK_BYTES, store.runtime.settings.event_bytes_max),

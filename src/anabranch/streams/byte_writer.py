@@ -28,14 +28,16 @@ class ByteWriter(io.BufferedIOBase):
         self,
         writer: Writer,
         *,
+        name: str,
         position: int,
         events: int,
         chunk_bytes: int,
         truncate_before: Callable[[int], int],
         on_close: Callable[[ByteWriter], None],
     ) -> None:
-        """`writer` holds the fence already; the stream has `events` events and `position` bytes."""
+        """`writer` holds the fence already; the stream `name` has `events` events and `position` bytes."""
         super().__init__()
+        self.name = name
         self._writer = writer
         self._position = position  # behind what was handed to the writer
         self._events = events
