@@ -290,7 +290,9 @@ class ScopeNotEmpty(AnabranchError):
     """The scope still holds streams."""
 
     def __init__(self, scope: str, streams: int) -> None:
-        super().__init__(f"scope '{scope}' still holds {streams} stream(s); delete them too with: anabranch scope delete {scope} --recursive")
+        super().__init__(
+            f"scope '{scope}' still holds {streams} stream(s); delete them too with: anabranch scope delete {scope} --recursive"
+        )
         self.scope = scope
         self.streams = streams
 

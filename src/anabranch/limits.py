@@ -79,7 +79,9 @@ SYNCHRONIZER_PAUSE_US_MAX: Final = 64_000
 READER_LEASE_US: Final = 10 * 1_000_000  # a group reader that gives no sign of life for so long is presumed dead
 READER_LEASE_US_MIN: Final = 100_000
 READER_REFRESH_US: Final = 400_000  # how often it looks at the group's state, and tells how far it is
-READER_ROWS_MAX: Final = 4_096  # of a batch that a group reader yields: so many may be read in vain by one presumed dead
+READER_ROWS_MAX: Final = (
+    4_096  # of a batch that a group reader yields: so many may be read in vain by one presumed dead
+)
 CHECKPOINTS_KEPT: Final = 16  # of a reader group
 AUDIT_KEYS_MAX: Final = 100_000  # keys of writers whose last number an audit remembers
 TIME_IDLE_US: Final = 60 * 1_000_000  # a writer that noted no time for so long does not hold the watermark up

@@ -17,7 +17,9 @@ STEPS = 5_000
 SEEDS_MAX = 60  # within which a wound must be found; most bleed within five
 
 
-@pytest.mark.parametrize("wound", [*WOUNDS, *ALGEBRA_WOUNDS, *BUCKET_WOUNDS, *GROUP_WOUNDS], ids=lambda wound: wound.name)
+@pytest.mark.parametrize(
+    "wound", [*WOUNDS, *ALGEBRA_WOUNDS, *BUCKET_WOUNDS, *GROUP_WOUNDS], ids=lambda wound: wound.name
+)
 def test_a_planted_wound_is_found(wound: Wound) -> None:
     seen: list[str] = []
     with wound.plant():

@@ -137,7 +137,9 @@ def _newer(blobs: Blobs, key: str, size: int, snapshot: Reading) -> Newer | None
         )
     if any(part["log"] is None for part in parts):
         events = sum(int(part["count"]) for part in parts)
-        return Newer(key, size, begun_at, events, note="staged by a job or brought by an import, which may not have ended")
+        return Newer(
+            key, size, begun_at, events, note="staged by a job or brought by an import, which may not have ended"
+        )
     fresh = [part for part in parts if not _is_known(part, snapshot)]
     if not fresh:
         return None
