@@ -222,24 +222,24 @@ def test_libraries_take_it_for_a_file(store: Store) -> None:
     data = noise(200_000)
     with store.bytes("s/gz", "xb") as file, gzip.GzipFile(fileobj=file, mode="wb") as packed:
         packed.write(data)
-    with store.bytes("s/gz") as file, gzip.GzipFile(fileobj=file) as packed:
+    with store.bytes("s/gz") as source, gzip.GzipFile(fileobj=source) as packed:
         packed.seek(150_000)
         assert packed.read() == data[150_000:]
     with store.bytes("s/zip", "xb") as file, zipfile.ZipFile(file, "w") as archive:
         archive.writestr("a", data)
         archive.writestr("b", b"second")
-    with store.bytes("s/zip") as file, zipfile.ZipFile(file) as archive:
+    with store.bytes("s/zip") as source, zipfile.ZipFile(source) as archive:
         assert archive.testzip() is None
         assert (archive.read("b"), archive.read("a")) == (b"second", data)
     table = pa.table({"n": range(10_000), "t": [str(n) for n in range(10_000)]})
     with store.bytes("s/parquet", "xb") as file:
         pq.write_table(table, file)
-    with store.bytes("s/parquet") as file:
-        assert pq.read_table(file).equals(table)
+    with store.bytes("s/parquet") as source:
+        assert pq.read_table(source).equals(table)
     with store.bytes("s/text", "xb") as file, io.TextIOWrapper(file, "utf-8") as text:
         text.write("Ärger\nund mehr\n")
-    with store.bytes("s/text") as file, io.TextIOWrapper(file, "utf-8") as text:
-        assert text.readlines() == ["Ärger\n", "und mehr\n"]
+    with store.bytes("s/text") as source, io.TextIOWrapper(source, "utf-8") as lines:
+        assert (source.name, lines.readlines()) == ("s/text", ["Ärger\n", "und mehr\n"])
 
 
 def test_readinto_and_lines(store: Store) -> None:
@@ -440,3 +440,13 @@ def test_a_seek_costs_the_logarithm(store: Store) -> None:
         reader.seek(4 * 300)
         assert reader.read(4) == b"300\n"
     assert looks <= 8, "a snapshot for the tail, one for the place, one for the page"
+
+
+def test_a_stream_that_was_scaled_is_no_byte_stream_any_more(store: Store) -> None:
+    put(store, b"abc")
+    file = store.bytes(FILE)
+    store.streams.scale(FILE, segments=2)
+    with pytest.raises(InvalidArgument, match="no byte stream"):
+        file.tail()
+    with pytest.raises(InvalidArgument, match="no byte stream"):
+        store.bytes(FILE, "ab")
