@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from anabranch.model.position import Position, StreamSegment
     from anabranch.model.retention import RetainBytes, RetainFor, Retention
     from anabranch.model.stream_range import StreamRange
+    from anabranch.readers.byte_reader import ByteReader
     from anabranch.readers.group.group import ReaderGroup
     from anabranch.readers.group.reader import GroupReader
     from anabranch.readers.group.sql import SqlPositions
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from anabranch.store.opening import connect
     from anabranch.store.recovery import rebuild, restore
     from anabranch.streams.ack import Ack, BatchAck, EventRange
+    from anabranch.streams.byte_writer import ByteWriter
     from anabranch.streams.holding import Held
     from anabranch.streams.jobs.until import Until
     from anabranch.streams.writer import Writer
@@ -60,6 +62,8 @@ _PLACES = {
     "Checkpoint": "core.group",
     "ByByteRate": "model.policy",
     "ByEventRate": "model.policy",
+    "ByteReader": "readers.byte_reader",
+    "ByteWriter": "streams.byte_writer",
     "Event": "model.event",
     "EventPointer": "model.pointer",
     "EventRange": "streams.ack",
@@ -108,6 +112,8 @@ __all__ = [
     "BatchAck",
     "ByByteRate",
     "ByEventRate",
+    "ByteReader",
+    "ByteWriter",
     "Checkpoint",
     "Event",
     "EventPointer",
