@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from statistics import median
 
 import anabranch as ab
+from anabranch.readers.synchronizer import StateSynchronizer
 from bench import cluster_server as cluster
 from bench.result import Bound, Figure, Result, Setting, Target
 
@@ -52,7 +53,7 @@ def _measure(place: str, blobs: str | None, clients: int, seconds: float) -> flo
 def client(number: int, place: str, blobs: str | None) -> Callable[[], int]:
     """One process: one update at each call."""
     store = ab.connect(place, blobs=blobs, create=False)
-    state = store.synchronizer("bench/_count")
+    state: StateSynchronizer[int] = store.synchronizer("bench/_count")
 
     def update() -> int:
         state.update(lambda count: count + 1)

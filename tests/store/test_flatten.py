@@ -8,11 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import rule
 
 import anabranch as ab
 from anabranch import limits
@@ -27,7 +24,6 @@ from anabranch.store import Store
 from tests.postgres_server import drop, fresh_url
 from tests.store.helpers import events_of, sound
 from tests.store.kit import HandClock
-from tests.store.test_algebra_model import Lives
 from tests.store.test_upkeep_crashes import Crash, Doomed
 
 TWO = FlattenPolicy(spans_min=2)
@@ -279,44 +275,3 @@ def test_a_crash_at_any_port_call_is_harmless() -> None:
 
 def test_the_settings_of_a_policy_are_those_of_the_limits() -> None:
     assert FlattenPolicy() == replace(TWO, spans_min=limits.FLATTEN_SPANS_MIN)
-
-
-# whatever else happens to the streams
-
-
-class FlattenedLives(Lives):
-    """The lives of streams, whose spans are put together whenever two of them are side by side."""
-
-    @rule()
-    def flatten(self) -> None:
-        flatten(self.store.catalog, self.store.blobs, self.store.runtime, policy=TWO)
-
-    @rule(data=st.data())
-    def copy_and_write(self, data: st.DataObject) -> None:
-        """Copies that have something of their own are what makes spans many."""
-        source, target = self.some(data), self.free(data)
-        if source is None or target is None:
-            return
-        self.store.streams.copy(source, target)
-        self.begin(target, self.models[source].bodies)
-        self.note_pointers(target)
-        self.write_to(target, "abc")
-
-    def write_to(self, name: str, keys: str) -> None:
-        with self.store.writer(name) as writer:
-            for key in keys:
-                body = str(self.written).encode()
-                self.written += 1
-                self.models[name].bodies.setdefault(key, []).append(body)
-                self.pointers[writer.write(body, key=key).result()] = body
-        self.note_cut(name)
-
-
-TestFlattenedLives = FlattenedLives.TestCase
-TestFlattenedLives.settings = settings(
-    max_examples=8,
-    stateful_step_count=16,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=list(HealthCheck),
-)

@@ -27,7 +27,7 @@ from anabranch.errors import (
     Truncated,
 )
 from anabranch.model.append import Commit, Verdict
-from anabranch.readers.synchronizer import JsonCodec
+from anabranch.readers.synchronizer import JsonCodec, StateSynchronizer
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store
 from tests.postgres_server import drop, fresh_url
@@ -200,8 +200,9 @@ def test_an_update_in_its_turn_whose_answer_was_lost_counts_once(
     plain: Store, monkeypatch: pytest.MonkeyPatch, landed: bool
 ) -> None:
     one = plain.synchronizer("s/_n", initial=0)
-    two = plain.synchronizer("s/_n")
-    writing, lost = plain.catalog.writing, []
+    two: StateSynchronizer[int] = plain.synchronizer("s/_n")
+    writing = plain.catalog.writing
+    lost: list[bool] = []
 
     @contextmanager
     def lossy(on: Subject | None = None) -> Iterator[Writing]:
@@ -234,7 +235,7 @@ class _Undone(Exception):
 
 def test_who_was_late_once_has_its_value_changed_in_its_turn(store: Store) -> None:
     one = store.synchronizer("s/_n", initial=0)
-    two = store.synchronizer("s/_n")
+    two: StateSynchronizer[int] = store.synchronizer("s/_n")
     seen: list[int] = []
 
     def add(n: int) -> int:
