@@ -10,7 +10,7 @@ import pytest
 
 from anabranch.store import Store
 from anabranch.testing.clients import checked, stored
-from anabranch.testing.faults import Action, Call, CrashAt, Faults, NoFaults
+from anabranch.testing.faults import Action, CrashAt, Faults, NoFaults
 from anabranch.testing.ledger import Fate, Ledger
 from anabranch.testing.simulation import SETTINGS, tight_limits
 from anabranch.testing.world import Process, ProcessCrashed, World
@@ -198,21 +198,9 @@ def test_a_lost_answer_to_a_commit_is_resolved(action: Action) -> None:
     assert commits
     for number in range(1, commits + 1):
         with World(1, settings=SETTINGS) as world, tight_limits():
-            faults = AtCommit(number, action)
+            faults = CrashAt(number, action, "catalog.commit")
             resolve(world, faults)
-            assert faults.left <= 0
-
-
-class AtCommit:
-    """One fault, at the `number`th commit."""
-
-    def __init__(self, number: int, action: Action) -> None:
-        self.left = number
-        self._action = action
-
-    def decide(self, call: Call) -> Action:
-        self.left -= call.name == "catalog.commit"
-        return self._action if self.left == 0 and call.name == "catalog.commit" else Action.PASS
+            assert faults.seen >= number
 
 
 def resolve(world: World, faults: Faults) -> None:

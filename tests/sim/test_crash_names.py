@@ -155,20 +155,24 @@ def test_a_crash_at_any_call_leaves_nothing_half_done(verb: Verb) -> None:
 def test_a_lost_answer_is_found_by_asking_again(verb: Verb, action: Action) -> None:
     whole, _, _, after = play(verb, 0, Action.PASS, None)
     assert whole is not None
-    commits = [number for number, name in enumerate(whole.gate.calls, 1) if name == "writing.commit"]
+    commits = list(whole.gate.calls).count("writing.commit")
     assert commits
-    for number in commits:
+    for number in range(1, commits + 1):
         with World(1, settings=SETTINGS) as world, tight_limits():
 
             def run(number: int = number) -> None:
                 first = world.process("first")
                 first.call(prepare)
-                actor = world.process("actor", faults=CrashAt(number, action))
+                faults = CrashAt(number, action, "writing.commit")
+                actor = world.process("actor", faults=faults)
                 told: AbstractContextManager[object] = (
                     suppress(AppendUncertain) if verb is build else pytest.raises(AppendUncertain)
                 )
                 with told:  # a builder asks again by itself where it stitches
                     actor.call(verb)
+                if faults.seen < number:  # a commit of those who hold the parts, behind the build
+                    assert verb is build
+                    return
                 actor.call(verb)
                 assert first.call(state) == after
                 assert first.call(checked) == []

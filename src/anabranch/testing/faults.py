@@ -88,14 +88,20 @@ class NoFaults:
 
 
 class CrashAt:
-    """One fault, at the `number`th call."""
+    """One fault, at the `number`th call; or with `name` at the `number`th of the calls of that name, which is the same one
+    in any interleaving with what a process does in the background."""
 
-    def __init__(self, number: int, action: Action) -> None:
+    def __init__(self, number: int, action: Action, name: str | None = None) -> None:
         self._number = number
         self._action = action
+        self._name = name
+        self.seen = 0
 
     def decide(self, call: Call) -> Action:
         """See `Faults.decide`."""
+        if self._name is not None:
+            self.seen += call.name == self._name
+            return self._action if call.name == self._name and self.seen == self._number else Action.PASS
         return self._action if call.number == self._number else Action.PASS
 
 
