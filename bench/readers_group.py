@@ -30,8 +30,8 @@ def run(setting: Setting) -> Sequence[Result]:
     with fresh(folder, segments=SEGMENTS) as store:
         rows = 0
         with store.writer("bench/events") as writer:
-            for number in range(setting.scaled(256, 8)):
-                table = raw_table(rows_for(1), number)
+            for number in range(setting.scaled(1024, 8)):
+                table = raw_table(rows_for(1), number % 8)
                 rows += table.num_rows
                 writer.write_batch(table)
         return [_scaling(setting, store, folder, rows), _rebalance(setting, store, folder)]
@@ -42,9 +42,15 @@ def _scaling(setting: Setting, store: ab.Store, folder: Path, rows: int) -> Resu
 
     def rate(readers: int) -> float:
         name = f"bench/rate-{next(turns)}"
-        store.reader_group(name, streams=["bench/events"], end=ab.TAIL)
+        group = store.reader_group(name, streams=["bench/events"], end=ab.TAIL)
         with _processes(folder, name, readers) as children:
+            even = [SEGMENTS // readers] * readers
+            _until(lambda: list(map(len, group.distribution().readers.values())) == even)
             begun = time.perf_counter()
+            for child in children:  # all at once
+                assert child.stdin is not None
+                child.stdin.write("go\n")
+                child.stdin.flush()
             counts = [_ask(child, "read") for child in children]
             taken = time.perf_counter() - begun
         assert sum(counts) == rows, (counts, rows)
@@ -106,11 +112,6 @@ def _processes(folder: Path, group: str, count: int, how: str = "ask") -> Iterat
         for child in children:
             assert child.stdout is not None
             assert child.stdout.readline() == "ready\n", "a reading process did not start"
-        if how == "ask":
-            for child in children:  # all at once
-                assert child.stdin is not None
-                child.stdin.write("go\n")
-                child.stdin.flush()
         yield children
     finally:
         for child in children:
@@ -134,12 +135,12 @@ def member(folder: str, name: str, reader: str, how: str) -> None:
     """A reading process: `ask` reads to the group's end when told to, and says how much that was; `follow` goes on."""
     with ab.connect(folder) as store:
         group = store.reader_group(name)
-        sys.stdout.write("ready\n")
-        sys.stdout.flush()
-        if how == "ask":
-            sys.stdin.readline()
         rows = 0
         with group.reader(reader) as reading:
+            sys.stdout.write("ready\n")
+            sys.stdout.flush()
+            if how == "ask":
+                sys.stdin.readline()
             for batch in reading.batches():
                 rows += batch.num_rows
         sys.stdout.write(json.dumps({"read": rows}) + "\n")
