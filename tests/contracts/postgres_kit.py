@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import psycopg
@@ -20,13 +19,6 @@ def opened(url: str, *, lock_s: float = 30.0) -> Iterator[PostgresCatalog]:
         yield catalog
     finally:
         catalog.close()
-
-
-def until(true: Callable[[], object], seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
 
 
 def sql(url: str, text: str) -> list[tuple[object, ...]]:

@@ -31,8 +31,9 @@ from anabranch.model.ids import LogId
 from anabranch.model.stream import Scope
 from anabranch.runtime.settings import Settings
 from anabranch.testing.contracts.samples import NOW, append, lengths, new_stream, part
-from tests.contracts.postgres_kit import opened, sql, until
+from tests.contracts.postgres_kit import opened, sql
 from tests.postgres_server import Server, TlsProxy, drop, fresh_url
+from tests.waiting import until
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from anabranch.runtime.ports import Runtime
 from anabranch.testing.contracts.samples import NOW, append, new_stream, part
 from tests.postgres_server import Server, fresh_url
 from tests.process.children import Child, pour, verify
+from tests.waiting import until
 
 pytestmark = pytest.mark.process
 
@@ -43,13 +44,6 @@ def ask(url: str, text: str) -> list[tuple[Any, ...]]:
     with psycopg.connect(url, autocommit=True) as database:
         cursor = database.execute(text.encode())
         return cursor.fetchall() if cursor.description else []
-
-
-def until(true: Callable[[], object], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 class Writers:

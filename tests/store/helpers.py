@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,24 @@ from anabranch.model.append import Commit, Verdict
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store
+from tests.postgres_server import drop, fresh_url
 
 SCHEMA = pa.schema([("device", pa.string()), ("at", pa.timestamp("us", tz="UTC")), ("n", pa.int32())])
+
+
+ANYWHERE = ["memory", "sqlite", "postgres+memory"]
+
+
+@contextmanager
+def store_at(place: str, folder: Path) -> Iterator[Store]:
+    """A new store at one of ANYWHERE, with the scope "s"; a database goes with it."""
+    url = fresh_url() if place == "postgres+memory" else None
+    where = url or ("memory://" if place == "memory" else folder / "store")
+    with ab.connect(where, blobs="memory://" if url else None) as store:
+        store.streams.create_scope("s")
+        yield store
+    if url:
+        drop(url)
 
 
 def events_of(store: Store, stream: str, **options: Any) -> list[ab.Event]:

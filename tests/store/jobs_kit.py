@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from anabranch.streams.jobs.job import Job
 from tests import s3_server
 from tests.postgres_server import drop, fresh_url
 from tests.store.helpers import HookedBlobs
+from tests.waiting import until
 
 SETTINGS = Settings(inline_bytes_max=512)  # so that blobs are written too
 SCHEMA = pa.schema([("device", pa.string()), ("at", pa.timestamp("us", tz="UTC")), ("n", pa.int64())])
@@ -120,14 +120,6 @@ class Gate:
         if self._left <= 0:
             self.reached.set()
             assert self.open.wait(60)
-
-
-def until(true: Callable[[], bool]) -> None:
-    """Wait for something that will be true soon."""
-    deadline = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def stop_at(gate: Gate, job: Job, stop: Callable[[], object]) -> None:

@@ -24,6 +24,7 @@ from anabranch.readers.history.prefetch import Prefetch
 from anabranch.readers.history.ranges import StreamPart
 from anabranch.runtime.tasks import ThreadTasks
 from anabranch.store import Store
+from tests.waiting import until
 
 EVENTS = 600
 WAIT_S = 60.0
@@ -311,7 +312,7 @@ def test_a_moved_and_an_emptied_window_hold_nothing_of_the_old_place() -> None:
         reading.seek(20)
         assert numbers(iter([next(iter(reading))])) == [20]
         gate.wait_for(lambda begun: set(begun) == {0, 1, 2, 3, 20, 21, 22, 23})
-        assert reading.held_bytes <= 40
+        until(lambda: reading.held_bytes == 40)  # a fetch of the old place may still be under way
         reading.window = 0
         reading.empty()
         assert numbers(iter(reading)) == list(range(21, 30))

@@ -17,7 +17,8 @@ from anabranch.streams.jobs.job import Job
 from anabranch.streams.jobs.row import State
 from anabranch.streams.jobs.until import Until
 from tests.store.helpers import bodies_of, sound
-from tests.store.jobs_kit import SETTINGS, WIDER, fill, image, live, opened, small_ranges, until
+from tests.store.jobs_kit import SETTINGS, WIDER, fill, image, live, opened, small_ranges
+from tests.waiting import until
 
 
 @pytest.fixture(autouse=True)

@@ -22,7 +22,8 @@ from anabranch.streams.jobs import beat
 from anabranch.streams.jobs.carry import Bundle, carry
 from anabranch.streams.jobs.row import State
 from tests.store.helpers import HookedBlobs, bodies_of, sound
-from tests.store.jobs_kit import SETTINGS, Gate, image, live, opened, small_ranges, stop_at, until
+from tests.store.jobs_kit import SETTINGS, Gate, image, live, opened, small_ranges, stop_at
+from tests.waiting import until
 
 
 @pytest.fixture(autouse=True)

@@ -16,31 +16,25 @@ from anabranch import limits
 from anabranch.errors import ReaderNotInGroup, StreamNotFound, StreamSealed, Truncated
 from anabranch.readers.notifications.journal import NAME
 from anabranch.store import Store
-from tests.postgres_server import drop, fresh_url
-from tests.store.helpers import sound
-from tests.store.test_reader_groups import until
+from tests.store.helpers import ANYWHERE, sound, store_at
+from tests.waiting import until
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres+memory"])
+@pytest.fixture(params=ANYWHERE)
 def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    url = fresh_url() if request.param == "postgres+memory" else None
-    place: Any = url or ("memory://" if request.param == "memory" else tmp_path / "store")
-    with ab.connect(place, blobs="memory://" if url else None) as store:
+    with store_at(request.param, tmp_path) as store:
         prepare(store)
         yield store
-    if url:
-        drop(url)
 
 
 @pytest.fixture
-def store() -> Iterator[Store]:
-    with ab.connect("memory://") as store:
+def store(tmp_path: Path) -> Iterator[Store]:
+    with store_at("memory", tmp_path) as store:
         prepare(store)
         yield store
 
 
 def prepare(store: Store) -> None:
-    store.streams.create_scope("s")
     store.streams.create("s/a", scaling=2)
 
 
@@ -223,6 +217,7 @@ def test_a_sealed_one_is_one_clear_error(store: Store) -> None:
 
 def test_two_that_note_down_at_once_do_it_once(tmp_path: Path) -> None:
     with ab.connect(tmp_path / "store") as one, ab.connect(tmp_path / "store") as other:
+        one.streams.create_scope("s")
         prepare(one)
         done = threading.Event()
 
@@ -443,6 +438,7 @@ def test_a_listener_may_unsubscribe_itself(store: Store) -> None:
     store.on_notification(others.append, "s/a")
     until(lambda: told)
     store.streams.scale("s/a", 3)
+    until(lambda: len(told) == 2)  # each listener goes at its own pace
     store.streams.scale("s/a", 4)
     until(lambda: len(others) == 3)
     assert [each.segments for each in told] == [2, 3]
@@ -450,6 +446,7 @@ def test_a_listener_may_unsubscribe_itself(store: Store) -> None:
 
 def test_closing_the_store_ends_listeners_and_followers(tmp_path: Path) -> None:
     store = ab.connect(tmp_path / "store")
+    store.streams.create_scope("s")
     prepare(store)
     store.on_notification(lambda each: None, "s/a")
     follower = store.notifications(follow=True)

@@ -29,32 +29,27 @@ from anabranch.errors import (
     Truncated,
 )
 from anabranch.store import Store
-from tests.postgres_server import drop, fresh_url
-from tests.store.helpers import bodies_of, sound
+from tests.store.helpers import ANYWHERE, bodies_of, sound, store_at
+from tests.waiting import until
 
 KEYS = 8
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres+memory"])
+@pytest.fixture(params=ANYWHERE)
 def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    url = fresh_url() if request.param == "postgres+memory" else None
-    place: Any = url or ("memory://" if request.param == "memory" else tmp_path / "store")
-    with ab.connect(place, blobs="memory://" if url else None) as store:
+    with store_at(request.param, tmp_path) as store:
         prepare(store)
         yield store
-    if url:
-        drop(url)
 
 
 @pytest.fixture
-def store() -> Iterator[Store]:
-    with ab.connect("memory://") as store:
+def store(tmp_path: Path) -> Iterator[Store]:
+    with store_at("memory", tmp_path) as store:
         prepare(store)
         yield store
 
 
 def prepare(store: Store) -> None:
-    store.streams.create_scope("s")
     store.streams.create("s/a", scaling=4)
 
 
@@ -70,13 +65,6 @@ def started(work: Callable[..., object], *arguments: object) -> threading.Thread
     thread = threading.Thread(target=work, args=arguments, daemon=True)
     thread.start()
     return thread
-
-
-def until(true: Callable[[], object], seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def sequences(bodies: list[bytes]) -> dict[int, list[int]]:
@@ -694,6 +682,7 @@ def test_a_group_reader_in_a_coroutine(store: Store) -> None:
 
 def test_a_store_that_is_closed_takes_its_readers_out_of_the_group(tmp_path: Path) -> None:
     with ab.connect(tmp_path / "river") as store:
+        store.streams.create_scope("s")
         prepare(store)
         write(store, 0, 2)
         group = store.reader_group("s/g", streams=["s/a"])

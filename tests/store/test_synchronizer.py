@@ -30,25 +30,18 @@ from anabranch.model.append import Commit, Verdict
 from anabranch.readers.synchronizer import JsonCodec, StateSynchronizer
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store
-from tests.postgres_server import drop, fresh_url
-from tests.store.helpers import sound
+from tests.store.helpers import ANYWHERE, sound, store_at
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres+memory"])
+@pytest.fixture(params=ANYWHERE)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    url = fresh_url() if request.param == "postgres+memory" else None
-    place: Any = url or ("memory://" if request.param == "memory" else tmp_path / "store")
-    with ab.connect(place, blobs="memory://" if url else None) as store:
-        store.streams.create_scope("s")
+    with store_at(request.param, tmp_path) as store:
         yield store
-    if url:
-        drop(url)
 
 
 @pytest.fixture
-def plain() -> Iterator[Store]:
-    with ab.connect("memory://") as store:
-        store.streams.create_scope("s")
+def plain(tmp_path: Path) -> Iterator[Store]:
+    with store_at("memory", tmp_path) as store:
         yield store
 
 

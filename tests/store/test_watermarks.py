@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,31 +12,25 @@ from anabranch import limits
 from anabranch.errors import InvalidArgument, NotFound, StreamNotFound
 from anabranch.model.times import to_micros
 from anabranch.store import Store
-from tests.postgres_server import drop, fresh_url
-from tests.store.helpers import sound
-from tests.store.test_reader_groups import until
+from tests.store.helpers import ANYWHERE, sound, store_at
+from tests.waiting import until
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres+memory"])
+@pytest.fixture(params=ANYWHERE)
 def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    url = fresh_url() if request.param == "postgres+memory" else None
-    place: Any = url or ("memory://" if request.param == "memory" else tmp_path / "store")
-    with ab.connect(place, blobs="memory://" if url else None) as store:
+    with store_at(request.param, tmp_path) as store:
         prepare(store)
         yield store
-    if url:
-        drop(url)
 
 
 @pytest.fixture
-def store() -> Iterator[Store]:
-    with ab.connect("memory://") as store:
+def store(tmp_path: Path) -> Iterator[Store]:
+    with store_at("memory", tmp_path) as store:
         prepare(store)
         yield store
 
 
 def prepare(store: Store) -> None:
-    store.streams.create_scope("s")
     store.streams.create("s/a", scaling=2)
 
 
