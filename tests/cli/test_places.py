@@ -33,6 +33,22 @@ def test_distance_tells_events_bytes_and_segments(sensors: Line) -> None:
     assert "lies before the start" in sensors.refused("distance", "iot/sensors", "--from", "tail", "--to", middle)
 
 
+def test_times_in_places_are_those_of_appending_or_the_events_own(sensors: Line) -> None:
+    second = "2026-01-01T00:00:01Z"  # the second event's own time; all were appended long after
+    by = ("--by", "event")
+    assert sensors("distance", "iot/sensors", "--to", second, "--json").json["events"] == 0
+    assert sensors("distance", "iot/sensors", "--to", second, *by, "--json").json["events"] == 1
+    assert sensors("cut", "iot/sensors", "--at", second, *by, "--json").json["events_before"] == 1
+    assert sensors("copy", f"iot/sensors[{second},]", "iot/late", *by, "--json").json["events"] == 2
+    assert sensors("append", f"iot/sensors[,{second}]", "iot/late", *by, "--json").json["appended"] == 1
+    halves = (f"iot/sensors[,{second}]", f"iot/sensors[{second},]")
+    assert sensors("stitch", *halves, "--into", "iot/whole", *by, "--json").json["events"] == 3
+    assert sensors("stitch", *halves, "--into", "iot/other", *by, "--deduplicate", "at", "--json").json["events"] == 3
+    assert sensors("stream", "truncate", "iot/whole", "--at", second, *by, "--yes")
+    assert sensors("stream", "show", "iot/whole", "--json").json["events"] == 2
+    assert "append or event, not 'age'" in sensors.refused("copy", "iot/sensors", "iot/x", "--by", "age")
+
+
 def test_truncate_removes_so_many_events_or_bytes(sensors: Line) -> None:
     assert "say one of" in sensors.refused("stream", "truncate", "iot/sensors", "--yes")
     sensors("stream", "truncate", "iot/sensors", "--events", 1, "--yes")

@@ -18,7 +18,7 @@ from anabranch.cli.elsewhere import (
 from anabranch.cli.options import JsonOption, StoreOption, new_app
 from anabranch.cli.output import counted, print_json, say
 from anabranch.cli.progress import Meter
-from anabranch.cli.ranges import FromOption, RangeArgument, ToOption, open_range, open_store_range
+from anabranch.cli.ranges import ByOption, FromOption, RangeArgument, ToOption, open_range, open_store_range
 
 app = new_app()
 
@@ -29,6 +29,7 @@ def append(
     onto: Annotated[str, typer.Argument(metavar="ONTO", help="The stream that gets longer, as scope/name.")],
     start: FromOption = None,
     end: ToOption = None,
+    by: ByOption = "append",
     to_store: ToStoreOption = None,
     to_blobs: ToBlobsOption = None,
     to_history: ToHistoryOption = None,
@@ -48,11 +49,11 @@ def append(
       anabranch append iot/sensors iot/all --to-store postgresql://db/river --to-blobs s3://bucket/river
     """
     if to_store is None:
-        with open_range(store, stream, start, end) as (streams, source):
+        with open_range(store, stream, start, end, by) as (streams, source):
             joined = streams.append(source, onto)
     else:
         with (
-            open_store_range(store, stream, start, end) as (opened, source),
+            open_store_range(store, stream, start, end, by) as (opened, source),
             open_elsewhere(to_store, to_blobs, to_history, to_keys) as other,
             Meter(f"copying {source.stream}") as meter,
         ):

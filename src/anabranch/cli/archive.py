@@ -10,7 +10,7 @@ import typer
 from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store
 from anabranch.cli.output import counted, iso_time, print_columns, print_json, say, size_text
 from anabranch.cli.progress import Meter
-from anabranch.cli.ranges import FromOption, ToOption, open_store_range
+from anabranch.cli.ranges import ByOption, FromOption, ToOption, open_store_range
 from anabranch.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def create(
     url: Annotated[str, typer.Argument(metavar="URL", help="An empty folder or prefix, for this alone.")],
     start: FromOption = None,
     end: ToOption = None,
+    by: ByOption = "append",
     sign: Annotated[
         str | None, typer.Option("--sign", metavar="FILE", help="Sign with this private key (PEM, Ed25519).")
     ] = None,
@@ -62,7 +63,7 @@ def create(
     """
     with Meter("archiving", unit_bytes=False) as meter:
         if "/" in source:
-            with open_store_range(store, source, start, end) as (opened, part):
+            with open_store_range(store, source, start, end, by) as (opened, part):
                 report = opened.streams.archive(part, url, sign=sign, in_the_clear=in_the_clear, progress=meter.show)
         elif start is not None or end is not None:
             raise InvalidArgument("a scope is archived whole: --from and --to are for a stream, scope/name")

@@ -18,7 +18,7 @@ from anabranch.cli.elsewhere import (
 from anabranch.cli.options import JsonOption, StoreOption, new_app, store_path
 from anabranch.cli.output import counted, print_json, say
 from anabranch.cli.progress import Meter
-from anabranch.cli.ranges import FromOption, RangeArgument, ToOption, open_range, open_store_range
+from anabranch.cli.ranges import ByOption, FromOption, RangeArgument, ToOption, open_range, open_store_range
 from anabranch.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ def copy(
     target: Annotated[str, typer.Argument(metavar="TARGET", help="The new stream, as scope/name.")],
     start: FromOption = None,
     end: ToOption = None,
+    by: ByOption = "append",
     to_store: ToStoreOption = None,
     to_blobs: ToBlobsOption = None,
     to_history: ToHistoryOption = None,
@@ -70,12 +71,12 @@ def copy(
     """
     until = _until(follow, idle, lasting, events)
     if to_store is None and not independent and until is None:
-        with open_range(store, stream, start, end) as (streams, source):
+        with open_range(store, stream, start, end, by) as (streams, source):
             copied = streams.copy(source, target)
             told = _told(streams, target)
         _say(stream, target, {**told, **copied.to_json()}, as_json)
         return
-    with open_store_range(store, stream, start, end) as (opened, source):
+    with open_store_range(store, stream, start, end, by) as (opened, source):
         other = opened if to_store is None else open_elsewhere(to_store, to_blobs, to_history, to_keys)
         try:
             told = _copied(opened, other, source, target, until, independent, window, to_store or store_path(store))

@@ -8,11 +8,12 @@ import typer
 
 from anabranch.cli.options import JsonOption, StoreOption, StreamArgument, new_app, open_store
 from anabranch.cli.output import counted, print_columns, print_json, say, size_text
-from anabranch.cli.ranges import FromOption, RangeArgument, ToOption, open_store_range
+from anabranch.cli.ranges import ByOption, FromOption, RangeArgument, ToOption, open_store_range, time_kind
 from anabranch.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from anabranch.model.cut import StreamCut
+    from anabranch.readers.place import TimeKind
     from anabranch.store import Store
 
 cut_app, distance_app = new_app(), new_app()
@@ -33,6 +34,7 @@ def cut(
     after: Annotated[
         str | None, typer.Option("--after", metavar="PLACE", help="Go on from here.", show_default="head")
     ] = None,
+    by: ByOption = "append",
     events: EventsOption = None,
     size: BytesOption = None,
     at_most: Annotated[
@@ -57,7 +59,7 @@ def cut(
     if at is not None and (after is not None or events is not None or size is not None):
         raise InvalidArgument("--at is a place by itself; say --after to go on from one by --events or --bytes")
     with open_store(store) as opened:
-        found = place(opened, stream, at or after or "head")
+        found = place(opened, stream, at or after or "head", time_kind(by))
         if at is None:
             found = go_on(opened, stream, found, events, size, at_most=at_most)
         told = {
@@ -77,6 +79,7 @@ def distance(
     stream: RangeArgument,
     start: FromOption = None,
     end: ToOption = None,
+    by: ByOption = "append",
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
@@ -92,7 +95,7 @@ def distance(
     """
     from anabranch.model.stream_range import StreamRange
 
-    with open_store_range(store, stream, start, end) as (opened, part):
+    with open_store_range(store, stream, start, end, by) as (opened, part):
         parsed = StreamRange.of(part)
         assert not isinstance(parsed.start, str)
         assert not isinstance(parsed.end, str)
@@ -111,11 +114,11 @@ def distance(
         print_columns(("SEGMENT", "FROM", "TO", "EVENTS", "BYTES"), rows, indent="  ")
 
 
-def place(opened: Store, stream: str, text: str) -> StreamCut:
+def place(opened: Store, stream: str, text: str, by: TimeKind = "append") -> StreamCut:
     """The cut at a place. Raises as a reader that begins there."""
     from anabranch.cli.places import parse_place, resolve
 
-    return resolve(opened, stream, parse_place(text, now=opened.runtime.clock.now()))
+    return resolve(opened, stream, parse_place(text, now=opened.runtime.clock.now()), by=by)
 
 
 def go_on(

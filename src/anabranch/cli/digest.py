@@ -7,7 +7,7 @@ import typer
 from anabranch.cli.options import JsonOption, StoreOption, new_app
 from anabranch.cli.output import print_json
 from anabranch.cli.progress import Meter
-from anabranch.cli.ranges import FromOption, RangeArgument, ToOption, open_store_range
+from anabranch.cli.ranges import ByOption, FromOption, RangeArgument, ToOption, open_store_range
 
 app = new_app()
 
@@ -17,6 +17,7 @@ def digest(
     stream: RangeArgument,
     start: FromOption = None,
     end: ToOption = None,
+    by: ByOption = "append",
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
@@ -29,7 +30,7 @@ def digest(
       anabranch digest iot/sensors
       anabranch digest iot/sensors --to 2026-01-01 --json
     """
-    with open_store_range(store, stream, start, end) as (opened, part), Meter("summing", unit_bytes=False) as meter:
+    with open_store_range(store, stream, start, end, by) as (opened, part), Meter("summing", unit_bytes=False) as meter:
         found = opened.streams.digest(part, progress=meter.show)
     if as_json:
         segments = [

@@ -9,6 +9,7 @@ import typer
 
 from anabranch.cli.formats import Format
 from anabranch.cli.options import JsonOption, StoreOption, StreamArgument, new_app, open_store, split_list
+from anabranch.cli.ranges import ByOption, time_kind
 from anabranch.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -32,9 +33,7 @@ def read(
     end: Annotated[
         str | None, typer.Option("--to", metavar="PLACE", help="End before this place; default: the tail as of now.")
     ] = None,
-    by: Annotated[
-        str, typer.Option("--by", metavar="append|event", help="Which time --from and --to mean.")
-    ] = "append",
+    by: ByOption = "append",
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on and wait for more, until Ctrl-C.")] = False,
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", metavar="N", min=0, help="At most so many events.")
@@ -65,8 +64,7 @@ def read(
     from anabranch.cli.places import parse_place
     from anabranch.cli.render import choose, render
 
-    if by not in ("append", "event"):
-        raise InvalidArgument(f"--by is append or event, not '{by}'")
+    times = time_kind(by)
     kind = choose(form, as_json=as_json)
     with open_store(store) as opened:
         now = opened.runtime.clock.now()
@@ -78,7 +76,7 @@ def read(
             follow=follow,
             columns=split_list(columns),
             between=None if where_time is None else _between(where_time, now),
-            by=by,  # type: ignore[arg-type] # one of its two words, as checked above
+            by=times,
             **options,
         ) as reader:
             shown = _Shown(reader, meta=meta)

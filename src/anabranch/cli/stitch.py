@@ -18,11 +18,12 @@ from anabranch.cli.elsewhere import (
 from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store, split_list, store_path
 from anabranch.cli.output import confirm, counted, print_json, say
 from anabranch.cli.progress import Meter
-from anabranch.cli.ranges import open_ranges, resolved
+from anabranch.cli.ranges import ByOption, open_ranges, resolved, time_kind
 from anabranch.errors import InvalidArgument
 from anabranch.model.stream_range import StreamRange
 
 if TYPE_CHECKING:
+    from anabranch.readers.place import TimeKind
     from anabranch.store import Store
 
 app = new_app()
@@ -50,6 +51,7 @@ def stitch(
         str | None,
         typer.Option("--prefer", metavar="NUMBERS", help="Whose events stay, by the streams' numbers from 1 on: 2,1."),
     ] = None,
+    by: ByOption = "append",
     to_store: ToStoreOption = None,
     to_blobs: ToBlobsOption = None,
     to_history: ToHistoryOption = None,
@@ -62,11 +64,13 @@ def stitch(
     """Stitch streams together, at once and whatever their size: all of the first, then all of the second, and so on.
 
     Columns may differ; where their types do, the wider one is taken. Keys and times must be the same columns. Places in a
-    range are head, tail, a cut, a pointer, a time, or as -2h before now; one left out is the end on its side.
+    range are head, tail, a cut, a pointer, a time, or as -2h before now; one left out is the end
+    on its side. Times are those of appending, or with --by event the events' own.
 
     Examples:
 
       anabranch stitch 'iot/sensors[,2026-01-31T12:00:00Z]' 'iot/repaired[-2h,]' --into iot/right
+      anabranch stitch 'iot/sensors[,2026-01-31]' 'iot/repaired[2026-01-31,]' --by event --into iot/mended
       anabranch stitch iot/january iot/february iot/march --into iot/quarter
       anabranch stitch iot/old iot/new --into iot/new --drop-sources
       anabranch stitch iot/left iot/right --into iot/both --deduplicate device,at
@@ -74,9 +78,11 @@ def stitch(
     if to_store is not None or deduplicate is not None or prefer is not None:
         if drop_sources:
             raise InvalidArgument("a stitch that moves bytes keeps its sources: delete them afterwards")
-        _by_job(store, sources, into, deduplicate, prefer, (to_store, to_blobs, to_history, to_keys), window, as_json)
+        _by_job(
+            store, sources, into, by, deduplicate, prefer, (to_store, to_blobs, to_history, to_keys), window, as_json
+        )
         return
-    with open_ranges(store, sources) as (streams, parts):
+    with open_ranges(store, sources, by) as (streams, parts):
         if drop_sources:
             named = ", ".join(f"'{name}'" for name in dict.fromkeys(part.stream for part in parts))
             confirm(f"Delete {named} behind the stitch?", yes=yes)
@@ -92,6 +98,7 @@ def _by_job(
     store: str | None,
     sources: list[str],
     into: str,
+    by: str,
     deduplicate: str | None,
     prefer: str | None,
     to: tuple[str | None, str | None, str | None, str | None],
@@ -100,12 +107,12 @@ def _by_job(
 ) -> None:
     """Stitch by a job that moves the bytes, perhaps into another store."""
     to_store, *where = to
-    columns, order = split_list(deduplicate) or [], _numbers(prefer)
+    columns, order, times = split_list(deduplicate) or [], _numbers(prefer), time_kind(by)
     with open_store(store) as opened:
         other = opened if to_store is None else open_elsewhere(to_store, *where)
         try:
             with Meter("stitching") as meter:
-                parts = [_range(opened, text) for text in sources]
+                parts = [_range(opened, text, times) for text in sources]
                 job = other.jobs.stitch(
                     opened,
                     parts,
@@ -128,9 +135,9 @@ def _by_job(
         say(f"'{into}' is there, with {counted(events, 'event')}{left_out}")
 
 
-def _range(opened: Store, text: str) -> StreamRange:
+def _range(opened: Store, text: str, by: TimeKind) -> StreamRange:
     told = StreamRange.parse(text)
-    return told if told == StreamRange(told.stream) else resolved(opened, told)
+    return told if told == StreamRange(told.stream) else resolved(opened, told, by)
 
 
 def _numbers(text: str | None) -> list[int]:

@@ -28,6 +28,7 @@ from anabranch.cli.options import (
     split_list,
 )
 from anabranch.cli.output import confirm, counted, print_json, say
+from anabranch.cli.ranges import ByOption, time_kind
 from anabranch.cli.retain import retain, said_policy
 from anabranch.cli.watermark import watermark
 from anabranch.errors import InvalidArgument
@@ -225,6 +226,7 @@ def truncate(
     size: Annotated[
         str | None, typer.Option("--bytes", metavar="SIZE", help="The first, at most so many bytes: 500MB, 10GB.")
     ] = None,
+    by: ByOption = "append",
     yes: YesOption = False,
     as_json: JsonOption = False,
     store: StoreOption = None,
@@ -244,7 +246,7 @@ def truncate(
     if sum(each is not None for each in (at, events, size)) != 1:
         raise InvalidArgument("say one of --at, --events and --bytes")
     with open_store(store) as opened:
-        cut = place(opened, stream, at or "head")
+        cut = place(opened, stream, at or "head", time_kind(by))
         if at is None:
             cut = go_on(opened, stream, cut, events, size, at_most=True)
         gone = opened.streams.distance(stream, end=cut).events
