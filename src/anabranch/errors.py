@@ -159,7 +159,9 @@ class StoreNotFound(NotFound):
     """There is no store where one was said to be."""
 
     def __init__(self, place: str) -> None:
-        super().__init__(f"there is no store in {place}")
+        super().__init__(
+            f"there is no store in {place}; its first scope makes it: anabranch --store {place} scope create NAME"
+        )
         self.place = place
 
 
