@@ -67,7 +67,7 @@ def make_job(
     need_scope(txn, target.scope)
     if verb == "copy" and (same := _under_way(txn, target, sources[0], options)) is not None:
         return same
-    row = JobRow(job, verb, target, (), place, options, now)
+    row = JobRow(job, verb, str(target), (), place, options, now)
     if options.get("shared"):
         return _viewing(txn, row, sources[0], stages[0])
     if verb == "copy" and (made := _made(txn, target, sources[0], options)) is not None:
@@ -90,7 +90,7 @@ def _under_way(txn: Writing, target: StreamName, drawn: Drawn, options: Mapping[
     source, asked = drawn.stretch.view.info.id, asked_of(drawn, options)
     for piece in txn.pieces(JOB):
         row = JobRow.from_piece(piece)
-        if row.state.ended or (row.verb, row.target, dict(row.options)) != ("copy", target, dict(options)):
+        if row.state.ended or (row.verb, row.target, dict(row.options)) != ("copy", str(target), dict(options)):
             continue
         if (row.parts[0].stream, dict(row.parts[0].asked)) == (source, asked):
             return row
@@ -99,8 +99,8 @@ def _under_way(txn: Writing, target: StreamName, drawn: Drawn, options: Mapping[
 
 def _viewing(txn: Writing, row: JobRow, drawn: Drawn, stream: StreamId) -> JobRow:
     """A job that follows a stream of its own store begins with a copy that shares the bytes there are."""
-    need_free(txn, row.target)  # whether a copy that is there still is what the source was, nobody knows
-    copied = copy_stream(txn, drawn.asked, row.target, stream, row.created_at)
+    need_free(txn, row.stream)  # whether a copy that is there still is what the source was, nobody knows
+    copied = copy_stream(txn, drawn.asked, row.stream, stream, row.created_at)
     part = Part(
         copied.source,
         drawn.stretch.view.info.name,
@@ -138,7 +138,7 @@ def _made(txn: Writing, target: StreamName, drawn: Drawn, options: Mapping[str, 
 def _stage(txn: Writing, row: JobRow, number: int, drawn: Drawn, stage: StreamId) -> Part:
     stretch = drawn.stretch
     info = stretch.view.info
-    name = stage_name(row.target, row.id, number)
+    name = stage_name(row.stream, row.id, number)
     logs = open_stage(txn, name, stage, drawn.schemas, len(drawn.slices), row.created_at)
     plan = Plan(
         info.schema_version,

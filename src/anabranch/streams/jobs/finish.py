@@ -26,16 +26,16 @@ def finish_job(txn: Writing, row: JobRow, plans: Sequence[Plan], stream: StreamI
     id of what a stitch makes. Raises as the verb."""
     if row.verb == "copy":
         return _copy(txn, row, plans[0], now)
-    names = [stage_name(row.target, row.id, number) for number in range(len(row.parts))]
+    names = [stage_name(row.stream, row.id, number) for number in range(len(row.parts))]
     for part, plan, name in zip(row.parts, plans, names, strict=True):
         close_stage(txn, part, plan, name, now, sieved="deduplicate" in row.options)
     stages = [StreamRange(part.stage) for part in row.parts]
     if row.verb == "append":
-        joined = append_stream(txn, stages[0], row.target, now, origin=row.parts[0].origin)
+        joined = append_stream(txn, stages[0], row.stream, now, origin=row.parts[0].origin)
         delete_stream(txn, names[0], now)
     else:
         origins = [part.origin for part in row.parts]
-        joined = stitch_streams(txn, stages, row.target, stream, now, keep_sources=False, origins=origins)
+        joined = stitch_streams(txn, stages, row.stream, stream, now, keep_sources=False, origins=origins)
     if "deduplicate" in row.options:  # offsets are not what they were
         joined = Joined(joined.stream, tuple((stream, ()) for stream, _ in joined.parts), row.repeats)
     return _of_sources(joined, row.parts).to_json()
@@ -54,14 +54,14 @@ def drop_stages(txn: Writing, row: JobRow) -> None:
 
 
 def _copy(txn: Writing, row: JobRow, plan: Plan, now: Micros) -> dict[str, Any]:
-    need_scope(txn, row.target.scope)
-    need_free(txn, row.target)
+    need_scope(txn, row.stream.scope)
+    need_free(txn, row.stream)
     part = row.parts[0]
-    close_stage(txn, part, plan, row.target, now)
+    close_stage(txn, part, plan, row.stream, now)
     copied = Copied(part.stage, part.stream, part.start, part.end).to_json()
     txn.put_piece(Checkpointed(COPIED, f"{part.stage:016x}", {**copied, "asked": dict(part.asked)}))
     record_origin(txn, part.stage, "copied", [part.origin], now)
-    txn.add_change(part.stage, "copied", {"name": str(row.target), **copied}, now=now)
+    txn.add_change(part.stage, "copied", {"name": row.target, **copied}, now=now)
     return copied
 
 

@@ -22,7 +22,8 @@ from anabranch.model.stream import Segment
 
 JOB: Final = "job"
 PLAN: Final = "job_plan"
-_FORMAT: Final = 1
+_FORMAT: Final = 2
+_STREAMS: Final = ("copy", "append", "stitch")  # the verbs that the first format knew
 
 
 class State(Enum):
@@ -64,11 +65,15 @@ class JobRow:
     `bytes_before` were moved. `wanted` asks that run to stop. `result` is there once the target is; a job that follows
     its source runs on: `followed` counts the events that were copied since, `lag` those that were missing at the last
     look, and `positions` says how long the copy's open logs are, by log. `repeats` counts the events that were left out.
+
+    `target` is a stream, or what the verb makes else: a scope, or the place of an archive. A job of several streams has
+    `members`, which weigh `amount`: so many events, and logical bytes; each has a row or a plan of its own. `source` is
+    what it reads, for people, where no parts say so.
     """
 
     id: str
     verb: str
-    target: StreamName
+    target: str
     parts: tuple[Part, ...]
     place: Mapping[str, str]
     options: Mapping[str, Any]
@@ -85,28 +90,41 @@ class JobRow:
     positions: Mapping[str, int] | None = None
     followed: int = 0
     lag: int = 0
+    source: str = ""
+    members: int = 0
+    amount: tuple[int, int] = (0, 0)
+
+    @property
+    def stream(self) -> StreamName:
+        """The target of a job that makes one stream, or adds to it."""
+        return StreamName.parse(self.target)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """What it reads, for people."""
+        return (self.source,) if self.source else tuple(str(part.name) for part in self.parts)
 
     @property
     def events(self) -> int:
         """Events of all sources."""
-        return sum(part.events for part in self.parts)
+        return self.amount[0] + sum(part.events for part in self.parts)
 
     @property
     def bytes(self) -> int:
         """Logical bytes of all sources, as far as they were known when the job was made."""
-        return sum(part.bytes for part in self.parts)
+        return self.amount[1] + sum(part.bytes for part in self.parts)
 
     def silent(self, now: Micros) -> bool:
         """True if a run works on it that was not heard of for `limits.JOB_SILENT_US`: its process is gone, or as good
         as gone. Another may take the job over."""
         return self.state is State.RUNNING and self.seen_at <= now - limits.JOB_SILENT_US
 
-    def to_piece(self) -> Checkpointed:
+    def to_piece(self, kind: str = JOB) -> Checkpointed:
         """As the catalog keeps it."""
         value = {
-            "format": _FORMAT,
+            "format": 1 if self.verb in _STREAMS and kind == JOB else _FORMAT,
             "verb": self.verb,
-            "target": str(self.target),
+            "target": self.target,
             "parts": [_told_part(part) for part in self.parts],
             "place": dict(self.place),
             "options": dict(self.options),
@@ -123,8 +141,11 @@ class JobRow:
             "positions": None if self.positions is None else dict(self.positions),
             "followed": self.followed,
             "lag": self.lag,
+            "source": self.source,
+            "members": self.members,
+            "amount": list(self.amount),
         }
-        return Checkpointed(JOB, self.id, value)
+        return Checkpointed(kind, self.id, value)
 
     @classmethod
     def from_piece(cls, piece: Checkpointed) -> JobRow:
@@ -132,10 +153,11 @@ class JobRow:
         value: dict[str, Any] = dict(piece.value)
         if value["format"] > _FORMAT:
             raise FormatTooNew(f"job {piece.name}", value["format"], _FORMAT)
+        amount = value.get("amount", (0, 0))
         return cls(
             id=piece.name,
             verb=value["verb"],
-            target=StreamName.parse(value["target"]),
+            target=value["target"],
             parts=tuple(_heard_part(part) for part in value["parts"]),
             place=value["place"],
             options=value["options"],
@@ -152,6 +174,9 @@ class JobRow:
             positions=value["positions"],
             followed=value["followed"],
             lag=value["lag"],
+            source=value.get("source", ""),
+            members=value.get("members", 0),
+            amount=(int(amount[0]), int(amount[1])),
         )
 
     def released(self, state: State, error: str | None = None) -> JobRow:
