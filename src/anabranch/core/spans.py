@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import replace
 
 from anabranch.model.stream import Span
 
@@ -31,3 +32,17 @@ def locate(spans: Sequence[Span], start: int, stop: int) -> list[tuple[Span, int
 def offset_of(span: Span, position: int) -> int:
     """The segment's offset of a position in the span's log: the inverse of `locate`."""
     return span.offset + position - span.start
+
+
+def joined(spans: Sequence[Span], more: Sequence[Span]) -> tuple[Span, ...]:
+    """Closed spans of one segment with those that follow them. Where one goes on in its log just where the one before
+    ends, they become one; so what is added bit by bit is as many spans as what is added at once."""
+    found = list(spans)
+    for span in more:
+        last = found[-1] if found else None
+        if last is not None and (last.log, last.stop) == (span.log, span.start):
+            assert offset_of(last, span.start) == span.offset
+            found[-1] = replace(last, stop=span.stop)
+        else:
+            found.append(span)
+    return tuple(found)

@@ -29,6 +29,7 @@ class Control:
         self.owner = owner or token(site.runtime.ids)
         self._site = site
         self._wanted: State | None = None
+        self.lag: int | None = None  # how far behind its source a copy was found to be: the next step writes it down
 
     def stop(self, state: State) -> None:
         """Have the run stop before its next step."""
@@ -69,6 +70,8 @@ class Control:
         run took the job over."""
         row = self._mine(need_job(txn, self.job))
         row = replace(row, seen_at=Micros(max(row.seen_at, self._site.runtime.clock.now())))
+        if self.lag is not None:
+            row, self.lag = replace(row, lag=self.lag), None
         txn.put_piece(row.to_piece())
         return row
 

@@ -13,11 +13,11 @@ from typing import Final
 
 from anabranch.catalog.port import Writing
 from anabranch.core.cuts import share, truncated
-from anabranch.errors import Conflict
+from anabranch.errors import AppendUncertain
 from anabranch.log.lease import Hold
 from anabranch.log.view import load
 from anabranch.log.watch import Watch
-from anabranch.model.ids import Micros, SegmentId
+from anabranch.model.ids import Micros, SegmentId, StreamId
 from anabranch.model.stream import Segment, Span, StreamView
 from anabranch.streams.find import need_view
 from anabranch.streams.jobs.cargo import Cargo
@@ -27,6 +27,7 @@ from anabranch.streams.jobs.move import Mover
 from anabranch.streams.jobs.row import JobRow, Part, Range, State
 from anabranch.streams.jobs.site import Site
 from anabranch.streams.jobs.until import Until
+from anabranch.streams.jobs.view_on import foreign, verify_own, view_on
 from anabranch.streams.jobs.window import Window
 from anabranch.streams.scale import close_segment
 
@@ -35,7 +36,7 @@ _ASK_S: Final = 0.2  # whether another process wants it to stop
 
 
 class Follower:
-    """One run of a job that follows its source."""
+    """One run of a job that follows its source; `shared` where the copy views the source's bytes."""
 
     def __init__(
         self,
@@ -44,6 +45,7 @@ class Follower:
         part: Part,
         until: Until,
         *,
+        shared: bool,
         control: Control,
         window: Window,
         hold: Hold,
@@ -55,6 +57,7 @@ class Follower:
         self._target = target
         self._part = part
         self._until = until
+        self._shared = shared
         self._control = control
         self._window = window
         self._hold = hold
@@ -83,6 +86,9 @@ class Follower:
                 return self._end()
             if not moved:
                 self._rest(token, last, began)
+            elif self._shared:
+                # A round costs a transaction however little is new: whoever writes a lot is not held up for each bit.
+                self._target.runtime.tasks.sleep(_LOOK_S)
 
     def _rest(self, token: int, last: float, began: float) -> None:
         """Wait until the source has changed, it is over, or it is to stop."""
@@ -112,13 +118,30 @@ class Follower:
         if waiting:
             if self._until.events is not None:
                 waiting = share(waiting, max(self._until.events - row.followed, 0))
-            self._move(copy, {segment: count for segment, count in waiting.items() if count})
+            self._take(copy, {segment: count for segment, count in waiting.items() if count})
             return True, False
         if source.info.epoch > copy.info.epoch:
-            with self._target.catalog.writing(self._part.stage) as txn:
-                self._scale(txn, source)
+            self._change(self._part.stage, lambda txn: self._scale(txn, source))
             return True, False
         return False, source.info.sealed
+
+    def _take(self, copy: StreamView, waiting: dict[SegmentId, int]) -> None:
+        self._control.lag = self._lag
+        if self._shared:
+            self._change(None, lambda txn: self._view(txn, waiting))
+        else:
+            self._move(copy, waiting)
+
+    def _change(self, on: StreamId | None, act: Callable[[Writing], object]) -> None:
+        """Act in one transaction; what became of one whose answer was lost, the next look tells."""
+        try:
+            with self._target.catalog.writing(on) as txn:
+                act(txn)
+        except AppendUncertain:
+            self._target.runtime.tasks.sleep(_LOOK_S)
+
+    def _view(self, txn: Writing, waiting: dict[SegmentId, int]) -> None:
+        view_on(txn, self._control.step(txn), self._part.stream, self._part.stage, waiting)
 
     def _move(self, copy: StreamView, waiting: dict[SegmentId, int]) -> None:
         mover = self._mover_for(copy)
@@ -152,12 +175,15 @@ class Follower:
         with self._source.catalog.reading() as reading:
             versions = range(1, source.info.schema_version + 1)
             schemas = [reading.schema(source.info.id, version) for version in versions]
-        with self._target.catalog.writing(self._part.stage) as txn:
+
+        def act(txn: Writing) -> None:
             self._control.step(txn)
             info = need_view(txn, self._part.stage).info
             for version in versions[info.schema_version :]:
                 info = replace(info, version=info.version + 1, schema=schemas[version - 1], schema_version=version)
                 txn.update_stream(info)
+
+        self._change(self._part.stage, act)
 
     def _scale(self, txn: Writing, source: StreamView) -> None:
         """Take over the source's next epoch. All that precedes it has been copied."""
@@ -171,12 +197,15 @@ class Follower:
         for segment in source.ordered:
             if segment.retired == epoch:
                 mine = copy.segments[segment.id]
-                _verify(copy, positions, segment.id)
+                verify_own(copy, positions, segment.id)
                 positions.pop(str(copy.open_log(segment.id)), None)
                 close_segment(txn, copy, mine)
                 txn.put_segment(copy.info.id, replace(mine, retired=epoch))
         for segment in created:
-            log = txn.new_log(copy.info.id, appended_at=Micros(0))
+            # What is copied brings its append times along; behind what is viewed there is nothing that does.
+            logs = [source.logs[span.log] for span in source.spans.get(segment.id, ()) if self._shared]
+            appended_at = max((log.appended_at for log in logs), default=Micros(0))
+            log = txn.new_log(copy.info.id, appended_at=appended_at)
             txn.put_segment(copy.info.id, Segment(segment.id, segment.range, None, segment.head))
             txn.put_span(copy.info.id, Span(segment.id, segment.head, log, 0, None))
             positions[str(log)] = 0
@@ -216,15 +245,3 @@ def _waiting(source: StreamView, copy: StreamView) -> dict[SegmentId, int]:
         if missing:
             found[segment.id] = missing
     return found
-
-
-def _verify(copy: StreamView, positions: dict[str, int], segment: SegmentId) -> None:
-    log = copy.open_log(segment)
-    assert log is not None
-    if positions.get(str(log)) != copy.logs[log].length:
-        raise foreign(copy)
-
-
-def foreign(copy: StreamView) -> Conflict:
-    """The error for a copy that somebody else has written to."""
-    return Conflict(f"'{copy.info.name}' was written to by somebody else: a copy that follows its source can't be")

@@ -199,7 +199,7 @@ def _advanced(row: JobRow, logs: Mapping[LogId, LogState], stored: Mapping[LogId
         events = sum(each.run.events for each in runs)
         positions[str(log)] += events
         followed += events
-    return replace(row, positions=positions, followed=followed)
+    return replace(row, positions=positions, followed=followed, lag=max(row.lag - (followed - row.followed), 0))
 
 
 def _by_tier(runs: Iterator[Run]) -> Iterator[tuple[str, Iterator[Run]]]:

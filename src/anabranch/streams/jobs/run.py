@@ -142,6 +142,7 @@ class Run:
             self._target,
             row.parts[0],
             until,
+            shared=bool(row.options.get("shared")),
             control=self.control,
             window=self.window,
             hold=hold,
