@@ -24,6 +24,9 @@ def test_an_alias_is_made_listed_used_and_taken_away(sensors: Line) -> None:
     assert "'iot/newest' is an alias of 'iot/sensors'" in sensors("alias", "iot/newest", "iot/sensors").err
     assert sensors("alias", "--json").json == [{"alias": "iot/newest", "stream": "iot/sensors"}]
     assert "iot/newest  iot/sensors" in sensors("alias").out
+    assert "iot/newest" in sensors("alias", "--scope", "iot").out
+    assert "there is no scope 'out'" in sensors.refused("alias", "--scope", "out")
+    assert "leave the names out" in sensors.refused("alias", "iot/a", "iot/sensors", "--scope", "iot")
     assert sensors("read", "iot/newest").out == sensors("read", "iot/sensors").out != ""
     assert sensors("query", "SELECT count(*) AS n FROM iot.newest", "--format", "jsonl").json == {"n": 3}
     assert "ALIASES" in sensors("stream", "list").out and "iot/newest" in sensors("stream", "show", "iot/newest").out

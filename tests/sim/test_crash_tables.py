@@ -48,13 +48,15 @@ TELLING = {
     "is_ephemeral",
     "lineage",
     "list",
+    "list_aliases",
     "scope",
     "scopes",
     "tail",
     "view",
 }
-# Asked for within others: `collect` sweeps, and a store that ends closes what it holds.
-WITHIN = {"close", "sweep"}
+# Asked for within others: `collect` sweeps, a store that ends closes what it holds, and what is kept for a stream is made
+# by its writers and goes with it (`test_crash_times.py`).
+WITHIN = {"close", "make_companion", "sweep", "sweep_orphans"}
 
 # What makes a verb go another way, by the argument that asks for it.
 WAYS = {

@@ -84,6 +84,23 @@ def test_an_alias_is_as_good_as_the_name(store: Store) -> None:
         streams.get("t/also")
 
 
+def test_aliases_are_listed_in_pages_of_one_scope_or_all(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CATALOG_PAGE_ROWS", 2)
+    streams = store.streams
+    for name in ("s/x", "s/y", "t/x", "s/z", "t/w"):
+        streams.alias("s/a", name)
+    found = [(str(alias), str(name)) for alias, name in streams.list_aliases()]
+    assert found == [(name, "s/a") for name in ("s/x", "s/y", "s/z", "t/w", "t/x")]
+    assert [str(alias) for alias, _ in streams.list_aliases("t")] == ["t/w", "t/x"]
+    assert streams.aliases() == dict(streams.list_aliases())
+    with pytest.raises(ScopeNotFound):
+        next(streams.list_aliases("nowhere"))
+    streams.move_scope("t", "u")  # what is renamed and deleted lies on several pages too
+    assert [str(alias) for alias, _ in streams.list_aliases("u")] == ["u/w", "u/x"]
+    streams.delete_scope("u", recursive=True)
+    assert [str(alias) for alias, _ in streams.list_aliases()] == ["s/x", "s/y", "s/z"]
+
+
 def test_an_alias_follows_its_stream_and_goes_with_it(store: Store) -> None:
     streams = store.streams
     streams.alias("s/a", "s/also")

@@ -61,6 +61,15 @@ class Checkpointed:
     value: Mapping[str, object]
 
 
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """A further name, and the stream that it leads to, which is called `leads_to`."""
+
+    name: StreamName
+    stream: StreamId
+    leads_to: StreamName
+
+
 class Reading(Protocol):
     """One consistent snapshot. Short: it must not outlive a plan."""
 
@@ -82,6 +91,12 @@ class Reading(Protocol):
     def stream(self, stream: StreamName | StreamId) -> StreamInfo | None:
         """One stream by name or id. Where no stream has the name, a piece of the kind `alias` called so leads to one: its
         member `stream` is the id, as a number."""
+        ...
+
+    def aliases(
+        self, scope: str | None = None, *, after: StreamName | None = None, limit: int | None = None
+    ) -> list[Alias]:
+        """Aliases in the order of their texts, those in one scope or all; `after` excludes everything up to that name."""
         ...
 
     def schema(self, stream: StreamId, version: int) -> StreamSchema:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from anabranch.catalog import rows
-from anabranch.catalog.port import BlobRow, Change, Checkpointed, Lease
+from anabranch.catalog.port import Alias, BlobRow, Change, Checkpointed, Lease
 from anabranch.catalog.tables import BY_NAME, Value
 from anabranch.errors import CorruptCatalog
 from anabranch.model.append import LogState, Progress
@@ -18,6 +18,8 @@ from anabranch.model.ids import BlobId, LogId, Micros, SegmentId, StreamId, Writ
 from anabranch.model.names import StreamName
 from anabranch.model.schema import StreamSchema
 from anabranch.model.stream import Extent, Scope, Span, StreamInfo, StreamView
+
+_BEHIND_ALL: Final = "~"  # greater than what any name begins with
 
 
 class SqlReading:
@@ -75,6 +77,21 @@ class SqlReading:
         else:
             row = self._row("stream_by_id", (stream,))
         return None if row is None else rows.stream(row)
+
+    def aliases(
+        self, scope: str | None = None, *, after: StreamName | None = None, limit: int | None = None
+    ) -> list[Alias]:
+        # What is in a scope begins with its name and a slash, which is followed by the digit 0.
+        first, below = ("", _BEHIND_ALL) if scope is None else (f"{scope}/", f"{scope}0")
+        found = self._rows(
+            "aliases",
+            {
+                "after": max(first, str(after) if after else ""),
+                "below": below,
+                "limit": self.NO_LIMIT if limit is None else limit,
+            },
+        )
+        return [Alias(StreamName.parse(row[0]), StreamId(row[1]), StreamName(row[2], row[3])) for row in found]
 
     def schema(self, stream: StreamId, version: int) -> StreamSchema:
         row = self._row("schema", (stream, version))

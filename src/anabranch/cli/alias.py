@@ -18,6 +18,9 @@ unalias_app = new_app()
 def alias(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The further name, as scope/name.")] = None,
     stream: Annotated[str | None, typer.Argument(metavar="[STREAM]", help="The stream that it leads to.")] = None,
+    scope: Annotated[
+        str | None, typer.Option("--scope", metavar="SCOPE", help="With no names: only aliases in this scope.")
+    ] = None,
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
@@ -29,12 +32,15 @@ def alias(
 
       anabranch alias iot/newest iot/sensors-2026
       anabranch alias
+      anabranch alias --scope iot --json | jq -r '.[].alias'
     """
     if name is not None and stream is None:
         raise InvalidArgument("say the alias and its stream, as: anabranch alias iot/newest iot/sensors")
+    if name is not None and scope is not None:
+        raise InvalidArgument("--scope says which aliases are listed: leave the names out, or --scope")
     with open_names(store) as names:
         if name is None or stream is None:
-            found = names.streams.aliases()
+            found = dict(names.streams.list_aliases(scope))
         else:
             names.streams.alias(stream, name)
             found = names.streams.aliases(name)

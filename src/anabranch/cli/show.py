@@ -78,8 +78,8 @@ def print_summaries(rows: list[dict[str, Any]]) -> None:
 
 def _aliases(reading: Reading) -> dict[StreamId, list[str]]:
     found: dict[StreamId, list[str]] = {}
-    for alias, stream in sorted(aliases(reading).items()):
-        found.setdefault(stream, []).append(str(alias))
+    for alias in aliases(reading):
+        found.setdefault(alias.stream, []).append(str(alias.name))
     return found
 
 

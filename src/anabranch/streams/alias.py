@@ -6,10 +6,11 @@ that a transaction on an alias takes the locks of its stream. A stream's own pie
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from anabranch import limits
-from anabranch.catalog.port import Checkpointed, Reading, Writing
+from anabranch.catalog.port import Alias, Checkpointed, Reading, Writing
 from anabranch.errors import InvalidArgument, NotFound
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
@@ -59,17 +60,23 @@ def move_alias(txn: Writing, stream: StreamId, old: StreamName, new: StreamName)
 def copy_aliases(txn: Writing, source: str, target: str, now: Micros) -> None:
     """Give the copies in the scope `target` the aliases that their sources have in the scope `source`. Raises
     StreamExists."""
-    for name, stream in aliases(txn).items():
-        info = txn.stream(stream) if name.scope == source else None
-        if info is not None and info.name.scope == source:
-            copy = txn.stream(StreamName(target, info.name.name))
+    for alias in aliases(txn, source):
+        if alias.leads_to.scope == source:
+            copy = txn.stream(StreamName(target, alias.leads_to.name))
             if copy is not None:
-                add_alias(txn, copy, StreamName(target, name.name), now)
+                add_alias(txn, copy, StreamName(target, alias.name.name), now)
 
 
-def aliases(txn: Reading) -> dict[StreamName, StreamId]:
-    """All aliases by name, and whose they are."""
-    return {StreamName.parse(piece.name): StreamId(int(str(piece.value["stream"]))) for piece in txn.pieces(ALIAS)}
+def aliases(txn: Reading, scope: str | None = None) -> Iterator[Alias]:
+    """The aliases in a scope or all, in the order of their texts, a page at a time. Those that were passed may be
+    dropped meanwhile."""
+    after: StreamName | None = None
+    while True:
+        page = txn.aliases(scope, after=after, limit=limits.CATALOG_PAGE_ROWS)
+        yield from page
+        if len(page) < limits.CATALOG_PAGE_ROWS:
+            return
+        after = page[-1].name
 
 
 def aliases_of(txn: Reading, stream: StreamId) -> tuple[StreamName, ...]:

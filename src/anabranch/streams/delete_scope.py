@@ -19,8 +19,7 @@ def delete_page(txn: Writing, name: str, now: Micros) -> tuple[int, bool]:
         delete_stream(txn, info.name, now)
     if len(page) == limits.SCOPE_PAGE:
         return len(page), False
-    for alias in aliases(txn):
-        if alias.scope == name:
-            drop_alias(txn, alias, now)
+    for alias in aliases(txn, name):
+        drop_alias(txn, alias.name, now)
     drop_scope(txn, name, now)
     return len(page), True

@@ -33,10 +33,9 @@ def move_scope(txn: Writing, old: str, new: str, now: Micros) -> Scope:
     while page := txn.streams(old, limit=limits.CATALOG_PAGE_ROWS):
         for info in page:
             give_name(txn, info, StreamName(new, info.name.name), now)
-    for alias, stream in aliases(txn).items():
-        if alias.scope == old:
-            move_alias(txn, stream, alias, StreamName(new, alias.name))
-            remember(txn, stream, alias, need_info(txn, stream).name)
+    for alias in aliases(txn, old):
+        move_alias(txn, alias.stream, alias.name, StreamName(new, alias.name.name))
+        remember(txn, alias.stream, alias.name, need_info(txn, alias.stream).name)
     txn.drop_scope(old)
     for piece in txn.pieces(RENAMED_SCOPE):
         if piece.value["to"] == old:

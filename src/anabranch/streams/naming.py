@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from anabranch import limits
 from anabranch.catalog.port import Writing
 from anabranch.model.ids import Micros
 from anabranch.model.names import StreamName, check_scope
 from anabranch.model.stream import StreamInfo
-from anabranch.streams.alias import add_alias, aliases, aliases_of, drop_alias
+from anabranch.streams.alias import add_alias, aliases_of, drop_alias
 from anabranch.streams.change import Changes
 from anabranch.streams.find import need_info
 from anabranch.streams.rename import rename_stream
 from anabranch.streams.requests import Result
+from anabranch.streams.scope import need_scope
 from anabranch.streams.told import heard_info, told_info
 
 Name = str | StreamName
@@ -69,13 +73,25 @@ class Naming(Changes):
         self._change(f"unalias {full}", request, act)
 
     def aliases(self, stream: Name | None = None) -> dict[StreamName, StreamName]:
-        """The aliases of a stream, or all there are, by name; with what each stream is called now."""
+        """The aliases of a stream, or all there are, by name; with what each stream is called now. Where there may be
+        many, `list_aliases` does not hold them all."""
+        if stream is None:
+            return dict(self.list_aliases())
         with self._catalog.reading() as txn:
-            if stream is not None:
-                info = need_info(txn, StreamName.parse(stream))
-                return dict.fromkeys(aliases_of(txn, info.id), info.name)
-            found = {}
-            for alias, ident in aliases(txn).items():
-                if (each := txn.stream(ident)) is not None:
-                    found[alias] = each.name
-            return dict(sorted(found.items()))
+            info = need_info(txn, StreamName.parse(stream))
+            return dict.fromkeys(aliases_of(txn, info.id), info.name)
+
+    def list_aliases(self, scope: str | None = None) -> Iterator[tuple[StreamName, StreamName]]:
+        """Aliases in the order of their texts, those in one scope or all, each with what its stream is called now. They
+        are read a page at a time, as `list` reads streams. Raises ScopeNotFound."""
+        with self._catalog.reading() as txn:
+            if scope is not None:
+                need_scope(txn, scope)
+        after: StreamName | None = None
+        while True:
+            with self._catalog.reading() as txn:
+                page = txn.aliases(scope, after=after, limit=limits.CATALOG_PAGE_ROWS)
+            yield from ((alias.name, alias.leads_to) for alias in page)
+            if len(page) < limits.CATALOG_PAGE_ROWS:
+                return
+            after = page[-1].name

@@ -50,6 +50,7 @@ _WHOLE = {
     "put_scope",
     "drop_scope",
     "streams",
+    "aliases",
     "logs_after",
     "spans_of_log",
     "fragmented",

@@ -392,6 +392,32 @@ class CatalogContract:
             assert [piece.name for piece in writing.pieces("pipeline")] == ["b"]
             assert writing.piece("group", "a") == Checkpointed("group", "a", {})
 
+    def test_aliases_are_listed_by_name_a_page_at_a_time(self) -> None:
+        """Those of a scope and no others, whatever the scope's name is the beginning of."""
+        names = ["a/x", "a/y", "a-b/x", "a.c/x", "a0/x", "A/x", "b/x"]
+        new_stream(self.catalog)
+        with self.catalog.writing() as writing:
+            for name in names:
+                writing.put_piece(Checkpointed("alias", name, {"stream": STREAM}))
+            writing.put_piece(Checkpointed("alias", "a/nobody", {"stream": STREAM + 1}))
+            writing.put_piece(Checkpointed("other", "a/z", {"stream": STREAM}))
+        with self.catalog.reading() as reading:
+            found = reading.aliases()
+            assert [str(each.name) for each in found] == sorted(names)
+            own = reading.stream(STREAM)
+            assert own is not None
+            assert {(each.stream, each.leads_to) for each in found} == {(STREAM, own.name)}
+            assert [str(each.name) for each in reading.aliases("a")] == ["a/x", "a/y"]
+            assert reading.aliases("a", limit=1) == reading.aliases("a")[:1]
+            assert [str(each.name) for each in reading.aliases("a", after=StreamName("a", "x"))] == ["a/y"]
+            paged, after = [], None
+            while page := reading.aliases(after=after, limit=2):
+                paged += page
+                after = page[-1].name
+            assert paged == found
+        with self.catalog.writing() as writing:
+            assert writing.aliases() == found
+
     def test_blobs_are_listed_marked_and_forgotten(self) -> None:
         with self.catalog.writing() as writing:
             ids = [writing.insert_blob(f"commits/{name}", 10, NOW, "arrow") for name in "cab"]

@@ -28,6 +28,12 @@ join streams s on s.id = (p.value::json ->> 'stream')::bigint
 join schemas c on c.stream = s.id and c.version = s.schema_version
 where p.kind = 'alias' and p.name = %s;
 
+-- name: aliases
+select p.name, s.id, s.scope, s.name
+from pieces p join streams s on s.id = (p.value::json ->> 'stream')::bigint
+where p.kind = 'alias' and p.name > %(after)s and p.name < %(below)s
+order by p.name limit %(limit)s;
+
 -- name: stream_by_id
 select s.id, s.scope, s.name, s.schema_version, s.tags, s.created_at, s.sealed, s.version, s.epoch, s.next_number,
        c.columns, c.key_column, c.time_column, c.raw

@@ -27,6 +27,12 @@ join streams s on s.id = json_extract(p.value, '$.stream')
 join schemas c on c.stream = s.id and c.version = s.schema_version
 where p.kind = 'alias' and p.name = ?;
 
+-- name: aliases
+select p.name, s.id, s.scope, s.name
+from pieces p join streams s on s.id = json_extract(p.value, '$.stream')
+where p.kind = 'alias' and p.name > :after and p.name < :below
+order by p.name limit :limit;
+
 -- name: stream_by_id
 select s.id, s.scope, s.name, s.schema_version, s.tags, s.created_at, s.sealed, s.version, s.epoch, s.next_number,
        c.columns, c.key_column, c.time_column, c.raw
