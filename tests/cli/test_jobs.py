@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ import anabranch as ab
 from anabranch import limits
 from tests.cli.kit import Line
 from tests.store.jobs_kit import SETTINGS, Gate, image, live, small_ranges
+from tests.waiting import PATIENCE_S, until, until_ended
 
 
 @pytest.fixture
@@ -76,16 +76,15 @@ def test_a_paused_job_is_shown_resumed_and_waited_for(tmp_path: Path, monkeypatc
         target.streams.create_scope("t")
         gate = Gate(target, 4)
         job = target.jobs.copy(source, "s/a", "t/b", window=1).id
-        assert gate.reached.wait(60)
+        gate.wait()
         line = Line(tmp_path / "b")
         assert line("job", "wait", job, "--timeout", "0.1", code=1).err == f"job {job} is still running\n"
         assert "another process runs" in line.refused("job", "resume", job)
         closing = threading.Thread(target=target.close)
         closing.start()
-        while not target.jobs._closed:
-            closing.join(0.01)
+        until(lambda: target.jobs._closed)
         gate.open.set()
-        closing.join(60)
+        until_ended(closing)
     shown = line("job", "show", job, "--ranges", "--json").json
     assert shown["state"] == "paused"
     assert 0 < shown["events"] < shown["events_total"] == 380
@@ -118,13 +117,14 @@ def test_a_job_is_paused_and_cancelled_from_outside(tmp_path: Path, monkeypatch:
 
 def test_an_interrupt_pauses_the_job_and_says_how_to_go_on(sensors: Line, elsewhere: Line) -> None:
     process = sensors.start("copy", "iot/sensors", "t/b", "--to-store", elsewhere.store, "--follow")
-    deadline = time.monotonic() + 60
-    while "t/b" not in [row["name"] for row in elsewhere("stream", "list", "--json").json]:
+
+    def is_there() -> bool:
         assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+        return "t/b" in [row["name"] for row in elsewhere("stream", "list", "--json").json]
+
+    until(is_there)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE_S)
     (row,) = elsewhere("job", "list", "--json").json
     assert process.returncode == 130
     said = f"job {row['job']} is paused; go on with: anabranch --store {elsewhere.store} job resume {row['job']}"

@@ -296,7 +296,7 @@ def test_a_store_behind_a_bad_line_loses_and_doubles_nothing(proxy: Proxy, waits
         store.streams.create("s/t", scaling=2)
         with store.writer("s/t") as writer:
             for number in range(100):
-                writer.write(str(number).encode(), key=f"k{number % 5}").result(60)
+                writer.write(str(number).encode(), key=f"k{number % 5}").result(120)
         assert store.compact(force=True).files
         with store.reader("s/t") as reader:
             found = [(event.key, int(event.body)) for event in reader]
@@ -329,7 +329,7 @@ def test_a_commit_that_fails_among_many_in_flight_takes_no_other_with_it(proxy: 
         acks = [writer.write_batch(pa.table({"n": [number] * 3_000})) for number in range(60)]
         for number, ack in enumerate(acks):
             try:
-                ack.result(60)
+                ack.result(120)
                 landed.append(number)
             except ReadOnlyStore:
                 failed.append(number)

@@ -161,7 +161,7 @@ def test_nothing_is_lost_or_doubled_where_the_server_falls_in_mid_commit(
             while not done.is_set():
                 text = f"{me}:{number:06}"
                 sent.append(text)
-                writer.write(text.encode(), key=f"k{me}").result(60)
+                writer.write(text.encode(), key=f"k{me}").result(120)
                 told.append(text)
                 number += 1
             writer.close()
@@ -287,7 +287,7 @@ def test_a_role_with_the_rights_that_the_manual_names_can_do_everything(url: str
             store.streams.create_scope("s")
             store.streams.create("s/events", scaling=2)
             with store.writer("s/events", writer_id="w") as writer:
-                writer.write(b"x", key="k").result(30)
+                writer.write(b"x", key="k").result(120)
             store.streams.scale("s/events", 3)
             store.compact(force=True)
             store.streams.delete("s/events")

@@ -238,7 +238,7 @@ def test_the_changes_of_many_streams_made_at_once_are_all_there(url: str, tmp_pa
                 for number in range(rounds):
                     store.streams.scale(name, 1 + number % 3, request=f"{me}/{number}")
                     with store.writer(name, writer_id="w") as writer:
-                        writer.write(b"x", key="k").result(60)
+                        writer.write(b"x", key="k").result(120)
                     store.streams.truncate(name, store.streams.head(name))
                 store.streams.seal(name)
                 if me % 2:

@@ -19,7 +19,7 @@ from anabranch.streams.jobs.job import Job
 from tests import s3_server
 from tests.postgres_server import drop, fresh_url
 from tests.store.helpers import HookedBlobs
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until, until_ended
 
 SETTINGS = Settings(inline_bytes_max=512)  # so that blobs are written too
 SCHEMA = pa.schema([("device", pa.string()), ("at", pa.timestamp("us", tz="UTC")), ("n", pa.int64())])
@@ -115,19 +115,22 @@ class Gate:
         store.blobs = self._hook
         store.jobs._site = store.site
 
+    def wait(self) -> None:
+        """Wait until something stands at it."""
+        assert self.reached.wait(PATIENCE_S)
+
     def _pass(self) -> None:
         self._left -= 1
         if self._left <= 0:
             self.reached.set()
-            assert self.open.wait(60)
+            assert self.open.wait(PATIENCE_S)
 
 
 def stop_at(gate: Gate, job: Job, stop: Callable[[], object]) -> None:
     """Have the job told to stop while it stands at its gate, and wait until it has."""
-    assert gate.reached.wait(60)
+    gate.wait()
     stopping = threading.Thread(target=stop)
     stopping.start()
     until(lambda: job.row().wanted is not None)
     gate.open.set()
-    stopping.join(60)
-    assert not stopping.is_alive()
+    until_ended(stopping)

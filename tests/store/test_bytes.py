@@ -36,6 +36,7 @@ from anabranch.runtime.settings import Settings
 from anabranch.store import Store
 from tests.process.children import Child, Tell
 from tests.store.helpers import ANYWHERE, sound, store_at
+from tests.waiting import until_ended
 
 FILE = "s/file"
 
@@ -188,7 +189,7 @@ def test_a_follower_waits_for_more(store: Store) -> None:
         waiting = threading.Thread(target=lambda: found.append(file.read(3)))
         waiting.start()
         put(store, b"c", b"de")
-        waiting.join(60)
+        until_ended(waiting)
         assert found == [b"cde"]
 
 
@@ -207,8 +208,7 @@ def test_a_follower_that_is_closed_waits_no_more(store: Store) -> None:
     waiting.start()
     time.sleep(0.05)  # it waits by then, or finds it closed: either way it must end
     file.close()
-    waiting.join(60)
-    assert not waiting.is_alive()
+    until_ended(waiting)
 
 
 def test_libraries_take_it_for_a_file(store: Store) -> None:

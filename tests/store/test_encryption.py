@@ -86,9 +86,9 @@ def fill(store: Store) -> None:
     store.streams.create_scope("iot")
     store.streams.create("iot/raw", schema=SCHEMA, key="device", scaling=2)
     with store.writer("iot/raw") as writer:
-        writer.write_batch(rows(0, 200)).result(30)
+        writer.write_batch(rows(0, 200)).result(120)
         for n in range(200, 220):
-            writer.write_batch(rows(n, 1)).result(30)
+            writer.write_batch(rows(n, 1)).result(120)
 
 
 def read(store: Store) -> list[int]:
@@ -142,7 +142,7 @@ def test_a_life_under_keys_leaves_no_plain_byte(open_store: Open, tmp_path: Path
             store.streams.scale("iot/raw", 3)
             with store.writer("iot/raw") as writer:
                 ack = writer.write({"device": f"{MARK}-1", "n": 220, "text": f"{MARK} 220"})
-                pointer = ack.result(30)
+                pointer = ack.result(120)
             assert next(iter(follower)).body["n"] == 220
         assert store.fetch(pointer).body["text"] == f"{MARK} 220"
 
@@ -165,7 +165,7 @@ def test_a_life_under_keys_leaves_no_plain_byte(open_store: Open, tmp_path: Path
         assert read(store) == list(range(330))
         assert list(store.check()) == []
         with store.writer("iot/raw") as writer:
-            writer.write_batch(rows(330, 5)).result(30)
+            writer.write_batch(rows(330, 5)).result(120)
         store.collect(horizon_us=0)
         assert leaks(tmp_path, store) == []
     with open_store(keys(old=OLD)) as store:
@@ -187,7 +187,7 @@ def test_the_same_events_never_give_the_same_bytes(river: Open, tmp_path: Path) 
         fill(store)
         with store.writer("iot/raw") as writer:
             for _ in range(50):
-                writer.write_batch(rows(0, 1)).result(30)
+                writer.write_batch(rows(0, 1)).result(120)
         boxes = [each.data for each in extents(store) if each.data is not None]
     nonces = [box[9:33] for box in boxes]
     assert len(set(nonces)) == len(nonces) == 70
@@ -299,8 +299,8 @@ def test_a_rotation_leaves_history_as_it_is_and_the_old_key_unneeded(open_store:
         assert (done.master, done.rewrapped) == ("new", 1)
         assert blobs(store) == before
         with store.writer("iot/raw") as writer:
-            writer.write_batch(rows(220, 1)).result(30)
-            writer.write_batch(rows(221, 200)).result(30)
+            writer.write_batch(rows(220, 1)).result(120)
+            writer.write_batch(rows(221, 200)).result(120)
         fresh = [each.data[1:9].hex() for each in extents(store) if each.data is not None]
         assert fresh and set(fresh) == {done.data_key}
     with open_store(keys(new=NEW)) as store:
@@ -325,7 +325,7 @@ def test_who_has_the_store_open_reads_on_beyond_anothers_rotation(open_store: Op
         fill(mine)
         first = theirs.rotate_keys()
         with theirs.writer("iot/raw") as writer:
-            writer.write_batch(rows(220, 1)).result(30)
+            writer.write_batch(rows(220, 1)).result(120)
         with pytest.raises(KeyMissing, match="'new'"):  # what it was not given it can't read, and says so
             read(mine)
         with pytest.raises(KeyMissing, match="'new'"):
@@ -333,7 +333,7 @@ def test_who_has_the_store_open_reads_on_beyond_anothers_rotation(open_store: Op
         second = theirs.rotate_keys()
         assert (second.rewrapped, second.data_key == first.data_key) == (0, False)
         with mine.writer("iot/raw") as writer:
-            writer.write_batch(rows(221, 1)).result(30)
+            writer.write_batch(rows(221, 1)).result(120)
         assert read(theirs) == list(range(222))
 
 
@@ -425,7 +425,7 @@ def test_a_parquet_file_that_was_changed_or_renamed_is_noticed(river: Open, tmp_
         fill(store)
         store.compact(force=True)
         with store.writer("iot/raw") as writer:
-            writer.write_batch(rows(220, 200)).result(30)
+            writer.write_batch(rows(220, 200)).result(120)
     folder = tmp_path / "store" / "blobs"
     (name,) = [key for key in files(folder) if key.startswith("history")]
     good = (folder / name).read_bytes()

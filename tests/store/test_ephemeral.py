@@ -27,6 +27,7 @@ from anabranch.store import Store
 from anabranch.streams.hold import Standing
 from tests.postgres_server import drop, fresh_url
 from tests.store.helpers import Rig, bodies_of, sound
+from tests.waiting import until
 
 LATER_S = (limits.EPHEMERAL_LEASE_US + limits.CLOCKS_DIFFER_US) / 1e6 + 1
 
@@ -222,8 +223,7 @@ def test_upkeep_sweeps(tmp_path: Path) -> None:
         killed(dead, "s/tmp")
         runtime = Runtime(clock=Ahead(LATER_S), settings=ab.Settings(maintenance_s=0.01))
         with ab.connect(tmp_path, runtime=runtime) as keeper:
-            while not keeper._maintenance.rounds:
-                runtime.tasks.sleep(0.005)
+            until(lambda: keeper._maintenance.rounds)
             assert keeper._maintenance.failure is None
         assert not dead.streams.exists("s/tmp")
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-import time
 from pathlib import Path
 
 import anabranch as ab
+from tests.waiting import until, until_ended
 
 
 def _store(folder: Path) -> ab.Store:
@@ -14,15 +14,6 @@ def _store(folder: Path) -> ab.Store:
     store.streams.create_scope("s")
     store.streams.create("s/a")
     return store
-
-
-def _until_done(ack: ab.Ack) -> bool:
-    deadline = time.monotonic() + 10
-    while not ack.done():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.0005)
-    return True
 
 
 def test_an_event_that_nobody_waits_for_becomes_durable_beside_callers_who_wait(tmp_path: Path) -> None:
@@ -37,19 +28,19 @@ def test_an_event_that_nobody_waits_for_becomes_durable_beside_callers_who_wait(
         for caller in callers:
             caller.start()
         try:
-            assert all(_until_done(hasty.write(b"not awaited")) for _ in range(200))
+            for _ in range(200):
+                until(hasty.write(b"not awaited").done)
         finally:
             ends.set()
-            for caller in callers:
-                caller.join()
-        assert _until_done(hasty.write(b"alone"))
+            until_ended(*callers)
+        until(hasty.write(b"alone").done)
 
 
 def test_events_of_several_writers_become_durable_without_a_flush(tmp_path: Path) -> None:
     with _store(tmp_path) as store:
         writers = [store.writer("s/a") for _ in range(5)]
         acks = [writer.write(str(number).encode()) for number in range(100) for writer in writers]
-        assert all(_until_done(ack) for ack in acks)
+        until(lambda: all(ack.done() for ack in acks))
 
 
 def test_closing_commits_what_was_accepted_whoever_is_at_work(tmp_path: Path) -> None:

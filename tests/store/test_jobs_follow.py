@@ -18,7 +18,7 @@ from anabranch.streams.jobs.row import State
 from anabranch.streams.jobs.until import Until
 from tests.store.helpers import bodies_of, sound
 from tests.store.jobs_kit import SETTINGS, WIDER, fill, image, live, opened, small_ranges
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until, until_ended
 
 
 @pytest.fixture(autouse=True)
@@ -117,7 +117,7 @@ def test_following_ends_with_a_sealed_source(pair: tuple[Store, Store]) -> None:
     job = target.jobs.copy(source, "s/a", "t/b", follow=True)
     fill(source, "s/a", 440, 480)
     source.streams.seal("s/a")
-    job.wait(60)
+    job.wait(PATIENCE_S)
     assert image(target, "t/b") == image(source, "s/a")
     assert sound(target)
 
@@ -131,7 +131,7 @@ def test_somebody_elses_write_to_the_copy_is_noticed(pair: tuple[Store, Store]) 
             writer.write({"device": f"d{n}", "n": -1}).result()
     fill(source, "s/a", 440, 540)
     with pytest.raises(Conflict, match="somebody else"):
-        job.wait(60)
+        job.wait(PATIENCE_S)
     assert job.row().state is State.FAILED
 
 
@@ -144,7 +144,7 @@ def test_what_a_source_truncates_before_it_was_copied_is_told(pair: tuple[Store,
     source.streams.truncate("s/a", source.streams.tail("s/a"))
     fill(source, "s/a", 540, 560)
     with pytest.raises(Truncated):
-        target.jobs.resume(job.id, source=source).wait(60)
+        target.jobs.resume(job.id, source=source).wait(PATIENCE_S)
 
 
 def test_a_range_with_an_end_is_not_followed(pair: tuple[Store, Store]) -> None:
@@ -164,8 +164,8 @@ def test_a_writer_beside_it_is_copied_event_for_event(pair: tuple[Store, Store])
 
     writing = threading.Thread(target=write)
     writing.start()
-    writing.join(60)
+    until_ended(writing)
     source.streams.seal("s/a")
-    job.wait(60)
+    job.wait(PATIENCE_S)
     assert image(target, "t/b") == image(source, "s/a")
     assert sound(target)

@@ -23,7 +23,7 @@ from anabranch.streams.jobs.carry import Bundle, carry
 from anabranch.streams.jobs.row import State
 from tests.store.helpers import HookedBlobs, bodies_of, sound
 from tests.store.jobs_kit import SETTINGS, Gate, image, live, opened, small_ranges, stop_at
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until, until_ended
 
 
 @pytest.fixture(autouse=True)
@@ -101,12 +101,12 @@ def test_a_store_that_is_closed_pauses_its_jobs(tmp_path: Path) -> None:
             target.streams.create_scope("t")
             gate = Gate(target, 3)
             job = target.jobs.copy(source, "s/a", "t/b", window=2)
-            assert gate.reached.wait(60)
+            gate.wait()
             closing = threading.Thread(target=target.close)
             closing.start()
             until(lambda: target.jobs._closed)
             gate.open.set()
-            closing.join(60)
+            until_ended(closing)
         with ab.connect(tmp_path / "b", settings=SETTINGS) as target:
             assert target.jobs.get(job.id).row().state is State.PAUSED
             target.jobs.resume(job.id).wait()  # it knows where its source is
@@ -118,14 +118,14 @@ def test_two_processes_do_not_run_one_job_unless_it_is_taken_over(tmp_path: Path
     source, target = pair
     gate = Gate(target, 3)
     job = target.jobs.copy(source, "s/a", "t/b", window=1)
-    assert gate.reached.wait(60)
+    gate.wait()
     with ab.connect(tmp_path / "b", settings=SETTINGS) as other:
         with pytest.raises(JobRunning):
             other.jobs.resume(job.id, source=source)
         other.jobs.resume(job.id, source=source, take_over=True).wait()
         gate.open.set()
         # What it had in hand is refused, as it is not its job any more; that it is done, it is told.
-        assert job.wait(60).copy == other.streams.get("t/b").id
+        assert job.wait(PATIENCE_S).copy == other.streams.get("t/b").id
         assert image(other, "t/b") == image(source, "s/a")
         assert sound(other)
 
@@ -154,7 +154,7 @@ def test_a_run_is_heard_of_while_a_step_takes_long(pair: tuple[Store, Store], mo
     source, target = pair
     gate = Gate(target, 3)
     job = target.jobs.copy(source, "s/a", "t/b", window=1)
-    assert gate.reached.wait(60)
+    gate.wait()
     before = job.row().seen_at
     until(lambda: job.row().seen_at > before)
     gate.open.set()
@@ -181,7 +181,7 @@ def test_a_window_can_be_widened_and_narrowed(pair: tuple[Store, Store]) -> None
     source, target = pair
     gate = Gate(target, 1)
     job = target.jobs.copy(source, "s/a", "t/b", window=1)
-    assert gate.reached.wait(60)
+    gate.wait()
     assert job.window == 1
     job.window = 3
     assert job.window == 3
@@ -195,7 +195,7 @@ def test_progress_tells_events_bytes_and_each_range(pair: tuple[Store, Store]) -
     told: list[tuple[str, int, int]] = []
     gate = Gate(target, 6)
     job = target.jobs.copy(source, "s/a", "t/b", window=1, progress=lambda *each: told.append(each))
-    assert gate.reached.wait(60)
+    gate.wait()
     progress = job.progress()
     assert 0 < progress.events < progress.row.events
     assert 0 < progress.bytes < progress.row.bytes

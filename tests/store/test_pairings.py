@@ -19,6 +19,7 @@ from anabranch.store import Store
 from anabranch.streams.publish import Publication
 from tests import s3_server
 from tests.postgres_server import drop, fresh_url
+from tests.waiting import until_ended
 
 # Behind the catalog, where the blobs are; behind them, where compacted files are if that is somewhere else.
 LASTING = ("sqlite+folder", "postgres+folder", "sqlite+s3", "postgres+s3", "sqlite+folder+s3", "sqlite+s3+folder")
@@ -69,16 +70,15 @@ def test_a_store_lives_alike_on_every_pairing(open_store: Open) -> None:
         def write(me: int) -> None:
             with store.writer("iot/raw", writer_id=f"w{me}") as writer:
                 for step in range(6):
-                    writer.write_batch(rows(1000 * me + 100 * step, 100)).result(30)
-                writer.write({"device": "d1", "n": 1000 * me + 600}).result(30)
+                    writer.write_batch(rows(1000 * me + 100 * step, 100)).result(120)
+                writer.write({"device": "d1", "n": 1000 * me + 600}).result(120)
 
         threads = [threading.Thread(target=write, args=(me,)) for me in range(4)]
         for each in threads:
             each.start()
         for segments in (3, 1, 4):
             store.streams.scale("iot/raw", segments)
-        for each in threads:
-            each.join(60)
+        until_ended(*threads)
         expected = sorted(1000 * me + n for me in range(4) for n in range(601))
         assert sorted(numbers(store)) == expected
         with store.reader("iot/raw") as reader:
@@ -90,9 +90,9 @@ def test_a_store_lives_alike_on_every_pairing(open_store: Open) -> None:
         # A condition, and a request that is asked again.
         store.streams.create("iot/one")
         with store.writer("iot/one") as writer:
-            assert writer.write(b"a", expected=0).result(30).offset == 0
+            assert writer.write(b"a", expected=0).result(120).offset == 0
         with pytest.raises(ConditionFailed), store.writer("iot/one") as writer:
-            writer.write(b"b", expected=0).result(30)
+            writer.write(b"b", expected=0).result(120)
         first = store.streams.scale("iot/one", 2, request="twice")
         assert store.streams.scale("iot/one", 2, request="twice") == first
 
@@ -116,7 +116,7 @@ def test_a_store_lives_alike_on_every_pairing(open_store: Open) -> None:
         # Truncated where a reader stands.
         tail: StreamCut = store.streams.tail("iot/raw")
         with store.writer("iot/raw") as writer:
-            pointer = writer.write({"device": "last", "n": -1}).result(30)
+            pointer = writer.write({"device": "last", "n": -1}).result(120)
         store.streams.truncate("iot/raw", tail)
         assert numbers(store) == [-1]
         assert store.fetch(pointer).body["n"] == -1
@@ -138,7 +138,7 @@ def test_what_was_written_is_there_when_the_store_is_opened_again(open_store: Op
     with open_store() as store, open_store() as other:
         assert sorted(numbers(store)) == list(range(1000))
         with other.writer("iot/raw") as writer:
-            writer.write({"device": "d", "n": 1000}).result(30)
+            writer.write({"device": "d", "n": 1000}).result(120)
         assert sorted(numbers(store)) == list(range(1001))
 
 
@@ -154,5 +154,5 @@ def test_a_reader_follows_what_another_process_would_write(open_store: Open) -> 
         ):
             events = iter(reader)
             for number in range(20):
-                writer.write({"device": "d", "n": number}).result(30)
+                writer.write({"device": "d", "n": number}).result(120)
                 assert next(events).body["n"] == number

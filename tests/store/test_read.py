@@ -23,6 +23,7 @@ from anabranch.log.compact import compact
 from anabranch.log.read import LogReader
 from anabranch.model.ids import LogId
 from anabranch.readers.reader import Reader
+from tests.waiting import PATIENCE_S, until, until_ended
 
 SCHEMA = pa.schema([("device", pa.string()), ("at", pa.timestamp("us", "UTC")), ("n", pa.int64())])
 T0 = 1_700_000_000_000_000
@@ -430,12 +431,9 @@ def test_a_follower_is_woken_and_discovers_new_segments(store: ab.Store) -> None
             at += 100
             store.streams.scale("s/a", segments=segments)
         write(store, at, 100, size=10)
-        deadline = time.monotonic() + 20
-        while len(seen) < at + 100 and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until(lambda: len(seen) >= at + 100)
         follower.close()
-        thread.join(10)
-        assert not thread.is_alive()
+        until_ended(thread)
     assert sorted(seen) == list(range(at + 100))
     assert_order_of_keys(seen)
 
@@ -449,8 +447,7 @@ def test_closing_wakes_a_blocked_follower(store: ab.Store) -> None:
     assert thread.is_alive()
     follower.close()
     follower.close()
-    thread.join(5)
-    assert not thread.is_alive()
+    until_ended(thread)
     for use in (lambda: iter(follower), follower.batches, follower.read, follower.__aiter__):
         with pytest.raises(errors.Closed):
             use()
@@ -466,21 +463,22 @@ def test_a_follower_ends_when_the_stream_is_sealed(store: ab.Store) -> None:
         thread.join()
 
 
-def test_read_waits_no_longer_than_it_is_told(store: ab.Store) -> None:
+def test_read_waits_as_long_as_it_is_told(store: ab.Store) -> None:
     create(store)
     with reader(store, follow=True) as follower:
         assert follower.read() is None
         began = time.monotonic()
-        assert follower.read(0.1) is None
-        assert 0.09 < time.monotonic() - began < 2
+        assert follower.read(0.1) is None  # and comes back, as nothing is ever written here
+        assert time.monotonic() - began > 0.09
         write(store, 0, 10)
-        batch = follower.read(5)
+        batch = follower.read(60)
         assert batch is not None
         assert batch.num_rows == 10
 
 
 @pytest.mark.process
-def test_a_follower_in_another_process_is_soon_aware(tmp_path: Path) -> None:
+def test_a_follower_in_another_process_is_aware_of_each_commit(tmp_path: Path) -> None:
+    """How soon depends on the machine, and is a figure of the bench."""
     with ab.connect(tmp_path) as store:
         store.streams.create_scope("s")
         create(store)
@@ -495,15 +493,11 @@ def test_a_follower_in_another_process_is_soon_aware(tmp_path: Path) -> None:
         ) as other:
             assert other.stdout is not None
             assert other.stdout.readline() == "open\n"
-            waits = []
             for n in range(20):
-                time.sleep(0.02)
+                time.sleep(0.02)  # it may rest between its looks by then
                 write(store, n, 1)
-                committed = time.monotonic()
                 assert other.stdout.readline() == f"{n}\n"
-                waits.append(time.monotonic() - committed)
             other.kill()
-        assert sorted(waits)[10] < 0.1  # a figure for sleepless machines is in the bench
 
 
 # coroutines
@@ -556,7 +550,7 @@ async def test_a_cancelled_coroutine_leaves_nobody_waiting_in_its_place(store: a
             await task
         assert some.read() is None
         write(store, 0, 10)
-        assert numbers([some.read(5)]) == list(range(10))
+        assert numbers([some.read(60)]) == list(range(10))
 
 
 async def test_closing_ends_a_waiting_coroutine(store: ab.Store) -> None:
@@ -569,7 +563,7 @@ async def test_closing_ends_a_waiting_coroutine(store: ab.Store) -> None:
     task = asyncio.create_task(consume())
     await asyncio.sleep(0.05)
     some.close()
-    assert await asyncio.wait_for(task, 5) == []
+    assert await asyncio.wait_for(task, PATIENCE_S) == []
 
 
 async def test_an_error_reaches_the_coroutine(store: ab.Store) -> None:
@@ -611,7 +605,7 @@ def test_a_reader_of_a_deleted_stream_is_told(store: ab.Store) -> None:
         assert follower.read() is not None
         store.streams.delete("s/a")
         with pytest.raises(errors.StreamNotFound, match="s/a"):
-            follower.read(5)
+            follower.read(60)
 
 
 def big(store: ab.Store) -> list[str]:

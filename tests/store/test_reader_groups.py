@@ -30,7 +30,7 @@ from anabranch.errors import (
 )
 from anabranch.store import Store
 from tests.store.helpers import ANYWHERE, bodies_of, sound, store_at
-from tests.waiting import until
+from tests.waiting import until, until_ended
 
 KEYS = 8
 
@@ -104,9 +104,7 @@ def test_readers_share_a_stream_while_it_is_split_and_merged(anywhere: Store) ->
         write(store, 10 * (step + 1), 10)
         store.streams.scale("s/a", segments)
     store.streams.seal("s/a")
-    for each in threads:
-        each.join(60)
-        assert not each.is_alive()
+    until_ended(*threads)
     assert complete(seen, 50)
     assert group.unread().events == 0 and group.readers == [] and sound(store)
 
@@ -373,7 +371,7 @@ def test_exactly_once_accepts_with_the_output_alone(anywhere: Store) -> None:
 
     def copy(reader: ab.GroupReader, batches: int, *, commit: bool) -> None:
         for _ in range(batches):
-            batch = reader.read(timeout_s=5)
+            batch = reader.read(timeout_s=60)
             assert batch is not None
             if commit:
                 reader.commit({"s/out": pa.table({"key": batch.column("key"), "payload": batch.column("payload")})})
@@ -447,10 +445,7 @@ def test_a_commit_gets_through_while_others_change_the_state(store: Store) -> No
             for batch in reader.batches():
                 reader.commit({"s/out": pa.table({"key": batch.column("key"), "payload": batch.column("payload")})})
 
-    threads = [started(work, f"r{i}") for i in range(3)]
-    for each in threads:
-        each.join(60)
-        assert not each.is_alive()
+    until_ended(*[started(work, f"r{i}") for i in range(3)])
     assert complete(bodies_of(store, "s/out"), 30)
 
 
@@ -542,17 +537,15 @@ def test_a_reader_that_leaves_is_not_waited_for(store: Store) -> None:
     asking = started(lambda: done.append(group.checkpoint("c")))
     until(lambda: store.reader_group("s/g")._state().checkpoint is not None)
     reader.close()
-    asking.join(20)
+    until_ended(asking)
     assert done[0].cut(store.streams.get("s/a").id) == group.cut()["s/a"]
 
 
 def test_checkpoints_begin_by_themselves(store: Store) -> None:
     group = store.reader_group("s/g", streams=["s/a"], checkpoint_s=0.05)
     with group.reader("r") as reader:
-        deadline = time.monotonic() + 20
-        while len(group.checkpoints) < 2 and time.monotonic() < deadline:
-            reader.read(timeout_s=0.05)
-    assert len(group.checkpoints) >= 2 and group.checkpoints[0].name.startswith("auto-")
+        until(lambda: reader.read(timeout_s=0.05) is None and len(group.checkpoints) >= 2)
+    assert group.checkpoints[0].name.startswith("auto-")
 
 
 def test_a_group_is_rewound_and_reset_and_its_readers_hear_of_it(store: Store) -> None:
@@ -696,5 +689,10 @@ def test_a_store_that_is_closed_takes_its_readers_out_of_the_group(tmp_path: Pat
 
 def test_a_waiting_reader_ends_when_it_is_closed_from_elsewhere(store: Store) -> None:
     reader = store.reader_group("s/g", streams=["s/a"]).reader("r")
-    threading.Timer(0.1, reader.close).start()
-    assert list(reader) == []
+    events = iter(reader)  # while it is open: from then on a close ends the iteration, whenever it comes
+    found: list[ab.Event] = []
+    waiting = started(lambda: found.extend(events))
+    time.sleep(0.05)  # it waits by then, or finds it closed: either way it must end
+    reader.close()
+    until_ended(waiting)
+    assert found == []

@@ -39,20 +39,20 @@ def fill(store: Store) -> None:
     store.streams.create("iot/gone")
     store.streams.create("iot/sealed")
     with store.writer("iot/raw", writer_id="w") as writer:
-        writer.write_batch(rows(0, 500)).result(30)
+        writer.write_batch(rows(0, 500)).result(120)
         store.streams.scale("iot/raw", 3)
-        writer.write_batch(rows(500, 500)).result(30)
+        writer.write_batch(rows(500, 500)).result(120)
         store.compact(force=True)
         store.streams.truncate("iot/raw", store.streams.tail("iot/raw"))
-        writer.write_batch(rows(1_000, 500)).result(30)
+        writer.write_batch(rows(1_000, 500)).result(120)
         store.compact(force=True)
-        writer.write_batch(rows(1_500, 500)).result(30)
-        writer.write({"device": "last", "n": -1}).result(30)
+        writer.write_batch(rows(1_500, 500)).result(120)
+        writer.write({"device": "last", "n": -1}).result(120)
     with store.writer("iot/sealed") as writer:
-        writer.write(b"x", key="k").result(30)
+        writer.write(b"x", key="k").result(120)
     store.streams.seal("iot/sealed")
     with store.writer("iot/gone") as writer:
-        writer.write(b"y").result(30)
+        writer.write(b"y").result(120)
     store.streams.delete("iot/gone")
 
 
@@ -110,7 +110,7 @@ def test_what_is_restored_is_what_was_backed_up(place: Place, other: Place, tmp_
         assert sound(copy)
         # It lives on, and a writer's name continues.
         with copy.writer("iot/raw", writer_id="w") as writer:
-            writer.write({"device": "d1", "n": 7}).result(30)
+            writer.write({"device": "d1", "n": 7}).result(120)
         copy.collect(horizon_us=0)
         copy.collect(horizon_us=0)
         assert sound(copy)
@@ -127,7 +127,7 @@ def test_a_second_backup_copies_what_is_new_and_drops_what_is_not_needed(tmp_pat
         fill(store)
         first = store.backup(tmp_path / "backup")
         with store.writer("iot/raw") as writer:
-            writer.write_batch(rows(5_000, 500)).result(30)
+            writer.write_batch(rows(5_000, 500)).result(120)
         second = store.backup(tmp_path / "backup")
         assert (second.blobs, second.blobs_there, second.removed) == (1, first.blobs, 0)
         store.compact(force=True)
@@ -155,7 +155,7 @@ def test_a_backup_spares_what_another_one_under_way_may_count_on(tmp_path: Path)
                 inner[0] = store.backup(place).removed
 
         with store.writer("iot/raw") as writer:
-            writer.write_batch(rows(5_000, 500)).result(30)
+            writer.write_batch(rows(5_000, 500)).result(120)
         before = contents(store)
         outer = store.backup(place, progress=another)
         assert (inner, outer.removed > 0) == ([0], True)
@@ -180,7 +180,7 @@ def test_a_damaged_store_is_not_backed_up_and_the_backup_before_stays(tmp_path: 
         before = contents(store)
         store.backup(tmp_path / "backup")
         with store.writer("iot/raw") as writer:
-            writer.write_batch(rows(5_000, 500)).result(30)
+            writer.write_batch(rows(5_000, 500)).result(120)
     newest = max(path for path in (tmp_path / "river" / "blobs" / "commits").iterdir())
     damage(newest)
     with opened({"url": tmp_path / "river"}) as store, pytest.raises(CorruptBlob):
@@ -307,7 +307,7 @@ def live(store: Store, step: str, number: int, place: Path) -> None:
     match step:
         case "write" | "little":
             with store.writer(name) as writer:
-                writer.write_batch(rows(1_000 * number, 300 if step == "write" else 2)).result(30)
+                writer.write_batch(rows(1_000 * number, 300 if step == "write" else 2)).result(120)
         case "scale":
             store.streams.scale(name, 1 + number % 4)
         case "truncate":

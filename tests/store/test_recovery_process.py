@@ -75,7 +75,7 @@ def test_killed_backups_and_restorations_leave_the_old_or_nothing(tmp_path: Path
         first = contents(store)
         with store.writer("iot/raw") as writer:
             for step in range(3):
-                writer.write_batch(rows(7_000 + 500 * step, 500)).result(30)
+                writer.write_batch(rows(7_000 + 500 * step, 500)).result(120)
         store.compact(force=True)
         second = contents(store)
     tries = [0]

@@ -69,10 +69,10 @@ def test_newer_blobs_are_reported_kept_and_not_adopted(place: Place, tmp_path: P
         before = contents(store)
         manifest = store.export_manifest()
         with store.writer("iot/raw", writer_id="later") as writer:
-            writer.write_batch(rows(9_000, 300)).result(30)
+            writer.write_batch(rows(9_000, 300)).result(120)
         store.streams.create("iot/new")
         with store.writer("iot/new") as writer:
-            writer.write_batch(pa.table({"key": ["k"] * 100, "payload": [b"x" * 100] * 100})).result(30)
+            writer.write_batch(pa.table({"key": ["k"] * 100, "payload": [b"x" * 100] * 100})).result(120)
     lose(place)
     report = rebuild(**place)  # type: ignore[arg-type]
     assert report.taken_at == manifest.taken_at
@@ -101,7 +101,7 @@ def test_a_retry_of_what_the_manifest_has_doubles_nothing(place: Place) -> None:
         store.streams.create_scope("iot")
         store.streams.create("iot/raw")
         with store.writer("iot/raw", writer_id="w") as writer:
-            first = writer.write(b"a").result(30)
+            first = writer.write(b"a").result(120)
         view = store.streams.view("iot/raw")
         (log,) = view.logs
         store.export_manifest()
@@ -343,7 +343,7 @@ def test_a_large_catalog_is_cut_into_parts(tmp_path: Path, monkeypatch: pytest.M
         fill(store)
         with store.writer("iot/raw") as writer:
             for number in range(600):
-                writer.write({"device": "d", "n": number}).result(30)
+                writer.write({"device": "d", "n": number}).result(120)
         before = contents(store)
         manifest = store.export_manifest()
     extents = [piece for piece in manifest.pieces if piece.table == "extents"]

@@ -16,13 +16,16 @@ from anabranch.errors import Closed
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store
 from tests.store.helpers import by_key, events_of, sound
+from tests.waiting import until, until_ended
 
 PER_WRITER = 600
+SCALES = 12
 KEYS = 6
 
 
 def write(store: Store, name: int, seed: int, failures: list[BaseException]) -> None:
-    """Events `0, 1, …`, each under one of a few keys of this writer: alone, in batches, in atomic ones."""
+    """Events `0, 1, …`, each under one of a few keys of this writer: alone, in batches, in atomic ones. Waits for the
+    scales here and there, so that they lie among its events however fast either is."""
     rng = random.Random(seed)
     try:
         with store.writer("s/raw", writer_id=f"w{name}" if name % 2 else None) as writer:
@@ -38,6 +41,8 @@ def write(store: Store, name: int, seed: int, failures: list[BaseException]) -> 
                 number += count
                 if rng.random() < 0.15:
                     ack.result()
+                wanted = number * SCALES // PER_WRITER
+                until(lambda wanted=wanted: store.streams.get("s/raw").epoch >= wanted)  # type: ignore[misc]
     except BaseException as exc:
         failures.append(exc)
 
@@ -86,13 +91,11 @@ def test_writers_and_readers_go_on_across_splits_and_merges(tmp_path: Path, inli
                 for name in range(4)
                 for key in range(KEYS)
             }
-            assert store.streams.get("s/raw").epoch > 10
+            assert store.streams.get("s/raw").epoch >= SCALES
             assert by_key(events_of(store, "s/raw")) == expected
-            deadline = time.monotonic() + 30
-            while len(seen) < 4 * PER_WRITER and time.monotonic() < deadline:
-                time.sleep(0.01)
+            until(lambda: len(seen) >= 4 * PER_WRITER)
             reader.close()
-            follower.join()
+            until_ended(follower)
             assert by_key(seen) == expected
             assert sound(store)
             store.compact(force=True)

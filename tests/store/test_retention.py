@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -21,6 +20,7 @@ from anabranch.streams.retain import retain, retain_if_due
 from tests.postgres_server import drop, fresh_url
 from tests.store.helpers import bodies_of, sound
 from tests.store.kit import SECOND, HandClock
+from tests.waiting import until
 
 HOUR = 3600 * SECOND
 
@@ -213,10 +213,7 @@ def test_upkeep_retains_by_itself_and_not_again_before_its_time() -> None:
         store.streams.create("s/a", retention=ab.RetainFor(0))
         with store.writer("s/a") as writer:
             writer.write(b"1").result()
-        deadline = time.monotonic() + 20
-        while store.streams.distance("s/a").events:
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
+        until(lambda: not store.streams.distance("s/a").events)
 
 
 def test_one_process_carries_policies_out_and_not_more_often_than_it_should(kept: Kept) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from anabranch.runtime.settings import Settings
 from anabranch.store import Store
 from tests.postgres_server import drop, fresh_url
 from tests.store.kit import SECOND, HandClock
+from tests.waiting import until
 
 
 class Timed:
@@ -130,13 +130,8 @@ def test_a_clock_that_was_set_back_measures_anew(timed: Timed) -> None:
 
 
 def test_a_process_that_opted_in_scales_in_the_background(tmp_path: Path) -> None:
-    changed = threading.Event()
     with ab.connect(tmp_path / "river", settings=Settings(scaling_s=0.01)) as store:
         store.streams.create_scope("s")
         store.streams.create("s/a")
         store.streams.scaling("s/a", ab.ByEventRate(1000, minimum=3))
-        for _ in range(3_000):
-            if len(store.streams.view("s/a").current) == 3:
-                break
-            changed.wait(0.01)
-        assert len(store.streams.view("s/a").current) == 3
+        until(lambda: len(store.streams.view("s/a").current) == 3)

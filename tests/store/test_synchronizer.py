@@ -31,6 +31,7 @@ from anabranch.readers.synchronizer import JsonCodec, StateSynchronizer
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store
 from tests.store.helpers import ANYWHERE, sound, store_at
+from tests.waiting import until_ended
 
 
 @pytest.fixture(params=ANYWHERE)
@@ -102,8 +103,7 @@ def test_many_who_update_at_once_lose_nothing(store: Store) -> None:
     threads = [threading.Thread(target=count) for _ in range(4)]
     for each in threads:
         each.start()
-    for each in threads:
-        each.join(60)
+    until_ended(*threads)
     assert store.synchronizer("s/x").fetch() == 48
 
 

@@ -31,6 +31,7 @@ from anabranch.model.keyspace import WHOLE
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store
 from tests.store.helpers import SCHEMA, Rig, bodies_of, by_key, events_of, sound
+from tests.waiting import PATIENCE_S, until, until_ended
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -46,7 +47,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 
 
 def passed(gate: threading.Event) -> None:
-    assert gate.wait(10)
+    assert gate.wait(PATIENCE_S)
 
 
 # acknowledgements
@@ -81,15 +82,14 @@ def test_a_result_that_takes_too_long_is_a_timeout_and_the_event_still_lands() -
         first = writer.write(b"first")
         leader = threading.Thread(target=first.result)
         leader.start()
-        while not rig.blobs.puts:
-            pass
+        until(lambda: rig.blobs.puts)
         second = writer.write(b"second")
         with pytest.raises(TimeoutError):
             second.result(timeout=0.02)
         assert not second.done()
         slow.set()
         assert second.result().offset == 1
-        leader.join()
+        until_ended(leader)
 
 
 async def test_acknowledgements_can_be_awaited(store: Store) -> None:
@@ -264,8 +264,7 @@ def test_the_order_of_each_key_is_kept_by_many_threads_with_many_commits_on_thei
         threads = [threading.Thread(target=work, args=(name,)) for name in range(6)]
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join()
+        until_ended(*threads)
         shared.flush()
         assert not failures
         found = by_key(events_of(store, "s/raw"))
@@ -290,7 +289,7 @@ def test_an_atomic_batch_over_all_segments_appears_at_once(store: Store) -> None
         for _ in range(20):
             writer.write_batch(pa.table({"device": [f"d{i}" for i in range(40)]}), atomic=True).result()
     stop.set()
-    reader.join()
+    until_ended(reader)
     assert all(count % 40 == 0 for count in seen)
     assert len(events_of(store, "s/typed")) == 800
 
@@ -330,8 +329,7 @@ def test_one_commit_serves_all_who_wait() -> None:
         rig.catalog.before = lambda commit: passed(gate)
         writers = [rig.store.writer("s/raw") for _ in range(10)]
         acks = [writer.write(b"x") for writer in writers]
-        while not rig.catalog.commits:
-            pass
+        until(lambda: rig.catalog.commits)
         acks += [writer.write(b"y") for writer in writers]
         gate.set()
         for ack in acks:
@@ -343,7 +341,7 @@ def test_one_commit_serves_all_who_wait() -> None:
 
 
 def test_an_event_over_the_limit_is_refused_and_one_at_it_is_not(tmp_path: Path) -> None:
-    with ab.connect(tmp_path / "river", settings=Settings(event_bytes_max=1_000)) as store:
+    with ab.connect(tmp_path / "river", settings=Settings(large_event_bytes_max=1_000)) as store:
         store.streams.create_scope("s")
         store.streams.create("s/raw")
         store.streams.create("s/typed", schema=[("text", pa.string()), ("list", pa.list_(pa.string()))])
@@ -458,15 +456,14 @@ def test_a_chunk_of_nothing_but_wrong_values_is_heard_of_by_all_who_wait(store: 
 
     def wait(ack: ab.Ack) -> None:
         try:
-            results.append(ack.result(timeout=20))
+            results.append(ack.result(timeout=PATIENCE_S))
         except SchemaMismatch as exc:
             results.append(type(exc))
 
     threads = [threading.Thread(target=wait, args=(ack,)) for ack in acks]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join(20)
+    until_ended(*threads)
     assert results == [SchemaMismatch] * 20
     with pytest.raises(SchemaMismatch):
         writer.close()

@@ -17,6 +17,7 @@ import anabranch as ab
 from anabranch.errors import AnabranchError, Closed, DiskFull, StreamSealed
 from anabranch.store import Store
 from tests.store.helpers import Once, Rig, bodies_of, sound
+from tests.waiting import PATIENCE_S, until, until_ended
 
 
 def opened(folder: Path, **options: Any) -> Store:
@@ -60,19 +61,19 @@ def test_flush_waits_for_events_that_another_thread_is_still_handing_over(tmp_pa
 
         def slow_offer(source: Any) -> None:
             held.set()
-            assert go_on.wait(10)
+            assert go_on.wait(PATIENCE_S)
             offer(source)
 
         writer._appender.offer = slow_offer  # type: ignore[method-assign]
         first = threading.Thread(target=lambda: writer.write(b"first", key="a"))
         first.start()
-        assert held.wait(10)
+        assert held.wait(PATIENCE_S)
         writer._appender.offer = offer  # type: ignore[method-assign]
         ack = writer.write(b"second", key="a")
         writer.flush()
         assert ack.done()
         go_on.set()
-        first.join()
+        until_ended(first)
         assert bodies_of(store, "s/raw") == [b"first", b"second"]
 
 
@@ -200,12 +201,9 @@ def test_a_store_closed_under_writers_and_readers_ends_them_all(tmp_path: Path) 
         for thread in threads:
             thread.start()
         busy.wait()
-        while len(acknowledged) < 30:
-            pass
+        until(lambda acknowledged=acknowledged: len(acknowledged) >= 30)  # type: ignore[misc]
         store.close()
-        for thread in threads:
-            thread.join(20)
-            assert not thread.is_alive()
+        until_ended(*threads)
         assert len(ends) == 6
         found = reopened(folder)
         assert set(acknowledged) <= set(found) and len(set(found)) == len(found)
@@ -219,22 +217,19 @@ def test_a_batch_that_was_begun_is_accepted_whole_though_the_writer_closes_meanw
 
         def hold(_: object) -> None:
             begun.set()
-            assert go_on.wait(10)
+            assert go_on.wait(PATIENCE_S)
 
         rig.catalog.before = hold
         acks: list[ab.BatchAck] = []
         table = pa.table({"payload": [bytes(100)] * 100})
         thread = threading.Thread(target=lambda: acks.append(writer.write_batch(table)))
         thread.start()
-        assert begun.wait(10)
+        assert begun.wait(PATIENCE_S)
         closing = threading.Thread(target=writer.close)
         closing.start()
-        while not writer._closed:
-            pass
+        until(lambda: writer._closed)
         go_on.set()
-        for each in (thread, closing):
-            each.join(20)
-            assert not each.is_alive()
+        until_ended(thread, closing)
         assert sum(part.stop - part.start for part in acks[0].result()) == 100
 
 
@@ -280,7 +275,7 @@ def test_the_interpreters_exit_commits_what_was_accepted(tmp_path: Path, way: st
         acks = [writer.write(b"%d" % i, key="a") for i in range(50)]
         {textwrap.dedent(EXITS[way]).strip().replace(chr(10), chr(10) + "        ")}
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
     count = 100 if way == "a thread that writes on" else 50
     assert reopened(tmp_path) == [b"%d" % i for i in range(count)]

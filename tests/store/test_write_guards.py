@@ -28,6 +28,7 @@ from anabranch.model.ids import Micros, WriterId
 from anabranch.store import Store
 from anabranch.streams.writer import Writer
 from tests.store.helpers import SCHEMA, Once, Rig, bodies_of, by_key, events_of, sound
+from tests.waiting import until, until_ended
 
 
 @pytest.fixture
@@ -118,8 +119,7 @@ def test_of_contending_conditional_writers_one_wins_each_place(store: Store) -> 
     threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    until_ended(*threads)
     assert sorted(wins) == [0, 1, 2, 3]
     bodies = bodies_of(store, "s/raw")
     assert len(bodies) == 80 and all(bodies.count(b"%d" % name) == 20 for name in range(4))
@@ -317,12 +317,9 @@ def test_sealing_under_writers_loses_nothing_that_was_acknowledged(store: Store)
     for thread in threads:
         thread.start()
     started.wait()
-    while len(acknowledged) < 100:
-        pass
+    until(lambda: len(acknowledged) >= 100)
     store.streams.seal("s/wide")
-    for thread in threads:
-        thread.join(30)
-        assert not thread.is_alive()
+    until_ended(*threads)
     assert sorted(bodies_of(store, "s/wide")) == sorted(acknowledged)
 
 
