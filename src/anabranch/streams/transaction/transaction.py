@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime
 from types import TracebackType
 from typing import Final
 
 from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Catalog, Lease, Reading, Writing
-from anabranch.errors import AnabranchError, AppendUncertain, Closed, Conflict, InvalidArgument, TransactionAborted
+from anabranch.errors import (
+    AnabranchError,
+    AppendUncertain,
+    Closed,
+    Conflict,
+    InvalidArgument,
+    StreamNotFound,
+    TransactionAborted,
+)
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.stream import StreamView
+from anabranch.model.times import to_micros
 from anabranch.model.transaction import TransactionInfo, TransactionState
 from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
@@ -26,6 +36,8 @@ from anabranch.streams.transaction.writer import TransactionWriter
 
 _TRIES: Final = 3
 Fresh = dict[StreamId, tuple[Staged, ...]]
+# Has a stream's writer, or None for the transaction alone, note a time; see `Transaction.commit`.
+Note = Callable[[StreamId, str | None, Micros], None]
 
 
 class Transaction:
@@ -41,22 +53,38 @@ class Transaction:
     """
 
     def __init__(
-        self, catalog: Catalog, blobs: Blobs, runtime: Runtime, row: Row, *, changed: Callable[[], None]
+        self,
+        catalog: Catalog,
+        blobs: Blobs,
+        runtime: Runtime,
+        row: Row,
+        *,
+        changed: Callable[[], None],
+        note: Note | None = None,
     ) -> None:
         self._catalog = catalog
         self._blobs = blobs
         self._runtime = runtime
         self._row = row
         self._changed = changed
+        self._note = note
         self._lock = runtime.tasks.lock()
         self._holder = token(runtime.ids)
         self._ended: TransactionState | None = None
         self._writers: dict[StreamId, TransactionWriter] = {}
         self._fresh: Fresh = {}
+        self._flushing: tuple[str, Fresh] | None = None  # its request id and what it holds
 
     @classmethod
     def begin(
-        cls, catalog: Catalog, blobs: Blobs, runtime: Runtime, *, lease_s: float, changed: Callable[[], None]
+        cls,
+        catalog: Catalog,
+        blobs: Blobs,
+        runtime: Runtime,
+        *,
+        lease_s: float,
+        changed: Callable[[], None],
+        note: Note | None = None,
     ) -> Transaction:
         """A new transaction. Raises InvalidArgument for a lease that is none."""
         lease_us = round(lease_s * 1_000_000)
@@ -70,17 +98,24 @@ class Transaction:
             info = TransactionInfo(ident, TransactionState.OPEN, now, until, None, {})
             row = Row(info, Lease(token(runtime.ids), KIND, ident, now, until), lease_us, 0)
             put_row(txn, row)
-        return cls(catalog, blobs, runtime, row, changed=changed)
+        return cls(catalog, blobs, runtime, row, changed=changed, note=note)
 
     @classmethod
     def resume(
-        cls, catalog: Catalog, blobs: Blobs, runtime: Runtime, ident: str, *, changed: Callable[[], None]
+        cls,
+        catalog: Catalog,
+        blobs: Blobs,
+        runtime: Runtime,
+        ident: str,
+        *,
+        changed: Callable[[], None],
+        note: Note | None = None,
     ) -> Transaction:
         """An open transaction that was begun elsewhere. Raises TransactionNotFound, TransactionAborted,
         InvalidArgument for one that is committed."""
         with catalog.reading() as txn:
             row = need_open(txn, ident)
-        return cls(catalog, blobs, runtime, row, changed=changed)
+        return cls(catalog, blobs, runtime, row, changed=changed, note=note)
 
     @property
     def id(self) -> str:
@@ -109,51 +144,54 @@ class Transaction:
 
     def flush(self) -> None:
         """Make durable what was written so far; still nobody sees it, but it outlives this process. Begins the lease
-        anew. Raises TransactionAborted, StoreUnavailable, AppendUncertain."""
+        anew. Raises TransactionAborted, StoreUnavailable, AppendUncertain; asked again, it goes on where it was."""
         with self._lock:
             self._alive()
+            self._keep()
             self._take()
             fresh = {stream: written_down(self._blobs, self._runtime, staged) for stream, staged in self._fresh.items()}
-            self._fresh = fresh
-            request = token(self._runtime.ids)
+            self._flushing, self._fresh = (token(self._runtime.ids), fresh), {}
+            self._keep()
 
-            def act(txn: Writing, now: Micros) -> Row:
-                row = self._need_open(txn).prolonged(now)
-
-                def note() -> Result:
-                    keep(txn, self.id, row.flushes, fresh)
-                    put_row(txn, row.flushed(_counts(fresh)))
-                    return {}
-
-                once(txn, request, f"flush {self.id}", now, note)
-                return need_row(txn, self.id)
-
-            self._row = self._insist(act)
-            self._fresh = {}
-
-    def commit(self) -> None:
+    def commit(self, *, note_time: datetime | int | str | None = None, writer: str | None = None) -> None:
         """Let all events appear, durably. A second call is harmless, from another process too.
+
+        `note_time` then tells the watermarks of its streams, as `Writer.note_time` does, that what `writer` writes from now on
+        is not older. The writer is a name that the next transactions have in common, and is waited for until it notes a
+        time again, or is idle; without one the time is that of this transaction alone, for which nobody waits. A crash
+        before the time is noted leaves the watermark where it was. Raises InvalidArgument, when all is committed, for a
+        time before the writer's last.
 
         Raises TransactionAborted; Conflict where another process has committed it, without what was written here since the
         last flush; StreamNotFound and StreamSealed for a stream that can't take its events any more, and
         then nothing has happened; AppendUncertain, and then calling again is right.
         """
         with self._lock:
-            if self._ended is TransactionState.COMMITTED:
-                return
-            self._alive()
-            self._take()
-            while not self._publish():
-                pass
-            self._ended = TransactionState.COMMITTED
+            moment = None if note_time is None else to_micros(note_time)
+            if self._ended is not TransactionState.COMMITTED:
+                self._alive()
+                self._keep()
+                self._take()
+                while not self._publish():
+                    pass
+                self._ended = TransactionState.COMMITTED
         self._changed()
+        if moment is not None:
+            self._note_time(moment, writer)
+
+    def _note_time(self, moment: Micros, writer: str | None) -> None:
+        if self._note is None:
+            raise InvalidArgument("this transaction can't note times: take one of Store.transaction")
+        for stream in sorted(self.info.events):
+            with suppress(StreamNotFound):  # it was deleted meanwhile
+                self._note(stream, writer, moment)
 
     def abort(self, reason: str = "its owner aborted it") -> None:
         """Let none of its events ever appear. A second call is harmless. Raises InvalidArgument if it is committed."""
         with self._lock:
             end(self._catalog, self._runtime, self.id, reason)
             self._ended = TransactionState.ABORTED
-            self._fresh = {}
+            self._fresh, self._flushing = {}, None
 
     def __enter__(self) -> Transaction:
         return self
@@ -190,6 +228,28 @@ class Transaction:
             if staged := writer.take():
                 self._fresh[stream] = self._fresh.get(stream, ()) + staged
 
+    def _keep(self) -> None:
+        """Have the catalog keep the flush at hand. One of which nobody knows whether it took place stays at hand, under its
+        own request id, until that is known: else what it holds would be missing, or be there twice."""
+        if self._flushing is None:
+            return
+        request, fresh = self._flushing
+
+        def act(txn: Writing, now: Micros) -> Row:
+            def note() -> Result:
+                if need_row(txn, self.id).info.state is TransactionState.COMMITTED:
+                    raise self._left_out(fresh)
+                row = self._need_open(txn).prolonged(now)
+                keep(txn, self.id, row.flushes, fresh)
+                put_row(txn, row.flushed(_counts(fresh)))
+                return {}
+
+            once(txn, request, f"flush {self.id}", now, note)
+            return need_row(txn, self.id)
+
+        self._row = self._insist(act)
+        self._flushing = None
+
     def _publish(self) -> bool:
         """False where another process has flushed into the transaction meanwhile."""
         with self._catalog.reading() as reading:
@@ -220,9 +280,12 @@ class Transaction:
         """It was committed before: here, where the answer was lost, or elsewhere, where nobody knew of what is fresh here."""
         with self._catalog.reading() as reading:
             committer = need_row(reading, self.id).committer
-        left_out = sum(_counts(self._fresh).values())
-        if committer != self._holder and left_out:
-            raise Conflict(f"transaction '{self.id}' was committed elsewhere, without {left_out:,} events from here")
+        if committer != self._holder and self._fresh:
+            raise self._left_out(self._fresh)
+
+    def _left_out(self, fresh: Fresh) -> Conflict:
+        count = sum(_counts(fresh).values())
+        return Conflict(f"transaction '{self.id}' was committed elsewhere, without {count:,} events from here")
 
     def _ping(self) -> None:
         def act(txn: Writing, now: Micros) -> Row:

@@ -1,0 +1,146 @@
+"""Transactions over a store that fails for a moment: asked again, they hold all that was taken, and nothing twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from anabranch import limits
+from anabranch.catalog.port import Subject, Writing
+from anabranch.errors import AppendUncertain, Conflict, StoreUnavailable
+from anabranch.store import Store
+from anabranch.streams.transaction.transaction import Transaction
+from tests.store.helpers import HookedBlobs, bodies_of, sound, store_at
+
+LARGE = 2 * limits.STAGED_INLINE_BYTES_MAX  # an event that is staged in a blob
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with store_at("memory", tmp_path) as store:
+        store.streams.create("s/a", scaling=2)
+        store.blobs = HookedBlobs(store.blobs)
+        yield store
+
+
+def fail_once(store: Store) -> None:
+    """Have the next write of a blob fail."""
+    blobs = store.blobs
+    assert isinstance(blobs, HookedBlobs)
+
+    def fail() -> None:
+        blobs.before_put = lambda: None
+        raise StoreUnavailable("not now")
+
+    blobs.before_put = fail
+
+
+def body(number: int) -> bytes:
+    return number.to_bytes(4, "big") + bytes(LARGE)
+
+
+@pytest.mark.parametrize("end", [Transaction.flush, Transaction.commit])
+def test_asked_again_after_a_failed_write_nothing_is_missing(store: Store, end: Callable[[Transaction], None]) -> None:
+    with store.transaction() as txn:
+        for number in range(3):
+            txn.writer("s/a").write(body(number), key="k")
+        fail_once(store)
+        with pytest.raises(StoreUnavailable):
+            end(txn)
+        txn.commit()
+    assert bodies_of(store, "s/a") == [body(number) for number in range(3)]
+    assert sound(store)
+
+
+def test_an_event_whose_write_failed_is_not_taken_and_those_before_it_are(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "STAGED_BYTES_MAX", LARGE)
+    monkeypatch.setattr("anabranch.streams.transaction.writer._ROWS_BYTES_MAX", 3 * LARGE)
+    taken = []
+    with store.transaction() as txn:
+        writer = txn.writer("s/a")
+        for number in range(12):
+            if number in (4, 7):
+                fail_once(store)
+            with suppress(StoreUnavailable):
+                writer.write(body(number), key="k")
+                taken.append(number)
+    assert len(taken) == 10
+    assert bodies_of(store, "s/a") == [body(number) for number in taken]
+
+
+def test_a_batch_whose_write_failed_is_not_taken(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "STAGED_BYTES_MAX", LARGE)
+    batch = lambda number: pa.table({"key": ["k"], "time": [number], "payload": [body(number)]})  # noqa: E731
+    with store.transaction() as txn:
+        writer = txn.writer("s/a")
+        writer.write_batch(batch(0))
+        fail_once(store)
+        with pytest.raises(StoreUnavailable):
+            writer.write_batch(batch(1))
+        writer.write_batch(batch(2))
+    assert bodies_of(store, "s/a") == [body(0), body(2)]
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_a_flush_of_which_nobody_knows_whether_it_took_place_is_kept_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch, landed: bool
+) -> None:
+    writing = store.catalog.writing
+    lost = 0
+
+    @contextmanager
+    def losing(on: Subject | None = None) -> Iterator[Writing]:
+        nonlocal lost
+        if lost and not landed:
+            lost -= 1
+            raise AppendUncertain("the connection was lost")
+        with writing(on) as txn:
+            yield txn
+        if lost:
+            lost -= 1
+            raise AppendUncertain("the connection was lost")
+
+    monkeypatch.setattr(store.catalog, "writing", losing)
+    with store.transaction() as txn:
+        writer = txn.writer("s/a")
+        writer.write(b"0", key="k")
+        txn.flush()
+        writer.write(b"1", key="k")
+        lost = 3
+        with pytest.raises(AppendUncertain):
+            txn.flush()
+        writer.write(b"2", key="k")
+        lost = 3
+        with pytest.raises(AppendUncertain):
+            txn.flush()
+        writer.write(b"3", key="k")
+    assert bodies_of(store, "s/a") == [b"0", b"1", b"2", b"3"]
+    assert store.transactions()[0].events == {store.streams.view("s/a").info.id: 4}
+
+
+def test_a_flush_that_was_lost_ahead_of_a_commit_elsewhere_is_told(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    txn = store.transaction()
+    txn.writer("s/a").write(b"0", key="k")
+    txn.flush()
+    txn.writer("s/a").write(b"1", key="k")
+    with monkeypatch.context() as patch:
+        patch.setattr(store.catalog, "writing", lambda on=None: _raise(AppendUncertain("the connection was lost")))
+        with pytest.raises(AppendUncertain):
+            txn.flush()
+    store.transaction(txn.id).commit()
+    with pytest.raises(Conflict, match="without 1 events from here"):
+        txn.commit()
+    assert bodies_of(store, "s/a") == [b"0"]
+
+
+def _raise(error: Exception) -> Any:
+    raise error
