@@ -9,7 +9,7 @@ import pytest
 
 import anabranch as ab
 from anabranch import limits
-from anabranch.errors import InvalidArgument, NotFound, StreamNotFound
+from anabranch.errors import InvalidArgument, NotFound, StreamNotFound, TransactionAborted
 from anabranch.model.times import to_micros
 from anabranch.store import Store
 from tests.store.helpers import ANYWHERE, sound, store_at
@@ -34,8 +34,8 @@ def prepare(store: Store) -> None:
     store.streams.create("s/a", scaling=2)
 
 
-def time_of(store: Store) -> int | None:
-    mark = store.watermark("s/a")
+def time_of(store: Store, stream: str = "s/a") -> int | None:
+    mark = store.watermark(stream)
     return None if mark is None else mark.time_us
 
 
@@ -47,6 +47,11 @@ def write(writer: ab.Writer, *times: int) -> None:
 def times_behind(store: Store, cut: ab.StreamCut) -> list[int]:
     with store.reader("s/a", start=cut) as reader:
         return sorted(event.time_us or 0 for event in reader)
+
+
+def kept_for_streams(store: Store) -> list[ab.StreamName]:
+    """What the store keeps for its streams."""
+    return [info.name for info in store.streams.list(internal=True) if info.name.internal]
 
 
 def test_without_notes_nothing_is_known(anywhere: Store) -> None:
@@ -197,7 +202,7 @@ def test_old_windows_are_let_go_and_the_watermark_stays(store: Store) -> None:
         for time in range(1, 10):
             write(writer, time)
             writer.note_time(time)
-        (name,) = [info.name for info in store.streams.list(internal=True) if info.name.internal]
+        (name,) = kept_for_streams(store)
         tail = store.streams.tail(name).as_dict()
         cut = ab.StreamCut.of(store.streams.get(name).id, {segment: at - 1 for segment, at in tail.items()})
         store.streams.truncate(name, cut)
@@ -213,3 +218,164 @@ def test_a_writer_whose_stream_is_gone_ends_all_the_same(store: Store) -> None:
     writer.close()
     with pytest.raises(StreamNotFound):
         store.watermark("s/a")
+
+
+def test_what_was_read_was_written_before_the_upper_bound_whoever_wrote_it(store: Store) -> None:
+    with store.writer("s/a") as fast, store.writer("s/a") as slow:
+        write(slow, 10)
+        slow.note_time(10)
+        write(fast, 20, 90)
+        fast.note_time(90)
+        write(slow, 30)
+        slow.note_time(30)
+        seen = []
+        with store.reader("s/a") as reader:
+            for event in reader:
+                seen.append(event.time_us or 0)
+                upper = reader.time_window().upper_us
+                assert upper is None or max(seen) <= upper
+    mark = store.watermark("s/a")
+    assert mark is not None
+    assert (mark.time_us, mark.latest_us) == (90, 90)  # behind the ends of both
+
+
+def test_a_moved_stream_keeps_its_watermark_for_whoever_opens_the_store_anew(tmp_path: Path) -> None:
+    with store_at("sqlite", tmp_path) as store:
+        prepare(store)
+        store.streams.create_scope("t")
+        with store.writer("s/a") as writer:
+            writer.note_time(10)
+    with ab.connect(tmp_path / "store") as store:
+        store.streams.move("s/a", "t")
+        store.streams.move_scope("t", "u")
+        store.streams.rename("u/a", "u/b")
+    with ab.connect(tmp_path / "store") as store:
+        mark = store.watermark("u/b")
+        assert mark is not None
+        assert mark.time_us == 10
+
+
+@pytest.mark.parametrize("how", ["delete", "scope", "stitch"])
+def test_what_was_noted_goes_with_its_stream(anywhere: Store, how: str) -> None:
+    store = anywhere
+    store.streams.create("s/b")
+    for name in ("s/a", "s/b"):
+        with store.writer(name) as writer:
+            writer.note_time(10)
+    (gone,) = [name for name in kept_for_streams(store) if f"{store.streams.get('s/a').id:016x}" in name.name]
+    match how:
+        case "delete":
+            store.streams.delete("s/a")
+        case "scope":
+            store.streams.move("s/b", gone.scope)  # it is to stay
+            store.streams.delete_scope("s", recursive=True)
+            store.streams.create_scope("s")
+            store.streams.move(f"{gone.scope}/b", "s")
+        case "stitch":
+            store.streams.stitch(["s/a"], into="s/c", keep_sources=False)
+            store.collect()  # upkeep does what the other two do by themselves
+    left = kept_for_streams(store)
+    assert [str(name).rpartition("-")[2] for name in left] == [f"{store.streams.get('s/b').id:016x}"]
+    assert time_of(store, "s/b") == 10
+    assert sound(store)
+
+
+def test_a_deletion_that_was_cut_off_is_finished_by_upkeep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with store_at("sqlite", tmp_path) as store:
+        prepare(store)
+        with store.writer("s/a") as writer:
+            writer.note_time(10)
+        monkeypatch.setattr(type(store.streams), "sweep_orphans", lambda self: 0)  # as if it was killed before
+        store.streams.delete("s/a")
+        assert len(kept_for_streams(store)) == 1
+    monkeypatch.undo()
+    with ab.connect(tmp_path / "store") as store:
+        store.collect()
+        assert kept_for_streams(store) == []
+
+
+def test_nothing_is_kept_for_a_stream_that_is_gone(store: Store) -> None:
+    writer = store.writer("s/a")
+    store.streams.delete("s/a")
+    with pytest.raises(StreamNotFound):
+        writer.note_time(1)
+    assert kept_for_streams(store) == []
+
+
+# how it stands
+
+
+def test_the_status_tells_how_far_the_watermark_is_behind_and_who_holds_it_up(anywhere: Store) -> None:
+    assert anywhere.watermark_statuses() == []
+    empty = anywhere.watermark_status("s/a")
+    assert (empty.mark, empty.newest_us, empty.lag_us, empty.still_us, empty.writers) == (None, None, None, None, ())
+    with anywhere.writer("s/a") as slow, anywhere.writer("s/a") as fast:
+        write(fast, 5, 90)
+        slow.note_time(10)
+        fast.note_time(90)
+        (status,) = anywhere.watermark_statuses()
+        assert (status.stream, status.newest_us, status.lag_us) == ("s/a", 90, 80)
+        assert [(each.writer, each.time_us) for each in status.writers] == [(slow.id, 10), (fast.id, 90)]
+        assert status.still_us is not None
+        assert status.idle == ()
+        slow.note_time(90)
+        assert anywhere.watermark_status("s/a").lag_us == 0
+
+
+def test_the_status_names_the_writers_that_are_idle(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    with store.writer("s/a") as writer:
+        writer.note_time(10)
+        monkeypatch.setattr(limits, "TIME_IDLE_US", 0)
+        assert store.watermark_status("s/a").idle == (writer.id,)
+
+
+# transactions
+
+
+def test_a_commit_notes_a_time_for_all_its_streams(anywhere: Store) -> None:
+    anywhere.streams.create("s/b")
+    for minute in (1, 2):
+        with anywhere.transaction() as txn:
+            for name in ("s/a", "s/b"):
+                txn.writer(name).write(b"x", key="k", time=60 * minute)
+            assert [time_of(anywhere, name) for name in ("s/a", "s/b")] == [(60 * minute) if minute > 1 else None] * 2
+            txn.commit(note_time=60 * (minute + 1))
+        for name in ("s/a", "s/b"):
+            mark = anywhere.watermark(name)
+            assert mark is not None
+            assert (mark.time_us, mark.cut) == (60 * (minute + 1), anywhere.streams.tail(name))
+            assert anywhere.watermark_status(name).writers == ()  # nobody waits for a transaction that is over
+
+
+def test_writers_of_transactions_are_waited_for_by_name(store: Store) -> None:
+    def commit(time: int, writer: str) -> None:
+        with store.transaction() as txn:
+            txn.writer("s/a").write(b"x", time=time)
+            txn.commit(note_time=time, writer=writer)
+
+    commit(10, "one")
+    commit(20, "other")
+    assert time_of(store) == 10
+    commit(30, "one")
+    assert time_of(store) == 20
+    with pytest.raises(InvalidArgument, match="can't go back"):
+        commit(5, "one")
+    assert len(times_behind(store, store.streams.head("s/a"))) == 4  # the events are there all the same
+
+
+def test_a_commit_that_is_asked_for_again_notes_the_same_time(store: Store) -> None:
+    with store.transaction() as txn:
+        txn.writer("s/a").write(b"x", time=1)
+        txn.commit(note_time=10, writer="one")
+        txn.commit(note_time=10, writer="one")
+    assert time_of(store) == 10
+    assert len(times_behind(store, store.streams.head("s/a"))) == 1
+
+
+def test_a_transaction_that_is_aborted_notes_nothing(store: Store) -> None:
+    txn = store.transaction()
+    txn.writer("s/a").write(b"x", time=1)
+    txn.abort()
+    with pytest.raises(TransactionAborted):
+        txn.commit(note_time=10)
+    assert time_of(store) is None

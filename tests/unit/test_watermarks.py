@@ -6,7 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.core.watermarks import TimeCodec, TimeState, TimeWindow, first_beyond, least, leave, note
+from anabranch.core.watermarks import (
+    TimeCodec,
+    TimeState,
+    TimeWindow,
+    first_beyond,
+    least,
+    leave,
+    note,
+    pass_by,
+    status,
+)
 from anabranch.errors import CorruptStore, FormatTooNew, InvalidArgument
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import Micros, SegmentId, StreamId
@@ -48,6 +58,44 @@ def test_a_writer_that_ends_is_waited_for_no_longer() -> None:
     assert (state.mark.time_us, state.mark.cut) == (20, tail(7))
     assert leave(state, "unknown", tail(8), Micros(2), idle_us=IDLE_US) == state
     assert time_of(leave(state, "b", tail(8), Micros(2), idle_us=IDLE_US)) == 20
+
+
+def test_whoever_looked_at_the_tail_first_and_was_heard_second_hides_no_event() -> None:
+    # "b" saw the tail at 1; "a" then wrote up to 5 and noted that what follows is not older than 20.
+    state = noted(noted(TimeState(), "b", 5, 1), "a", 20, 5)
+    state = noted(state, "b", 30, 1)
+    assert state.mark is not None
+    assert (state.mark.time_us, state.mark.cut) == (20, tail(5))
+    scaled = StreamCut.of(StreamId(1), {SegmentId(1, 1): 0, SegmentId(1, 2): 0})
+    state = note(state, "a", Micros(40), scaled, Micros(0), idle_us=IDLE_US)
+    state = noted(state, "b", 40, 9)
+    assert state.mark is not None
+    assert state.mark.cut == scaled
+
+
+def test_the_latest_time_noted_by_anybody_is_known_of_each_watermark() -> None:
+    state = noted(noted(TimeState(), "a", 10), "b", 90)
+    state = leave(state, "b", tail(1), Micros(0), idle_us=IDLE_US)
+    state = noted(state, "a", 20)
+    assert state.mark is not None
+    assert (state.mark.time_us, state.mark.latest_us) == (20, 90)  # "b" had written before the cut
+    state = noted(state, "a", 30)
+    assert state.mark is not None
+    assert state.mark.latest_us == 30
+
+
+def test_who_notes_a_time_in_passing_holds_nobody_up() -> None:
+    state = pass_by(TimeState(), "a", Micros(10), tail(1), Micros(0), idle_us=IDLE_US)
+    assert (time_of(state), dict(state.writers)) == (10, {})
+    state = pass_by(noted(state, "b", 20, 2), "a", Micros(90), tail(3), Micros(0), idle_us=IDLE_US)
+    assert (time_of(state), set(state.writers)) == (20, {"b"})
+
+
+def test_the_status_tells_who_is_idle_and_who_is_furthest_behind() -> None:
+    state = noted(noted(TimeState(), "a", 10, now=0), "b", 5, now=900)
+    found = status(state, "s/a", Micros(70), Micros(1_000), idle_us=IDLE_US)
+    assert [(each.writer, each.idle) for each in found.writers] == [("b", False), ("a", True)]
+    assert (found.idle, found.lag_us, found.still_us) == (("a",), 60, 1_000)
 
 
 def test_a_writer_can_not_go_back() -> None:

@@ -25,10 +25,13 @@ _FORMAT: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """No event behind `cut` is older than `time_us`, in µs since 1970."""
+    """No event behind `cut` is older than `time_us`, in µs since 1970. When it was made, at `at` by the clock of who made it,
+    no writer had noted a later time than `latest_us`."""
 
     time_us: Micros
     cut: StreamCut
+    latest_us: Micros
+    at: Micros
 
     @property
     def time(self) -> datetime:
@@ -38,8 +41,9 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """What is known of a position: all events behind it have times of at least `lower_us`, and all before it were written
-    before their writers got to `upper_us`. None: nothing is known."""
+    """What is known of a position: all events behind it have times of at least `lower_us`, and no writer had noted a later
+    time than `upper_us` when it wrote what lies before it. None: nothing is known, near the head of the lower bound, near
+    the tail of the upper one. Where both are known, the lower is not above the upper."""
 
     lower_us: Micros | None = None
     upper_us: Micros | None = None
@@ -65,10 +69,52 @@ class Noted:
 
 @dataclass(frozen=True, slots=True)
 class TimeState:
-    """What the writers of a stream share: their last notes, and the watermark. That never goes back."""
+    """What the writers of a stream share: their last notes, and the watermark. That never goes back. `latest_us` is the
+    latest time noted since the watermark was made, `tail` where the stream ended at the last note."""
 
     writers: Mapping[str, Noted] = field(default_factory=dict)
     mark: Watermark | None = None
+    latest_us: Micros | None = None
+    tail: StreamCut | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WriterTime:
+    """What a writer noted last, and when. One that is `idle` noted nothing for so long that it is waited for no longer."""
+
+    writer: str
+    time_us: Micros
+    heard_at: Micros
+    idle: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkStatus:
+    """How a stream's watermark stands at the time `now`. `newest_us` is the greatest event time that the stream holds, None
+    where its events have none. `writers` are those that noted a time and have not ended, the furthest behind first."""
+
+    stream: str
+    now: Micros
+    mark: Watermark | None
+    newest_us: Micros | None
+    writers: tuple[WriterTime, ...] = ()
+
+    @property
+    def lag_us(self) -> int | None:
+        """How far the watermark is behind the newest event, in µs of event time; None where one of them is not known."""
+        if self.mark is None or self.newest_us is None:
+            return None
+        return max(0, self.newest_us - self.mark.time_us)
+
+    @property
+    def still_us(self) -> int | None:
+        """For how long, in µs, the watermark has not advanced; None where there is none."""
+        return None if self.mark is None else max(0, self.now - self.mark.at)
+
+    @property
+    def idle(self) -> tuple[str, ...]:
+        """The names of the writers that are idle."""
+        return tuple(each.writer for each in self.writers if each.idle)
 
 
 def note(state: TimeState, writer: str, time_us: Micros, tail: StreamCut, now: Micros, *, idle_us: int) -> TimeState:
@@ -79,7 +125,8 @@ def note(state: TimeState, writer: str, time_us: Micros, tail: StreamCut, now: M
         noted, asked = to_datetime(before.time_us).isoformat(), to_datetime(time_us).isoformat()
         raise InvalidArgument(f"writer '{writer}' noted {noted} before, and can't go back to {asked}")
     writers = {**state.writers, writer: Noted(time_us, now)}
-    return _marked(replace(state, writers=_live(writers, now, idle_us)), tail)
+    latest = time_us if state.latest_us is None else max(time_us, state.latest_us)
+    return _marked(replace(state, writers=_live(writers, now, idle_us), latest_us=latest), tail, now)
 
 
 def leave(state: TimeState, writer: str, tail: StreamCut, now: Micros, *, idle_us: int) -> TimeState:
@@ -87,7 +134,23 @@ def leave(state: TimeState, writer: str, tail: StreamCut, now: Micros, *, idle_u
     if writer not in state.writers:
         return state
     writers = {name: noted for name, noted in state.writers.items() if name != writer}
-    return _marked(replace(state, writers=_live(writers, now, idle_us)), tail)
+    return _marked(replace(state, writers=_live(writers, now, idle_us)), tail, now)
+
+
+def pass_by(state: TimeState, writer: str, time_us: Micros, tail: StreamCut, now: Micros, *, idle_us: int) -> TimeState:
+    """A writer notes a time and ends: what it wrote all lies before `tail`, and nothing of it follows."""
+    noted = note(state, writer, time_us, tail, now, idle_us=idle_us)
+    return leave(noted, writer, tail, now, idle_us=idle_us)
+
+
+def status(state: TimeState, stream: str, newest_us: Micros | None, now: Micros, *, idle_us: int) -> WatermarkStatus:
+    """How the watermark of a stream of this name stands."""
+    writers = (
+        WriterTime(name, noted.time_us, noted.heard_at, now - noted.heard_at >= idle_us)
+        for name, noted in state.writers.items()
+    )
+    ordered = sorted(writers, key=lambda each: (each.time_us, each.writer))
+    return WatermarkStatus(stream, now, state.mark, newest_us, tuple(ordered))
 
 
 def _live(writers: Mapping[str, Noted], now: Micros, idle_us: int) -> dict[str, Noted]:
@@ -95,11 +158,21 @@ def _live(writers: Mapping[str, Noted], now: Micros, idle_us: int) -> dict[str, 
     return {name: noted for name, noted in writers.items() if now - noted.heard_at < idle_us}
 
 
-def _marked(state: TimeState, tail: StreamCut) -> TimeState:
-    least = min((noted.time_us for noted in state.writers.values()), default=None)
-    if least is None or (state.mark is not None and least <= state.mark.time_us):
+def _marked(state: TimeState, tail: StreamCut, now: Micros) -> TimeState:
+    # Who looked at the tail first may be told of second; the others' events lie before the later one of the two.
+    tail = tail if state.tail is None else max(tail, state.tail, key=_moment)
+    state = replace(state, tail=tail)
+    times = [noted.time_us for noted in state.writers.values()]
+    if not times or (state.mark is not None and min(times) <= state.mark.time_us):
         return state
-    return replace(state, mark=Watermark(least, tail))
+    assert state.latest_us is not None, "a time was noted"
+    mark = Watermark(min(times), tail, state.latest_us, now)
+    return replace(state, mark=mark, latest_us=max(times))
+
+
+def _moment(tail: StreamCut) -> tuple[int, int]:
+    """Tails of one stream in the order of time: each scaling makes a segment of a new epoch, and offsets only grow."""
+    return max(segment.epoch for segment, _ in tail), sum(offset for _, offset in tail)
 
 
 def is_passed(view: StreamView, mark: Watermark, position: StreamCut) -> bool:
@@ -139,7 +212,9 @@ class TimeCodec:
         told: dict[str, Any] = {
             "format": _FORMAT,
             "writers": {name: [noted.time_us, noted.heard_at] for name, noted in sorted(value.writers.items())},
-            "mark": None if value.mark is None else [value.mark.time_us, str(value.mark.cut)],
+            "mark": None if value.mark is None else _told(value.mark),
+            "latest": value.latest_us,
+            "tail": None if value.tail is None else str(value.tail),
         }
         return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
 
@@ -149,10 +224,20 @@ class TimeCodec:
             told = json.loads(data)
             if told["format"] > _FORMAT:
                 raise FormatTooNew("the watermarks of a stream", told["format"], _FORMAT)
-            mark = told["mark"]
+            mark, tail = told["mark"], told["tail"]
             return TimeState(
                 {name: Noted(Micros(time), Micros(at)) for name, (time, at) in told["writers"].items()},
-                None if mark is None else Watermark(Micros(mark[0]), StreamCut.parse(mark[1])),
+                None if mark is None else _heard(*mark),
+                told["latest"],
+                None if tail is None else StreamCut.parse(tail),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as exc:
             raise CorruptStore(f"these are no watermarks: {exc!r}") from exc
+
+
+def _told(mark: Watermark) -> list[object]:
+    return [mark.time_us, str(mark.cut), mark.latest_us, mark.at]
+
+
+def _heard(time_us: int, cut: str, latest_us: int, at: int) -> Watermark:
+    return Watermark(Micros(time_us), StreamCut.parse(cut), Micros(latest_us), Micros(at))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Final
 
 from anabranch import limits
 from anabranch.errors import InvalidName
+
+OWN_SCOPE: Final = "_store"  # the scope of streams that the store keeps for itself, beside those of its users' scopes
 
 # A leading underscore is the mark of internal streams; users' names start with a letter or digit.
 _PART = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.\-]{{0,{limits.NAME_CHARS_MAX - 1}}}\Z")

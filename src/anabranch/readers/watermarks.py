@@ -9,11 +9,12 @@ from anabranch import limits
 from anabranch.catalog.port import Catalog
 from anabranch.core import watermarks as changes
 from anabranch.core.cuts import before, tail_cut
-from anabranch.core.watermarks import TimeState, TimeWindow, Watermark, first_beyond, is_passed
+from anabranch.core.watermarks import TimeState, TimeWindow, Watermark, WatermarkStatus, first_beyond, is_passed
 from anabranch.errors import Truncated
 from anabranch.log.view import load
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import Micros, StreamId
+from anabranch.model.stream import StreamView
 from anabranch.readers.synchronizer import StateSynchronizer
 from anabranch.runtime.ports import Runtime
 
@@ -44,6 +45,13 @@ class Watermarks:
             idle_us = limits.TIME_IDLE_US
             self._shared.update(lambda state: changes.note(state, writer, time_us, tail, now, idle_us=idle_us))
 
+    def pass_by(self, writer: str, time_us: Micros) -> None:
+        """A writer, all of whose events are durable, notes a time and ends."""
+        with self._lock:
+            tail, now = self._tail(), self._runtime.clock.now()
+            idle_us = limits.TIME_IDLE_US
+            self._shared.update(lambda state: changes.pass_by(state, writer, time_us, tail, now, idle_us=idle_us))
+
     def leave(self, writer: str) -> None:
         """A writer ends."""
         with self._lock:
@@ -55,6 +63,14 @@ class Watermarks:
         """The watermark now; None where no writer has noted a time."""
         with self._lock:
             return self._shared.fetch().mark
+
+    def status(self) -> WatermarkStatus:
+        """How it stands: how far behind, for how long, and whom it waits for. Raises StreamNotFound."""
+        with self._lock:
+            with self._catalog.reading() as reading:
+                view = load(reading, self._stream)
+            state, now = self._shared.fetch(), self._runtime.clock.now()
+        return changes.status(state, str(view.info.name), newest(view), now, idle_us=limits.TIME_IDLE_US)
 
     def window(self, position: StreamCut) -> TimeWindow:
         """What is known of the times at a position of the stream. Costs some reads for each doubling of the entries kept.
@@ -85,7 +101,7 @@ class Watermarks:
         further = first_beyond(self._passed, latest, short)
         lower = self._mark(self._passed - 1) if self._passed > oldest else None
         upper = self._mark(further) if further < latest else None
-        return TimeWindow(None if lower is None else lower.time_us, None if upper is None else upper.time_us)
+        return TimeWindow(None if lower is None else lower.time_us, None if upper is None else upper.latest_us)
 
     def _mark(self, entry: int) -> Watermark | None:
         return self._decode(next(self._shared.stream.read(entry)).value).mark
@@ -93,3 +109,9 @@ class Watermarks:
     def _tail(self) -> StreamCut:
         with self._catalog.reading() as reading:
             return tail_cut(load(reading, self._stream))
+
+
+def newest(view: StreamView) -> Micros | None:
+    """The greatest event time in the logs that the stream sees; None where no event has one."""
+    times = [log.event_high for log in view.logs.values() if log.event_high is not None]
+    return max(times, default=None)

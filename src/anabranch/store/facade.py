@@ -236,6 +236,7 @@ class Store(Sharing, Transacting, Notifying, Timing, ByteStreams):
         """Remove ephemeral streams that nobody holds any more, and what nothing views; see `anabranch.log.collect`."""
         self._alive()
         swept = self.streams.sweep()
+        self.streams.sweep_orphans()
         sweep_transactions(self.catalog, self.runtime)
         self._note_changes()
         report = collect(self.catalog, self.blobs, self.runtime, horizon_us=horizon_us, progress=progress)
@@ -369,6 +370,7 @@ class Store(Sharing, Transacting, Notifying, Timing, ByteStreams):
     def _sweep(self) -> None:
         """In the background: what has run out goes."""
         self.streams.sweep()
+        self.streams.sweep_orphans()
         sweep_transactions(self.catalog, self.runtime)
         self._note_changes()
         retain_if_due(self.catalog, self.runtime, self._cut_at)

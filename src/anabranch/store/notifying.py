@@ -13,10 +13,10 @@ from anabranch.log.read import LogReader
 from anabranch.log.tail import Tail
 from anabranch.model.cut import HEAD, TAIL
 from anabranch.model.ids import Micros, StreamId
-from anabranch.model.names import StreamName
+from anabranch.model.names import OWN_SCOPE, StreamName
 from anabranch.model.retention import Retention
 from anabranch.readers.notifications.follow import Notifications, Translate
-from anabranch.readers.notifications.journal import COLUMNS, NAME, SCOPE, Journal
+from anabranch.readers.notifications.journal import COLUMNS, NAME, Journal
 from anabranch.readers.notifications.listen import Handle, Subscription
 from anabranch.readers.place import Place
 from anabranch.readers.reader import Reader
@@ -118,7 +118,7 @@ def make_journal(store: Any) -> Journal:
 
     def ensure() -> StreamId:
         streams: Streams = store.streams
-        streams.create_scope(SCOPE, exist_ok=True)
+        streams.create_scope(OWN_SCOPE, exist_ok=True)
         kept = Retention(age_us=limits.NOTIFICATIONS_KEPT_US)
         made = streams.create(NAME, schema=COLUMNS, key="stream", time="at", retention=kept, exist_ok=True)
         return made.id

@@ -8,6 +8,7 @@ from anabranch import limits
 from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Catalog
 from anabranch.log.tail import Tail
+from anabranch.model.ids import Micros, StreamId
 from anabranch.model.transaction import TransactionInfo
 from anabranch.runtime.ports import Runtime
 from anabranch.streams.transaction.row import all_rows
@@ -23,6 +24,7 @@ class _Parts(Protocol):
     _tail: Tail
 
     def _alive(self) -> None: ...
+    def _note_commit(self, stream: StreamId, writer: str | None, time_us: Micros) -> None: ...
 
 
 class Transacting:
@@ -37,10 +39,10 @@ class Transacting:
         TransactionAborted for an `ident` that is over, InvalidArgument for one that is committed.
         """
         self._alive()
-        parts, changed = (self.catalog, self.blobs, self.runtime), self._tail.notify
+        parts, changed, note = (self.catalog, self.blobs, self.runtime), self._tail.notify, self._note_commit
         if ident is not None:
-            return Transaction.resume(*parts, ident, changed=changed)
-        return Transaction.begin(*parts, lease_s=lease_s, changed=changed)
+            return Transaction.resume(*parts, ident, changed=changed, note=note)
+        return Transaction.begin(*parts, lease_s=lease_s, changed=changed, note=note)
 
     def transactions(self: _Parts) -> list[TransactionInfo]:
         """The open transactions, and those that ended less than a week ago, the oldest first."""

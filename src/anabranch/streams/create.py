@@ -13,6 +13,7 @@ from anabranch.model.policy import Fixed
 from anabranch.model.schema import StreamSchema
 from anabranch.model.stream import Segment, Span, StreamInfo
 from anabranch.streams.alias import forget_aliases
+from anabranch.streams.companion import orphan_companions
 from anabranch.streams.copy import COPIED
 from anabranch.streams.ephemeral import drop_holders
 from anabranch.streams.find import need_free, need_info
@@ -55,7 +56,8 @@ def open_segment(txn: Writing, stream: StreamId, segment: Segment, *, appended_a
 
 
 def delete_stream(txn: Writing, stream: StreamName | StreamId, now: Micros) -> StreamId:
-    """Remove the stream, its aliases and what it views. Bytes that nothing else views are collected later. Raises StreamNotFound."""
+    """Remove the stream, its aliases and what it views; its companions are to follow. Bytes that nothing else views are
+    collected later. Raises StreamNotFound."""
     info = need_info(txn, stream)
     view = txn.view(info.id)
     assert view is not None
@@ -69,6 +71,7 @@ def delete_stream(txn: Writing, stream: StreamName | StreamId, now: Micros) -> S
     forget_scaling(txn, info.id)
     forget_origins(txn, info.id)
     drop_holders(txn, info.id)
+    orphan_companions(txn, info.id)
     forget_aliases(txn, info.id)
     forget(txn, info.id)
     txn.add_change(info.id, "deleted", {"name": str(info.name)}, now=now)

@@ -129,9 +129,10 @@ class Streams(Scopes, Naming, CutAlgebra, Keeping, Kinship, Algebra, Temporary):
             return txn.stream(StreamName.parse(name)) is not None
 
     def delete(self, name: Name, *, request: str | None = None) -> None:
-        """Remove a stream. Writers and readers of it get StreamNotFound."""
+        """Remove a stream, with what the store keeps for it alone. Writers and readers of it get StreamNotFound."""
         full = StreamName.parse(name)
         self._change(f"delete {full}", request, lambda txn, now: {"stream": delete_stream(txn, full, now)}, on=full)
+        self.sweep_orphans()
 
     def seal(self, name: Name, *, request: str | None = None) -> None:
         """No event can be appended any more. Sealing again changes nothing."""

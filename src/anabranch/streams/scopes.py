@@ -13,7 +13,7 @@ from anabranch.model.ids import Micros
 from anabranch.model.names import StreamName, check_scope
 from anabranch.model.stream import Scope
 from anabranch.streams.arguments import said
-from anabranch.streams.change import Changes
+from anabranch.streams.companions import Companions
 from anabranch.streams.copy_scope import copy_page, prepare_scope
 from anabranch.streams.delete_scope import delete_page
 from anabranch.streams.move_scope import move_scope
@@ -22,7 +22,7 @@ from anabranch.streams.scope import create_scope, delete_scope, need_scope, stre
 from anabranch.streams.told import heard_scope, told_scope
 
 
-class Scopes(Changes):
+class Scopes(Companions):
     """What `Streams` does with scopes."""
 
     def create_scope(
@@ -62,6 +62,7 @@ class Scopes(Changes):
         for page in self._pages(f"delete scope {name} and all it holds", request, next_page):
             done += page["count"]
             progress("deleting", done, max(done, total))
+        self.sweep_orphans()
 
     def move_scope(self, scope: str, to: str, *, request: str | None = None) -> Scope:
         """Give a scope another name, which its streams and aliases then have too; readers and writers go on.

@@ -19,12 +19,11 @@ from anabranch.log.view import load
 from anabranch.model.append import Part, Place, Refused, Unit
 from anabranch.model.columns import TIME_TYPE
 from anabranch.model.ids import LogId, StreamId
-from anabranch.model.names import StreamName
+from anabranch.model.names import OWN_SCOPE, StreamName
 from anabranch.model.schema import StreamSchema
 from anabranch.runtime.ports import Runtime
 
-SCOPE: Final = "_store"
-NAME: Final = StreamName(SCOPE, "notifications")
+NAME: Final = StreamName(OWN_SCOPE, "notifications")
 COLUMNS: Final = pa.schema(
     [
         ("id", pa.int64()),
