@@ -131,6 +131,7 @@ class Follower:
             self._change(None, lambda txn: self._view(txn, waiting))
         else:
             self._move(copy, waiting)
+        self._lag -= sum(waiting.values())
 
     def _change(self, on: StreamId | None, act: Callable[[Writing], object]) -> None:
         """Act in one transaction; what became of one whose answer was lost, the next look tells."""
