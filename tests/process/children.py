@@ -20,6 +20,7 @@ import pyarrow as pa
 
 import anabranch as ab
 from anabranch.runtime.settings import Settings
+from tests.waiting import PATIENCE_S
 
 _NURSERY = multiprocessing.get_context("forkserver")
 _NURSERY.set_forkserver_preload(
@@ -43,12 +44,16 @@ class Child:
         """What it told so far, as words."""
         return [line.split() for line in self.told.read_text().splitlines()]
 
-    def wait_for(self, word: str, timeout_s: float = 60.0) -> None:
-        """Wait until a line begins with the word."""
-        deadline = time.monotonic() + timeout_s
-        while not any(line[:1] == [word] for line in self.lines()):
-            assert self._process.is_alive() or any(line[:1] == [word] for line in self.lines()), f"{self.name} died"
-            assert time.monotonic() < deadline, f"{self.name} never said {word}: {self.told.read_text()}"
+    def said(self, word: str) -> int:
+        """How many lines begin with the word."""
+        return sum(line[:1] == [word] for line in self.lines())
+
+    def wait_for(self, word: str, times: int = 1) -> None:
+        """Wait until so many lines begin with the word."""
+        deadline = time.monotonic() + PATIENCE_S
+        while self.said(word) < times:
+            assert self._process.is_alive() or self.said(word) >= times, f"{self.name} died"
+            assert time.monotonic() < deadline, f"{self.name} never said {word}: {self.told.read_text()[-2_000:]}"
             time.sleep(0.005)
 
     def kill(self) -> None:
@@ -61,9 +66,9 @@ class Child:
         if self._process.pid is not None and self._process.is_alive():
             os.kill(self._process.pid, number)
 
-    def join(self, timeout_s: float = 60.0) -> int | None:
+    def join(self) -> int | None:
         """Its exit code, once it has ended."""
-        self._process.join(timeout_s)
+        self._process.join(PATIENCE_S)
         assert not self._process.is_alive(), f"{self.name} does not end: {self.told.read_text()[-2_000:]}"
         return self._process.exitcode
 
@@ -97,7 +102,7 @@ def pour(
     """Write until the file `stop` is there: single events, batches, small and large, many at a time; tell each
     acknowledgement in order. The body of an event is `name number`; its key is one of a few, by the number."""
     rng = random.Random(seed)
-    settings = Settings(commit_bytes_max=200_000, pipeline_bytes_min=20_000)
+    settings = Settings(commit_bytes_max=200_000, pipeline_bytes_min=20_000, catalog_lock_s=120)
     with ab.connect(store_at, blobs=blobs, settings=settings) as store, store.writer(stream) as writer:
         tell("ready")
         pending: deque[tuple[int, Callable[[], ab.EventPointer]]] = deque()

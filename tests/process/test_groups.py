@@ -99,7 +99,7 @@ def torment(folder: Path, place: str, blobs: str | None, kills: int, rng: random
         written = write(store, written, 1)
         store.streams.seal("s/in")
         for child in children[-3:]:
-            assert child.join(60) == 0, child.lines()[-3:]
+            assert child.join() == 0, child.lines()[-3:]
         assert made(store) == {key: list(range(written)) for key in range(KEYS)}
         heard = {line[1] for child in children for line in child.lines() if line[0] == "event"}
         assert heard == {f"{key}:{sequence}" for key in range(KEYS) for sequence in range(written)}

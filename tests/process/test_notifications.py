@@ -62,13 +62,6 @@ def told(child: Child, word: str) -> list[list[str]]:
     return [line[1:] for line in child.lines() if line[0] == word]
 
 
-def until_told(child: Child, word: str, count: int) -> None:
-    deadline = time.monotonic() + 60
-    while len(told(child, word)) < count:
-        assert time.monotonic() < deadline, child.lines()
-        time.sleep(0.005)
-
-
 def test_a_listener_hears_of_what_another_process_does(place: Place, tmp_path: Path) -> None:
     store_at, blobs = place
     with ab.connect(store_at, blobs=blobs) as store:
@@ -76,8 +69,8 @@ def test_a_listener_hears_of_what_another_process_does(place: Place, tmp_path: P
         store.streams.create("s/a", scaling=2)
         group = store.reader_group("s/g", streams=["s/a"])
         child = Child(tmp_path, "listener", listen, store_at, blobs)
-        until_told(child, "segments", 1)
-        until_told(child, "readers", 1)
+        child.wait_for("segments")
+        child.wait_for("readers")
         store.streams.scale("s/a", 3)
         store.streams.scale("s/a", 1)
         store.streams.seal("s/a")

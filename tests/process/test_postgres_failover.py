@@ -75,12 +75,12 @@ class Writers:
             assert not raised, raised
             return all(now >= then + more for then, now in zip(before, self.acknowledged(), strict=True))
 
-        until(done, 120)
+        until(done, 200)
 
     def judge(self) -> None:
         """Stop them; what they were told must be true."""
         self._stop.touch()
-        assert [child.join(90) for child in self.children] == [0] * WRITERS
+        assert [child.join() for child in self.children] == [0] * WRITERS
         with ab.connect(self._url, blobs=self._blobs) as store:
             acknowledged, found = verify(store, STREAM, self.children)
             assert acknowledged == found  # nobody was killed, so nobody was left without an answer

@@ -13,8 +13,11 @@ import pytest
 import anabranch as ab
 from anabranch.errors import AnabranchError, Closed
 from tests.process.children import Child, Tell, key_of, pour, verify
+from tests.waiting import until, until_ended
 
 pytestmark = pytest.mark.process
+
+SCALES = 40
 
 
 def made(folder: Path, *, segments: int = 1) -> Path:
@@ -42,6 +45,7 @@ def contend(tell: Tell, folder: Path, go: Path, stop: Path) -> None:
         while not stop.exists():
             writer.write(b"x").result()
             commits += 1
+            tell("commit")
         tell("done", commits)
 
 
@@ -53,13 +57,12 @@ def test_sixteen_processes_get_a_fair_share_each(tmp_path: Path) -> None:
     for child in children:
         child.wait_for("ready")
     go.touch()
-    time.sleep(4)
+    until(lambda: sum(child.said("commit") for child in children) >= 100 * len(children))
     stop.touch()
     for child in children:
         assert child.join() == 0
     commits = [int(child.lines()[-1][1]) for child in children]
     mean = sum(commits) / len(commits)
-    assert mean >= 10, commits
     assert min(commits) >= mean / 2, commits
     with ab.connect(river) as store:
         assert store.streams.distance("s/all").events == sum(commits) + 16
@@ -100,7 +103,7 @@ def reroute(folder: Path, rng: random.Random) -> None:
         ]
         for child in children:
             child.wait_for("ready")
-        for _ in range(40):
+        for scale in range(SCALES):
             current = store.streams.view("s/all").current
             at = rng.randrange(len(current))
             if len(current) > 1 and rng.random() < 0.45:
@@ -110,16 +113,16 @@ def reroute(folder: Path, rng: random.Random) -> None:
             elif len(current) < 12:
                 store.streams.scale("s/all", split=current[at].id, into=rng.choice((2, 3)))
             time.sleep(0.05)
+            for child in children:  # events lie between any two scales, on a machine however slow
+                child.wait_for("ack", 10 * (scale + 1))
         stop.touch()
         for child in children:
             assert child.join() == 0
         acknowledged, there = verify(store, "s/all", children)
-        assert acknowledged == there > 1_000
-        deadline = time.monotonic() + 30
-        while len(followed) < there and time.monotonic() < deadline:
-            time.sleep(0.01)
+        assert acknowledged == there >= 10 * SCALES * len(children)
+        until(lambda: len(followed) >= there)
         reader.close()
-        follower.join()
+        until_ended(follower)
         assert len(followed) == len(set(followed)) == there
         latest: dict[str, int] = {}
         for name, number in followed:
@@ -274,7 +277,7 @@ def write_through_interrupts(tell: Tell, folder: Path, stop: Path) -> None:
             armed = False
             tell("ack", number)
         except KeyboardInterrupt:
-            pass
+            tell("interrupted")
     ack = writer.write(b"%d" % (number + 1), key="a")
     store.close()
     tell("done", ack.result().offset, interrupts)
@@ -286,9 +289,13 @@ def test_ctrl_c_at_random_moments_neither_blocks_nor_loses_nor_reorders(tmp_path
     river, stop = made(tmp_path), tmp_path / "stop"
     child = Child(tmp_path, "child", write_through_interrupts, river, stop)
     child.wait_for("ready")
-    for _ in range(400):
+    presses = 0
+    while presses < 400 or child.said("interrupted") < 60:
         time.sleep(rng.random() * 0.012)
         child.send(signal.SIGINT)
+        presses += 1
+        if presses % 10 == 0:  # on a machine however slow, something is acknowledged between two of them
+            child.wait_for("ack", child.said("ack") + 1)
     stop.touch()
     assert child.join() == 0, f"seed {seed}: {child.lines()[-3:]}"
     _, _, interrupts = child.lines()[-1]
@@ -297,7 +304,7 @@ def test_ctrl_c_at_random_moments_neither_blocks_nor_loses_nor_reorders(tmp_path
         assert found == sorted(set(found)), f"seed {seed}"
         acknowledged = [int(line[1]) for line in child.lines() if line[0] == "ack"]
         assert set(acknowledged) <= set(found), f"seed {seed}"
-        assert acknowledged and int(interrupts) > 50
+        assert len(acknowledged) >= 40 and int(interrupts) >= 60
         # Only an event whose own call was interrupted may be missing.
         assert found[-1] - len(found) <= int(interrupts), f"seed {seed}"
         assert list(store.check()) == []
