@@ -11,9 +11,10 @@ from typing import Final
 import pyarrow as pa
 
 from anabranch import limits
+from anabranch.errors import InvalidArgument
 from anabranch.model.columns import TIME_TYPE
 from anabranch.model.schema import StreamSchema
-from anabranch.model.stream import StreamView
+from anabranch.model.stream import StreamInfo
 
 UNTIL: Final = "until"
 BYTES: Final = StreamSchema.typed(pa.schema([(UNTIL, TIME_TYPE), ("bytes", pa.binary())]), time=UNTIL)
@@ -28,6 +29,15 @@ def chunks(data: memoryview, position: int, *, chunk_bytes: int = limits.BYTE_CH
     return pa.Table.from_arrays([until, pa.array(parts, pa.binary())], schema=BYTES.columns)
 
 
-def holds_bytes(view: StreamView) -> bool:
+def holds_bytes(info: StreamInfo) -> bool:
     """True if the stream is one that `Store.bytes` made: its own columns, and one segment that was never scaled."""
-    return view.info.schema == BYTES and len(view.current) == 1 and not view.info.epoch
+    return info.schema == BYTES and not info.epoch and info.next_number == 1
+
+
+def refuse_rows(info: StreamInfo) -> None:
+    """Raise InvalidArgument where a stream holds bytes: rows of anybody else would stand among them."""
+    if holds_bytes(info):
+        raise InvalidArgument(
+            f"'{info.name}' holds bytes and takes no events: write with store.bytes('{info.name}', 'ab') or: "
+            f"anabranch bytes put {info.name}"
+        )

@@ -118,7 +118,7 @@ class ByteMap:
 
 
 def _checked(view: StreamView) -> StreamView:
-    if not holds_bytes(view):
+    if not holds_bytes(view.info):
         raise InvalidArgument(
             f"'{view.info.name}' is no byte stream: one is made by store.bytes(name, 'xb'), and is never scaled or appended to"
         )

@@ -32,6 +32,7 @@ from pyspark.sql.types import StructType
 
 from anabranch import limits
 from anabranch.catalog.port import Lease
+from anabranch.core.byte_stream import refuse_rows
 from anabranch.core.rows import conform
 from anabranch.errors import InvalidArgument, StreamNotFound, StreamSealed
 from anabranch.log.lease import Hold
@@ -219,7 +220,8 @@ def _own(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _target(store: Store, options: WriteOptions, columns: pa.Schema) -> StreamId:
-    """The stream to write to, made if it shall be. Raises StreamNotFound, StreamSealed, SchemaMismatch."""
+    """The stream to write to, made if it shall be. Raises StreamNotFound, StreamSealed, SchemaMismatch, InvalidArgument for a
+    stream of bytes."""
     columns = pa.schema([field for field in columns if field.name not in RESERVED])
     name = options.stream
     if not store.streams.exists(name):
@@ -231,6 +233,7 @@ def _target(store: Store, options: WriteOptions, columns: pa.Schema) -> StreamId
     info = store.streams.get(name)
     if info.sealed:
         raise StreamSealed(str(name))
+    refuse_rows(info)
     conform(columns.empty_table(), info.schema)
     return info.id
 

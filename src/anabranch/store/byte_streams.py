@@ -34,7 +34,7 @@ class _Parts(Protocol):
     def _alive(self) -> None: ...
     def _keep(self, each: Any) -> None: ...
     def _forget(self, each: Any) -> None: ...
-    def writer(self, stream: str | StreamName, *, writer_id: str | None = None) -> Writer: ...
+    def _writer(self, stream: StreamId, *, writer_id: str | None = None) -> Writer: ...
 
 
 class ByteStreams:
@@ -77,7 +77,7 @@ def _reader(store: _Parts, name: str | StreamName, *, follow: bool) -> ByteReade
 def _writer(store: _Parts, name: str | StreamName, *, new: bool) -> ByteWriter:
     stream = _make(store, name, new=new)
     ByteMap(store.catalog, store._logs, stream)  # refuses a stream of another kind before its writers are disturbed
-    writer = store.writer(name, writer_id=_WRITER)
+    writer = store._writer(stream, writer_id=_WRITER)
     try:
         source = ByteMap(store.catalog, store._logs, stream)  # behind the fence: no earlier writer appends any more
         made = ByteWriter(

@@ -14,6 +14,7 @@ from anabranch import limits
 from anabranch.blobs.attached import ATTACHMENT, AttachedBlobs
 from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Catalog
+from anabranch.core.byte_stream import refuse_rows
 from anabranch.core.scaling import Pace
 from anabranch.errors import (
     AnabranchError,
@@ -139,14 +140,27 @@ class Store(Sharing, Transacting, Notifying, Timing, ByteStreams):
         note_time_s: float | None = None,
     ) -> Writer:
         """A writer to a stream; see `Writer`. With `note_time_s` it notes the clock's time every so many seconds by itself,
-        for events whose time is when they are written. Raises StreamNotFound, StreamSealed."""
+        for events whose time is when they are written. Raises StreamNotFound, StreamSealed, InvalidArgument for a stream of
+        bytes."""
         self._alive()
         info = self.streams.get(stream)
+        refuse_rows(info)
+        return self._writer(info.id, writer_id=writer_id, fence=fence, note_time_s=note_time_s)
+
+    def _writer(
+        self,
+        stream: StreamId,
+        *,
+        writer_id: str | None = None,
+        fence: int | None = None,
+        note_time_s: float | None = None,
+    ) -> Writer:
+        """The same, also to a stream of bytes."""
         writer = Writer(
             self._appender,
             self.catalog,
             self.runtime,
-            info.id,
+            stream,
             writer_id=writer_id,
             fence=fence,
             on_close=self._forget,
@@ -209,9 +223,10 @@ class Store(Sharing, Transacting, Notifying, Timing, ByteStreams):
         return Hold(self.catalog, self.runtime, kind, holder, first_us=first_us)
 
     def stager(self, stream: str | StreamName | StreamId) -> Stager:
-        """Stages events for a stream; see `Stager`. Raises StreamNotFound."""
+        """Stages events for a stream; see `Stager`. Raises StreamNotFound, InvalidArgument for a stream of bytes."""
         self._alive()
         view = self.streams.view(stream)
+        refuse_rows(view.info)
         ranges = tuple(segment.range for segment in view.current)
         return Stager(self.blobs, self.runtime, view.info.schema, view.info.schema_version, ranges)
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Catalog, Lease, Reading, Writing
+from anabranch.core.byte_stream import refuse_rows
 from anabranch.errors import (
     AnabranchError,
     AppendUncertain,
@@ -129,9 +130,11 @@ class Transaction:
             return need_row(txn, self.id).info
 
     def writer(self, stream: str | StreamName) -> TransactionWriter:
-        """The transaction's writer to a stream, always the same one. Raises StreamNotFound, StreamSealed."""
+        """The transaction's writer to a stream, always the same one. Raises StreamNotFound, StreamSealed, InvalidArgument for
+        a stream of bytes."""
         with self._catalog.reading() as reading:
             view = need_view(reading, StreamName.parse(stream), unsealed=True)
+        refuse_rows(view.info)
         with self._lock:
             self._alive()
             return self._writers.setdefault(view.info.id, self._new_writer(view))
