@@ -58,8 +58,7 @@ def backup(
         sure = _sure(target, before)
         copied = _Copy(blobs, target, progress, hold)
         copied.run(manifests.named(target, manifest), sure)
-        with catalog.writing() as txn:
-            hold.verify(txn)
+        hold.confirm()
         manifests.finish(manifest, target)
     return copied.report(manifest, _tidy(target, runtime))
 
@@ -110,7 +109,7 @@ def _mark(target: Blobs) -> None:
     if target.size(MARK) is not None:
         return
     other = next(iter(target.list()), None)
-    if other is not None:
+    if other is not None and target.size(MARK) is None:  # else another backup has just begun there
         raise InvalidArgument(f"that place holds no backup, but {other.key}: give an empty folder or prefix")
     with suppress(AlreadyExists):  # another backup begins there at the same time
         target.put(MARK, [_MARKED])
@@ -155,6 +154,8 @@ class _Copy:
             self._target.delete(key)  # cut off in the midst
         size = self._source.size(key)
         if size is None:
+            if self._hold is not None:
+                self._hold.confirm()  # or it is gone by right, and nothing is damaged
             raise BlobMissing(key)
         if size != row["size"]:  # a file that was cut short must not be mapped
             raise CorruptBlob(key, f"it holds {size} bytes, not {row['size']}")

@@ -96,12 +96,12 @@ class _Collection:
             live = [lease.begun_at for lease in txn.leases() if lease.expires_at > now]
             txn.set_horizon(Micros(min([now - age_us, *live])))  # which never goes back
             self.report.horizon = txn.horizon()
-        # A manifest taken after a blob had died has no extent in it, the one before it may have.
+        self._dead_before = self.report.horizon
         manifest = newest_at(self._blobs)
-        holds = manifest is not None and manifest >= now - limits.MANIFEST_HOLDS_US
-        self._dead_before = (
-            min(self.report.horizon, manifest) if manifest is not None and holds else self.report.horizon
-        )
+        if manifest is not None and manifest >= now - limits.MANIFEST_HOLDS_US:
+            # A manifest taken after a blob had died has no extent in it, the one before it may have. Which was first is
+            # told by two clocks.
+            self._dead_before = Micros(min(self.report.horizon, manifest - limits.CLOCKS_DIFFER_US))
 
     # logs and their extents
 
@@ -223,13 +223,15 @@ class _Collection:
         now = self._runtime.clock.now()
         removed: list[BlobRow] = []
         with self._catalog.writing() as txn:
+            # Leases that are there now began when the blob was alive, be it by a clock that is ahead of this one.
+            died = Micros(max([now, *(lease.begun_at for lease in txn.leases())]))
             for row in revived:
                 txn.set_blob_dead(row.id, None)
             for row in unused:
                 if txn.blob_in_use(row.id):
                     continue  # published since
                 if row.dead_at is None:
-                    txn.set_blob_dead(row.id, now)
+                    txn.set_blob_dead(row.id, died)
                 # Equal is not old enough: a lease begun at the horizon may have seen the blob alive.
                 elif row.dead_at < self._dead_before:
                     removed.append(row)

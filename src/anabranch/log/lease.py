@@ -74,6 +74,11 @@ class Hold:
         if writing.horizon() > self.begun_at:
             raise LeaseExpired(f"the lease of {self._kind} {self._holder} ran out before its work was done")
 
+    def confirm(self) -> None:
+        """The same, in a transaction of its own: what was alive when the lease began is there up to now."""
+        with self._catalog.writing(f"lease {self.lease.id}") as writing:
+            self.verify(writing)
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from anabranch import limits
 from anabranch.blobs import keys, layout
 from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Catalog, Checkpointed, Reading
@@ -76,7 +77,9 @@ def rebuild(
         why = "".join(f"; {text}" for text in damaged.values())
         raise NotFound(f"there is no manifest to rebuild the catalog from{why}")
     now = runtime.clock.now()
-    note = Checkpointed(KIND, NAME, {"manifest": manifest.folder, "from": manifest.horizon, "to": now})
+    # A blob may have been begun by a clock that is ahead of this one.
+    until = now + limits.CLOCKS_DIFFER_US
+    note = Checkpointed(KIND, NAME, {"manifest": manifest.folder, "from": manifest.horizon, "to": until})
     reload(catalog, blobs, manifest, runtime, wipe=wipe, unused=True, note=note, progress=progress)
     report = RebuildReport(manifest.folder, manifest.taken_at, manifest.rows("streams"), 0, 0, damaged)
     report.events = sum(row["stop"] - row["start"] for row in manifests.rows(blobs, manifest, "extents"))
@@ -137,9 +140,10 @@ def _newer(blobs: Blobs, key: str, size: int, snapshot: Reading) -> Newer | None
         )
     if any(part["log"] is None for part in parts):
         events = sum(int(part["count"]) for part in parts)
-        return Newer(
-            key, size, begun_at, events, note="staged by a job or brought by an import, which may not have ended"
-        )
+        owners = tuple(str(part["writer"]) for part in parts if part["writer"] is not None)
+        staged = "staged by a job or brought by an import, which may not have ended"
+        note = "a large event, which may not have been committed" if owners else staged
+        return Newer(key, size, begun_at, events, (), owners, note)
     fresh = [part for part in parts if not _is_known(part, snapshot)]
     if not fresh:
         return None
@@ -159,7 +163,8 @@ def _parts(key: str, blobs: Blobs) -> Iterator[Mapping[str, Any]]:
         return
     index = layout.read_index(key, data)
     for part in index["parts"]:
-        yield {"log": None, "writer": None, "count": 0} if index.get("staged") else part
+        staged = {"log": None, "writer": part.get("writer"), "count": part.get("count", 0)}
+        yield staged if index.get("staged") else part
 
 
 def _is_known(part: Mapping[str, Any], snapshot: Reading) -> bool:

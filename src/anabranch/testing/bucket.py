@@ -44,6 +44,11 @@ class Bucket:
         self._doors.append((inside._store, gate))
         return PooledBlobs(inside, runtime)
 
+    def bodies(self) -> dict[str, bytes]:
+        """All objects as they are at this moment, by the keys of their blobs."""
+        folder = f"{parse(_ADDRESS).prefix}/"
+        return {key.removeprefix(folder): body for key, body in sorted(self.objects.items()) if key.startswith(folder)}
+
     @contextmanager
     def under(self, module: ModuleType) -> Iterator[None]:
         """Let a module that asks through `obstore` ask this bucket."""

@@ -19,7 +19,7 @@ from itertools import pairwise
 from anabranch.model.ids import SegmentId
 from anabranch.testing.ledger import Event, Fate, Ledger, Part, Sighting, told
 
-__all__ = ["Holding", "Joint", "judge_joints"]
+__all__ = ["Holding", "Joint", "judge_joints", "strange"]
 
 Place = tuple[SegmentId, int]
 
@@ -96,16 +96,16 @@ def _false(joint: Joint, content: Mapping[Place, bytes], source: Holding | None)
             if payload is None:
                 continue
             other = held.get((part.old, offset), payload)
-            wrong = _wrong(part.source, part.old, offset, payload)
+            wrong = strange(part.source, part.old, offset, payload)
             if wrong is not None or other != payload:
                 yield f"{payload[:60]!r} at {segment} {offset}, {wrong or f'where the source has {other[:60]!r}'}"
 
 
-def _wrong(ledger: Ledger, segment: SegmentId, offset: int, payload: bytes) -> str | None:
+def strange(ledger: Ledger, segment: SegmentId, offset: int, payload: bytes) -> str | None:
     """Why this can't be what the stream held there."""
     part = ledger.inherits(segment, offset)
     if part is not None:
-        return _wrong(part.source, part.old, offset, payload)
+        return strange(part.source, part.old, offset, payload)
     event = Event.parse(payload)
     if event is None or event not in ledger.fates:
         return f"which nobody wrote to {ledger.label}"

@@ -35,6 +35,7 @@ SETTINGS: Final = Settings(
 PLACES: Final = ("folder", "s3", "sealed")  # where the simulated blobs lie; sealed: in a folder, encrypted
 _LIMITS: Final = {
     "LEASE_US": 150_000,
+    "BACKUP_LEASE_US": 300_000,
     "EPHEMERAL_LEASE_US": 100_000,
     "CLOCKS_DIFFER_US": 60_000,  # more than any two clocks here
     "EXTENTS_PER_PLAN_MAX": 8,
@@ -141,7 +142,7 @@ class Simulation:
         self._world = World(
             seed, settings=SETTINGS, scheduler=self._scheduler, bucket=bucket, encrypted=place == "sealed"
         )
-        self._arena = Arena(self._world.rng)
+        self._arena = Arena(self._world.rng, elsewhere=self._world.elsewhere)
         self._living: list[tuple[Process, list[SimTask]]] = []
         self._outcome = Outcome(seed)
 

@@ -35,7 +35,9 @@ import apsw
 
 from anabranch.blobs import local, objects
 from anabranch.blobs.local import LocalBlobs
+from anabranch.blobs.memory import MemoryBlobs
 from anabranch.blobs.port import Blobs
+from anabranch.catalog.port import Catalog
 from anabranch.catalog.sqlite.adapter import SqliteCatalog
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
@@ -87,7 +89,23 @@ class World:
         self._open = ExitStack()
 
     def _blobs(self) -> Blobs:
-        return LocalBlobs(self.folder / "blobs", Runtime(tasks=SimTasks(self.scheduler, None)))
+        return self.folder_blobs("blobs")
+
+    def folder_blobs(self, name: str) -> Blobs:
+        """Blobs in a folder of the world."""
+        return LocalBlobs(self.folder / name, Runtime(tasks=SimTasks(self.scheduler, None)))
+
+    def all_blobs(self) -> dict[str, bytes]:
+        """What the store's blobs hold at this moment, by key."""
+        if self.bucket is not None:
+            return self.bucket.bodies()
+        root = self.folder / "blobs"
+        files = sorted(path for path in root.rglob("*") if path.is_file())
+        return {path.relative_to(root).as_posix(): path.read_bytes() for path in files}
+
+    def elsewhere(self, store: Store) -> Elsewhere:
+        """Where the process of a store may make others."""
+        return Elsewhere(next(each for each in self.processes if vars(each).get("store") is store))
 
     def __enter__(self) -> World:
         self._open.enter_context(self.disk.under(local))
@@ -141,6 +159,7 @@ class Process:
     def __init__(self, world: World, name: str, number: int, faults: Faults | None, skew_us: int) -> None:
         self.world = world
         self.name = name
+        self.number = number
         scheduler = world.scheduler
         self.group = scheduler.group(f"{name}.{number}")
         self.gate = Gate(scheduler, self.group, faults, outside=world.group)
@@ -164,19 +183,27 @@ class Process:
         self._run("open", self._compose)
 
     def _compose(self) -> None:
+        catalog = _MortalCatalog(self.world.folder, self.runtime, self.group, self.world.disk.vfs)
+        self.store = self.compose(SimCatalog(catalog, self.gate), self._blobs())
+        self.runtime = self.store.runtime
+
+    def compose(self, catalog: Catalog, blobs: Blobs) -> Store:
+        """A store over these, in this process. The master key that wraps new data keys differs from process to process."""
         from anabranch.blobs.envelope import Envelope
         from anabranch.log.keyring import open_keyring
         from anabranch.runtime.keys import MasterKeys
         from anabranch.store import Store
 
-        catalog = _MortalCatalog(self.world.folder, self.runtime, self.group, self.world.disk.vfs)
-        gated = SimCatalog(catalog, self.gate)
+        runtime, keyring = self.runtime, None
         if self.world.encrypted:
-            keyring = open_keyring(gated, MasterKeys({"master": bytes(range(32))}, self.runtime.ids), self.runtime)
-            self.runtime = replace(self.runtime, sealer=Envelope(keyring, self.runtime.ids))
-        self.store = Store(catalog=gated, blobs=self._blobs(), runtime=self.runtime)
+            names = ("odd", "even") if self.number % 2 else ("even", "odd")
+            service = MasterKeys({name: name.encode().ljust(32) for name in names}, runtime.ids)
+            keyring = open_keyring(catalog, service, runtime)
+            runtime = replace(runtime, sealer=Envelope(keyring, runtime.ids))
+        store = Store(catalog=catalog, blobs=blobs, runtime=runtime, keyring=keyring)
         # The interpreter that runs the simulation must not close the store of a simulated process when it exits.
-        self.group.on_dead.append(partial(atexit.unregister, self.store._at_exit))
+        self.group.on_dead.append(partial(atexit.unregister, store._at_exit))
+        return store
 
     def _blobs(self) -> Blobs:
         if self.world.bucket is not None:
@@ -219,6 +246,36 @@ class Process:
         """Close the store in good order and end the process."""
         self.call(lambda store: store.close(), "close")
         self.crash()  # nothing is left to lose: this ends what the store may have left running
+
+
+class Elsewhere:
+    """`clients.Elsewhere` of a process."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    def place(self, name: str) -> Blobs:
+        """See the protocol."""
+        return SimBlobs(self._process.world.folder_blobs(name), self._process.gate)
+
+    def memory(self) -> Blobs:
+        """See the protocol."""
+        return SimBlobs(MemoryBlobs(), self._process.gate)
+
+    def photograph(self) -> Blobs:
+        """See the protocol."""
+        copy = MemoryBlobs()
+        for key, body in self._process.world.all_blobs().items():
+            copy.put(key, [body])
+        return SimBlobs(copy, self._process.gate)
+
+    def catalog(self) -> Catalog:
+        """See the protocol."""
+        return SimCatalog(SqliteCatalog(None, self._process.runtime), self._process.gate)
+
+    def open(self, catalog: Catalog, blobs: Blobs) -> Store:
+        """See the protocol."""
+        return self._process.compose(catalog, blobs)
 
 
 class _MortalCatalog(SqliteCatalog):

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from anabranch.errors import (
     AlreadyExists,
@@ -27,10 +27,13 @@ from anabranch.testing.ledger import Event, Ledger
 from anabranch.testing.record import RecordedStore, Recorder
 
 if TYPE_CHECKING:
+    from anabranch.blobs.port import Blobs
+    from anabranch.catalog.port import Catalog
     from anabranch.store import Store
 
-__all__ = ["EXPECTED", "KEYS", "PAUSE_S", "Arena", "Asked", "Client", "Promise", "named"]
+__all__ = ["EXPECTED", "KEYS", "PAUSE_S", "Arena", "Asked", "Client", "Elsewhere", "Promise", "named"]
 
+T = TypeVar("T")
 KEYS: Final = ("a", "b", "c", "d", "e")
 # What may happen to a client of a store whose other clients scale, seal and take over, and whose network fails.
 EXPECTED: Final = (
@@ -62,6 +65,34 @@ class Asked:
     refused: Callable[[], None] = lambda: None
 
 
+class Elsewhere(Protocol):
+    """Other places than the store's, as one process sees them: its calls there may fail like all others."""
+
+    def place(self, name: str) -> Blobs:
+        """A folder of the world, which outlives the process."""
+        ...
+
+    def memory(self) -> Blobs:
+        """A new place that goes with the process."""
+        ...
+
+    def photograph(self) -> Blobs:
+        """A copy of the store's blobs as they are at this moment, that goes with the process."""
+        ...
+
+    def catalog(self) -> Catalog:
+        """A new catalog, empty, that goes with the process."""
+        ...
+
+    def open(self, catalog: Catalog, blobs: Blobs) -> Store:
+        """Another store, with the keys of this one."""
+        ...
+
+
+def _nowhere(store: Store) -> Elsewhere:
+    raise NotImplementedError("these clients need the simulated world")
+
+
 @dataclass
 class Arena:
     """What all clients share: chance, the streams' ledgers, and the sign to stop.
@@ -70,6 +101,7 @@ class Arena:
     written to. `promises` holds what must be so in the end, by a name: each is asked in a fresh process, before and
     after all is compacted and collected, and returns what is wrong. `asked` has the requests without an answer: they
     are asked for again before all else is judged. `joints` has what streams took over from others, by request.
+    `elsewhere` is where the process of a store may make others.
 
     In a rehearsal clients are threads: numbers are drawn at once, and whoever goes through a table copies it first.
     """
@@ -83,13 +115,20 @@ class Arena:
     asked: dict[str, Asked] = field(default_factory=dict)
     joints: dict[str, list[Joint]] = field(default_factory=dict)
     names: dict[StreamId, str] = field(default_factory=dict)
+    elsewhere: Callable[[Store], Elsewhere] = _nowhere
     stopping: bool = False
     recorder: Recorder = field(default_factory=lambda: Recorder(count().__next__))
+    _shared: dict[str, Any] = field(default_factory=dict)
     _serials: Iterator[int] = field(default_factory=lambda: count(1))
 
     def serial(self) -> int:
         """A fresh number."""
         return next(self._serials)
+
+    def shared(self, what: str, make: Callable[[], T]) -> T:
+        """What all clients of one kind note down together; `make` makes it for the first of them."""
+        found: T = self._shared.setdefault(what, make())
+        return found
 
     def client(self, store: Store, name: str) -> RecordedStore:
         """The store as this client uses it."""
