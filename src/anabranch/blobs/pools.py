@@ -173,7 +173,8 @@ class _Flight:
 
 
 class _Pool:
-    """Ranges and whole blobs of at most `bytes_max` bytes in all; what was used last stays longest. Thread-safe."""
+    """Ranges and whole blobs of at most `bytes_max` bytes in all, none of more than half of that; what was used last stays
+    longest. Thread-safe."""
 
     def __init__(self, runtime: Runtime, bytes_max: int, gate: _Gate) -> None:
         self._bytes_max = bytes_max
@@ -242,6 +243,8 @@ class _Pool:
 
     def _keep(self, place: _Range, chunks: _Chunks) -> None:
         self._drop(place)
+        if chunks.size > self._bytes_max // 2:
+            return  # one large event, say, must not push out all that others are reading
         self._held[place] = chunks
         self._bytes += chunks.size
         while self._bytes > self._bytes_max:

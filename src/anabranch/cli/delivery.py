@@ -54,7 +54,7 @@ class Delivery:
         size = 0
         try:
             for batch in intake.batches(self._schema):
-                row = first_wrong(batch.rows, self._schema, self._settings.event_bytes_max)
+                row = first_wrong(batch.rows, self._schema, self._settings.large_event_bytes_max)
                 if row is not None:
                     self._refuse(batch, row)
                 tables.append(conform(batch.rows, self._schema))
@@ -76,7 +76,7 @@ class Delivery:
         try:
             self._give(batch.rows, writer)
         except InvalidArgument:  # refused as a whole: find the row
-            row = first_wrong(batch.rows, self._schema, self._settings.event_bytes_max)
+            row = first_wrong(batch.rows, self._schema, self._settings.large_event_bytes_max)
             if row is None:
                 raise
             if row:
@@ -84,7 +84,7 @@ class Delivery:
             self._refuse(batch, row)
 
     def _refuse(self, batch: Batch, row: int) -> NoReturn:
-        why = why_wrong(batch.rows.slice(row, 1), self._schema, self._settings.event_bytes_max)
+        why = why_wrong(batch.rows.slice(row, 1), self._schema, self._settings.large_event_bytes_max)
         raise BadInput(batch.place(row), str(why))
 
     def _give(self, rows: pa.Table, writer: Writer) -> None:

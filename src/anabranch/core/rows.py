@@ -97,6 +97,15 @@ def wrong_rows(rows: Sequence[Mapping[str, Any]], schema: StreamSchema) -> Itera
                 break
 
 
+def payload_view(event: Any, bytes_max: int) -> bytes | memoryview:
+    """The same as `payload_bytes`, but of more than `bytes_max` bytes that can be looked at where they lie, no copy."""
+    if isinstance(event, (bytearray, memoryview)):
+        view = memoryview(event)
+        if view.nbytes > bytes_max and view.c_contiguous:
+            return view.cast("B")
+    return payload_bytes(event)
+
+
 def payload_bytes(event: Any) -> bytes:
     """An event of a raw stream as its payload. Raises SchemaMismatch for what is neither bytes nor text."""
     if isinstance(event, str):

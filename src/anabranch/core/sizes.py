@@ -2,30 +2,67 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.errors import TooLarge
 
 
-def oversized(table: pa.Table, event_bytes_max: int) -> TooLarge | None:
-    """What to raise for the first event that is too large, whatever its columns hold, or None. As with single events,
-    values of a fixed width weigh nothing.
+class Run(NamedTuple):
+    """The rows `start <= row < stop` of a table. A `large` run is one row that weighs more than was asked about."""
 
-    Halves the table for as long as its bytes could be those of one event that is too large, so it costs next to
-    nothing where events are small.
-    """
-    if table.nbytes <= event_bytes_max:
+    start: int
+    stop: int
+    large: bool
+
+
+def runs(table: pa.Table, bytes_max: int) -> list[Run]:
+    """All rows of a table, in order: each that weighs more than `bytes_max` alone, the others in as few runs as may be."""
+    found: list[Run] = []
+    begin = 0
+    for row in _above(table, bytes_max, 0):
+        if begin < row:
+            found.append(Run(begin, row, large=False))
+        found.append(Run(row, row + 1, large=True))
+        begin = row + 1
+    if begin < table.num_rows:
+        found.append(Run(begin, table.num_rows, large=False))
+    return found
+
+
+def oversized(table: pa.Table, event_bytes_max: int) -> TooLarge | None:
+    """What to raise for the first event that is too large, whatever its columns hold, or None."""
+    row = next(_above(table, event_bytes_max, 0), None)
+    if row is None:
         return None
-    if table.num_rows > 1:
-        half = table.num_rows // 2
-        return oversized(table.slice(0, half), event_bytes_max) or oversized(table.slice(half), event_bytes_max)
-    weights = {name: _weight(table.column(name).combine_chunks()) for name in table.column_names}
+    weights = _weights(table.slice(row, 1))
     size, name = max((size, name) for name, size in weights.items())
     if size > event_bytes_max:
         return TooLarge(f"an event's column '{name}'", size, event_bytes_max)
-    size = sum(weights.values())
-    return TooLarge("an event", size, event_bytes_max) if size > event_bytes_max else None
+    return TooLarge("an event", sum(weights.values()), event_bytes_max)
+
+
+def _above(table: pa.Table, bytes_max: int, first: int) -> Iterator[int]:
+    """The rows that weigh more, counted from `first` on. As with single events, values of a fixed width weigh nothing.
+
+    Halves the table for as long as its bytes could be those of one such row, so it costs next to nothing where events
+    are small.
+    """
+    if table.nbytes <= bytes_max:
+        return
+    if table.num_rows > 1:
+        half = table.num_rows // 2
+        yield from _above(table.slice(0, half), bytes_max, first)
+        yield from _above(table.slice(half), bytes_max, first + half)
+    elif sum(_weights(table).values()) > bytes_max:
+        yield first
+
+
+def _weights(table: pa.Table) -> dict[str, int]:
+    return {name: sum(map(_weight, table.column(name).chunks)) for name in table.column_names}
 
 
 def _weight(values: pa.Array, *, fixed: int = 0) -> int:

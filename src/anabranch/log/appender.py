@@ -6,9 +6,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+import pyarrow as pa
+
 from anabranch import limits
 from anabranch.errors import AnabranchError, AppendUncertain, Closed, StoreUnavailable
+from anabranch.log.ahead import Ahead
 from anabranch.log.commit import Committer, Encoded, Outcome, Work
+from anabranch.model.ids import WriterId
+from anabranch.model.schema import StreamSchema
 from anabranch.runtime.interrupts import Undisturbed
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.tasks import Task
@@ -100,6 +105,10 @@ class Appender:
         with Undisturbed(), self._changed:
             self._enqueue(source)
             self._call()
+
+    def ahead(self, batch: pa.RecordBatch, schema: StreamSchema, writer: WriterId) -> Ahead:
+        """See `Committer.ahead`: in the caller's thread, so that no commit waits for it."""
+        return self._committer.ahead(batch, schema, writer)
 
     def wait(self, done: Callable[[], bool], timeout_s: float | None = None) -> bool:
         """Commit, or wait for those who do, until `done()`; False after `timeout_s` seconds, or once closed."""
@@ -235,7 +244,7 @@ class Appender:
                         self._enqueue(late)
                 break
             taken = source.take(budget)
-            budget -= sum(draft.size for work in taken for draft in work.drafts)
+            budget -= sum(draft.load for work in taken for draft in work.drafts)
             works += taken
             if taken and source.pending_bytes:
                 with self._changed:

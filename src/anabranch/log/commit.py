@@ -3,7 +3,7 @@ outcome was."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from anabranch.catalog.port import Catalog, Writing
 from anabranch.core.checksum import checksum
 from anabranch.core.codec import encode, event_bounds
 from anabranch.errors import AnabranchError, AppendUncertain
+from anabranch.log.ahead import Ahead, put_ahead
 from anabranch.model.append import (
     Appended,
     BlobEntry,
@@ -60,8 +61,8 @@ class WriterName:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Events for one log, not yet encoded. `first` is the sequence number of the first one. `bounds`, and `size` in
-    logical bytes, may be given by who knows them already."""
+    """Events for one log, not yet encoded, or durable `ahead` of the commit. `first` is the sequence number of the first
+    one. `bounds`, and `size` in logical bytes, may be given by who knows them already."""
 
     log: LogId
     batch: pa.RecordBatch
@@ -73,10 +74,16 @@ class Draft:
     fence: int | None = None
     bounds: Bounds | None = None
     size: int = -1
+    ahead: Ahead | None = None
 
     def __post_init__(self) -> None:
         if self.size < 0:
             object.__setattr__(self, "size", self.batch.nbytes)
+
+    @property
+    def load(self) -> int:
+        """The bytes that its commit has to encode and write for it."""
+        return self.size if self.ahead is None else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +96,9 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """Works with their bytes: durable in `blob`, or to be inlined where it is None. `places` and `checksums` are those
-    of what is stored: of the messages, or of the boxes in which they are sealed."""
+    """Works with their bytes: durable in `blob`, or to be inlined where it is None. `bounds` are those of all drafts; the
+    other lists tell of those that are not durable `ahead`. `places` and `checksums` are those of what is stored: of the
+    messages, or of the boxes in which they are sealed."""
 
     works: Sequence[Work]
     messages: list[pa.Buffer]
@@ -99,6 +107,12 @@ class Encoded:
     stored: list[pa.Buffer] | None  # to be inlined
     places: list[Place]
     checksums: list[int]
+
+    @property
+    def blobs(self) -> tuple[BlobEntry, ...]:
+        """All blobs that the parts lie in."""
+        ahead = (draft.ahead.blob for work in self.works for draft in work.drafts if draft.ahead is not None)
+        return (*(() if self.blob is None else (self.blob,)), *ahead)
 
 
 class Committer:
@@ -112,13 +126,31 @@ class Committer:
     def prepare(self, works: Sequence[Work]) -> Encoded:
         """Encode and, above the inline limit, write the blob. Durable when it returns, and visible to nobody."""
         drafts = [draft for work in works for draft in work.drafts]
-        messages = [encode(draft.batch) for draft in drafts]
         bounds = [draft.bounds or event_bounds(draft.batch, draft.schema) for draft in drafts]
+        fresh = _fresh(works)
+        return self._lay_down(works, [encode(draft.batch) for draft in fresh], bounds)
+
+    def ahead(self, batch: pa.RecordBatch, schema: StreamSchema, writer: WriterId) -> Ahead:
+        """Make a batch durable in a blob of its own, before it is known where its events belong; it is visible to nobody.
+        Raises what `Blobs.put` raises."""
+        return self._ahead(encode(batch), batch.num_rows, schema, writer)
+
+    def _ahead(
+        self, message: pa.Buffer, count: int, schema: StreamSchema, writer: WriterId, *, not_before: int = 0
+    ) -> Ahead:
+        index = {"schemas": [schema.to_bytes().hex()]}
+        part = {"writer": writer, "count": count, "schema": 0}
+        return put_ahead(self._blobs, self._runtime, message, index=index, part=part, not_before=not_before)
+
+    def _lay_down(
+        self, works: Sequence[Work], messages: list[pa.Buffer], bounds: list[Bounds], *, not_before: int = 0
+    ) -> Encoded:
         if sum(message.size for message in messages) <= self._runtime.settings.inline_bytes_max:
+            drafts = _fresh(works)
             stored = self._sealed(drafts, messages)
             places = [Place(0, each.size) for each in stored]
             return Encoded(works, messages, bounds, None, stored, places, [checksum(each) for each in stored])
-        return self._write(works, messages, bounds)
+        return self._write(works, messages, bounds, not_before=not_before)
 
     def _sealed(self, drafts: Sequence[Draft], messages: list[pa.Buffer]) -> list[pa.Buffer]:
         sealer = self._runtime.sealer
@@ -127,9 +159,9 @@ class Committer:
         return [sealer.seal(message, inlined_place(draft.log)) for draft, message in zip(drafts, messages, strict=True)]
 
     def _write(
-        self, works: Sequence[Work], messages: list[pa.Buffer], bounds: list[Bounds], *, not_before: int = 0
+        self, works: Sequence[Work], messages: list[pa.Buffer], bounds: list[Bounds], *, not_before: int
     ) -> Encoded:
-        drafts = [draft for work in works for draft in work.drafts]
+        drafts = _fresh(works)
         begun_at = Micros(max(self._runtime.clock.now(), not_before))
         commit = token(self._runtime.ids)
         schemas = {id(draft.schema): draft.schema for draft in drafts}
@@ -165,16 +197,27 @@ class Committer:
                     break
                 # The writer was stalled behind the collector's horizon: the blob may be gone, so write it again. Not
                 # before the horizon: this clock may be late, and the horizon that of another clock.
-                encoded = self._write(encoded.works, encoded.messages, encoded.bounds, not_before=horizon)
+                works = [self._anew(work, not_before=horizon) for work in encoded.works]
+                encoded = self._lay_down(works, encoded.messages, encoded.bounds, not_before=horizon)
         except AnabranchError as exc:
             return [exc] * len(encoded.works)
         return outcomes
 
+    def _anew(self, work: Work, *, not_before: int) -> Work:
+        """The same work, with what it has ahead written again."""
+        drafts = []
+        for draft in work.drafts:
+            if draft.ahead is not None:
+                message, count, writer = draft.ahead.message, draft.batch.num_rows, draft.writer.id
+                ahead = self._ahead(message, count, draft.schema, writer, not_before=not_before)
+                draft = replace(draft, ahead=ahead)
+            drafts.append(draft)
+        return replace(work, drafts=tuple(drafts))
+
     def _commit_once(self, encoded: Encoded) -> list[Outcome]:
         units = _units(encoded)
-        blobs = () if encoded.blob is None else (encoded.blob,)
         try:
-            return list(self._catalog.commit(Commit(units, self._runtime.clock.now(), blobs)))
+            return list(self._catalog.commit(Commit(units, self._runtime.clock.now(), encoded.blobs)))
         except AppendUncertain as exc:
             return self._resolve(encoded, units, exc)
 
@@ -186,8 +229,7 @@ class Committer:
                 landed = [self._landed(work, unit) for work, unit in zip(encoded.works, units, strict=True)]
                 missing = [i for i, verdicts in enumerate(landed) if verdicts is None]
                 again = _units(encoded)
-                blobs = () if encoded.blob is None else (encoded.blob,)
-                commit = Commit(tuple(again[i] for i in missing), self._runtime.clock.now(), blobs)
+                commit = Commit(tuple(again[i] for i in missing), self._runtime.clock.now(), encoded.blobs)
                 verdicts = iter(self._catalog.commit(commit) if missing else ())
                 return [next(verdicts) if found is None else found for found in landed]
             except AnabranchError:
@@ -227,31 +269,48 @@ def _raise_fence(txn: Writing, draft: Draft, *, now: Micros) -> None:
     draft.writer.fences[draft.log] = carried
 
 
+def _fresh(works: Sequence[Work]) -> list[Draft]:
+    """The drafts whose bytes are still to be stored."""
+    return [draft for work in works for draft in work.drafts if draft.ahead is None]
+
+
 def _units(encoded: Encoded) -> tuple[Unit, ...]:
-    units, i = [], 0
+    units = []
+    bounds, stored = iter(encoded.bounds), _stored(encoded)
     for work in encoded.works:
         parts = []
         for draft in work.drafts:
+            place, digest, blob, data = next(stored) if draft.ahead is None else _stored_ahead(draft.ahead)
             sequence = WriterSequence(draft.writer.id, draft.first, draft.writer.fences.get(draft.log, 0))
             parts.append(
                 Part(
                     log=draft.log,
                     count=draft.batch.num_rows,
                     schema=draft.schema_version,
-                    place=encoded.places[i],
-                    checksum=encoded.checksums[i],
+                    place=place,
+                    checksum=digest,
                     size=draft.size,
-                    bounds=encoded.bounds[i],
+                    bounds=next(bounds),
                     sequence=sequence,
                     expected=draft.expected,
                     fence=draft.fence,
-                    blob=None if encoded.blob is None else encoded.blob.key,
-                    data=None if encoded.stored is None else encoded.stored[i].to_pybytes(),
+                    blob=blob,
+                    data=data,
                 )
             )
-            i += 1
         units.append(Unit(tuple(parts)))
     return tuple(units)
+
+
+def _stored(encoded: Encoded) -> Iterator[tuple[Place, int, str | None, bytes | None]]:
+    """Where the bytes of the fresh drafts lie: place, checksum, and either the blob's key or the bytes themselves."""
+    key = None if encoded.blob is None else encoded.blob.key
+    for i, (place, digest) in enumerate(zip(encoded.places, encoded.checksums, strict=True)):
+        yield place, digest, key, None if encoded.stored is None else encoded.stored[i].to_pybytes()
+
+
+def _stored_ahead(ahead: Ahead) -> tuple[Place, int, str | None, bytes | None]:
+    return ahead.place, ahead.checksum, ahead.blob.key, None
 
 
 def _horizon(outcome: Outcome) -> int:

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from anabranch import limits
 from anabranch.blobs.keys import is_attached
 from anabranch.core.checksum import checksum
+from anabranch.core.sizes import runs
 from anabranch.core.widen import as_type
 from anabranch.errors import AnabranchError, CorruptBlob, FormatTooNew
 from anabranch.model.append import Bounds
@@ -54,8 +55,9 @@ class WrittenFile:
 
 class ParquetBuilder:
     """Builds one file, a row group at a time: at most `limits.PARQUET_ROWS_PER_GROUP` rows and about
-    `limits.PARQUET_GROUP_BYTES_MAX` Arrow bytes are buffered beside the file itself. `encryption`: see
-    `Sealer.file_encryption`."""
+    `limits.PARQUET_GROUP_BYTES_MAX` Arrow bytes are buffered beside the file itself. A row beyond
+    `limits.EVENT_BYTES_MAX` has a row group of its own, since many readers decode some thousand rows of one at a time.
+    `encryption`: see `Sealer.file_encryption`."""
 
     def __init__(
         self,
@@ -100,6 +102,14 @@ class ParquetBuilder:
     def write(self, batch: pa.RecordBatch, appended: pa.Array) -> None:
         """Add rows of the part: a batch of the file's columns (`codec.widen` helps), and their append times."""
         whole = pa.record_batch([*batch.columns, appended], schema=self._schema)
+        for run in runs(pa.Table.from_batches([whole]), limits.EVENT_BYTES_MAX):
+            if run.large:
+                self._flush()
+            self._add(whole.slice(run.start, run.stop - run.start))
+            if run.large:
+                self._flush()
+
+    def _add(self, whole: pa.RecordBatch) -> None:
         row_bytes = max(1, whole.nbytes // max(1, whole.num_rows))
         at = 0
         while at < whole.num_rows:
@@ -298,26 +308,42 @@ class ParquetReader:
         """Rows `row … row + count - 1` in order, as batches of `columns` (nulls where the file is of an older schema)
         with their append times: `appended` in an attached file that no store has written. Other columns are not
         read."""
-        groups = self._groups(row, row + count)
         own = bool(self._told)
         wanted = [name for name in self.schema.names if (own and name == APPENDED) or name in columns.names]
-        position = self._starts[groups[0]] if groups else 0
         # Whoever wants a few rows does not wait for many to be decoded.
         batch_rows = limits.READ_ROWS_MAX if count > _FEW_ROWS else _FEW_ROWS
         try:
-            for batch in self._file.iter_batches(batch_rows, row_groups=groups, columns=wanted):
-                first, stop = max(row - position, 0), min(row + count - position, batch.num_rows)
-                position += batch.num_rows
-                if first < stop:
-                    piece = batch.slice(first, stop - first)
-                    times = piece.column(APPENDED) if own else _repeated(appended, piece.num_rows)
-                    yield _as_columns(piece, columns), times
+            position = row
+            for groups in self._portions(row, row + count):
+                position = self._starts[groups[0]]
+                for batch in self._file.iter_batches(batch_rows, row_groups=groups, columns=wanted):
+                    first, stop = max(row - position, 0), min(row + count - position, batch.num_rows)
+                    position += batch.num_rows
+                    if first < stop:
+                        piece = batch.slice(first, stop - first)
+                        times = piece.column(APPENDED) if own else _repeated(appended, piece.num_rows)
+                        yield _as_columns(piece, columns), times
         except AnabranchError:  # a SchemaMismatch is a ValueError too
             raise
         except (pa.ArrowException, OSError, ValueError, KeyError) as exc:
             raise CorruptBlob(self._key, f"its pages can't be read ({exc})") from exc
         if position < row + count:
             raise CorruptBlob(self._key, f"it holds {self.rows} rows, {row + count} were expected")
+
+    def _portions(self, row: int, stop: int) -> Iterator[list[int]]:
+        """The row groups that hold these rows, as many at a time as may become one batch: pyarrow's batches know rows
+        alone, and would put many large events together."""
+        portion: list[int] = []
+        size = 0
+        for group in self._groups(row, stop):
+            weight = self.metadata.row_group(group).total_byte_size
+            if portion and size + weight > limits.READ_BYTES_MAX:
+                yield portion
+                portion, size = [], 0
+            portion.append(group)
+            size += weight
+        if portion:
+            yield portion
 
     def _groups(self, row: int, stop: int) -> list[int]:
         starts = self._starts

@@ -122,18 +122,19 @@ class LogReader:
     def rows(self, pieces: Sequence[Piece], selection: Selection) -> Iterator[Rows]:
         """The rows of pieces in order, neighbours put together where they are few. Raises BlobMissing, CorruptBlob."""
         small: list[Rows] = []
-        held = 0
+        held = weight = 0
         try:
-            for rows in self._pieces(pieces, selection):
+            for rows, size in self._pieces(pieces, selection):
                 count = rows.batch.num_rows
-                if small and (count >= limits.SMALL_ROWS or held + count > selection.rows_max):
-                    ready, small, held = _together(small), [], 0
+                full = held + count > selection.rows_max or weight + size > limits.READ_BYTES_MAX
+                if small and (count >= limits.SMALL_ROWS or full):
+                    ready, small, held, weight = _together(small), [], 0, 0
                     yield ready
                 if count >= limits.SMALL_ROWS:
                     yield rows
                 else:
                     small.append(rows)
-                    held += count
+                    held, weight = held + count, weight + size
         except CorruptStore:
             if small:  # they lie before the damage
                 yield _together(small)
@@ -141,7 +142,8 @@ class LogReader:
         if small:
             yield _together(small)
 
-    def _pieces(self, pieces: Sequence[Piece], selection: Selection) -> Iterator[Rows]:
+    def _pieces(self, pieces: Sequence[Piece], selection: Selection) -> Iterator[tuple[Rows, int]]:
+        """Their rows, with about how many bytes they are."""
         for piece in pieces:
             yield from self._decode(piece, self._fetcher.message(piece.extent), selection)
 
@@ -156,37 +158,58 @@ class LogReader:
             yield first, appended
             first += len(appended)
 
-    def _decode(self, piece: Piece, message: pa.Buffer | None, selection: Selection) -> Iterator[Rows]:
+    def _decode(self, piece: Piece, message: pa.Buffer | None, selection: Selection) -> Iterator[tuple[Rows, int]]:
         """The rows of one piece; `message` holds them if it is an Arrow extent."""
         extent, first = piece.extent, piece.start
         if message is None:
             row = extent.place.row + piece.start - extent.start
             for batch, appended in self._fetcher.parquet(extent, row, piece.stop - piece.start, selection.decoded):
-                yield from _cut(batch, first + piece.shift, appended, selection)
+                yield from _cut(batch, first + piece.shift, appended, selection, batch.nbytes)
                 first += batch.num_rows
             return
         batch = codec.decode(message, piece.columns, key=name_of(extent))
         row, count = extent.place.row + piece.start - extent.start, piece.stop - piece.start
         if row + count > batch.num_rows:
             raise CorruptBlob(name_of(extent), f"its message holds {batch.num_rows} rows, {row + count} were expected")
+        size = message.size  # which is at hand: asking a batch takes as long as decoding it
         if count != batch.num_rows:
+            size = size * count // batch.num_rows
             batch = batch.slice(row, count)
         if not piece.columns.equals(selection.decoded):
             batch = codec.widen(batch, selection.decoded)
         low, high = extent.appended.low, extent.appended.high
         assert low is not None, "an extent always has an append time"
         assert low == high, "a tier-1 extent has one append time"
-        yield from _cut(batch, first + piece.shift, low, selection)
+        yield from _cut(batch, first + piece.shift, low, selection, size)
 
 
-def _cut(batch: pa.RecordBatch, first: int, appended: int | pa.Array, selection: Selection) -> Iterator[Rows]:
-    """A batch in pieces of at most `rows_max` rows, filtered."""
-    for start in range(0, batch.num_rows, selection.rows_max):
-        whole = start == 0 and batch.num_rows <= selection.rows_max
-        part = batch if whole else batch.slice(start, selection.rows_max)
-        times = appended if whole or isinstance(appended, int) else appended.slice(start, part.num_rows)
-        rows = Rows(first + start, first + start + part.num_rows, part, times, None)
-        yield rows if selection.between is None else _filtered(rows, selection)
+def _cut(
+    batch: pa.RecordBatch, first: int, appended: int | pa.Array, selection: Selection, size: int
+) -> Iterator[tuple[Rows, int]]:
+    """A batch of about `size` bytes in pieces of at most `rows_max` rows and about `limits.READ_BYTES_MAX` bytes, filtered;
+    each with its bytes."""
+    for start, count, weight in _portions(batch, 0, selection.rows_max, size):
+        whole = count == batch.num_rows
+        part = batch if whole else batch.slice(start, count)
+        times = appended if whole or isinstance(appended, int) else appended.slice(start, count)
+        rows = Rows(first + start, first + start + count, part, times, None)
+        yield rows if selection.between is None else _filtered(rows, selection), weight
+
+
+def _portions(batch: pa.RecordBatch, first: int, rows_max: int, size: int) -> Iterator[tuple[int, int, int]]:
+    """First row, number of rows and bytes of each piece; the rows of `batch` are counted from `first`."""
+    count = batch.num_rows
+    step = rows_max if count > rows_max else count
+    if count > 1 and size > limits.READ_BYTES_MAX:
+        step = min(step, count // 2)
+    if step == count:
+        if count:
+            yield first, count, size
+        return
+    for start in range(0, count, step):
+        part = batch.slice(start, step)
+        share = part.nbytes if size > limits.READ_BYTES_MAX else size * part.num_rows // count
+        yield from _portions(part, first + start, rows_max, share)
 
 
 def _filtered(rows: Rows, selection: Selection) -> Rows:

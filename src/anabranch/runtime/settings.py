@@ -13,6 +13,8 @@ class Settings:
 
     `commits_in_flight_max`: how many commits are written at the same time; `pending_bytes_max`: how much of a writer may
     wait for them. None takes the limit for a folder, or the one for an object store.
+    `event_bytes_max`: an event beyond this is written ahead, into a blob of its own; `large_event_bytes_max`: one beyond this
+    is refused.
     `history_bytes_per_s_max`: how fast a process fetches what is no fresh commit from an object store; None disables.
     `blob_request_s`: what one request to an object store may take; `blob_deadline_s`: after this, a call to it asks no more.
     `maintenance_s`: run compaction and collection in the background every so many seconds; None disables.
@@ -28,6 +30,7 @@ class Settings:
     pending_bytes_max: int | None = None
     pipeline_bytes_min: int = limits.PIPELINE_BYTES_MIN
     event_bytes_max: int = limits.EVENT_BYTES_MAX
+    large_event_bytes_max: int = limits.LARGE_EVENT_BYTES_MAX
     horizon_us: int = limits.HORIZON_US
     catalog_lock_s: float = limits.CATALOG_LOCK_S
     tail_poll_us_max: int = limits.TAIL_POLL_US_MAX

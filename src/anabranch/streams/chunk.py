@@ -13,12 +13,15 @@ import pyarrow as pa
 from anabranch.core.routing import KeyPoints
 from anabranch.core.rows import rows_to_batch, wrong_rows
 from anabranch.errors import SchemaMismatch
+from anabranch.log.ahead import Ahead
 from anabranch.model.columns import TIME_TYPE
 from anabranch.model.ids import Micros
 from anabranch.model.schema import RAW, StreamSchema
 from anabranch.streams.ack import ChunkState
 
 Rows = npt.NDArray[np.intp]
+
+_VIEWED_BYTES_MIN = 1 << 20  # looking at a payload where it lies costs a microsecond more than copying a small one
 
 
 class RawChunk:
@@ -29,7 +32,7 @@ class RawChunk:
     def __init__(self, state: ChunkState) -> None:
         self.state = state
         self.offered = False  # the appender knows that there is something to take
-        self.payloads: list[bytes] = []
+        self.payloads: list[bytes | memoryview] = []
         self.keys: list[str | None] = []
         self.times: list[int | None] | None = None  # None while no event brought a time of its own
 
@@ -48,7 +51,7 @@ class RawChunk:
             times = pa.repeat(pa.scalar(now, TIME_TYPE), count)
         else:
             times = pa.array([now if time is None else time for time in self.times], TIME_TYPE)
-        keys, payloads = pa.array(self.keys, pa.string()), pa.array(self.payloads, pa.binary())
+        keys, payloads = pa.array(self.keys, pa.string()), _binary(self.payloads)
         batch = pa.record_batch([keys, times, payloads], schema=RAW.columns)
         self.state.total = count
         return [Piece(batch, [(self.state, np.arange(count))])]
@@ -88,6 +91,14 @@ class TypedChunk:
         return [Piece(rows_to_batch([self.rows[i] for i in right], self.schema), [(self.state, right)])]
 
 
+def _binary(payloads: list[bytes | memoryview]) -> pa.Array:
+    """The payloads as a column; a single one that is not small is not copied."""
+    if len(payloads) != 1 or len(payloads[0]) < _VIEWED_BYTES_MIN:
+        return pa.array(payloads, pa.binary())
+    edges = pa.py_buffer(np.array([0, len(payloads[0])], np.int32))
+    return pa.Array.from_buffers(pa.binary(), 1, [None, edges, pa.py_buffer(payloads[0])])
+
+
 Chunk = RawChunk | TypedChunk
 
 
@@ -100,13 +111,16 @@ def new_chunk(schema: StreamSchema, state: ChunkState) -> Chunk:
 class Piece:
     """A batch waiting to be routed. `origins` tell whose rows it holds, in order: the rows of the first state, then
     those of the next. `points`, where known, are the key points of its rows. An `atomic` piece stands or falls whole;
-    an `expected` one is appended only where its segment holds that many events."""
+    an `expected` one is appended only where its segment holds that many events. A `large` one is a single event, which
+    lies `ahead` in a blob of its own once it is durable."""
 
     batch: pa.RecordBatch
     origins: list[tuple[ChunkState, Rows]]
     points: KeyPoints | None = None
     atomic: bool = False
     expected: int | None = None
+    large: bool = False
+    ahead: Ahead | None = None
     size: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -115,7 +129,12 @@ class Piece:
     @property
     def alone(self) -> bool:
         """True if it must not be joined with its neighbours."""
-        return self.atomic or self.expected is not None
+        return self.atomic or self.large or self.expected is not None
+
+    @property
+    def load(self) -> int:
+        """The bytes that a commit has to encode and write for it."""
+        return self.size if self.ahead is None else 0
 
 
 def join(pieces: Sequence[Piece]) -> Piece:

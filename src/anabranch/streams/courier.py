@@ -183,7 +183,7 @@ class Courier:
             with self._lock:
                 self._barrier = self._broken = True  # numbers may have been given to works that are lost
                 for piece in run:
-                    self._fail(piece, _as_error(exc))
+                    self._fail(piece, as_error(exc))
             return []
 
     def _take_runs(self, bytes_max: int) -> list[list[Piece]]:
@@ -192,7 +192,7 @@ class Courier:
         join_bytes_max = max(_JOIN_BYTES_MAX, _JOIN_BYTES_PER_LOG * len(self.routes.logs))
         while self._queue and left > 0:
             piece = self._queue[0]
-            if runs and piece.size > left:
+            if runs and piece.load > left:
                 break
             if piece.expected is not None and (self._in_flight or runs):
                 self._barrier = True  # a condition is tried with nothing else on its way
@@ -204,7 +204,7 @@ class Courier:
             self._queue.popleft()
             self._queue_bytes -= piece.size
             self._flight_bytes += piece.size
-            left -= piece.size
+            left -= piece.load
             if joins:
                 runs[-1].append(piece)
             else:
@@ -243,6 +243,7 @@ class Courier:
                     expected=expected,
                     fence=self._fence,
                     bounds=part.bounds,
+                    ahead=piece.ahead,
                 )
             )
         self._orders += 1
@@ -342,7 +343,7 @@ class Courier:
             self.dead = exc
         except Exception as exc:
             self._barrier = True
-            self._fail_queue(_as_error(exc))
+            self._fail_queue(as_error(exc))
             return
         self._broken = False
         self._next = dict(self._landed)
@@ -401,7 +402,8 @@ class Courier:
         self._landed[log] = self._next[log] = progress.next
 
 
-def _as_error(exc: Exception) -> AnabranchError:
+def as_error(exc: Exception) -> AnabranchError:
+    """What an append failed with, as an error of the store."""
     if isinstance(exc, AnabranchError):
         return exc
     error = StoreUnavailable(f"the append failed: {exc!r}")

@@ -8,25 +8,23 @@ stages holds a lease from before the first write until the publication.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from anabranch import limits
-from anabranch.blobs.keys import commit_key
-from anabranch.blobs.layout import frame
 from anabranch.blobs.port import Blobs
 from anabranch.core.checksum import checksum
 from anabranch.core.codec import decode, encode, event_bounds
 from anabranch.core.routing import Points, spread_points
 from anabranch.core.rows import conform
-from anabranch.core.sizes import oversized
+from anabranch.core.sizes import oversized, runs
+from anabranch.log.ahead import put_ahead
 from anabranch.model.append import BlobEntry, Bounds, Place
-from anabranch.model.ids import Micros
 from anabranch.model.keyspace import KeyRange
 from anabranch.model.schema import StreamSchema
-from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
 from anabranch.streams.routes import points_of
 
@@ -82,40 +80,46 @@ class Stager:
         self._schema_version = schema_version
         self._ranges = ranges
         self._inline_bytes_max = inline_bytes_max
-        self._tables: list[pa.Table] = []
+        self._tables: list[tuple[pa.Table, bool]] = []  # and whether it is a large event, which stays alone
         self._held_bytes = 0
         self._done: list[Staged] = []
 
     def write(self, data: Any) -> None:
         """Take a batch: anything with `__arrow_c_stream__` whose columns are the stream's. Raises SchemaMismatch,
-        TooLarge."""
+        TooLarge, StoreUnavailable where those before it can't be made durable now. A batch that is refused is not taken."""
         table = conform(data, self._schema)
-        if (large := oversized(table, self._runtime.settings.event_bytes_max)) is not None:
+        if (large := oversized(table, self._runtime.settings.large_event_bytes_max)) is not None:
             raise large
-        self._tables.append(table)
-        self._held_bytes += table.nbytes
-        if self._held_bytes >= limits.STAGED_BYTES_MAX:
+        if self._held_bytes + table.nbytes > limits.STAGED_BYTES_MAX:
             self._stage()
+        for run in runs(table, self._runtime.settings.event_bytes_max):
+            self._tables.append((table.slice(run.start, run.stop - run.start), run.large))
+        self._held_bytes += table.nbytes
 
     def finish(self) -> tuple[Staged, ...]:
-        """Make the rest durable, and return all that was staged, in the order it was written."""
+        """Make the rest durable, and return all that was staged, in the order it was written. Where that fails it may be
+        asked for again."""
         self._stage()
         return tuple(self._done)
 
     def _stage(self) -> None:
-        tables, self._tables, self._held_bytes = self._tables, [], 0
-        if not tables:
+        if not self._tables:
             return
-        for batch in pa.concat_tables(tables).combine_chunks().to_batches():
+        # What is not yet durable stays held: a blob that can't be written now may be later, when it is asked for again.
+        self._tables = _joined(self._tables)
+        while self._tables:
+            (batch,) = self._tables[0][0].to_batches()
             self._done.append(self._stage_batch(batch))
+            del self._tables[0]
+        self._held_bytes = 0
 
     def _stage_batch(self, batch: pa.RecordBatch) -> Staged:
         spread = self._runtime.ids.bits(63)
         points = points_of(batch, self._schema, spread).per_row()
         order = np.argsort(points, kind="stable")
-        ordered = batch.take(pa.array(order))
+        ordered = batch if batch.num_rows == 1 else batch.take(pa.array(order))  # a large event is not copied
         message = encode(ordered)
-        runs = slice_runs(ordered, points[order], self._ranges, self._schema)
+        found = slice_runs(ordered, points[order], self._ranges, self._schema)
         staged_in_row = message.size <= self._inline_bytes_max
         blob, place, digest = (
             (None, Place(0, message.size), checksum(message))
@@ -128,21 +132,26 @@ class Stager:
             place=place,
             checksum=digest,
             count=batch.num_rows,
-            runs=runs,
+            runs=found,
             spread=spread,
             schema_version=self._schema_version,
         )
 
 
+def _joined(tables: list[tuple[pa.Table, bool]]) -> list[tuple[pa.Table, bool]]:
+    """The same rows in tables of one batch each, large events alone."""
+    found: list[tuple[pa.Table, bool]] = []
+    for large, group in groupby(tables, key=lambda each: each[1]):
+        some = [table for table, _ in group]
+        for whole in some if large else [pa.concat_tables(some)]:
+            found += [(pa.Table.from_batches([each]), large) for each in whole.combine_chunks().to_batches()]
+    return found
+
+
 def put_message(blobs: Blobs, runtime: Runtime, message: pa.Buffer) -> tuple[BlobEntry, Place, int]:
     """Write a message as one durable blob; returns it with the place and the checksum of what is stored."""
-    begun_at, name = runtime.clock.now(), token(runtime.ids)
-    key = commit_key(begun_at, name)
-    index = {"commit": name, "begun_at": begun_at, "staged": True}
-    framed = frame(index, [{"checksum": checksum(message)}], [message], key=key, sealer=runtime.sealer)
-    blobs.put(key, framed.chunks)
-    place = Place(framed.offsets[0], framed.lengths[0])
-    return BlobEntry(key, framed.size, Micros(begun_at)), place, framed.checksums[0]
+    ahead = put_ahead(blobs, runtime, message)
+    return ahead.blob, ahead.place, ahead.checksum
 
 
 def slice_runs(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
@@ -15,8 +15,8 @@ import pyarrow as pa
 from anabranch import limits
 from anabranch.catalog.port import Catalog
 from anabranch.core.routing import check_key, key_text
-from anabranch.core.rows import RowChecker, conform, payload_bytes
-from anabranch.core.sizes import oversized
+from anabranch.core.rows import RowChecker, conform, payload_view
+from anabranch.core.sizes import Run, oversized, runs
 from anabranch.errors import (
     AnabranchError,
     AppendRefused,
@@ -38,6 +38,7 @@ from anabranch.runtime.ports import Runtime
 from anabranch.streams.ack import Ack, BatchAck, ChunkState
 from anabranch.streams.chunk import Piece, RawChunk, new_chunk
 from anabranch.streams.courier import Courier
+from anabranch.streams.large import LargeEvents
 from anabranch.streams.routes import points_of
 
 _CHUNK_BYTES_MAX = 4 * limits.MIB  # single events are made a batch at the latest when they weigh so much
@@ -83,6 +84,8 @@ class Writer:
         self._checker = None if self._schema.raw else RowChecker(self._schema)
         self._text_key = _text_key(self._schema)
         self._chunk = new_chunk(self._schema, ChunkState(stream, appender))
+        self._usual_bytes_max = min(self._settings.event_bytes_max, self._settings.large_event_bytes_max)
+        self._large = LargeEvents(self._courier, appender, self._name.id, runtime.tasks.lock())
         self._note = note
         self._noted = False
         self._noting: Periodic | None = None
@@ -114,11 +117,12 @@ class Writer:
         mapping of columns. Blocks while too much is pending.
 
         With `expected` the event is appended only if its segment holds exactly that many events, else
-        ConditionFailed. Raises SchemaMismatch, InvalidKey, TooLarge, StreamSealed, Closed.
+        ConditionFailed. An event beyond `Settings.event_bytes_max` is one event like any other, and its call blocks until
+        its bytes are durable. Raises SchemaMismatch, InvalidKey, TooLarge, StreamSealed, Closed.
         """
         if self._checker is None:
             if type(event) is not bytes:
-                event = payload_bytes(event)
+                event = payload_view(event, self._settings.event_bytes_max)
             size, weight = len(event), _ROW_BYTES
             if key is not None:
                 if type(key) is not str:
@@ -129,10 +133,8 @@ class Writer:
         else:
             event = self._checked(self._checker, event, key, time)
             size, weight = self._checker.bytes_of(event), _ROW_BYTES * (1 + len(event))
-        if size > self._settings.event_bytes_max:
-            raise TooLarge("an event", size, self._settings.event_bytes_max)
-        if expected is not None:
-            return self._write_expecting(event, key, time, expected)
+        if size > self._usual_bytes_max or expected is not None:
+            return self._write_alone(event, key, time, expected, size)
         with self._lock:
             self._alive()
             chunk = self._chunk
@@ -175,9 +177,13 @@ class Writer:
         accepted = False
         try:
             while pieces:
-                self._accept(pieces, 1, state, begun=accepted)
-                accepted = True
-                self._offer()
+                with self._large.before(pieces[0]) as durable:
+                    if not durable:
+                        pieces.popleft()
+                        continue
+                    self._accept(pieces, 1, state, begun=accepted)
+                    accepted = True
+                    self._offer()
         except BaseException:
             if accepted:  # Ctrl-C while too much was pending: flush must not wait for the rest
                 self._courier.abandon(pieces, AppendRefused("the call that wrote this batch was interrupted"))
@@ -254,11 +260,12 @@ class Writer:
     def _check_sizes(self, table: pa.Table) -> None:
         if table.nbytes > limits.BATCH_BYTES_MAX:
             raise TooLarge("a batch", table.nbytes, limits.BATCH_BYTES_MAX)
-        if (large := oversized(table, self._settings.event_bytes_max)) is not None:
+        if (large := oversized(table, self._settings.large_event_bytes_max)) is not None:
             raise large
 
     def _pieces(self, table: pa.Table, state: ChunkState, *, whole: bool) -> list[Piece]:
-        """The table as pieces of at most about one commit; their points are computed here, in the caller's thread."""
+        """The table as pieces of at most about one commit, large events alone; their points are computed here, in the
+        caller's thread."""
         if table.num_rows == 0:
             return []
         batches = table.combine_chunks().to_batches()
@@ -266,28 +273,44 @@ class Writer:
             raise TooLarge("an atomic batch", table.nbytes, limits.BATCH_BYTES_MAX)
         pieces, begin = [], 0
         for batch in batches:
-            parts = 1 if whole else max(1, -(-batch.nbytes // self._settings.commit_bytes_max))
-            step = -(-batch.num_rows // parts)
-            for start in range(0, batch.num_rows, step):
-                part = batch.slice(start, step)
+            for start, stop, large in self._cut(batch, whole=whole):
+                part = batch.slice(start, stop - start)
                 rows = np.arange(begin, begin + part.num_rows)
                 points = points_of(part, self._schema, self._courier.spread(part.num_rows))
-                pieces.append(Piece(part, [(state, rows)], points))
+                pieces.append(Piece(part, [(state, rows)], points, large=large))
                 begin += part.num_rows
         return pieces
 
-    def _write_expecting(self, event: Any, key: Any, time: Any, expected: int) -> Ack:
+    def _cut(self, batch: pa.RecordBatch, *, whole: bool) -> Iterator[Run]:
+        """Where a batch is cut. One that must stay whole is not, so its large events share its commit."""
+        for run in runs(pa.Table.from_batches([batch]), self._settings.event_bytes_max):
+            if whole:
+                yield Run(0, batch.num_rows, run.large and batch.num_rows == 1)
+                return
+            part = batch.slice(run.start, run.stop - run.start)
+            parts = 1 if run.large else max(1, -(-part.nbytes // self._settings.commit_bytes_max))
+            step = -(-part.num_rows // parts)
+            for start in range(run.start, run.stop, step):
+                yield Run(start, min(start + step, run.stop), run.large)
+
+    def _write_alone(self, event: Any, key: Any, time: Any, expected: int | None, size: int) -> Ack:
+        """A conditional event, or a large one."""
+        if size > self._settings.large_event_bytes_max:
+            raise TooLarge("an event", size, self._settings.large_event_bytes_max)
+        self._alive()
         chunk = new_chunk(self._schema, ChunkState(self._stream, self._appender))
         if isinstance(chunk, RawChunk):
             chunk.payloads, chunk.keys, chunk.times = [event], [key], [time]
         else:
             chunk.rows = [event]
         pieces = deque(chunk.close(self._runtime.clock.now()))
-        for piece in pieces:
-            piece.expected = expected
         self._courier.note(chunk.state.error)
-        self._accept(pieces, len(pieces), chunk.state)
-        self._offer()
+        for piece in list(pieces):
+            piece.expected, piece.large = expected, size > self._settings.event_bytes_max
+            with self._large.before(piece) as durable:
+                if durable:
+                    self._accept(pieces, 1, chunk.state)
+                    self._offer()
         return Ack(chunk.state, 0)
 
     def _alive(self) -> None:

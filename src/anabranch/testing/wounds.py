@@ -222,8 +222,7 @@ def retry_blindly() -> AbstractContextManager[None]:
 
     def resolve(self: Committer, encoded: Encoded, units: Sequence[Unit], uncertain: AppendUncertain) -> list[Outcome]:
         again = tuple(replace(unit, parts=tuple(replace(p, sequence=None) for p in unit.parts)) for unit in units)
-        blobs = () if encoded.blob is None else (encoded.blob,)
-        return list(self._catalog.commit(Commit(again, self._runtime.clock.now(), blobs)))
+        return list(self._catalog.commit(Commit(again, self._runtime.clock.now(), encoded.blobs)))
 
     return _replaced(Committer, "_resolve", resolve)
 

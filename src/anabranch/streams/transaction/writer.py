@@ -40,17 +40,17 @@ class TransactionWriter:
 
     def write(self, event: Any, *, key: Any = None, time: datetime | int | str | None = None) -> None:
         """Take one event; see `Writer.write` for what it is. Raises SchemaMismatch, InvalidKey, TooLarge,
-        TransactionAborted, Closed."""
+        TransactionAborted, Closed, StoreUnavailable: then this event is not taken, and those before it still are."""
         row = self._raw(event, key, time) if self._checker is None else self._typed(self._checker, event, key, time)
         size = len(row["payload"]) if self._checker is None else self._checker.bytes_of(row)
-        if size > self._runtime.settings.event_bytes_max:
-            raise TooLarge("an event", size, self._runtime.settings.event_bytes_max)
+        if size > self._runtime.settings.large_event_bytes_max:
+            raise TooLarge("an event", size, self._runtime.settings.large_event_bytes_max)
         self._before()
         with self._lock:
-            self._rows.append(row)
-            self._rows_bytes += size + _ROW_BYTES
             if self._rows_bytes > _ROWS_BYTES_MAX:
                 self._hand_over()
+            self._rows.append(row)
+            self._rows_bytes += size + _ROW_BYTES
 
     def write_batch(self, data: Any) -> None:
         """Take a batch: anything with `__arrow_c_stream__` whose columns are the stream's. Raises as `write`."""
@@ -69,9 +69,9 @@ class TransactionWriter:
             return fresh
 
     def _hand_over(self) -> None:
-        rows, self._rows, self._rows_bytes = self._rows, [], 0
-        if rows:
-            self._stager.write(rows_to_batch(rows, self._schema))
+        if self._rows:
+            self._stager.write(rows_to_batch(self._rows, self._schema))
+            self._rows, self._rows_bytes = [], 0
 
     def _raw(self, event: Any, key: Any, time: datetime | int | str | None) -> dict[str, Any]:
         text = None if key is None else key_text(key)
