@@ -7,6 +7,7 @@ first for those that have a name, then, where a segment has none of them, whethe
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -33,9 +34,11 @@ class _Check:
         self._logs: dict[str, Log] = {}
         self._places: dict[str, dict[tuple[str, int], None]] = defaultdict(dict)
         self._found: list[Anomaly] = []
+        self._seen: dict[str, Operation] = {}
 
     def run(self) -> list[Anomaly]:
         self._gather()
+        self._seen = self._first_seen()
         self._contents()
         self._units()
         self._views()
@@ -99,7 +102,7 @@ class _Check:
                     self._tell(Fault.LOST, segment, f"{event} at {offset} is not stored", *witnesses)
         for event, writers in self._by_event.items():
             placeless = [each for each in writers if each.outcome is Outcome.OK and not each.segment]
-            if placeless and self._stored is not None and event not in self._places and not self._truncated():
+            if placeless and event not in self._places and not self._excused(placeless[0]):
                 self._tell(Fault.LOST, "", f"{event} is not stored", *placeless)
         for event, places in self._places.items():
             segment = next(iter(places))[0]
@@ -122,27 +125,82 @@ class _Check:
         self._tell(Fault.INCONSISTENT, segment, f"at {offset} lie {' and '.join(claims)}", *shown)
 
     def _units(self) -> None:
-        """Of what is atomic, all is stored or nothing. Truncation may take a part by right."""
-        if self._stored is None:
-            return
+        """Of what is atomic, all is stored or nothing, and nobody sees a part of it. Truncation may take a part by right."""
         units: dict[object, list[Operation]] = defaultdict(list)
         for operation in self._operations:
             if operation.kind is Kind.APPEND and (operation.unit is not None or len(operation.events) > 1):
                 units[operation.unit or id(operation)].append(operation)
+        looks = self._looks()
         for operations in units.values():
-            events = [event for operation in operations for event in operation.events]
-            there = [event for event in events if event in self._places]
-            if there and len(there) < len(events) and not self._truncated():
+            there = [event for each in operations for event in each.events if event in self._places]
+            missing = [each for each in operations if not all(event in self._places for event in each.events)]
+            if there and any(not self._excused(each) for each in missing):
+                count = sum(len(operation.events) for operation in operations)
                 segment = next(iter(self._places[there[0]]))[0]
-                why = f"{len(there)} of {len(events)} events are there"
-                self._tell(Fault.TORN, segment, why, *operations)
+                self._tell(Fault.TORN, segment, f"{len(there)} of {count} events are there", *operations)
+            else:
+                self._halves(there, looks, operations)
 
-    def _truncated(self) -> bool:
-        return any(stored.head for stored in (self._stored or {}).values())
+    def _excused(self, append: Operation) -> bool:
+        """True if nobody can know whether it is there: truncation may have taken it, or nobody looked in the end."""
+        if self._stored is None:
+            return True
+        where = append.segment or append.into
+        return any(stored.head for segment, stored in self._stored.items() if segment.startswith(where))
+
+    def _first_seen(self) -> dict[str, Operation]:
+        """By event, the read that had shown it before all others had."""
+        seen: dict[str, Operation] = {}
+        for log in self._logs.values():
+            for read in log.answered(Kind.READ):
+                for event in read.events:
+                    if event not in seen or (read.completed or 0) < (seen[event].completed or 0):
+                        seen[event] = read
+        return seen
+
+    def _looks(self) -> dict[str, list[tuple[int, int, Operation]]]:
+        """By segment, the looks at its tail by when they began; each with the least length that it or a later one saw."""
+        found: dict[str, list[tuple[int, int, Operation]]] = {}
+        for segment, log in self._logs.items():
+            looks = [each for each in log.answered(*Kind) if each.kind in (Kind.TAIL, Kind.SEAL) or each.to_tail]
+            least: Operation | None = None
+            listed = []
+            for look in sorted(looks, key=lambda each: each.invoked, reverse=True):
+                least = look if least is None or look.stop < least.stop else least
+                listed.append((look.invoked, least.stop, least))
+            found[segment] = listed[::-1]
+        return found
+
+    def _halves(
+        self,
+        there: Sequence[str],
+        looks: Mapping[str, list[tuple[int, int, Operation]]],
+        operations: Sequence[Operation],
+    ) -> None:
+        """One event of a unit was seen, and a look that began later did not show another."""
+        first = min(
+            (self._seen[event] for event in there if event in self._seen),
+            key=lambda read: read.completed or 0,
+            default=None,
+        )
+        if first is None:
+            return
+        for event in there:
+            segment, offset = next(iter(self._places[event]))
+            listed = looks.get(segment, [])
+            place = bisect_right(listed, first.completed or 0, key=lambda each: each[0])
+            if place < len(listed) and listed[place][1] <= offset:
+                why = f"a part of it had been seen, and {event} was not there at {offset} yet"
+                self._tell(Fault.TORN, segment, why, first, listed[place][2], *operations[:1])
+                return
 
     # faults of what was seen
 
     def _views(self) -> None:
+        for event, read in self._seen.items():
+            asked_for = min((each.invoked for each in self._by_event.get(event, ())), default=None)
+            if asked_for is not None and read.completed is not None and read.completed < asked_for:
+                self._tell(Fault.EARLY, read.segment, f"{event} was seen", read, *self._by_event[event][:1])
         for segment, log in self._logs.items():
             self._sessions(segment, log)
             self._stale(segment, log)

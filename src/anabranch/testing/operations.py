@@ -34,8 +34,10 @@ class Outcome(Enum):
 @dataclass(slots=True, eq=False)
 class Operation:
     """One call. `client` asks for one thing after another, except that its appends may overlap. `segment` is empty
-    where an append was not told its place. `offset` is the first event's, or the length for TAIL and SEAL. Operations
-    with one `unit` are atomic together. `reason` of a refusal: sealed, fenced, condition, or any other word."""
+    where an append was not told its place; `into` then has what the names of the segments begin with that it may lie in.
+    `offset` is the first event's, or the length for TAIL and SEAL. Operations with one `unit` are atomic together, as the
+    events of a transaction are, each asked for when its commit is. `reason` of a refusal: sealed, fenced, condition, or
+    any other word."""
 
     client: str
     kind: Kind
@@ -49,6 +51,7 @@ class Operation:
     fence: int | None = None
     reason: str = ""
     unit: str | None = None
+    into: str = ""
     sealed: bool | None = None
     to_tail: bool = False
 
@@ -83,6 +86,7 @@ class Fault(Enum):
     INCONSISTENT = "inconsistent offsets"  # two answers differ on what lies at an offset
     NON_MONOTONIC = "non-monotonic read"  # one client saw less than it had seen
     TORN = "torn atomic unit"
+    EARLY = "seen before it was asked for"
     ABORTED = "refused, and yet there"
     INVENTED = "nobody wrote it"
     NOT_LINEARIZABLE = "not linearizable"

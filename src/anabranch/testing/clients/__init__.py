@@ -36,8 +36,10 @@ from anabranch.testing.clients.casts import (
     HOLDERS,
     KEEPERS,
     LINKS,
+    SAVERS,
     SHARERS,
     STORM,
+    TRANSACTORS,
     Cast,
 )
 from anabranch.testing.clients.judgement import checked, held, judge, stored
@@ -55,8 +57,10 @@ __all__ = [
     "KEEPERS",
     "KEYS",
     "LINKS",
+    "SAVERS",
     "SHARERS",
     "STORM",
+    "TRANSACTORS",
     "Arena",
     "Asked",
     "Cast",

@@ -16,10 +16,13 @@ from anabranch.testing.clients.hold import hold
 from anabranch.testing.clients.maintain import collect, maintain
 from anabranch.testing.clients.publish import publish
 from anabranch.testing.clients.read import follow, read
+from anabranch.testing.clients.recovery import back_up, export, made_anew
+from anabranch.testing.clients.recovery_mend import mend, rotate
 from anabranch.testing.clients.rename import rename
 from anabranch.testing.clients.retain import retain
 from anabranch.testing.clients.scale import scale
 from anabranch.testing.clients.stitch import stitch
+from anabranch.testing.clients.transactions import transact
 from anabranch.testing.clients.write import rival, write
 
 __all__ = [
@@ -34,8 +37,10 @@ __all__ = [
     "HOLDERS",
     "KEEPERS",
     "LINKS",
+    "SAVERS",
     "SHARERS",
     "STORM",
+    "TRANSACTORS",
     "Cast",
 ]
 
@@ -98,6 +103,18 @@ SHARERS: Final[Sequence[Cast]] = (
     (("share", share), ("share", share), ("feed", feed), ("maintain", maintain)),
     (("share", share), ("feed", feed), ("collect", collect)),
 )
+# Backups, manifests, repairs and rotations, beside those that write, truncate, compact and collect.
+SAVERS: Final[Sequence[Cast]] = (
+    (("write", write), ("back_up", back_up), ("rotate", rotate), ("maintain", maintain), ("collect", collect)),
+    (("write", write), ("export", export), ("made_anew", made_anew), ("scale", scale), ("collect", collect)),
+    (("write", write), ("mend", mend), ("back_up", back_up), ("copy", copy), ("maintain", maintain)),
+)
+# Transactions over several streams, beside those that read, scale, rename, copy, truncate, compact and collect.
+TRANSACTORS: Final[Sequence[Cast]] = (
+    (("transact", transact), ("transact", transact), ("read", read), ("scale", scale), ("collect", collect)),
+    (("transact", transact), ("write", write), ("follow", follow), ("rename", rename), ("copy", copy)),
+    (("transact", transact), ("read", read), ("maintain", maintain), ("append", append)),
+)
 # By the names that `./dev sim --cast` takes; what stands here takes part in a run of all of them.
 BY_NAME: Final[Mapping[str, Sequence[Cast]]] = {
     "basic": BASIC,
@@ -108,5 +125,7 @@ BY_NAME: Final[Mapping[str, Sequence[Cast]]] = {
     "links": LINKS,
     "retention": KEEPERS,
     "groups": SHARERS,
+    "transactions": TRANSACTORS,
+    "recovery": SAVERS,
 }
 ALL: Final[Sequence[Cast]] = tuple(cast for casts in BY_NAME.values() for cast in casts)

@@ -36,7 +36,9 @@ def judge(arena: Arena, store: Store) -> list[str]:
     for ledger, holding in holdings.items():
         kept |= kept_by(ids[ledger], holding, named)
     operations = arena.recorder.operations
+    streams = tuple(f"{ids[ledger]:016x} " for ledger in holdings)
     history = [each for each in operations if not each.segment or each.segment in kept]
+    history = [each for each in history if not each.into or each.into in streams]
     history += taken_over(arena.joints, {ledger: ids[ledger] for ledger in holdings}, kept, operations)
     wrong += [f"history: {found}" for found in check(history, kept)]
     return wrong + checked(store)
