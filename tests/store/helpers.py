@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from anabranch.blobs.local import LocalBlobs
 from anabranch.blobs.memory import MemoryBlobs
 from anabranch.blobs.port import BlobInfo, Blobs
 from anabranch.catalog.sqlite.adapter import SqliteCatalog
+from anabranch.errors import AppendUncertain
 from anabranch.model.append import Commit, Verdict
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
@@ -128,6 +130,31 @@ class Rig:
 
     def __exit__(self, *_: object) -> None:
         self.store.close()
+
+
+class LostAnswers:
+    """Loses the answers of a catalog's transactions in the thread that says `lose`; or their requests."""
+
+    def __init__(self, catalog: Any) -> None:
+        self._writing = catalog.writing
+        self._thread = 0
+        self._left = 0
+        self._landed = True
+        catalog.writing = self.writing
+
+    def lose(self, count: int, *, landed: bool) -> None:
+        """The next so many transactions of this thread take place or not, and raise AppendUncertain."""
+        self._thread, self._left, self._landed = threading.get_ident(), count, landed
+
+    @contextmanager
+    def writing(self, on: Any = None) -> Iterator[Any]:
+        lost = self._left > 0 and threading.get_ident() == self._thread
+        if not lost or self._landed:
+            with self._writing(on) as txn:
+                yield txn
+        if lost:
+            self._left -= 1
+            raise AppendUncertain("the connection was lost")
 
 
 class Once:

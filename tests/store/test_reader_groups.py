@@ -18,6 +18,7 @@ import pytest
 import anabranch as ab
 from anabranch.errors import (
     AlreadyExists,
+    AppendUncertain,
     Closed,
     GroupNotFound,
     InvalidArgument,
@@ -29,7 +30,7 @@ from anabranch.errors import (
     Truncated,
 )
 from anabranch.store import Store
-from tests.store.helpers import ANYWHERE, bodies_of, sound, store_at
+from tests.store.helpers import ANYWHERE, LostAnswers, bodies_of, sound, store_at
 from tests.waiting import until, until_ended
 
 KEYS = 8
@@ -254,6 +255,33 @@ def until_read(into: list[list[bytes]], events: list[Any], count: int) -> None:
     for i in range(len(events)):
         started(read, i)
     until(lambda: sum(map(len, into)) >= count)
+
+
+@pytest.mark.parametrize("landed", [True, False])
+@pytest.mark.parametrize("read_on", [True, False])
+def test_output_of_which_nobody_knows_whether_it_landed_is_there_once(
+    store: Store, landed: bool, read_on: bool
+) -> None:
+    store.streams.create("s/out")
+    write(store, 0, 3)
+    group = store.reader_group("s/g", streams=["s/a"])
+    answers = LostAnswers(store.catalog)
+    with group.reader("r", delivery="exactly_once") as reader:
+        losses = 0
+        while (batch := reader.read()) is not None:
+            output = {"s/out": batch.select(["key", "payload"])}
+            answers.lose(3, landed=landed)
+            losses += 1
+            with pytest.raises(AppendUncertain):
+                reader.commit(output)
+            if not read_on:
+                reader.commit(output)
+        reader.commit()
+        assert losses > 1
+    assert complete(bodies_of(store, "s/out"), 3) and len(bodies_of(store, "s/out")) == 3 * KEYS
+    assert group.unread().events == 0
+    with group.reader("r", delivery="exactly_once") as reader:
+        assert reader.read() is None
 
 
 def test_a_reader_opened_again_takes_over_and_the_former_one_is_refused(store: Store) -> None:

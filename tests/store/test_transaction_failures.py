@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from anabranch import limits
-from anabranch.catalog.port import Subject, Writing
 from anabranch.errors import AppendUncertain, Conflict, StoreUnavailable
 from anabranch.store import Store
 from anabranch.streams.transaction.transaction import Transaction
-from tests.store.helpers import HookedBlobs, bodies_of, sound, store_at
+from tests.store.helpers import HookedBlobs, LostAnswers, bodies_of, sound, store_at
 
 LARGE = 2 * limits.STAGED_INLINE_BYTES_MAX  # an event that is staged in a blob
 
@@ -89,35 +87,18 @@ def test_a_batch_whose_write_failed_is_not_taken(store: Store, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("landed", [True, False])
-def test_a_flush_of_which_nobody_knows_whether_it_took_place_is_kept_once(
-    store: Store, monkeypatch: pytest.MonkeyPatch, landed: bool
-) -> None:
-    writing = store.catalog.writing
-    lost = 0
-
-    @contextmanager
-    def losing(on: Subject | None = None) -> Iterator[Writing]:
-        nonlocal lost
-        if lost and not landed:
-            lost -= 1
-            raise AppendUncertain("the connection was lost")
-        with writing(on) as txn:
-            yield txn
-        if lost:
-            lost -= 1
-            raise AppendUncertain("the connection was lost")
-
-    monkeypatch.setattr(store.catalog, "writing", losing)
+def test_a_flush_of_which_nobody_knows_whether_it_took_place_is_kept_once(store: Store, landed: bool) -> None:
+    answers = LostAnswers(store.catalog)
     with store.transaction() as txn:
         writer = txn.writer("s/a")
         writer.write(b"0", key="k")
         txn.flush()
         writer.write(b"1", key="k")
-        lost = 3
+        answers.lose(3, landed=landed)
         with pytest.raises(AppendUncertain):
             txn.flush()
         writer.write(b"2", key="k")
-        lost = 3
+        answers.lose(3, landed=landed)
         with pytest.raises(AppendUncertain):
             txn.flush()
         writer.write(b"3", key="k")
@@ -125,22 +106,16 @@ def test_a_flush_of_which_nobody_knows_whether_it_took_place_is_kept_once(
     assert store.transactions()[0].events == {store.streams.view("s/a").info.id: 4}
 
 
-def test_a_flush_that_was_lost_ahead_of_a_commit_elsewhere_is_told(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_flush_that_was_lost_ahead_of_a_commit_elsewhere_is_told(store: Store) -> None:
+    answers = LostAnswers(store.catalog)
     txn = store.transaction()
     txn.writer("s/a").write(b"0", key="k")
     txn.flush()
     txn.writer("s/a").write(b"1", key="k")
-    with monkeypatch.context() as patch:
-        patch.setattr(store.catalog, "writing", lambda on=None: _raise(AppendUncertain("the connection was lost")))
-        with pytest.raises(AppendUncertain):
-            txn.flush()
+    answers.lose(3, landed=False)
+    with pytest.raises(AppendUncertain):
+        txn.flush()
     store.transaction(txn.id).commit()
     with pytest.raises(Conflict, match="without 1 events from here"):
         txn.commit()
     assert bodies_of(store, "s/a") == [b"0"]
-
-
-def _raise(error: Exception) -> Any:
-    raise error

@@ -250,11 +250,12 @@ class _Outputs:
             made.append(Publication(self._store.streams.get(name).id, stager.finish()))
         return made
 
-    def publish(self, staged: Sequence[Any], part: Part, *, series: str, number: int) -> None:
+    def publish(self, staged: Sequence[Any], part: Part, *, series: str, number: int) -> bool:
         """Append both, or neither; once."""
         store, request = self._store, Numbered(_series(series), number)
-        publish(store.catalog, store.blobs, store.runtime, staged, request=request, beside=(part,))
+        first = publish(store.catalog, store.blobs, store.runtime, staged, request=request, beside=(part,))
         store._tail.notify()
+        return first
 
     def end(self, series: str) -> None:
         """Forget a series."""

@@ -24,9 +24,9 @@ class Outputs(Protocol):
         """Batches by stream, made ready. Raises SchemaMismatch, StreamNotFound, TooLarge."""
         ...
 
-    def publish(self, staged: Sequence[Any], part: Part, *, series: str, number: int) -> None:
-        """Append both, or neither; nothing if that number of the series, or a higher one, was published before. Raises
-        ConditionFailed where the part's condition does not hold."""
+    def publish(self, staged: Sequence[Any], part: Part, *, series: str, number: int) -> bool:
+        """Append both, or neither; False, and nothing done, if that number of the series, or a higher one, was published
+        before. Raises ConditionFailed where the part's condition does not hold, AppendUncertain."""
         ...
 
     def end(self, series: str) -> None:

@@ -27,6 +27,7 @@ from anabranch.model.columns import ADDED
 from anabranch.model.event import Event
 from anabranch.model.position import Position, StreamSegment
 from anabranch.readers.group.intake import Delivery, Intake
+from anabranch.readers.group.output import OutputUnits
 from anabranch.readers.group.ports import Outputs, StoredPositions
 from anabranch.readers.group.progress import DeliveryMode, Progress
 from anabranch.readers.group.share import Share
@@ -77,8 +78,7 @@ class GroupReader:
         self._clock = runtime.clock
         self._progress = Progress(delivery)
         self._refresh_s = min(limits.READER_REFRESH_US, share.state.lease_us // 8) / 1e6
-        self._outputs = outputs
-        self._commits = 0  # with output: each is a number of a series, so that a lost answer doubles none
+        self._units = OutputUnits(share, outputs)
         self._stored = positions
         self._on_close = on_close
         self._window = window
@@ -189,6 +189,8 @@ class GroupReader:
         `outputs` are batches by stream (anything with `__arrow_c_stream__`): they are appended in the same atomic unit as
         the position, so that both are there or neither, whatever is killed. Events made from what was read before are
         therefore written once. Raises ReaderNotInGroup, and then nothing was written; what `Writer.write_batch` raises.
+        After StoreUnavailable, or AppendUncertain, where nobody knows whether they are there: called again before anything
+        more is read, it is the same commit, with the outputs of the first call; later, that one is written first.
         """
         with self._busy:
             self._alive()
@@ -200,15 +202,9 @@ class GroupReader:
 
     def _commit(self, outputs: Mapping[str, Any]) -> None:
         positions = self._progress.position()
-        if outputs:
-            staged, self._commits = self._outputs.stage(outputs), self._commits + 1
-            number, series = self._commits, self._share.session
-            self._share.commit(
-                positions, lambda part: self._outputs.publish(staged, part, series=series, number=number)
-            )
-            self._progress.finish(positions)
-        else:
-            self._progress.finish(positions)
+        self._units.commit(positions, outputs)
+        self._progress.finish(positions)
+        if not outputs:
             self._meet()
 
     def _put_down(self) -> None:
@@ -404,8 +400,8 @@ class GroupReader:
                 self._intake.close()
                 if self._error is None:
                     self._leave()
-                if self._commits:
-                    self._end_series()
+                with suppress(StoreUnavailable, AppendUncertain):
+                    self._units.end()
         finally:
             self._life.join()
             if self._on_close is not None:
@@ -414,10 +410,6 @@ class GroupReader:
     def abandon(self) -> None:
         """Leave the group as after an error: the last event or batch handed out is not accepted."""
         self._close(done=False)
-
-    def _end_series(self) -> None:
-        with suppress(StoreUnavailable, AppendUncertain):  # then a row is left behind, which does no harm
-            self._outputs.end(self._share.session)
 
     def _leave(self) -> None:
         with suppress(ReaderNotInGroup, GroupNotFound):
