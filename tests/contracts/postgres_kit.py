@@ -13,7 +13,7 @@ from anabranch.runtime.settings import Settings
 
 
 @contextmanager
-def opened(url: str, *, lock_s: float = 30.0) -> Iterator[PostgresCatalog]:
+def opened(url: str, *, lock_s: float = 120.0) -> Iterator[PostgresCatalog]:
     catalog = PostgresCatalog(url, Runtime(settings=Settings(catalog_lock_s=lock_s)))
     try:
         yield catalog

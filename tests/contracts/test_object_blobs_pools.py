@@ -22,6 +22,7 @@ from anabranch.runtime.settings import Settings
 from anabranch.runtime.tasks import ThreadTasks
 from anabranch.testing.contracts import BlobContract
 from tests.s3_server import fresh_url
+from tests.waiting import PATIENCE_S, until_ended
 
 NOW = 1_700_000_000_000_000
 TOKEN = "0" * 24
@@ -85,7 +86,7 @@ def pooled(inner: Counted, hand: Hand, **settings: int) -> PooledBlobs:
 
 def held_back(inner: Counted, keys: Sequence[str]) -> Iterator[threading.Event]:
     gate = threading.Event()
-    inner.before = lambda key: (gate.wait(30), None)[1] if key in keys else None
+    inner.before = lambda key: (gate.wait(PATIENCE_S), None)[1] if key in keys else None
     yield gate
     gate.set()
 
@@ -125,8 +126,7 @@ def test_many_readers_of_one_range_fetch_it_once(inner: Counted, hand: Hand, key
         for reader in readers:
             reader.start()
         gate.set()
-        for reader in readers:
-            reader.join(30)
+        until_ended(*readers)
     assert found == [b"123"] * 16
     assert len(inner.fetched) == 1
 
@@ -137,7 +137,7 @@ def test_a_failed_fetch_is_tried_again_by_who_comes_later(inner: Counted, hand: 
 
     def fail(key: str) -> None:
         begun.set()
-        go_on.wait(30)
+        go_on.wait(PATIENCE_S)
         raise StoreUnavailable("not now")
 
     inner.put(OLD, [b"0123"])
@@ -152,9 +152,9 @@ def test_a_failed_fetch_is_tried_again_by_who_comes_later(inner: Counted, hand: 
 
     leader = threading.Thread(target=read)
     leader.start()
-    begun.wait(30)
+    assert begun.wait(PATIENCE_S)
     go_on.set()
-    leader.join(30)
+    until_ended(leader)
     assert len(errors) == 1
     inner.before = lambda key: None
     assert blobs.get(OLD, 0, 4).to_pybytes() == b"0123"
@@ -201,8 +201,7 @@ def test_a_catch_up_neither_evicts_fresh_commits_nor_holds_their_readers_up(inne
         waiting = [fetch for fetch in inner.fetched if fetch[2] == 10]
         assert len(waiting) <= limits.HISTORY_FETCHES_MAX
         gate.set()
-        for reader in readers:
-            reader.join(30)
+        until_ended(*readers)
     assert len([fetch for fetch in inner.fetched if fetch[2] == 10]) == len(old)
 
 

@@ -23,6 +23,7 @@ from anabranch.model.ids import LogId, Micros, WriterId
 from anabranch.runtime.ports import Runtime
 from anabranch.testing.contracts.samples import NOW, append, new_stream, part
 from tests.postgres_server import drop, fresh_url
+from tests.waiting import PATIENCE_S, until_ended
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +184,7 @@ def test_a_batch_that_sixteen_threads_send_at_once_lands_once(catalog: PostgresC
 
     def send(me: int) -> None:
         for number in range(rounds):
-            gate.wait()
+            gate.wait(PATIENCE_S)
             order = logs if me % 2 else logs[::-1]
             verdicts = append(catalog, *[part(log, writer="w", first=number) for log in order])
             answers[me].append(verdicts if me % 2 else verdicts[::-1])
@@ -225,7 +226,7 @@ def test_nothing_that_four_processes_send_twice_lands_twice(catalog: PostgresCat
     logs = [new_stream(catalog, 4_000_000 + n, f"processes/n{n}") for n in range(2)]
     command = [sys.executable, "-c", _PROCESS, url]
     running = [subprocess.Popen([*command, str(me), *map(str, logs)]) for me in range(4)]
-    assert [each.wait(120) for each in running] == [0] * 4
+    assert [each.wait(200) for each in running] == [0] * 4
     with catalog.reading() as txn:
         for log in logs:
             progress = dict(txn.writers_of_log(log, WriterId(""), 10))
@@ -279,7 +280,7 @@ def test_what_a_transaction_has_read_of_a_log_does_not_move_until_it_ends(catalo
             thread.start()
             assert not landed.wait(0.1)
             assert look(txn) == before
-        thread.join(10)
+        until_ended(thread)
         assert landed.is_set()
 
 
@@ -296,9 +297,7 @@ def _together(work: Any, threads: int) -> None:
     running = [threading.Thread(target=guarded, args=(me,), daemon=True) for me in range(threads)]
     for each in running:
         each.start()
-    for each in running:
-        each.join(60)
-        assert not each.is_alive()
+    until_ended(*running)
     if failures:
         raise failures[0]
 

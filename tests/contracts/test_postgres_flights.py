@@ -21,6 +21,7 @@ from anabranch.runtime.ports import Runtime
 from anabranch.streams.manager import Streams
 from anabranch.testing.contracts.samples import SEGMENT, info, new_stream
 from tests.postgres_server import drop, fresh_url
+from tests.waiting import PATIENCE_S, until_ended
 
 A, B = StreamId(1), StreamId(2)
 PIECE = Checkpointed("kind", "name", {"n": 1})
@@ -99,7 +100,7 @@ def test_a_lock_that_is_refused_for_a_deadlock_is_asked_for_again_and_loses_no_c
         holding = threading.Event()
 
         def cross() -> None:
-            holding.wait(20)
+            holding.wait(PATIENCE_S)
             with pytest.raises(psycopg.errors.DeadlockDetected):
                 rival.execute("select id from logs where stream = 2 for update")
             rival.rollback()
@@ -112,7 +113,7 @@ def test_a_lock_that_is_refused_for_a_deadlock_is_asked_for_again_and_loses_no_c
             holding.set()
             assert writing.view(A) is not None
             assert writing.pieces("kind") == [PIECE]
-        crossing.join(20)
+        until_ended(crossing)
     assert pieces(catalog) == [PIECE]
 
 

@@ -15,6 +15,7 @@ import pytest
 from psycopg import errors as pg
 
 import anabranch as ab
+from anabranch import limits
 from anabranch.catalog.postgres.adapter import PostgresCatalog
 from anabranch.catalog.postgres.connection import translate
 from anabranch.errors import (
@@ -33,7 +34,7 @@ from anabranch.runtime.settings import Settings
 from anabranch.testing.contracts.samples import NOW, append, lengths, new_stream, part
 from tests.contracts.postgres_kit import opened, sql
 from tests.postgres_server import Server, TlsProxy, drop, fresh_url
-from tests.waiting import until
+from tests.waiting import until, until_ended
 
 
 @pytest.fixture
@@ -90,7 +91,7 @@ def test_a_server_that_stays_away_is_not_waited_for_longer_than_stated(own: Serv
             pass
         with pytest.raises(StoreUnavailable):
             append(catalog, part(1))
-        assert 1.0 <= time.monotonic() - began < 5
+        assert 1.0 <= time.monotonic() - began < 30  # of the minute that the default would take
         own.start()
 
 
@@ -112,7 +113,7 @@ def test_an_answer_lost_on_the_way_is_uncertain_and_changes_nothing_by_itself(ur
             waiting = "select pid from pg_stat_activity where query like '%append_1%' and wait_event_type = 'Lock'"
             until(lambda: sql(url, waiting))
             sql(url, f"select pg_terminate_backend(pid) from ({waiting}) as held")
-            thread.join(10)
+            until_ended(thread)
         assert [type(failure) for failure in failures] == [AppendUncertain]
         assert isinstance(failures[0].__cause__, psycopg.Error)
         assert append(catalog, part(log, writer="w")) == (Appended(0, NOW),)
@@ -125,8 +126,7 @@ def test_a_transaction_cut_off_before_its_end_has_changed_nothing(url: str) -> N
         def change(*, then: bool) -> None:
             with catalog.writing() as txn:
                 txn.put_scope(Scope("iot", {}, NOW))
-                sql(url, cut)
-                time.sleep(0.1)
+                until(lambda: not sql(url, cut))  # it holds its lock until it is gone
                 if then:
                     txn.put_scope(Scope("iot", {"a": "b"}, NOW))
 
@@ -146,7 +146,7 @@ def test_nothing_is_lost_or_doubled_where_the_server_falls_in_mid_commit(
     url = fresh_url(own.url)
     threads, told, sent = 6, [], []
     done = threading.Event()
-    with ab.connect(url, blobs=tmp_path) as store:
+    with ab.connect(url, blobs=tmp_path, settings=Settings(catalog_lock_s=120)) as store:
         store.streams.create_scope("s")
         store.streams.create("s/events", scaling=2)
 
@@ -179,13 +179,12 @@ def test_nothing_is_lost_or_doubled_where_the_server_falls_in_mid_commit(
             each.start()
         for _ in range(3):
             before = len(told)
-            until(lambda before=before: len(told) > before + 30 or failures, 30)  # type: ignore[misc]
+            until(lambda before=before: len(told) > before + 30 or failures)  # type: ignore[misc]
             own.stop(how)
             time.sleep(0.2)
             own.start()
         done.set()
-        for each in running:
-            each.join(60)
+        until_ended(*running)
         assert not failures, failures[0]
         with store.reader("s/events") as reader:
             found = [bytes(event.body).decode() for event in reader]
@@ -200,20 +199,16 @@ def test_nothing_is_lost_or_doubled_where_the_server_falls_in_mid_commit(
 # waking others
 
 
-def test_a_commit_elsewhere_wakes_who_tails_within_milliseconds(url: str) -> None:
+def test_a_commit_elsewhere_wakes_who_tails_at_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How soon that is depends on the machine, and is a figure of the bench. Here nobody looks by itself for an hour."""
+    monkeypatch.setattr(limits, "LISTEN_POLL_US", 3_600_000_000)
     with opened(url) as writer, opened(url) as reader:
         log = new_stream(writer)
-        reader.token()
-        until(lambda: reader.token() >= 0)
-        waits = []
         for _ in range(20):
-            time.sleep(0.01)
             before = reader.token()
             append(writer, part(log))
-            began = time.monotonic()
             until(lambda before=before: reader.token() != before)  # type: ignore[misc]
-            waits.append(time.monotonic() - began)
-        assert sorted(waits)[10] < 0.1
+            time.sleep(0.01)
 
 
 def test_who_listens_is_found_again_after_its_connection_was_cut(url: str) -> None:
@@ -329,8 +324,6 @@ def test_a_server_is_spoken_to_only_with_the_certificate_that_the_url_demands(ow
         assert database.pgconn.ssl_in_use
         catalog._pool.give_back(database)
     for wrong in (url("localhost", "other.crt"), url("127.0.0.1", "server.crt")):
-        began = time.monotonic()
-        with pytest.raises(StoreUnavailable, match="certificate"), opened(wrong):
-            pass
-        assert time.monotonic() - began < 5
+        with pytest.raises(StoreUnavailable, match="certificate"), opened(wrong, lock_s=3600):
+            pass  # or nobody sees the end of this
     proxy.close()

@@ -19,6 +19,7 @@ from anabranch.model.stream import Scope, Span
 from anabranch.runtime.ports import Runtime
 from anabranch.testing.contracts.samples import NOW, SEGMENT, info, new_stream
 from tests.postgres_server import drop, fresh_url
+from tests.waiting import PATIENCE_S, until_ended
 
 A, B = StreamId(1), StreamId(2)
 NAME_A, NAME_B = StreamName("iot", "a"), StreamName("iot", "b")
@@ -49,7 +50,7 @@ class Side:
     def ends(self) -> bool:
         """Let it begin, and wait for its end."""
         self.go.set()
-        return self.ended.wait(20)
+        return self.ended.wait(PATIENCE_S)
 
     def waits(self, url: str) -> bool:
         """Let it begin; True as soon as it waits for an advisory lock, False where it ended without."""
@@ -83,8 +84,7 @@ def beside(work: Callable[[], None]) -> Iterator[Side]:
         yield side
     finally:
         side.go.set()
-        thread.join(20)
-    assert not thread.is_alive()
+        until_ended(thread)
     if failures:
         raise failures[0]
 
@@ -249,8 +249,7 @@ def test_the_changes_of_many_streams_made_at_once_are_all_there(url: str, tmp_pa
         running = [threading.Thread(target=work, args=(me,)) for me in range(threads)]
         for each in running:
             each.start()
-        for each in running:
-            each.join(120)
+        until_ended(*running)
         assert not failures, failures[0]
         assert [str(each.name) for each in store.streams.list("s")] == ["s/n0", "s/n2", "s/n4"]
         with store.reader("s/n0") as reader:
