@@ -229,24 +229,6 @@ def test_a_stitch_of_another_stores_streams_has_them_in_order(pair: tuple[Store,
         source.streams.stitch(["s/a"], into="t/c", to=target, keep_sources=False)
 
 
-def test_a_scope_is_copied_stream_by_stream_and_gone_on_with(pair: tuple[Store, Store]) -> None:
-    source, target = pair
-    source.streams.create("s/b")
-    source.streams.create("s/c")
-    target.streams.create_scope("u")
-    target.streams.create("u/c")  # in the way
-    with pytest.raises(StreamExists):
-        source.streams.copy_scope("s", "u", to=target)
-    assert image(target, "u/a") == image(source, "s/a")
-    target.streams.delete("u/c")
-    told: list[tuple[int, int]] = []
-    copies = source.streams.copy_scope("s", "u", to=target, progress=lambda _, *each: told.append(each))
-    assert [target.streams.view(each.copy).info.name.name for each in copies] == ["a", "b", "c"]
-    assert told == [(1, 3), (2, 3), (3, 3)]
-    assert target.jobs.list() == []
-    assert sound(target)
-
-
 def test_what_a_job_made_tells_where_it_came_from(pair: tuple[Store, Store]) -> None:
     source, target = pair
     source.streams.copy("s/a", "s/b")

@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from anabranch import __version__
+from anabranch import limits
 from anabranch.blobs.address import is_remote
 from anabranch.blobs.attached import ATTACHMENT
 from anabranch.blobs.keys import attached_key, attachment
@@ -21,28 +21,27 @@ from anabranch.errors import InvalidArgument
 from anabranch.log.lease import Hold
 from anabranch.log.watch import Watch, silent
 from anabranch.model.ids import Micros, StreamId
-from anabranch.model.names import StreamName, check_scope
+from anabranch.model.names import StreamName
 from anabranch.model.stream_range import StreamRange
 from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
 from anabranch.store.places import lasting, open_blobs
 from anabranch.streams.algebra import Source
-from anabranch.streams.archive.adopt import Lying, Wish, adopt, made_before
+from anabranch.streams.archive.adopt import Lying, Wish, adopt, in_new_logs
 from anabranch.streams.archive.attach import Wanted, survey
-from anabranch.streams.archive.bring import Bringing
-from anabranch.streams.archive.export import ArchiveReport, Export, choose_range, choose_scope
+from anabranch.streams.archive.export import ArchiveReport, choose_range
 from anabranch.streams.archive.metadata import (
     ArchiveFlaw,
     Found,
     listing_flaws,
     read_metadata,
     refuse_flaws,
-    signing_key,
     verify,
 )
 from anabranch.streams.archive.source import digest_of
 from anabranch.streams.change import Changes
-from anabranch.streams.find import named, need_view
+from anabranch.streams.jobs.archives import wishes
+from anabranch.streams.jobs.manager import Jobs
 from anabranch.streams.jobs.site import Sited
 from anabranch.streams.requests import Result
 from anabranch.streams.scope import need_scope
@@ -54,7 +53,7 @@ def read_archive(url: Url, *, trusted: str | None = None, runtime: Runtime | Non
     """What an archive says of itself; none of its data files is read. `trusted` names a PEM file with the public key
     that it is to be signed by. Raises NotFound, CorruptArchive, FormatTooNew, InvalidArgument, StoreUnavailable and its
     kind."""
-    with _opened(url, runtime or Runtime(), create=False) as (blobs, place):
+    with opened(url, runtime or Runtime(), create=False) as (blobs, place):
         return read_metadata(blobs, place, trusted=trusted)
 
 
@@ -68,13 +67,13 @@ def verify_archive(
 ) -> Iterator[ArchiveFlaw]:
     """All that is wrong with the files of an archive; nothing for a whole one. Reads all its bytes; with `content` also
     every event, and works the digests of segments out anew. `progress` hears of bytes. Raises as `read_archive`."""
-    with _opened(url, runtime or Runtime(), create=False) as (blobs, place):
+    with opened(url, runtime or Runtime(), create=False) as (blobs, place):
         found = read_metadata(blobs, place, trusted=trusted)
         yield from verify(blobs, found, content=content, progress=progress)
 
 
 @contextmanager
-def _opened(url: Url, runtime: Runtime, *, create: bool) -> Iterator[tuple[Blobs, str]]:
+def opened(url: Url, runtime: Runtime, *, create: bool) -> Iterator[tuple[Blobs, str]]:
     """The files of a place, and what it is called for people and in catalogs."""
     text = os.fspath(url)
     if text == "memory://":
@@ -87,10 +86,19 @@ def _opened(url: Url, runtime: Runtime, *, create: bool) -> Iterator[tuple[Blobs
         blobs.close()
 
 
+class Housed(Sited, Protocol):
+    """A store."""
+
+    @property
+    def jobs(self) -> Jobs:
+        """Its jobs."""
+        ...
+
+
 class Archiving(Changes):
     """What the streams of a store do with archives."""
 
-    own: Sited
+    own: Housed
 
     def digest(self, source: Source, *, progress: Watch = silent) -> StreamDigest:
         """A digest of the events of a stream, or of a range of one, that is the same for every copy, archive and import
@@ -110,19 +118,24 @@ class Archiving(Changes):
         *,
         sign: str | None = None,
         in_the_clear: bool = False,
+        window: int = limits.JOB_WINDOW,
         progress: Watch = silent,
         request: str | None = None,
     ) -> ArchiveReport:
         """Archive a stream, or a range of one, as of now: one metadata file and plain Parquet files that any engine
         reads, in an empty folder or prefix of an object store.
 
-        The metadata is written last, so what was interrupted is no archive; asked again, it goes on. `sign` names a PEM
-        file with an Ed25519 key. An archive is not encrypted: that of an encrypted store must be asked for by
-        `in_the_clear`. Memory: one data file. `progress` counts events. Raises InvalidArgument, AlreadyExists where
-        there is an archive already, Conflict, and what reading the stream raises.
+        A job of this store does it, which this call waits for; see `Jobs.archive`. The metadata is written last, so what
+        was interrupted is no archive; asked again, it goes on, as of when it began. `sign` names a PEM file with an
+        Ed25519 key. An archive is not encrypted: that of an encrypted store must be asked for by `in_the_clear`. Memory:
+        `window` data files. `progress` counts events. Raises InvalidArgument, AlreadyExists where there is an archive
+        already, Conflict, JobRunning, JobStopped, and what reading the stream raises.
         """
-        part = StreamRange.of(source)
-        return self._export(url, part, None, sign, in_the_clear, progress, request, internal=True, ephemeral=True)
+        job = self.own.jobs.archive(
+            source, url, sign=sign, in_the_clear=in_the_clear, window=window, progress=progress, request=request
+        )
+        report: ArchiveReport = job.wait()
+        return report
 
     def archive_scope(
         self,
@@ -133,51 +146,25 @@ class Archiving(Changes):
         ephemeral: bool = False,
         sign: str | None = None,
         in_the_clear: bool = False,
+        window: int = limits.JOB_WINDOW,
         progress: Watch = silent,
         request: str | None = None,
     ) -> ArchiveReport:
         """Archive all streams of a scope as of one moment; the store's own and ephemeral ones only if asked. As
         `archive`; also raises ScopeNotFound."""
-        return self._export(
-            url, None, scope, sign, in_the_clear, progress, request, internal=internal, ephemeral=ephemeral
+        job = self.own.jobs.archive_scope(
+            scope,
+            url,
+            internal=internal,
+            ephemeral=ephemeral,
+            sign=sign,
+            in_the_clear=in_the_clear,
+            window=window,
+            progress=progress,
+            request=request,
         )
-
-    def _export(
-        self,
-        url: Url,
-        part: StreamRange | None,
-        scope: str | None,
-        sign: str | None,
-        in_the_clear: bool,
-        progress: Watch,
-        request: str | None,
-        *,
-        internal: bool,
-        ephemeral: bool,
-    ) -> ArchiveReport:
-        site = self.own.site
-        if site.runtime.sealer is not None and not in_the_clear:
-            raise InvalidArgument(
-                "this store is encrypted, and an archive of it is not: allow that by in_the_clear=True (--in-the-clear)"
-            )
-        if sign is not None:
-            signing_key(sign)
-        with site.catalog.reading() as txn:  # a name that is not there leaves no folder behind
-            need_view(txn, named(part)) if part is not None else need_scope(txn, str(scope))
-        with _opened(url, site.runtime, create=True) as (target, place):
-            export = Export(site.catalog, site.blobs, site.runtime, target, place, progress)
-            if (made := export.made_before(request)) is not None:
-                return made
-            with Hold(site.catalog, site.runtime, "archive", place) as hold:
-                with site.catalog.reading() as txn:
-                    if part is not None:
-                        chosen, folder = [choose_range(txn, part)], None
-                    else:
-                        folder = need_scope(txn, str(scope))
-                        chosen = choose_scope(txn, str(scope), internal=internal, ephemeral=ephemeral)
-                return export.run(
-                    chosen, hold, made_by=f"anabranch {__version__}", scope=folder, request=request, sign=sign
-                )
+        report: ArchiveReport = job.wait()
+        return report
 
     def import_archive(
         self,
@@ -186,35 +173,25 @@ class Archiving(Changes):
         as_: str | StreamName | None = None,
         trusted: str | None = None,
         retention: bool = False,
+        window: int = limits.JOB_WINDOW,
         progress: Watch = silent,
         request: str | None = None,
     ) -> Imported:
         """Bring an archive into this store, whatever kind of store it came from: the same segments, offsets, append times
         and schemas, under the name `as_` (of a scope, where a scope was archived; default: the archived name).
 
-        The bytes are copied and verified first; each stream then appears whole, in one transaction. Interrupted, nothing
-        of it is there, and the bytes are collected. Asked again it changes nothing, or goes on with the streams of a
-        scope that are not there. The policy of retention comes along only with `retention`: old events would be gone at
-        once. Memory: one data file. `progress` hears of bytes. Raises CorruptArchive with the file that is missing,
-        changed, cut short or strange; StreamExists, ScopeNotFound, and as `read_archive`.
+        A job of this store does it, which this call waits for; see `Jobs.import_archive`. The bytes are copied and
+        verified first; each stream then appears whole, in one transaction. Interrupted, nothing of it is seen. Asked again
+        it changes nothing, or goes on with the files that are missing. The policy of retention comes along only with
+        `retention`: old events would be gone at once. Memory: `window` data files. `progress` hears of logical bytes.
+        Raises CorruptArchive with the file that is missing, changed, cut short or strange; StreamExists, before anything
+        is copied; ScopeNotFound, JobRunning, JobStopped, and as `read_archive`.
         """
-        site = self.own.site
-        with _opened(url, site.runtime, create=False) as (source, place):
-            found = read_metadata(source, place, trusted=trusted)
-            wishes = self._wishes(found, as_, {"archive": found.digest}, retention)
-            refuse_flaws(found, listing_flaws(source, found.archive))
-            bringing = Bringing(site.blobs, site.runtime, source, found, progress)
-            done = []
-            for stream, wish in wishes:
-                with site.catalog.reading() as txn:
-                    made = made_before(txn, wish)
-                if made is None:
-                    with Hold(site.catalog, site.runtime, "import", str(wish.name)) as hold:
-                        made = self._adopt(stream, wish, bringing.bring(stream, hold), hold, None, request)
-                else:
-                    bringing.pass_over(stream)
-                done.append((wish.name, made))
-        return Imported(tuple(done))
+        job = self.own.jobs.import_archive(
+            url, as_=as_, trusted=trusted, retention=retention, window=window, progress=progress, request=request
+        )
+        imported: Imported = job.wait()
+        return imported
 
     def attach(
         self,
@@ -246,7 +223,7 @@ class Archiving(Changes):
                 "this store is encrypted, and attached files would stay in the clear: import them instead"
             )
         text, only = _folder_and_file(os.fspath(url))
-        with _opened(text, site.runtime, create=False) as (source, place):
+        with opened(text, site.runtime, create=False) as (source, place):
             if only is None and source.size(METADATA) is not None:
                 if key is not None or time is not None or stream is not None:
                     raise InvalidArgument("an archive says itself what its key and time are, and what streams it holds")
@@ -278,7 +255,9 @@ class Archiving(Changes):
         site = self.own.site
         refuse_flaws(found, listing_flaws(source, found.archive))
         done = []
-        for stream, wish in self._wishes(found, as_, {"archive": found.digest, "attached": found.place}, False):
+        asked = {"archive": found.digest, "attached": found.place}
+        for stream, name, aliases, scope in wishes(found, as_):
+            wish = Wish(name, self._new_id(), asked, found.place, False, aliases, scope)
             with Hold(site.catalog, site.runtime, "attach", str(wish.name)) as hold:
                 called = attachment(hold.begun_at, token(site.runtime.ids))
                 files = {
@@ -288,46 +267,19 @@ class Archiving(Changes):
                 done.append((wish.name, self._adopt(stream, wish, files, hold, (called, found.place), request)))
         return Imported(tuple(done))
 
-    def _wishes(
-        self, found: Found, as_: str | StreamName | None, asked: dict[str, Any], retention: bool
-    ) -> list[tuple[ArchivedStream, Wish]]:
-        """What the archived streams are to become."""
-        archive = found.archive
-        if archive.scope is None:
-            (stream,) = archive.streams
-            name = stream.name if as_ is None else StreamName.parse(as_)
-            own = name.name == stream.name.name
-            return [(stream, Wish(name, self._new_id(), asked, found.place, retention, own))]
-        scope = check_scope(archive.scope if as_ is None else str(as_))
-        return [
-            (
-                stream,
-                Wish(
-                    StreamName(scope, stream.name.name),
-                    self._new_id(),
-                    asked,
-                    found.place,
-                    retention,
-                    aliases=True,
-                    scope=archive.tags or {},
-                ),
-            )
-            for stream in archive.streams
-        ]
-
     def _adopt(
         self,
         stream: ArchivedStream,
         wish: Wish,
         files: Any,
         hold: Hold,
-        attached: tuple[str, str] | None,
+        attached: tuple[str, str],
         request: str | None,
     ) -> Copied:
         def act(txn: Writing, now: Micros) -> Result:
             hold.verify(txn)
-            copied = adopt(txn, stream, wish, files, hold.begun_at, now)
-            if attached is not None and copied.copy == wish.id:
+            copied = adopt(txn, stream, wish, now, spans_of=in_new_logs(txn, wish.id, files, hold.begun_at))
+            if copied.copy == wish.id:
                 txn.put_piece(Checkpointed(ATTACHMENT, attached[0], {"place": attached[1]}))
             return copied.to_json()
 

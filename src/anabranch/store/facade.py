@@ -7,6 +7,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
@@ -49,6 +50,7 @@ from anabranch.readers.reader import Reader
 from anabranch.readers.watermarks import Watermarks
 from anabranch.runtime.periodic import Periodic
 from anabranch.runtime.ports import Runtime
+from anabranch.store.archives import opened
 from anabranch.store.byte_streams import ByteStreams
 from anabranch.store.history import History
 from anabranch.store.notifying import Notifying, make_journal
@@ -127,7 +129,8 @@ class Store(Sharing, Transacting, Notifying, Timing, ByteStreams):
         places = self.places
         said = {} if places is None else {"blobs": places.blobs, "history": places.history, "keys": places.keys}
         told = {name: value for name, value in said.items() if value is not None}
-        return Site(self.catalog, self.blobs, self.runtime, {"url": self.url, **told})
+        open_place = partial(opened, runtime=self.runtime)
+        return Site(self.catalog, self.blobs, self.runtime, {"url": self.url, **told}, open_place)
 
     # writing and reading
 

@@ -14,7 +14,6 @@ from anabranch.model.names import StreamName
 from anabranch.store.archives import Archiving
 from anabranch.streams.algebra import Name, Source
 from anabranch.streams.builder import Builder
-from anabranch.streams.ephemeral import ephemeral_streams
 from anabranch.streams.jobs.manager import Jobs
 from anabranch.streams.jobs.site import Sited
 from anabranch.streams.jobs.until import Until
@@ -147,21 +146,22 @@ class StoreStreams(Archiving, Streams):
         progress: Watch = silent,
         request: str | None = None,
     ) -> list[Copied]:
-        """As `Streams.copy_scope`, into a scope of the store `to`, stream by stream, by a job each; `progress` counts
-        streams. Asked again, whatever the `request`, it goes on where it was interrupted. Aliases stay behind."""
+        """As `Streams.copy_scope`, into a scope of the store `to`, by one job for all streams, each of which is whole by
+        itself; `progress` hears of logical bytes. Asked again, it goes on where it was interrupted, and copies what is
+        new. A name of a stream or an alias that is taken is refused before anything is moved; see `Jobs.copy_scope`."""
         if to is None:
             return super().copy_scope(
                 source, target, internal=internal, ephemeral=ephemeral, progress=progress, request=request
             )
-        tags = self.scope(source).tags
-        to.streams.create_scope(target, tags=tags, exist_ok=True)
-        with self._catalog.reading() as reading:
-            left_out = set() if ephemeral else {*ephemeral_streams(reading)}
-        names = [info.name for info in self.list(source, internal=internal) if info.id not in left_out]
-        copies = []
-        for number, name in enumerate(names):
-            job = to.jobs.copy(self.own, name, StreamName(target, name.name), window=window)
-            copies.append(job.wait())
-            to.jobs.forget(job.id)
-            progress("copying", number + 1, len(names))
+        job = to.jobs.copy_scope(
+            self.own,
+            source,
+            target,
+            internal=internal,
+            ephemeral=ephemeral,
+            window=window,
+            progress=progress,
+            request=request,
+        )
+        copies: list[Copied] = job.wait()
         return copies

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from anabranch.catalog.port import Checkpointed, Reading, Writing
-from anabranch.core.archive import METADATA, ArchivedSegment, ArchivedStream
+from anabranch.core.archive import METADATA, ArchivedFile, ArchivedSegment, ArchivedStream
 from anabranch.core.compaction import PARQUET
 from anabranch.core.copy import Copied
 from anabranch.core.invariants import stream_flaws
 from anabranch.errors import CorruptArchive, StreamExists
 from anabranch.model.append import Place
-from anabranch.model.ids import LogId, Micros, StreamId
+from anabranch.model.ids import BlobId, LogId, Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.origin import OriginPart
 from anabranch.model.retention import Retention
@@ -24,6 +24,8 @@ from anabranch.streams.find import need_free
 from anabranch.streams.origins import record_origin
 from anabranch.streams.retention import put_policy
 from anabranch.streams.scope import create_scope, need_scope
+
+SpansOf = Callable[[ArchivedSegment], Sequence[Span]]  # in offset order, over sealed logs; none where it is empty
 
 
 class Lying(NamedTuple):
@@ -64,13 +66,11 @@ def made_before(txn: Reading, wish: Wish) -> Copied | None:
     return Copied.from_json(dict(made.value))
 
 
-def adopt(
-    txn: Writing, stream: ArchivedStream, wish: Wish, files: Mapping[str, Lying], begun_at: Micros, now: Micros
-) -> Copied:
-    """Make the stream of `files`, which are durable and held by a lease since `begun_at`. It has the segments, offsets,
-    append times and schemas that it was archived with; its current segments go on in logs of their own, or are sealed
-    if it was. Asked again for the same, nothing changes. Raises CorruptArchive, with nothing made, where what was
-    archived makes no sound stream; StreamExists, ScopeNotFound, BlobExpired.
+def adopt(txn: Writing, stream: ArchivedStream, wish: Wish, now: Micros, *, spans_of: SpansOf) -> Copied:
+    """Make the stream of logs that hold its events: `spans_of` says where those of a segment lie. It has the segments,
+    offsets, append times and schemas that it was archived with; its current segments go on in logs of their own, or are
+    sealed if it was. Asked again for the same, nothing changes. Raises CorruptArchive, with nothing made, where what was
+    archived makes no sound stream; StreamExists, ScopeNotFound, and what `spans_of` raises.
     """
     if (made := made_before(txn, wish)) is not None:
         return made
@@ -78,7 +78,7 @@ def adopt(
         create_scope(txn, wish.name.scope, wish.scope, now)
     _insert(txn, stream, wish, now)
     for segment in stream.segments:
-        _put_segment(txn, stream, segment, wish.id, files, begun_at)
+        _put_segment(txn, stream, segment, wish.id, spans_of(segment))
     view = txn.view(wish.id)
     assert view is not None
     for flaw in stream_flaws(view):
@@ -117,50 +117,63 @@ def _insert(txn: Writing, stream: ArchivedStream, wish: Wish, now: Micros) -> No
 
 
 def _put_segment(
-    txn: Writing,
-    stream: ArchivedStream,
-    archived: ArchivedSegment,
-    ident: StreamId,
-    files: Mapping[str, Lying],
-    begun_at: Micros,
+    txn: Writing, stream: ArchivedStream, archived: ArchivedSegment, ident: StreamId, spans: Sequence[Span]
 ) -> None:
-    segment, head, stop = archived.segment, archived.segment.head, archived.part.stop
+    segment = archived.segment
     txn.put_segment(ident, segment)
-    if head < stop:
+    for span in spans:
+        txn.put_span(ident, span)
+    if segment.retired is None and not stream.sealed:
+        # Append times rise along a segment, so the new log's start where the archived ones have come to.
+        following = txn.new_log(ident, appended_at=stream.appended_at)
+        txn.put_span(ident, Span(segment.id, archived.part.stop, following, 0, None))
+
+
+def in_new_logs(txn: Writing, ident: StreamId, files: Mapping[str, Lying], begun_at: Micros) -> SpansOf:
+    """Puts `files`, which are durable and held by a lease since `begun_at`, behind a new log for each segment. Raises
+    BlobExpired."""
+
+    def spans_of(archived: ArchivedSegment) -> list[Span]:
+        segment, head, stop = archived.segment, archived.segment.head, archived.part.stop
+        if head == stop:
+            return []
         log = txn.new_log(ident, appended_at=Micros(0))
         txn.extend_log(log, list(_extents(txn, archived, log, files, begun_at)))
         state = txn.logs([log])[log]
         assert state.length == stop - head
         txn.update_log(replace(state, sealed=True))
-        txn.put_span(ident, Span(segment.id, head, log, 0, stop - head))
-    if segment.retired is None and not stream.sealed:
-        # Append times rise along a segment, so the new log's start where the archived ones have come to.
-        following = txn.new_log(ident, appended_at=stream.appended_at)
-        txn.put_span(ident, Span(segment.id, stop, following, 0, None))
+        return [Span(segment.id, head, log, 0, stop - head)]
+
+    return spans_of
 
 
 def _extents(
     txn: Writing, archived: ArchivedSegment, log: LogId, files: Mapping[str, Lying], begun_at: Micros
 ) -> Iterator[Extent]:
     """One extent a file; the log begins with the segment's head."""
-    head, size = archived.segment.head, 0
+    size = 0
     for file in archived.files:
-        lies = files[file.name]
         size += file.logical
-        yield Extent(
-            log=log,
-            start=file.start - head,
-            stop=file.stop - head,
-            blob=txn.insert_blob(lies.key, lies.size, begun_at, PARQUET),
-            key=lies.key,
-            encoding=PARQUET,
-            place=Place(0, 0, lies.row),
-            schema=file.schema,
-            checksum=lies.checksum,
-            appended=file.appended,
-            events=file.events,
-            size_end=size,
-        )
+        blob = txn.insert_blob(files[file.name].key, files[file.name].size, begun_at, PARQUET)
+        yield extent_of(file, files[file.name], log, file.start - archived.segment.head, blob, size)
+
+
+def extent_of(file: ArchivedFile, lies: Lying, log: LogId, start: int, blob: BlobId, size_end: int) -> Extent:
+    """A data file as an extent of a log, from the position `start` on."""
+    return Extent(
+        log=log,
+        start=start,
+        stop=start + file.stop - file.start,
+        blob=blob,
+        key=lies.key,
+        encoding=PARQUET,
+        place=Place(0, 0, lies.row),
+        schema=file.schema,
+        checksum=lies.checksum,
+        appended=file.appended,
+        events=file.events,
+        size_end=size_end,
+    )
 
 
 def _put_more(txn: Writing, stream: ArchivedStream, wish: Wish, now: Micros) -> None:

@@ -1,77 +1,52 @@
-"""Importing: the data files of an archive become blobs of the store, under a lease; then one transaction makes the stream.
-
-Whatever is cut off before that has made nothing: its blobs are garbage, which the collector removes in its time.
-"""
+"""Bringing data files of an archive into a store: each becomes a blob of it, as durable as any other."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 import pyarrow as pa
 
 from anabranch.blobs.keys import history_key
 from anabranch.blobs.port import Blobs
-from anabranch.core.archive import ArchivedFile, ArchivedStream
+from anabranch.core.archive import ArchivedFile
 from anabranch.errors import CorruptArchive, CorruptStore
 from anabranch.log.lease import Hold
 from anabranch.log.parquet import ParquetBuilder, ParquetReader
-from anabranch.log.watch import Watch
 from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
 from anabranch.streams.archive.adopt import Lying
 from anabranch.streams.archive.files import Part
-from anabranch.streams.archive.metadata import Found, part_of, read_file
+from anabranch.streams.archive.metadata import read_file
 
 
-class Bringing:
-    """Brings data files into a store. Memory: one file. `progress` hears of bytes."""
+def bring_file(
+    source: Blobs, place: str, file: ArchivedFile, part: Part, blobs: Blobs, runtime: Runtime, hold: Hold
+) -> Lying:
+    """Verify a data file of the archive in `place` and make it a blob, durably, under the lease. A store in the clear
+    takes it as it is, an encrypted one writes it anew. Memory: the file, and there as much again. Raises CorruptArchive,
+    StoreUnavailable and its kind."""
+    data = read_file(source, place, file)
+    key = history_key(hold.begun_at, token(runtime.ids))
+    try:
+        reader = ParquetReader(file.name, data)
+        if reader.rows != file.stop - file.start:
+            raise CorruptArchive(place, file.name, f"holds {reader.rows:,} events, not as many as it is to")
+        if runtime.sealer is None:
+            blobs.put(key, [data])
+            return Lying(key, data.size, file.checksum)
+        whole, checksum = _sealed(reader, part, file.start, runtime.sealer.file_encryption(key), hold)
+    except CorruptArchive:
+        raise
+    except CorruptStore as exc:
+        raise CorruptArchive(place, file.name, f"can't be read ({exc})") from exc
+    blobs.put(key, [whole])
+    return Lying(key, whole.size, checksum)
 
-    def __init__(self, blobs: Blobs, runtime: Runtime, source: Blobs, found: Found, progress: Watch) -> None:
-        self._blobs = blobs
-        self._runtime = runtime
-        self._source = source
-        self._found = found
-        self._progress = progress
-        self._done = 0
 
-    def bring(self, stream: ArchivedStream, hold: Hold) -> Mapping[str, Lying]:
-        """The stream's files, by name, as blobs that are durable. A store in the clear takes them as they are, an
-        encrypted one writes them anew. Raises CorruptArchive, StoreUnavailable and its kind."""
-        brought = {}
-        for file in stream.files:
-            data = read_file(self._source, self._found, file)
-            brought[file.name] = self._put(file, data, part_of(stream, file), hold)
-            hold.renew()
-            self._done += file.size
-            self._progress("importing", self._done, self._found.archive.size)
-        return brought
-
-    def pass_over(self, stream: ArchivedStream) -> None:
-        """Count a stream that is there already."""
-        self._done += sum(file.size for file in stream.files)
-
-    def _put(self, file: ArchivedFile, data: pa.Buffer, part: Part, hold: Hold) -> Lying:
-        key = history_key(hold.begun_at, token(self._runtime.ids))
-        try:
-            reader = ParquetReader(file.name, data)
-            if reader.rows != file.stop - file.start:
-                raise CorruptArchive(
-                    self._found.place, file.name, f"holds {reader.rows:,} events, not as many as it is to"
-                )
-            sealer = self._runtime.sealer
-            if sealer is None:
-                self._blobs.put(key, [data])
-                return Lying(key, data.size, file.checksum)
-            builder = ParquetBuilder(part.schema.columns, encryption=sealer.file_encryption(key))
-            builder.begin(part.stream, None, file.start, part.version, segment=part.segment)
-            for batch, appended in reader.read(0, reader.rows, part.schema.columns):
-                builder.write(batch, appended)
-                hold.renew()
-            builder.end()
-        except CorruptArchive:
-            raise
-        except CorruptStore as exc:
-            raise CorruptArchive(self._found.place, file.name, f"can't be read ({exc})") from exc
-        written = builder.finish()
-        self._blobs.put(key, [written.data])
-        return Lying(key, written.data.size, written.checksum)
+def _sealed(reader: ParquetReader, part: Part, start: int, encryption: object, hold: Hold) -> tuple[pa.Buffer, int]:
+    builder = ParquetBuilder(part.schema.columns, encryption=encryption)
+    builder.begin(part.stream, None, start, part.version, segment=part.segment)
+    for batch, appended in reader.read(0, reader.rows, part.schema.columns):
+        builder.write(batch, appended)
+        hold.renew()
+    builder.end()
+    written = builder.finish()
+    return written.data, written.checksum

@@ -1,31 +1,26 @@
-"""Making an archive: data files first, each durable before the next, and the metadata last of all.
+"""Making an archive: data files first, in any order, and the metadata last of all.
 
-So an archive that was interrupted has no metadata. Asked again, it goes on: a data file that is there and holds what it is
-to hold is kept. Of what is archived now, and of nothing else, files that no longer fit are removed.
+So an archive that was interrupted has no metadata, and goes on: a data file that is there and holds what it is to hold is
+kept. Of what is archived, and of nothing else, files that no longer fit are removed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from anabranch.blobs.port import BlobInfo, Blobs
-from anabranch.catalog.port import Catalog, Reading
-from anabranch.core.archive import METADATA, Archive, ArchivedSegment, ArchivedStream, file_name, folder_name
-from anabranch.core.digest import segment_digest
-from anabranch.core.stretch import Piece, Stretch, plan_stretch
-from anabranch.errors import AlreadyExists, Conflict, CorruptArchive, CorruptStore, InvalidArgument
-from anabranch.log.lease import Hold
-from anabranch.log.watch import Watch
+from anabranch.blobs.port import Blobs
+from anabranch.catalog.port import Reading
+from anabranch.core.archive import METADATA, Archive, metadata_digest
+from anabranch.core.stretch import Stretch, plan_stretch
+from anabranch.errors import AlreadyExists, Conflict, CorruptArchive, CorruptStore, InvalidArgument, NotFound
 from anabranch.model.cut import HEAD, TAIL, Edge, StreamCut
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.schema import StreamSchema
-from anabranch.model.stream import Scope
+from anabranch.model.segment_range import SegmentRange
 from anabranch.model.stream_range import StreamRange
-from anabranch.runtime.ports import Runtime
 from anabranch.streams.alias import aliases_of
 from anabranch.streams.archive.files import Part, Summed, Writing, read_back
 from anabranch.streams.archive.metadata import Found, read_metadata, write_metadata
@@ -69,6 +64,15 @@ class ArchiveReport:
             found.place, found.digest, found.signed_by, len(made.streams), made.events, files, made.size, files_there
         )
 
+    def to_json(self) -> dict[str, Any]:
+        """As a job's result."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> ArchiveReport:
+        """The inverse of `to_json`."""
+        return cls(**value)
+
 
 def choose_range(txn: Reading, part: StreamRange) -> Chosen:
     """A stream, or a range of one. Raises StreamNotFound, InvalidCut, Truncated."""
@@ -96,152 +100,97 @@ def _chosen(txn: Reading, stream: StreamName | StreamId, start: StreamCut | Edge
     return Chosen(plan_stretch(view, start, end), schemas, info.sealed and (start, end) == (HEAD, TAIL), more)
 
 
-class Export:
-    """One attempt to make an archive in a place."""
-
-    def __init__(
-        self, catalog: Catalog, blobs: Blobs, runtime: Runtime, target: Blobs, place: str, progress: Watch
-    ) -> None:
-        self._catalog = catalog
-        self._blobs = blobs
-        self._runtime = runtime
-        self._target = target
-        self._place = place
-        self._progress = progress
-        self._files: dict[str, BlobInfo] = {}
-        self._events = self._done = self._kept = 0
-
-    def made_before(self, request: str | None) -> ArchiveReport | None:
-        """The archive that is there, if the same request made it. Raises AlreadyExists where another did; damage of one
-        that was being written when its writer was killed is as good as none."""
-        if self._target.size(METADATA) is None:
-            return None
-        try:
-            found = read_metadata(self._target, self._place)
-        except CorruptArchive:
-            return None
-        if request is not None and found.archive.request == request:
-            return ArchiveReport.of(found)
-        raise AlreadyExists(f"there is an archive in {self._place} already; give another folder or prefix")
-
-    def run(
-        self,
-        chosen: Sequence[Chosen],
-        hold: Hold,
-        *,
-        made_by: str,
-        scope: Scope | None,
-        request: str | None,
-        sign: str | None,
-    ) -> ArchiveReport:
-        """Write what is not there yet. Memory: one data file, as `Writing` says. Raises InvalidArgument where the place
-        holds something else, Conflict where somebody else archives to it, and what reading a stream raises."""
-        self._look([each.stretch for each in chosen])
-        self._events = sum(each.stretch.events for each in chosen)
-        streams = tuple(self._stream(each, hold) for each in chosen)
-        with suppress(KeyError):
-            self._remove(METADATA)
-        for name in [*self._files]:
-            self._remove(name)  # what an earlier attempt left of these streams, and that does not fit any more
-        archive = Archive(
-            streams,
-            self._runtime.clock.now(),
-            made_by,
-            None if scope is None else scope.name,
-            None if scope is None else scope.tags,
-            request,
-        )
-        try:
-            found = write_metadata(self._target, self._place, archive, sign)
-        except AlreadyExists as exc:
-            raise self._conflict() from exc
-        return ArchiveReport.of(found, self._kept)
-
-    def _look(self, stretches: Sequence[Stretch]) -> None:
-        self._files = {info.key: info for info in self._target.list()}
-        own = tuple(f"{_folder(stretch)}/" for stretch in stretches)
-        for name in self._files:
-            if name != METADATA and not name.startswith(own):
-                raise InvalidArgument(
-                    f"{self._place} holds other things, {name} for one; give an empty folder or prefix"
-                )
-
-    def _stream(self, chosen: Chosen, hold: Hold) -> ArchivedStream:
-        stretch, info = chosen.stretch, chosen.stretch.view.info
-        source = Source(self._catalog, self._blobs, self._runtime, info.id)
-        return ArchivedStream(
-            info.name,
-            info.id,
-            chosen.schemas,
-            dict(info.tags),
-            info.created_at,
-            chosen.sealed,
-            info.epoch,
-            info.next_number,
-            stretch.appended_at,
-            stretch.start,
-            stretch.end,
-            tuple(self._segment(source, stretch, piece, hold) for piece in stretch.pieces),
-            chosen.more,
-        )
-
-    def _segment(self, source: Source, stretch: Stretch, piece: Piece, hold: Hold) -> ArchivedSegment:
-        segment, info = piece.segment, stretch.view.info
-        part = Part(info.id, segment.id, info.schema, info.schema_version)
-        done: list[Summed] = []
-        position = segment.head
-        while position < piece.stop:
-            name = file_name(_folder(stretch), segment.id, position)
-            summed = self._there(name, part, position, piece.stop) or self._write(
-                source, name, part, position, piece.stop, hold
-            )
-            done.append(summed)
-            self._files.pop(name, None)
-            self._tell(summed.file.stop - position)
-            position = summed.file.stop
-            hold.renew()
-        blocks = [block for summed in done for block in summed.blocks]
-        digest = segment_digest(segment.id, segment.range, segment.head, piece.stop, blocks)
-        return ArchivedSegment(segment, digest, tuple(summed.file for summed in done))
-
-    def _there(self, name: str, part: Part, start: int, stop: int) -> Summed | None:
-        """The file, if an earlier attempt has written it whole; else it is removed."""
-        if name not in self._files:
-            return None
-        try:
-            summed = read_back(name, self._target.get(name), part, start, stop)
-        except CorruptStore:  # cut off in the midst
-            self._remove(name)
-            return None
-        self._kept += 1
-        return summed
-
-    def _write(self, source: Source, name: str, part: Part, start: int, stop: int, hold: Hold) -> Summed:
-        file = Writing(part, start)
-        for run in source.runs(part.segment, start, stop, part.schema.columns):
-            more = file.add(run)
-            hold.renew()
-            self._progress("archiving", self._done + file.stop - start, self._events)
-            if not more:
-                break
-        data, summed = file.finish(name)
-        try:
-            self._target.put(name, [data])
-        except AlreadyExists as exc:
-            raise self._conflict() from exc
-        return summed
-
-    def _tell(self, events: int) -> None:
-        self._done += events
-        self._progress("archiving", self._done, self._events)
-
-    def _remove(self, name: str) -> None:
-        del self._files[name]
-        self._target.delete(name)
-
-    def _conflict(self) -> Conflict:
-        return Conflict(f"somebody else writes an archive to {self._place} at the same time")
+def made_before(target: Blobs, place: str, request: str | None) -> ArchiveReport | None:
+    """The archive that is there, if the same request made it. Raises AlreadyExists where another did; damage of one that
+    was being written when its writer was killed is as good as none."""
+    if target.size(METADATA) is None:
+        return None
+    try:
+        found = read_metadata(target, place)
+    except CorruptArchive:
+        return None
+    if request is not None and found.archive.request == request:
+        return ArchiveReport.of(found)
+    raise AlreadyExists(f"there is an archive in {place} already; give another folder or prefix")
 
 
-def _folder(stretch: Stretch) -> str:
-    return folder_name(stretch.view.info.name, stretch.view.info.id)
+def refuse_strangers(target: Blobs, place: str, folders: Iterable[str]) -> None:
+    """Raise InvalidArgument where the place holds anything but what an earlier attempt wrote to these folders."""
+    own = tuple(f"{folder}/" for folder in folders)
+    for info in target.list():
+        if info.key != METADATA and not info.key.startswith(own):
+            raise InvalidArgument(f"{place} holds other things, {info.key} for one; give an empty folder or prefix")
+
+
+def file_there(target: Blobs, name: str, part: Part, range_: SegmentRange) -> Summed | None:
+    """The data file, if it was written before and holds just the range; else it is removed. Memory: the file."""
+    if target.size(name) is None:
+        return None
+    try:
+        summed = read_back(name, target.get(name), part, range_.start, range_.stop)
+    except CorruptStore:  # cut off in the midst
+        summed = None
+    if summed is None or summed.file.stop != range_.stop:
+        target.delete(name)
+        return None
+    return summed
+
+
+def write_file(
+    source: Source,
+    target: Blobs,
+    place: str,
+    name: str,
+    part: Part,
+    range_: SegmentRange,
+    told: Callable[[int, int], None],
+) -> Summed:
+    """Write a data file, durably. `told` hears of events, and of the bytes that are held for them. Memory: the file, as
+    `Writing` says. Raises Conflict where somebody else wrote another one meanwhile, and what reading the stream raises."""
+    file = Writing(part, range_.start)
+    for run in source.runs(part.segment, range_.start, range_.stop, part.schema.columns):
+        told(run.batch.num_rows, run.batch.nbytes)
+        file.add(run)
+    data, summed = file.finish(name)
+    try:
+        target.put(name, [data])
+    except AlreadyExists as exc:
+        if (there := file_there(target, name, part, range_)) is None:
+            raise _conflict(place) from exc
+        return there
+    return summed
+
+
+def finish_archive(target: Blobs, place: str, archive: Archive, folders: Iterable[str], sign: str | None) -> Found:
+    """Write the metadata of files that are all there, and remove what else lies in their folders. An archive that is the
+    same already stays. Raises Conflict where there is another one."""
+    own, names = tuple(f"{folder}/" for folder in folders), {file.name for file in archive.files}
+    try:
+        found = read_metadata(target, place)
+    except NotFound:
+        pass
+    except CorruptArchive:
+        target.delete(METADATA)
+    else:
+        if found.digest == metadata_digest(archive.to_json()):
+            return found
+        raise _conflict(place)
+    for info in target.list():
+        if info.key.startswith(own) and info.key not in names:
+            target.delete(info.key)
+    try:
+        return write_metadata(target, place, archive, sign)
+    except AlreadyExists as exc:
+        raise _conflict(place) from exc
+
+
+def give_up(target: Blobs, names: Iterable[str]) -> None:
+    """Remove the data files of an archive that will not be made. What lies beside a whole archive is left alone."""
+    if target.size(METADATA) is None:
+        for name in names:
+            if target.size(name) is not None:
+                target.delete(name)
+
+
+def _conflict(place: str) -> Conflict:
+    return Conflict(f"somebody else writes an archive to {place} at the same time")

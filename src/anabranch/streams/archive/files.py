@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from anabranch import limits
 from anabranch.core import codec
 from anabranch.core.archive import ArchivedFile, sum_of
 from anabranch.core.checksum import checksum
@@ -48,38 +47,22 @@ class Summed(NamedTuple):
 
 
 class Writing:
-    """A data file under construction. Memory: the file, at most `limits.PARQUET_BYTES_MAX` of events before they are
+    """A data file under construction. Memory: the file, of about `limits.PARQUET_BYTES_MAX` of events before they are
     compressed, and a row group."""
 
     def __init__(self, part: Part, start: int) -> None:
         self._part = part
-        self._start = start
         self._builder = ParquetBuilder(pa.schema([*part.schema.columns, *ADDED]))
         self._builder.begin(part.stream, None, start, part.version, segment=part.segment)
         self._rows = _Rows(part, start)
 
-    @property
-    def stop(self) -> int:
-        """The offset behind its last event."""
-        return self._rows.sums.offset
-
-    def add(self, run: Run) -> bool:
-        """Add events; False where some were left for the next file."""
-        whole = True
-        if self._rows.logical + run.batch.nbytes >= limits.PARQUET_BYTES_MAX:
-            whole, run = self._cut(run)
+    def add(self, run: Run) -> None:
+        """Add the events that follow."""
         batch, count = run.batch, run.batch.num_rows
         segment, offsets = constant(self._part.segment.packed, count), pa.array(np.arange(run.first, run.stop))
         columns = pa.schema([*self._part.schema.columns, *ADDED])
         self._builder.write(pa.record_batch([*batch.columns, segment, offsets], schema=columns), run.appended)
         self._rows.add(run)
-        return whole
-
-    def _cut(self, run: Run) -> tuple[bool, Run]:
-        """As much of the run as still fits, up to the end of a block."""
-        share = max(0, limits.PARQUET_BYTES_MAX - self._rows.logical) * run.batch.num_rows // max(1, run.batch.nbytes)
-        edge = -(-(run.first + max(1, share)) // BLOCK_ROWS) * BLOCK_ROWS
-        return (True, run) if edge > run.stop else (False, run.until(edge))
 
     def finish(self, name: str) -> tuple[pa.Buffer, Summed]:
         """The file's bytes, and what the metadata is to say of it."""

@@ -158,16 +158,16 @@ def refuse_flaws(found: Found, flaws: Iterator[ArchiveFlaw]) -> None:
         raise CorruptArchive(found.place, *flaw)
 
 
-def read_file(blobs: Blobs, found: Found, file: ArchivedFile) -> Any:
+def read_file(blobs: Blobs, place: str, file: ArchivedFile) -> Any:
     """A data file's bytes, which are those that were archived. Raises CorruptArchive."""
     try:
         if blobs.size(file.name) != file.size:  # a file that was cut short must not be mapped
-            raise CorruptArchive(found.place, file.name, f"does not hold {file.size:,} bytes any more")
+            raise CorruptArchive(place, file.name, f"does not hold {file.size:,} bytes any more")
         data = blobs.get(file.name)
     except BlobMissing as exc:
-        raise CorruptArchive(found.place, file.name, "is missing") from exc
+        raise CorruptArchive(place, file.name, "is missing") from exc
     if hashlib.sha256(data).hexdigest() != file.sha256:
-        raise CorruptArchive(found.place, file.name, "was changed: its SHA-256 is another")
+        raise CorruptArchive(place, file.name, "was changed: its SHA-256 is another")
     return data
 
 
@@ -202,7 +202,7 @@ def _file_flaws(
     blobs: Blobs, found: Found, stream: ArchivedStream, file: ArchivedFile, content: bool, blocks: list[bytes] | None
 ) -> Iterator[ArchiveFlaw]:
     try:
-        data = read_file(blobs, found, file)
+        data = read_file(blobs, found.place, file)
         if content:
             summed = read_back(file.name, data, part_of(stream, file), file.start, file.stop)
             if blocks is not None:

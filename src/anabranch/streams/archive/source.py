@@ -33,11 +33,6 @@ class Run(NamedTuple):
         """The offset behind the last."""
         return self.first + int(self.batch.num_rows)
 
-    def until(self, offset: int) -> Run:
-        """What of it lies before an offset."""
-        count = offset - self.first
-        return Run(self.first, self.batch.slice(0, count), self.appended.slice(0, count))
-
 
 class Source:
     """The events of a stream. A scale, a compaction or a flattening while they are read is met by planning again."""

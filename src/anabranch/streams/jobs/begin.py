@@ -8,6 +8,7 @@ from typing import Any
 
 from anabranch import limits
 from anabranch.catalog.port import Writing
+from anabranch.core.cuts import head_cut, tail_cut
 from anabranch.core.stretch import Stretch, plan_stretch
 from anabranch.errors import InvalidArgument, StreamExists
 from anabranch.log.slices import slices
@@ -17,6 +18,7 @@ from anabranch.model.names import StreamName
 from anabranch.model.origin import OriginPart
 from anabranch.model.schema import StreamSchema
 from anabranch.model.segment_range import SegmentRange
+from anabranch.model.stream import StreamView
 from anabranch.model.stream_range import StreamRange
 from anabranch.streams.copy import COPIED, copy_stream
 from anabranch.streams.find import cuts_of, named, need_free, need_view
@@ -70,17 +72,19 @@ def make_job(
     row = JobRow(job, verb, str(target), (), place, options, now)
     if options.get("shared"):
         return _viewing(txn, row, sources[0], stages[0])
-    if verb == "copy" and (made := _made(txn, target, sources[0], options)) is not None:
+    if verb == "copy" and (made := made_copy(txn, target, sources[0], options)) is not None:
         if "follow" in options:
             raise StreamExists(str(target))
         row = replace(row, state=State.DONE, result=made)
     else:
         if verb == "append":
-            need_view(txn, target)
-        else:
+            onto = need_view(txn, target)
+            if "deduplicate" in options:
+                row = replace(row, options={**options, "against": _against(onto)})
+        elif not _given_up(txn, target, sources, options):
             need_free(txn, target)
         row = replace(
-            row, parts=tuple(_stage(txn, row, n, *each) for n, each in enumerate(zip(sources, stages, strict=True)))
+            row, parts=tuple(stage_part(txn, row, n, *each) for n, each in enumerate(zip(sources, stages, strict=True)))
         )
     txn.put_piece(row.to_piece())
     return row
@@ -124,7 +128,8 @@ def asked_of(drawn: Drawn, options: Mapping[str, Any]) -> dict[str, object]:
     return {**asked, "independent": True} if options.get("independent") else asked
 
 
-def _made(txn: Writing, target: StreamName, drawn: Drawn, options: Mapping[str, Any]) -> dict[str, Any] | None:
+def made_copy(txn: Writing, target: StreamName, drawn: Drawn, options: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The copy that is there, if it was asked for with the same arguments. Raises StreamExists for another stream."""
     present = txn.stream(target)
     if present is None or present.name != target:
         return None
@@ -135,7 +140,8 @@ def _made(txn: Writing, target: StreamName, drawn: Drawn, options: Mapping[str, 
     return dict(made.value)
 
 
-def _stage(txn: Writing, row: JobRow, number: int, drawn: Drawn, stage: StreamId) -> Part:
+def stage_part(txn: Writing, row: JobRow, number: int, drawn: Drawn, stage: StreamId) -> Part:
+    """Write down the plan of a job's `number`th source, and open its stage."""
     stretch = drawn.stretch
     info = stretch.view.info
     name = stage_name(row.stream, row.id, number)
@@ -161,6 +167,17 @@ def _stage(txn: Writing, row: JobRow, number: int, drawn: Drawn, stage: StreamId
         sum(each.bytes for each in drawn.slices),
         replace(drawn.origin, place=None if row.options.get("within") else row.place.get("url")),
     )
+
+
+def _given_up(txn: Writing, target: StreamName, sources: Sequence[Drawn], options: Mapping[str, Any]) -> bool:
+    """True if the target's name is that of a source of this store, which goes when the target comes."""
+    present = txn.stream(target) if options.get("within") and options.get("drop") else None
+    return present is not None and present.id in {drawn.stretch.view.info.id for drawn in sources}
+
+
+def _against(onto: StreamView) -> dict[str, str]:
+    """What a stream holds now, whose events others may repeat."""
+    return {"stream": f"{onto.info.id:016x}", "from": str(head_cut(onto)), "to": str(tail_cut(onto))}
 
 
 def _said(cut: StreamCut | Edge | str) -> str:

@@ -4,6 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from anabranch import limits
+from anabranch.streams.jobs.row import Range
+
+
+def bundled(ranges: Sequence[Range]) -> list[Sequence[Range]]:
+    """Ranges as they are moved by one task after another."""
+    edges = bundles(
+        [each.size for each in ranges], bytes_max=limits.JOB_RANGE_BYTES, count_max=limits.JOB_BUNDLE_RANGES_MAX
+    )
+    return [ranges[first:stop] for first, stop in edges]
+
 
 def bundles(sizes: Sequence[int], *, bytes_max: int, count_max: int) -> list[tuple[int, int]]:
     """Neighbours put together up to `bytes_max` and `count_max`, as half-open index ranges. Each holds at least one."""

@@ -48,7 +48,7 @@ class Control:
             row = need_job(txn, self.job)
             if row.state is State.CANCELLED:
                 raise JobStopped(self.job, row.state.value)
-            if row.state is State.DONE:
+            if row.state is State.DONE or row.owner == self.owner:  # this run's already, if its answer was lost
                 return row
             if row.state is State.RUNNING and not row.silent(now) and not take_over:
                 raise JobRunning(self.job)

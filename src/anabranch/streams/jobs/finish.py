@@ -25,12 +25,15 @@ def finish_job(txn: Writing, row: JobRow, plans: Sequence[Plan], stream: StreamI
     """Carry out the job's verb upon its whole stages, which are gone then. Returns the result as JSON. `stream` is the
     id of what a stitch makes. Raises as the verb."""
     if row.verb == "copy":
-        return _copy(txn, row, plans[0], now)
+        return finish_copy(txn, row, plans[0], now)
+    if row.gives_up and row.options.get("within"):
+        give_up_sources(txn, row, now)
     names = [stage_name(row.stream, row.id, number) for number in range(len(row.parts))]
     for part, plan, name in zip(row.parts, plans, names, strict=True):
         close_stage(txn, part, plan, name, now, sieved="deduplicate" in row.options)
     stages = [StreamRange(part.stage) for part in row.parts]
     if row.verb == "append":
+        _need_same(txn, row)
         joined = append_stream(txn, stages[0], row.stream, now, origin=row.parts[0].origin)
         delete_stream(txn, names[0], now)
     else:
@@ -39,6 +42,13 @@ def finish_job(txn: Writing, row: JobRow, plans: Sequence[Plan], stream: StreamI
     if "deduplicate" in row.options:  # offsets are not what they were
         joined = Joined(joined.stream, tuple((stream, ()) for stream, _ in joined.parts), row.repeats)
     return _of_sources(joined, row.parts).to_json()
+
+
+def _need_same(txn: Writing, row: JobRow) -> None:
+    """What was compared is what is appended to. Raises Conflict where another stream has taken the name."""
+    against = row.options.get("against")
+    if against is not None and need_info(txn, row.stream).id != int(against["stream"], 16):
+        raise Conflict(f"'{row.target}' is another stream than the one whose events job {row.id} was compared with")
 
 
 def drop_plans(txn: Writing, row: JobRow) -> None:
@@ -53,7 +63,8 @@ def drop_stages(txn: Writing, row: JobRow) -> None:
         drop_stage(txn, part)
 
 
-def _copy(txn: Writing, row: JobRow, plan: Plan, now: Micros) -> dict[str, Any]:
+def finish_copy(txn: Writing, row: JobRow, plan: Plan, now: Micros) -> dict[str, Any]:
+    """Turn the whole stage of a copy into the stream. Returns the result as JSON. Raises StreamExists, ScopeNotFound."""
     need_scope(txn, row.stream.scope)
     need_free(txn, row.stream)
     part = row.parts[0]

@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
+from anabranch.core.archive import Imported
 from anabranch.core.copy import Copied
 from anabranch.core.stitch import Joined
 from anabranch.errors import JobStopped
 from anabranch.model.ids import Micros
-from anabranch.streams.jobs.row import JobRow, Progress, State, need_job, need_plan
+from anabranch.streams.archive.export import ArchiveReport
+from anabranch.streams.jobs.archive import files_of, remove_files
+from anabranch.streams.jobs.measure import measure
+from anabranch.streams.jobs.row import ARCHIVE, COPY_SCOPE, IMPORT, JobRow, Progress, State, need_job
 from anabranch.streams.jobs.run import Run, settle
 from anabranch.streams.jobs.site import Site
 
@@ -90,17 +94,14 @@ class Job:
                 return (
                     Progress(row, row.events, row.bytes, None, None) if row.result else Progress(row, 0, 0, None, None)
                 )
-            ranges = [each for n in range(len(row.parts)) for each in need_plan(txn, row.id, n).ranges]
-            logs = txn.logs([each.log for each in ranges]) if ranges else {}
-        size = sum(log.size for log in logs.values())
-        reached = tuple((str(r.segment), r.start, r.stop, r.start + logs[r.log].length) for r in ranges)
-        events = sum(log.length for log in logs.values())
+            events, size, reached = measure(txn, row)
         rate = _rate(row, size, now)
         left = max(row.bytes - size, 0) / rate if rate else None
         return Progress(row, events, size, rate, left, reached, row.silent(now))
 
     def wait(self, timeout_s: float | None = None) -> Any:
-        """Wait until it has ended, and return what it made: Copied, or Joined. Raises JobStopped where it was paused or
+        """Wait until it has ended, and return what it made: Copied or Joined, a list of Copied for a scope,
+        ArchiveReport, Imported. Raises JobStopped where it was paused or
         cancelled, or has failed elsewhere; what it failed with where it ran here; TimeoutError."""
         clock = self._site.runtime.clock
         until = None if timeout_s is None else clock.monotonic() + timeout_s
@@ -134,13 +135,16 @@ class Job:
 
     def _want(self, state: State) -> JobRow:
         now = self._site.runtime.clock.now()
+        files: list[str] = []
         with self._site.catalog.writing() as txn:
             row = need_job(txn, self.id)
             if row.state is State.RUNNING and not row.silent(now):
                 row = replace(row, wanted=state)
                 txn.put_piece(row.to_piece())
             elif not (state is State.PAUSED and row.state is State.FAILED):
+                files = files_of(txn, self.id) if state is State.CANCELLED else []
                 row = settle(txn, row, state)
+        remove_files(self._site, row, files)
         if self._run is not None:
             self._run.control.stop(state)
             self._join()
@@ -151,7 +155,17 @@ class Job:
 def result_of(row: JobRow) -> Any:
     """What a job that is done has made."""
     assert row.result is not None
-    return Copied.from_json(dict(row.result)) if row.verb == "copy" else Joined.from_json(row.result)
+    match row.verb:
+        case "copy":
+            return Copied.from_json(dict(row.result))
+        case verb if verb == COPY_SCOPE:
+            return [Copied.from_json(each) for each in row.result["streams"]]
+        case verb if verb == ARCHIVE:
+            return ArchiveReport.from_json(row.result)
+        case verb if verb == IMPORT:
+            return Imported.from_json(row.result)
+        case _:
+            return Joined.from_json(row.result)
 
 
 def _rate(row: JobRow, size: int, now: Micros) -> float | None:

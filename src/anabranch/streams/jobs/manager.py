@@ -1,8 +1,9 @@
-"""The jobs of a store: those that write to it."""
+"""The jobs of a store: those that write to it, or archive its streams."""
 
 from __future__ import annotations
 
 import builtins
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,21 +14,24 @@ from anabranch.log.watch import Watch, silent
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.stream_range import StreamRange
+from anabranch.streams.jobs.archives import ArchiveJobs
 from anabranch.streams.jobs.begin import draw, make_job, whole
 from anabranch.streams.jobs.carry import Carrier
+from anabranch.streams.jobs.copy_scope import look_at_scope, make_scope_job
 from anabranch.streams.jobs.job import Job
-from anabranch.streams.jobs.row import JOB, JobRow, need_job
+from anabranch.streams.jobs.row import ARCHIVE, IMPORT, JOB, JobRow, need_job
 from anabranch.streams.jobs.run import Run
+from anabranch.streams.jobs.sift import Sifter
 from anabranch.streams.jobs.site import Site, Sited
 from anabranch.streams.jobs.until import Until
-from anabranch.streams.requests import Result, once
+from anabranch.streams.requests import once
 
 Name = str | StreamName
 Source = Name | StreamRange
 Open = Callable[[Mapping[str, str]], Sited]
 
 
-class Jobs:
+class Jobs(ArchiveJobs):
     """Makes jobs, finds them again, and runs them. `open_site` opens the source of a job that is resumed without one;
     `changed` is called when a stream was made."""
 
@@ -78,14 +82,20 @@ class Jobs:
         stream: Source,
         onto: Name,
         *,
+        deduplicate: Sequence[str] = (),
         window: int = limits.JOB_WINDOW,
         carrier: Carrier | None = None,
         progress: Watch = silent,
         request: str | None = None,
     ) -> Job:
         """Let the events of a stream of another store follow the last event of `onto`, once they have all been moved.
-        Raises as `copy`, SchemaMismatch."""
-        return self._begin("append", source, [stream], onto, request, window, progress, carrier=carrier)
+
+        With `deduplicate`, those are left out that equal in all these columns one that `onto` held when the job was made,
+        or an earlier one of their own stream. `JobRow.repeats` counts them; offsets begin at 0 then. Raises as `copy`,
+        SchemaMismatch, InvalidArgument; Truncated where `onto` was truncated before the comparison was made.
+        """
+        options = _left_out(deduplicate, carrier)
+        return self._begin("append", source, [stream], onto, request, window, progress, options, carrier)
 
     def stitch(
         self,
@@ -93,6 +103,7 @@ class Jobs:
         streams: Sequence[Source],
         into: Name,
         *,
+        keep_sources: bool = True,
         deduplicate: Sequence[str] = (),
         prefer: Sequence[int] = (),
         window: int = limits.JOB_WINDOW,
@@ -105,19 +116,51 @@ class Jobs:
         With `deduplicate`, of events that are equal in all these columns only one stays: that of the first stream, or
         of the stream that stands first in `prefer`, a list of numbers of streams, from 0 on; within a stream the first.
         Those streams are read first. `JobRow.repeats` counts what was left out. Offsets are not those of the sources
-        then. The events of all streams are digested first, 24 bytes each, on disk. Raises as `copy`, SchemaMismatch,
-        InvalidArgument.
+        then. The events of all streams are digested first, 24 bytes each, on disk.
+
+        Without `keep_sources` the streams are deleted, all together, once the new one is in place and durable; until then
+        the job is not done, and whoever resumes it does that. Where one holds events by then that were written since the
+        job was made, none is deleted, and the job fails with Conflict. Raises as `copy`, SchemaMismatch, InvalidArgument.
         """
         if not streams:
             raise InvalidArgument("a stitch takes at least one stream")
         if len(set(prefer)) < len(prefer) or not set(prefer) <= set(range(len(streams))):
             raise InvalidArgument(f"prefer= names streams by their numbers from 0 to {len(streams) - 1}, each once")
-        options: dict[str, Any] = {"deduplicate": list(deduplicate)} if deduplicate else {}
-        if deduplicate and carrier is not None:
-            raise InvalidArgument("repeats are left out by one process; give deduplicate= or carrier=, not both")
+        options = _left_out(deduplicate, carrier)
         if prefer:
             options["prefer"] = list(prefer)
+        if not keep_sources:
+            options["drop"] = True
         return self._begin("stitch", source, streams, into, request, window, progress, options, carrier)
+
+    def copy_scope(
+        self,
+        source: Sited,
+        scope: str,
+        target: str,
+        *,
+        internal: bool = False,
+        ephemeral: bool = False,
+        window: int = limits.JOB_WINDOW,
+        carrier: Carrier | None = None,
+        progress: Watch = silent,
+        request: str | None = None,
+    ) -> Job:
+        """Copy the streams of a scope of another store into one of this store, with the aliases that they have in it. One
+        job stands for all; its window is shared by them. Each is whole by itself, as of when its turn came. Names that are
+        taken are refused before anything is moved. Raises ScopeNotFound, StreamExists, InvalidName."""
+        self._alive()
+        site = source.site
+        folder = look_at_scope(site, scope, internal=internal, ephemeral=ephemeral)
+        within = {"within": True, "independent": True} if site.catalog is self._site.catalog else {}
+        options = {"internal": internal, "ephemeral": ephemeral, **within}
+
+        def act(txn: Writing, ident: str, now: Micros) -> JobRow:
+            return make_scope_job(txn, ident, folder, target, place=site.place, options=options, now=now)
+
+        said = "".join(f" {name}" for name in ("internal", "ephemeral") if options[name])
+        operation = f"job copy scope {scope} {target}{said}"
+        return self._write_down(request, operation, act, site, window=window, carrier=carrier, progress=progress)
 
     def _begin(
         self,
@@ -138,21 +181,33 @@ class Jobs:
         drawn = [draw(site, part) for part in parts]
         within = {"within": True} if site.catalog is self._site.catalog else {}
         chosen: dict[str, Any] = {**(options or {}), **within}
-        now = self._site.runtime.clock.now()
-        ident = f"{self._site.runtime.ids.bits(48):012x}"
         stages = [StreamId(self._site.runtime.ids.bits(63)) for _ in drawn]
 
-        def act(txn: Writing) -> Result:
-            row = make_job(txn, ident, verb, full, drawn, stages, place=site.place, options=chosen, now=now)
-            return {"job": row.id}
+        def act(txn: Writing, ident: str, now: Micros) -> JobRow:
+            return make_job(txn, ident, verb, full, drawn, stages, place=site.place, options=chosen, now=now)
 
         for name in chosen.get("deduplicate", ()):
             if not any(name in each.stretch.view.info.schema.columns.names for each in drawn):
                 raise InvalidArgument(f"deduplicate= names columns of the streams; none of them has '{name}'")
-        said = "".join(f" {name}" for name in chosen if name != "within")
+        said = "".join(_said(name, value) for name, value in chosen.items() if name != "within")
         operation = f"job {verb} {','.join(map(str, parts))} {full}{said}"
+        return self._write_down(request, operation, act, site, window=window, carrier=carrier, progress=progress)
+
+    def _write_down(
+        self,
+        request: str | None,
+        operation: str,
+        act: Callable[[Writing, str, Micros], JobRow],
+        site: Site,
+        *,
+        window: int,
+        carrier: Carrier | None,
+        progress: Watch,
+    ) -> Job:
+        now = self._site.runtime.clock.now()
+        ident = f"{self._site.runtime.ids.bits(48):012x}"
         with self._site.catalog.writing() as txn:
-            result = once(txn, request, operation, now, lambda: act(txn))
+            result = once(txn, request, operation, now, lambda: {"job": act(txn, ident, now).id})
             self._sweep(txn, now)
         return self._start(str(result["job"]), site, window=window, carrier=carrier, progress=progress)
 
@@ -198,7 +253,8 @@ class Jobs:
         if source is not None:
             site = source.site
         else:
-            site = self._site if row.options.get("within") else self._open_site(row.place).site
+            own = row.options.get("within") or row.verb in (ARCHIVE, IMPORT)
+            site = self._site if own else self._open_site(row.place).site
         return self._start(job, site, window=window, carrier=carrier, progress=progress, take_over=take_over)
 
     def _start(
@@ -232,3 +288,15 @@ class Jobs:
             row = JobRow.from_piece(piece)
             if row.state.ended and row.created_at < now - limits.JOBS_KEPT_US:
                 txn.drop_piece(JOB, row.id)
+
+
+def _left_out(columns: Sequence[str], carrier: Carrier | None) -> dict[str, Any]:
+    """How repeats are left out, as a job's options. Raises InvalidArgument for a carrier that can't find them."""
+    if columns and carrier is not None and not isinstance(carrier, Sifter):
+        raise InvalidArgument("this carrier moves bytes, and can't find repeats; give deduplicate= or carrier=, not both")
+    return {"deduplicate": list(columns)} if columns else {}
+
+
+def _said(name: str, value: object) -> str:
+    """An option as a request tells it."""
+    return f" {name}" if value is True else f" {name}={json.dumps(value, sort_keys=True)}"

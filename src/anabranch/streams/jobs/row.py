@@ -22,6 +22,9 @@ from anabranch.model.stream import Segment
 
 JOB: Final = "job"
 PLAN: Final = "job_plan"
+ARCHIVE: Final = "archive"
+IMPORT: Final = "import"
+COPY_SCOPE: Final = "copy scope"
 _FORMAT: Final = 2
 _STREAMS: Final = ("copy", "append", "stitch")  # the verbs that the first format knew
 
@@ -113,6 +116,11 @@ class JobRow:
     def bytes(self) -> int:
         """Logical bytes of all sources, as far as they were known when the job was made."""
         return self.amount[1] + sum(part.bytes for part in self.parts)
+
+    @property
+    def gives_up(self) -> bool:
+        """True if the sources are deleted once the target is in place."""
+        return bool(self.options.get("drop"))
 
     def silent(self, now: Micros) -> bool:
         """True if a run works on it that was not heard of for `limits.JOB_SILENT_US`: its process is gone, or as good

@@ -2,31 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Final, Protocol
 
 from anabranch import limits
-from anabranch.catalog.port import Reading, Writing
-from anabranch.errors import AnabranchError, JobRunning
+from anabranch.catalog.port import Writing
+from anabranch.errors import AnabranchError, InvalidArgument, JobRunning
 from anabranch.log.lease import Hold
 from anabranch.log.watch import Watch, silent
 from anabranch.model.ids import StreamId
 from anabranch.streams.find import need_view
+from anabranch.streams.jobs.archive import Archiving, files_of, remove_files
 from anabranch.streams.jobs.beat import Beat
-from anabranch.streams.jobs.bundles import bundles
+from anabranch.streams.jobs.bundles import bundled
 from anabranch.streams.jobs.cargo import Cargo
-from anabranch.streams.jobs.carry import Bundle, Carrier
+from anabranch.streams.jobs.carry import Carrier, Moving
 from anabranch.streams.jobs.control import Control, Stopped
+from anabranch.streams.jobs.copy_scope import ScopeCopy
+from anabranch.streams.jobs.filed import drop_files
 from anabranch.streams.jobs.finish import drop_plans, drop_stages, finish_job
 from anabranch.streams.jobs.follow import Follower, open_positions
 from anabranch.streams.jobs.gauge import Gauge
+from anabranch.streams.jobs.give_up import give_up_sources
+from anabranch.streams.jobs.import_archive import Importing
+from anabranch.streams.jobs.means import Means, insist
+from anabranch.streams.jobs.measure import measure
+from anabranch.streams.jobs.members import drop_members
 from anabranch.streams.jobs.move import Mover
-from anabranch.streams.jobs.row import JobRow, Part, Plan, Range, State, need_job, need_plan
-from anabranch.streams.jobs.sieve import preferred, sieve_of
+from anabranch.streams.jobs.row import ARCHIVE, COPY_SCOPE, IMPORT, JobRow, Part, Plan, State, need_job, need_plan
+from anabranch.streams.jobs.sieve import Looked, preferred, sieve_of, there_already
+from anabranch.streams.jobs.sift import Sifted, Sifter, sift
 from anabranch.streams.jobs.site import Site
 from anabranch.streams.jobs.until import Until
 from anabranch.streams.jobs.window import Window
+
+
+class Worker(Protocol):
+    """Carries out jobs of one kind."""
+
+    def run(self, row: JobRow) -> JobRow:
+        """Do what is missing of a job. Returns its row, done."""
+        ...
+
+
+_WORKERS: Final[Mapping[str, Callable[[Means], Worker]]] = {
+    COPY_SCOPE: ScopeCopy,
+    ARCHIVE: Archiving,
+    IMPORT: Importing,
+}
 
 
 class Run:
@@ -56,7 +81,11 @@ class Run:
 
     def begin(self, *, take_over: bool = False) -> JobRow:
         """Make the job this run's. Raises as `Control.begin`."""
-        return self.control.begin(take_over=take_over, moved=_moved)
+
+        def act() -> JobRow:
+            return self.control.begin(take_over=take_over, moved=lambda txn, row: measure(txn, row).bytes)
+
+        return insist(self._target.runtime.tasks, act)
 
     def carry_out(self, row: JobRow) -> JobRow:
         """Do what was begun until it has ended; returns the job's row as it is left: done, paused or cancelled.
@@ -84,6 +113,8 @@ class Run:
             raise
 
     def _work(self, row: JobRow, hold: Hold) -> JobRow:
+        if row.verb in _WORKERS:
+            return _WORKERS[row.verb](self._means(hold)).run(row)
         if row.result is None:
             with self._target.catalog.reading() as snapshot:
                 plans = [need_plan(snapshot, row.id, number) for number in range(len(row.parts))]
@@ -94,7 +125,39 @@ class Run:
             row = self._finish(plans)
         if "follow" in row.options:
             row = self._follow(row, hold)
+        elif row.state is not State.DONE:
+            row = self._give_up(row)
         return row
+
+    def _give_up(self, row: JobRow) -> JobRow:
+        """The target is in place: let the sources of another store go, and be done. Either may have been done before."""
+
+        def let_go() -> None:
+            with self._source.catalog.writing() as txn:
+                give_up_sources(txn, row, self._source.runtime.clock.now())
+
+        def end() -> JobRow:
+            with self._target.catalog.writing(f"job {self.control.job}") as txn:
+                ended = self.control.step(txn).released(State.DONE)
+                txn.put_piece(ended.to_piece())
+            return ended
+
+        tasks = self._target.runtime.tasks
+        insist(tasks, let_go)
+        return end()
+
+    def _means(self, hold: Hold) -> Means:
+        return Means(
+            self._source,
+            self._target,
+            self.control,
+            self.window,
+            self.gauge,
+            hold,
+            self._carrier,
+            self._progress,
+            self._changed,
+        )
 
     def _move(self, row: JobRow, plans: Sequence[Plan], hold: Hold) -> None:
         self._done, self._total = row.bytes_before, row.bytes
@@ -102,9 +165,8 @@ class Run:
         order = preferred(row)
         sieve = None
         if "deduplicate" in row.options:
-            sieve = sieve_of(
-                row, [(cargoes[n], plans[n]) for n in order], self.control, self._target.runtime.tasks, self._progress
-            )
+            compared = self._compared(row, cargoes, plans)
+            sieve = sieve_of(row, compared, self.control, self._target.runtime.tasks, self._progress)
             self._note(sieve.repeats)
         works = []
         for number in order:
@@ -119,17 +181,44 @@ class Run:
 
     def _carry(self, carrier: Carrier, row: JobRow, plans: Sequence[Plan], hold: Hold) -> None:
         """Have the bundles moved elsewhere. Whether all is there, the last transaction makes sure."""
-        bundles = [
-            Bundle(row.id, self.control.owner, hold.lease, part.stream, part.stage, plan.schema_version, tuple(each))
-            for part, plan in zip(row.parts, plans, strict=True)
-            for each in bundled(plan.ranges)
-        ]
+        sifted: Sifted | None = None
         try:
+            if "deduplicate" in row.options:
+                sifted = self._sifted(carrier, row, plans)
+            bundles = [
+                Moving(
+                    row.id,
+                    self.control.owner,
+                    hold.lease,
+                    part.stream,
+                    part.stage,
+                    plan.schema_version,
+                    tuple(each),
+                    None if sifted is None else sifted.of(each),
+                )
+                for part, plan in zip(row.parts, plans, strict=True)
+                for each in bundled(plan.ranges)
+            ]
             carrier(bundles)
         except Exception:
             self.control.look()  # what was asked to stop has not failed
             raise
         self.control.look()
+
+    def _sifted(self, carrier: Carrier, row: JobRow, plans: Sequence[Plan]) -> Sifted:
+        """Have the repeats found elsewhere too."""
+        if not isinstance(carrier, Sifter):
+            raise InvalidArgument("this carrier moves bytes, and can't find repeats: resume the job without it")
+        cargoes = [self._cargo(part, plan) for part, plan in zip(row.parts, plans, strict=True)]
+        compared = self._compared(row, cargoes, plans)
+        sifted = sift(compared, row.options["deduplicate"], carrier, self.control)
+        self._note(sifted.repeats)
+        return sifted
+
+    def _compared(self, row: JobRow, cargoes: Sequence[Cargo], plans: Sequence[Plan]) -> list[Looked]:
+        """What is looked at for repeats, in the order of preference."""
+        sources = [Looked(cargoes[n], plans[n].ranges, moved=True) for n in preferred(row)]
+        return [*there_already(row, self._target), *sources]
 
     def _note(self, repeats: int) -> None:
         with self._target.catalog.writing(f"job {self.control.job}") as txn:
@@ -171,7 +260,7 @@ class Run:
             row = replace(row, result=result)
             if "follow" in row.options:
                 row = replace(row, positions=open_positions(need_view(txn, row.parts[0].stage)))
-            else:
+            elif not row.gives_up or row.options.get("within"):
                 row = row.released(State.DONE)
             txn.put_piece(row.to_piece())
         self._changed()
@@ -179,8 +268,17 @@ class Run:
 
     def _settle(self, state: State, error: str | None = None) -> JobRow:
         """Give the job up in some state, if it is still this run's."""
-        with self._target.catalog.writing() as txn:
-            return settle(txn, need_job(txn, self.control.job), state, error, owner=self.control.owner)
+
+        def act() -> JobRow:
+            with self._target.catalog.writing() as txn:
+                return settle(txn, need_job(txn, self.control.job), state, error, owner=self.control.owner)
+
+        with self._target.catalog.reading() as snapshot:
+            names = files_of(snapshot, self.control.job) if state is State.CANCELLED else []
+        row = insist(self._target.runtime.tasks, act)
+        if row.state is State.CANCELLED:
+            remove_files(self._target, row, names)
+        return row
 
 
 def settle(txn: Writing, row: JobRow, state: State, error: str | None = None, *, owner: str | None = None) -> JobRow:
@@ -192,19 +290,7 @@ def settle(txn: Writing, row: JobRow, state: State, error: str | None = None, *,
     if state is State.CANCELLED and row.result is None:
         drop_stages(txn, row)
         drop_plans(txn, row)
+        drop_members(txn, row)
+        drop_files(txn, row)
     txn.put_piece(row.to_piece())
     return row
-
-
-def bundled(ranges: Sequence[Range]) -> list[Sequence[Range]]:
-    """Ranges as they are moved by one task after another."""
-    edges = bundles(
-        [each.size for each in ranges], bytes_max=limits.JOB_RANGE_BYTES, count_max=limits.JOB_BUNDLE_RANGES_MAX
-    )
-    return [ranges[first:stop] for first, stop in edges]
-
-
-def _moved(txn: Reading, row: JobRow) -> int:
-    """Logical bytes that lie in the job's stages."""
-    views = [txn.view(part.stage) for part in row.parts]
-    return sum(log.size for view in views if view is not None for log in view.logs.values())

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
 
 from anabranch.runtime.tasks import Task, Tasks
 
-Work = Callable[[], None]
+# What is to be done; it may tell what follows from it, which goes before all that waits.
+Work: TypeAlias = "Callable[[], Sequence[Work] | None]"
 
 
 class Window:
@@ -32,10 +34,10 @@ class Window:
             self._width = max(1, width)
             self._changed.notify_all()
 
-    def run(self, works: Iterable[Work], *, interrupted: Work = lambda: None) -> None:
-        """Begin the works in their order and return when all have ended. When one raises, no other begins, and the
-        first error is raised once those in flight have ended; so it is when the caller is interrupted, for which
-        `interrupted` may hurry them."""
+    def run(self, works: Iterable[Work], *, interrupted: Callable[[], None] = lambda: None) -> None:
+        """Begin the works in their order, what follows from one ahead of the others, and return when all have ended. When
+        one raises, no other begins, and the first error is raised once those in flight have ended; so it is when the
+        caller is interrupted, for which `interrupted` may hurry them."""
         self._left, self._failure = deque(works), None
         started: list[Task] = []
         try:
@@ -62,11 +64,13 @@ class Window:
 
     def _run(self, work: Work) -> None:
         failure: BaseException | None = None
+        more: Sequence[Work] = ()
         try:
-            work()
+            more = work() or ()
         except BaseException as exc:
             failure = exc
         with self._changed:
+            self._left.extendleft(reversed(more))
             self._active -= 1
             self._failure = self._failure or failure
             self._changed.notify_all()
