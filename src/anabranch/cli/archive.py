@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store
+from anabranch.cli.elsewhere import WindowOption, finish
+from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store, store_path
 from anabranch.cli.output import counted, iso_time, print_columns, print_json, say, size_text
 from anabranch.cli.progress import Meter
 from anabranch.cli.ranges import ByOption, FromOption, ToOption, open_store_range
@@ -48,12 +49,14 @@ def create(
     ] = False,
     internal: Annotated[bool, typer.Option("--internal", help="Of a scope, the store's own streams too.")] = False,
     ephemeral: Annotated[bool, typer.Option("--ephemeral", help="Of a scope, ephemeral streams too.")] = False,
+    window: WindowOption = 4,
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
     """Archive a stream, a range of it, or all streams of a scope, as of now.
 
-    What was interrupted is no archive; the same command goes on with it. Safe while others write and read.
+    A job of this store does it: files are written in parallel, and what was interrupted is no archive; the same command,
+    or `anabranch job resume`, goes on with it. Safe while others write and read.
 
     Examples:
 
@@ -64,22 +67,27 @@ def create(
     with Meter("archiving", unit_bytes=False) as meter:
         if "/" in source:
             with open_store_range(store, source, start, end, by) as (opened, part):
-                report = opened.streams.archive(part, url, sign=sign, in_the_clear=in_the_clear, progress=meter.show)
+                job = opened.jobs.archive(
+                    part, url, sign=sign, in_the_clear=in_the_clear, window=window, progress=meter.show
+                )
+                report: ArchiveReport = finish(job, meter, store_path(store))
         elif start is not None or end is not None:
             raise InvalidArgument("a scope is archived whole: --from and --to are for a stream, scope/name")
         else:
             with open_store(store) as opened:
-                report = opened.streams.archive_scope(
+                job = opened.jobs.archive_scope(
                     source,
                     url,
                     internal=internal,
                     ephemeral=ephemeral,
                     sign=sign,
                     in_the_clear=in_the_clear,
+                    window=window,
                     progress=meter.show,
                 )
+                report = finish(job, meter, store_path(store))
     if as_json:
-        print_json(asdict(report))
+        print_json({**asdict(report), "job": job.id})
     else:
         say(_said(report))
 

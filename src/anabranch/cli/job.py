@@ -1,4 +1,4 @@
-"""`anabranch job`: the jobs that copy, append and stitch streams from other stores into this one."""
+"""`anabranch job`: the jobs that bring streams into this store, from other stores and archives, or archive its streams."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from anabranch.store import Store
     from anabranch.streams.jobs.row import JobRow, Progress
 
-app = new_app("Watch, pause, resume and cancel the jobs that write to this store.")
+app = new_app("Watch, pause, resume and cancel the jobs that write to this store, or archive it.")
 
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
 
@@ -35,7 +35,7 @@ def list_jobs(as_json: JsonOption = False, store: StoreOption = None) -> None:
     if as_json:
         print_json([_described(each) for each in found])
         return
-    rows = [(p.row.id, p.row.verb, _sources(p.row), str(p.row.target), _state(p), _share(p), _rate(p)) for p in found]
+    rows = [(p.row.id, p.row.verb, _sources(p.row), p.row.target, _state(p), _share(p), _rate(p)) for p in found]
     print_columns(("JOB", "VERB", "SOURCE", "TARGET", "STATE", "DONE", "RATE"), rows)
 
 
@@ -136,7 +136,8 @@ def resume(
     with open_store(store) as opened:
         source = None if from_store is None else open_elsewhere(from_store, from_blobs, from_history, from_keys)
         try:
-            with Meter(f"job {job}") as meter:
+            events = opened.jobs.get(job).row().verb == "archive"  # of which it tells; other jobs tell bytes
+            with Meter(f"job {job}", unit_bytes=not events) as meter:
                 going = opened.jobs.resume(job, source=source, window=window, progress=meter.show, take_over=take_over)
                 finish(going, meter, store_path(store))
             progress = going.progress()
@@ -206,10 +207,11 @@ def _described(progress: Progress) -> dict[str, Any]:
         "job": row.id,
         "verb": row.verb,
         "state": _state(progress),
-        "sources": [str(part.name) for part in row.parts],
+        "sources": list(row.sources),
         "from": row.place.get("url"),
-        "target": str(row.target),
+        "target": row.target,
         "created_at": iso_time(row.created_at),
+        "streams": row.members or None,
         "events": progress.events,
         "events_total": row.events,
         "bytes": progress.bytes,
@@ -231,7 +233,7 @@ def _state(progress: Progress) -> str:
 
 
 def _sources(row: JobRow) -> str:
-    return ", ".join(str(part.name) for part in row.parts)
+    return ", ".join(row.sources)
 
 
 def _share(progress: Progress) -> str:

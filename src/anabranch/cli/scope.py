@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anabranch.cli.elsewhere import ToBlobsOption, ToHistoryOption, ToKeysOption, ToStoreOption, open_elsewhere
+from anabranch.cli.elsewhere import (
+    ToBlobsOption,
+    ToHistoryOption,
+    ToKeysOption,
+    ToStoreOption,
+    WindowOption,
+    finish,
+    open_elsewhere,
+)
 from anabranch.cli.options import JsonOption, StoreOption, TagOption, new_app, open_names, open_store, parse_tags
 from anabranch.cli.output import confirm, counted, iso_time, print_columns, print_json, say
 from anabranch.cli.progress import Meter
@@ -113,11 +121,13 @@ def copy(
     to_blobs: ToBlobsOption = None,
     to_history: ToHistoryOption = None,
     to_keys: ToKeysOption = None,
+    window: WindowOption = 4,
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
     """Copy all streams of a scope into another, at once and whatever their size. Asked again, it goes on where it was
-    interrupted, and copies what is new. Aliases of streams within the scope come along, but not into another store.
+    interrupted, and copies what is new. Aliases of streams within the scope come along. Into another store the bytes are
+    moved by one job for all streams: see `anabranch job`.
 
     Examples:
 
@@ -128,21 +138,22 @@ def copy(
         with (
             open_store(store) as opened,
             open_elsewhere(to_store, to_blobs, to_history, to_keys) as other,
-            Meter(f"copying {source}", unit_bytes=False) as meter,
+            Meter(f"copying {source}") as meter,
         ):
-            copies = opened.streams.copy_scope(
-                source, target, to=other, internal=internal, ephemeral=ephemeral, progress=meter.show
+            job = other.jobs.copy_scope(
+                opened, source, target, internal=internal, ephemeral=ephemeral, window=window, progress=meter.show
             )
-        _copied(target, copies, as_json)
+            moved: list[Copied] = finish(job, meter, to_store)
+        _copied(target, moved, as_json, job=job.id)
         return
     with open_names(store) as names, Meter(f"copying {source}", unit_bytes=False) as meter:
         copies = names.streams.copy_scope(source, target, internal=internal, ephemeral=ephemeral, progress=meter.show)
     _copied(target, copies, as_json)
 
 
-def _copied(target: str, copies: list[Copied], as_json: bool) -> None:
+def _copied(target: str, copies: list[Copied], as_json: bool, **more: str) -> None:
     if as_json:
-        print_json({"name": target, "streams": len(copies), "copies": [each.to_json() for each in copies]})
+        print_json({"name": target, "streams": len(copies), "copies": [each.to_json() for each in copies], **more})
     else:
         say(f"scope '{target}' holds copies of {counted(len(copies), 'stream')}")
 
