@@ -13,7 +13,7 @@ TAGS_MAX: Final = 64
 TAG_CHARS_MAX: Final = 256
 KEY_BYTES_MAX: Final = 64 * KIB
 EVENT_BYTES_MAX: Final = 8 * MIB  # an event beyond this lies in a blob of its own,
-LARGE_EVENT_BYTES_MAX: Final = 1024 * MIB  # up to this
+LARGE_EVENT_BYTES_MAX: Final = 256 * MIB  # up to this: what a bucket takes within BLOB_REQUEST_S, and Spark in one value
 BATCH_BYTES_MAX: Final = 1024 * MIB
 COLUMNS_MAX: Final = 1_000
 SEGMENTS_MAX: Final = 10_000  # open segments of one stream
@@ -134,6 +134,8 @@ JOB_BUNDLE_RANGES_MAX: Final = 256  # small ranges that are moved one after anot
 JOB_BLOB_BYTES: Final = 16 * MIB  # messages gathered into one blob; a larger one goes alone
 JOB_EXTENTS_MAX: Final = 4_096  # extents that a job appends in one transaction
 JOB_WINDOW: Final = 4  # bundles of ranges in flight
+KNOWN_MESSAGES_MAX: Final = 262_144  # checksums that are remembered while repeats are left out, about 100 bytes each
+SIFT_ROWS: Final = 2_097_152  # digests that a Spark task compares at a time, 24 bytes each
 JOB_SILENT_US: Final = 30 * 1_000_000  # a job whose process was not heard of for so long may be taken over
 JOBS_KEPT_US: Final = 7 * 24 * 3600 * 1_000_000  # rows of jobs that have ended
 

@@ -113,7 +113,8 @@ class _Compaction:
         columns = pa.ipc.read_schema(pa.py_buffer(file.parts[0].columns))
         with Hold(self._catalog, self._runtime, "compact", f"{len(file.parts)} part(s)") as hold:
             key = history_key(hold.begun_at, token(self._runtime.ids))
-            building = _Building(self, hold, columns, key)
+            large = any(_is_large(extent) for part in file.parts for extent in part.extents)
+            building = _Building(self, hold, columns, key, large=large)
             try:
                 for part in file.parts:
                     building.add(part)
@@ -202,12 +203,12 @@ class _Compaction:
 class _Building:
     """The file that will be the blob `key`, under construction: the parts that are whole, with their first rows."""
 
-    def __init__(self, compaction: _Compaction, hold: Hold, columns: pa.Schema, key: str) -> None:
+    def __init__(self, compaction: _Compaction, hold: Hold, columns: pa.Schema, key: str, *, large: bool) -> None:
         self.key = key
         self._compaction = compaction
         self._hold = hold
         self._columns = columns
-        self._builder = ParquetBuilder(columns, encryption=compaction.encryption(key))
+        self._builder = ParquetBuilder(columns, encryption=compaction.encryption(key), large=large)
         self._sources = compaction.sources()
         self.parts: list[tuple[FilePart, int]] = []
         self._size = 0
@@ -241,6 +242,11 @@ class _Building:
     def finish(self) -> WrittenFile:
         """The whole file."""
         return self._builder.finish()
+
+
+def _is_large(extent: Extent) -> bool:
+    """True if it holds a single event that is large."""
+    return extent.stop - extent.start == 1 and extent.place.length > limits.EVENT_BYTES_MAX
 
 
 def _extent(part: FilePart, row: int, blob: BlobId, key: str, checksum: int) -> Extent:

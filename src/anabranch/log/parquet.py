@@ -57,7 +57,7 @@ class ParquetBuilder:
     """Builds one file, a row group at a time: at most `limits.PARQUET_ROWS_PER_GROUP` rows and about
     `limits.PARQUET_GROUP_BYTES_MAX` Arrow bytes are buffered beside the file itself. A row beyond
     `limits.EVENT_BYTES_MAX` has a row group of its own, since many readers decode some thousand rows of one at a time.
-    `encryption`: see `Sealer.file_encryption`."""
+    `encryption`: see `Sealer.file_encryption`. `large`: such rows are expected."""
 
     def __init__(
         self,
@@ -66,8 +66,10 @@ class ParquetBuilder:
         group_rows: int = limits.PARQUET_ROWS_PER_GROUP,
         group_bytes: int = limits.PARQUET_GROUP_BYTES_MAX,
         encryption: Any = None,
+        large: bool = False,
     ) -> None:
         self._columns = columns
+        self._large = large
         self._encryption = encryption
         self._schema = file_columns(columns)
         self._group_rows = group_rows
@@ -104,6 +106,7 @@ class ParquetBuilder:
         whole = pa.record_batch([*batch.columns, appended], schema=self._schema)
         for run in runs(pa.Table.from_batches([whole]), limits.EVENT_BYTES_MAX):
             if run.large:
+                self._large = self._large or self._writer is None
                 self._flush()
             self._add(whole.slice(run.start, run.stop - run.start))
             if run.large:
@@ -155,7 +158,8 @@ class ParquetBuilder:
             return
         table = pa.Table.from_batches([*self._held, *self._fresh])
         if self._writer is None:
-            self._writer = _open_writer(self._sink, self._schema, table.slice(0, _SAMPLE_ROWS), self._encryption)
+            sample = table.slice(0, _SAMPLE_ROWS)
+            self._writer = _open_writer(self._sink, self._schema, sample, self._encryption, large=self._large)
         self._writer.write_table(table, row_group_size=table.num_rows)
         self._rows += table.num_rows
         self._groups += 1
@@ -166,14 +170,24 @@ class ParquetBuilder:
         self._held_rows = self._held_bytes = 0
 
 
-def _open_writer(sink: pa.BufferOutputStream, schema: pa.Schema, sample: pa.Table, encryption: Any) -> pq.ParquetWriter:
+def _open_writer(
+    sink: pa.BufferOutputStream, schema: pa.Schema, sample: pa.Table, encryption: Any, *, large: bool
+) -> pq.ParquetWriter:
+    repeating = [path for field in schema for path in _dictionary_paths(field, sample.column(field.name))]
+    compared: bool | list[str] = True
+    if large:
+        # Dictionaries and statistics are made of copies: of values of some 100 MiB they cost ten times the rest.
+        leaves = [leaf for field in schema for leaf in _leaves(field.name, field.type)]
+        compared = [path for path, kind in leaves if not _is_text(kind)]
+        repeating = [path for path in repeating if path in compared]
     return pq.ParquetWriter(
         sink,
         schema,
         version="2.6",
         data_page_version="1.0",  # every engine reads these
         compression="zstd",
-        use_dictionary=[path for field in schema for path in _dictionary_paths(field, sample.column(field.name))],
+        use_dictionary=repeating,
+        write_statistics=compared,
         write_page_index=True,
         write_page_checksum=True,
         encryption_properties=encryption,
@@ -183,7 +197,7 @@ def _open_writer(sink: pa.BufferOutputStream, schema: pa.Schema, sample: pa.Tabl
 def _dictionary_paths(field: pa.Field, sample: pa.ChunkedArray) -> list[str]:
     """The paths of a column's leaves that gain from a dictionary: those of nested columns, and values that repeat."""
     if pa.types.is_nested(field.type):
-        return list(_leaves(field.name, field.type))
+        return [path for path, _ in _leaves(field.name, field.type)]
     if len(sample) < _SAMPLE_ROWS_MIN:
         return [field.name]
     try:
@@ -193,7 +207,12 @@ def _dictionary_paths(field: pa.Field, sample: pa.ChunkedArray) -> list[str]:
     return [field.name] if repeats else []
 
 
-def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
+
+
+def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
+    """The paths of a column's leaves, with their types."""
     if pa.types.is_map(kind):
         yield from _leaves(f"{path}.key_value.key", kind.key_type)
         yield from _leaves(f"{path}.key_value.value", kind.item_type)
@@ -203,7 +222,7 @@ def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
         for field in kind:
             yield from _leaves(f"{path}.{field.name}", field.type)
     else:
-        yield path
+        yield path, kind
 
 
 class ParquetReader:

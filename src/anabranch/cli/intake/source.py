@@ -19,7 +19,7 @@ from anabranch import limits
 from anabranch.errors import InvalidArgument
 
 BLOCK_BYTES: Final = 4 * limits.MIB
-LINE_BYTES_MAX: Final = 2 * limits.LARGE_EVENT_BYTES_MAX - limits.MIB  # an event's text may be longer than the event
+LINE_BYTES_MAX: Final = 2 * limits.LARGE_EVENT_BYTES_MAX  # an event's text may be longer than the event
 _READ_BYTES: Final = 256 * limits.KIB
 
 
