@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 import anabranch as ab
 from tests.postgres_server import drop, fresh_url
 from tests.process.children import Child, Tell
+from tests.waiting import until
 
 Place = tuple[str, str | None]
 
@@ -100,3 +102,49 @@ def test_who_is_killed_noting_down_leaves_no_gap_and_nothing_twice(place: Place,
         found = [each.detail["tags"]["n"] for each in store.notifications("s/a") if each.kind == "tagged"]
         assert found == [str(each) for each in range(number)]
         assert list(store.check()) == []
+
+
+def listen_by_name(tell: Tell, store_at: str, blobs: str | None, killed_at: int) -> None:
+    """Tell what a listener with a name is given, and when it is done with it: never with the one it is to be killed at."""
+
+    def handle(each: ab.Notification) -> None:
+        number = each.detail["tags"]["n"]
+        tell("given", number)
+        if int(number) == killed_at:
+            time.sleep(600)
+        tell("done", number)
+
+    with ab.connect(store_at, blobs=blobs) as store:
+        store.on_notification(handle, name="dash")
+        tell("listens")
+        time.sleep(600)
+
+
+def test_a_killed_listener_with_a_name_misses_nothing_and_is_told_again_only_what_it_was_at(
+    place: Place, tmp_path: Path
+) -> None:
+    store_at, blobs = place
+    with ab.connect(store_at, blobs=blobs) as store:
+        store.streams.create_scope("s")
+        store.streams.create("s/a")
+        numbers = iter(range(100))
+        lives: list[Child] = []
+        for killed_at in (2, 7, 11):
+            child = Child(tmp_path, f"named-{killed_at}", listen_by_name, store_at, blobs, killed_at)
+            child.wait_for("listens")
+            for _ in range(4):
+                store.streams.tag("s/a", {"n": str(next(numbers))})
+            until(partial(was_given, child, killed_at))
+            child.kill()
+            store.streams.tag("s/a", {"n": str(next(numbers))})  # nobody listens
+            lives.append(child)
+    assert [line[0] for child in lives for line in told(child, "done")] == [str(n) for n in range(11)]
+    assert [line[0] for child in lives for line in told(child, "given")] == [
+        *("0", "1", "2"),
+        *("2", "3", "4", "5", "6", "7"),
+        *("7", "8", "9", "10", "11"),
+    ]
+
+
+def was_given(child: Child, number: int) -> bool:
+    return [str(number)] in told(child, "given")

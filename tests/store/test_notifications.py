@@ -13,7 +13,7 @@ import pytest
 
 import anabranch as ab
 from anabranch import limits
-from anabranch.errors import ReaderNotInGroup, StreamNotFound, StreamSealed, Truncated
+from anabranch.errors import Conflict, InvalidArgument, ReaderNotInGroup, StreamNotFound, StreamSealed, Truncated
 from anabranch.readers.notifications.journal import NAME
 from anabranch.store import Store
 from tests.store.helpers import ANYWHERE, sound, store_at
@@ -464,3 +464,99 @@ def test_closing_the_store_ends_listeners_and_followers(tmp_path: Path) -> None:
     until(lambda: found)
     store.close()
     until_ended(thread)
+
+
+# listeners with a name
+
+
+def scales(told: list[ab.Notification]) -> list[int | None]:
+    return [each.segments for each in told if each.kind == "scaled"]
+
+
+def test_a_named_listener_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    told: list[ab.Notification] = []
+    with store_at("sqlite", tmp_path) as store:
+        prepare(store)
+        store.streams.create("s/other")
+        stop = store.on_notification(told.append, "s/a", name="dash")
+        store.streams.scale("s/a", 3)
+        store.streams.scale("s/other", 7)
+        until(lambda: scales(told) == [3])
+        stop.close()
+        store.streams.scale("s/a", 4)  # nobody listens
+    with ab.connect(tmp_path / "store") as store:
+        store.streams.scale("s/a", 5)
+        store.on_notification(told.append, "s/a", name="dash")
+        until(lambda: scales(told) == [3, 4, 5])
+        store.streams.scale("s/a", 6)
+        until(lambda: scales(told) == [3, 4, 5, 6])
+    assert [each.kind for each in told] == ["present", "scaled", "scaled", "scaled", "scaled"]
+    assert len({each.id for each in told}) == len(told)
+
+
+def test_a_named_listener_to_all_streams_begins_where_it_was_asked_to(anywhere: Store) -> None:
+    anywhere.notifications()
+    early, late = [], []
+    anywhere.on_notification(early.append, name="from the head", start=ab.HEAD)
+    anywhere.on_notification(late.append, name="from now on")
+    anywhere.streams.scale("s/a", 3)
+    until(lambda: late and [each.kind for each in early][-1:] == ["scaled"])
+    assert [each.kind for each in late] == ["scaled"]
+    assert "created" in [each.kind for each in early]
+
+
+def test_who_takes_a_name_over_goes_on_and_the_former_ends(store: Store) -> None:
+    first: list[ab.Notification] = []
+    second: list[ab.Notification] = []
+    former = store.on_notification(first.append, "s/a", name="dash")
+    until(lambda: first)
+    store.on_notification(second.append, "s/a", name="dash")
+    store.streams.scale("s/a", 3)
+    until(lambda: scales(second) == [3])
+    until(lambda: isinstance(former.failure, Conflict))
+    store.streams.scale("s/a", 4)
+    until(lambda: scales(second) == [3, 4])
+    assert 4 not in scales(first)
+
+
+def test_what_a_named_listener_missed_for_good_is_said(store: Store) -> None:
+    told: list[ab.Notification] = []
+    stop = store.on_notification(told.append, "s/a", name="dash")
+    until(lambda: told)
+    stop.close()
+    store.streams.scale("s/a", 3)
+    list(store.notifications())  # notes it down
+    store.streams.truncate(NAME, store.streams.tail(NAME))
+    again = store.on_notification(told.append, "s/a", name="dash")
+    assert isinstance(again.failure, Truncated)
+    store.streams.scale("s/a", 4)
+    until(lambda: scales(told) == [4])
+
+
+def test_a_name_listens_to_one_thing_until_it_is_forgotten(anywhere: Store) -> None:
+    anywhere.streams.create("s/b")
+    told: list[ab.Notification] = []
+    stop = anywhere.on_notification(told.append, "s/a", name="dash")
+    until(lambda: told)
+    stop.close()
+    with pytest.raises(InvalidArgument, match="listener 'dash' listens to something else"):
+        anywhere.on_notification(told.append, "s/b", name="dash")
+    anywhere.forget_listener("dash")
+    anywhere.forget_listener("nobody")
+    anywhere.on_notification(told.append, "s/b", name="dash")
+    until(lambda: [each.stream for each in told] == ["s/a", "s/b"])
+    for wrong in ("", "x" * 200):
+        with pytest.raises(InvalidArgument, match="a listener's name is text"):
+            anywhere.on_notification(told.append, name=wrong)
+
+
+def test_a_named_listener_goes_on_behind_a_notification_stream_that_was_deleted(store: Store) -> None:
+    told: list[ab.Notification] = []
+    stop = store.on_notification(told.append, "s/a", name="dash")
+    store.streams.scale("s/a", 3)
+    until(lambda: scales(told) == [3])
+    stop.close()
+    store.streams.delete(NAME)
+    store.on_notification(told.append, "s/a", name="dash")
+    store.streams.scale("s/a", 4)
+    until(lambda: scales(told) == [3, 4])

@@ -9,12 +9,14 @@ from anabranch import limits
 from anabranch.catalog.port import Catalog
 from anabranch.core.cuts import head_cut
 from anabranch.core.notifications import PRESENT, GroupPicture, Notification, step
+from anabranch.errors import Truncated
 from anabranch.log.read import LogReader
 from anabranch.log.tail import Tail
 from anabranch.model.cut import HEAD, TAIL
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import OWN_SCOPE, StreamName
 from anabranch.model.retention import Retention
+from anabranch.readers.notifications.bookmark import Bookmark, Told, forget
 from anabranch.readers.notifications.follow import Notifications, Translate
 from anabranch.readers.notifications.journal import COLUMNS, NAME, Journal
 from anabranch.readers.notifications.listen import Handle, Subscription
@@ -71,21 +73,36 @@ class Notifying:
                 store,
                 start=start,
                 follow=follow,
-                translate=lambda each: (each,) if each.id > after and ident in (None, each.stream_id) else (),
+                translate=_behind(after, ident),
                 on_close=store._forget,
             )
         store._keep(source)
         return source
 
-    def on_notification(self, handle: Handle, stream: str | StreamName | None = None) -> Subscription:
-        """Have `handle` called with each `Notification` of a stream, or with None of all streams and reader groups. A
-        listener to a stream is first told of its present state; see `notifications`. Calling what is returned ends it.
-        Raises StreamNotFound."""
+    def on_notification(
+        self, handle: Handle, stream: str | StreamName | None = None, *, start: Place = TAIL, name: str | None = None
+    ) -> Subscription:
+        """Have `handle` called with each `Notification` of a stream, or with None of all streams and reader groups. From
+        the TAIL on, a listener to a stream is first told of its present state; see `notifications`, also for other places
+        to `start` from. Calling what is returned ends it.
+
+        A listener with a `name` goes on where the last one of that name stopped, in whichever process: `start` counts for
+        the first one alone. It is told of each change at least once, twice only if its process was killed while it was being
+        told. One process at a time has a name, the last that took it. Raises StreamNotFound, InvalidArgument for a name
+        that listens to another stream.
+        """
         store = cast(_Parts, self)
         store._alive()
-        if stream is None:
-            return _subscribe(store, handle, _present_first(store, lambda position, at: (), lambda each: (each,)))
-        return _subscribe(store, handle, _present_first(store, *_of_stream(store, store.streams.get(stream).id)))
+        ident = None if stream is None else store.streams.get(stream).id
+        if name is None:
+            return _subscribe(store, handle, _from_place(store, ident, start))
+        return _subscribe_named(store, handle, ident, start, Bookmark(store.catalog, store.runtime, name, ident))
+
+    def forget_listener(self, name: str) -> None:
+        """Let the next listener of this name begin anew; one that is at work ends. Unknown names are ignored."""
+        store = cast(_Parts, self)
+        store._alive()
+        forget(store.catalog, name)
 
     def _listen(self, picture: Callable[[], GroupPicture], kind: str, handle: Handle) -> Subscription:
         """See `readers.notifications.group.Listen`."""
@@ -162,7 +179,7 @@ def _present_first(
     )
     try:
         while True:
-            position = store._journal.advance()
+            position = source.begun_behind = store._journal.advance()
             present = first(position, store.runtime.clock.now())
             if store._journal.complete(position):
                 break  # else something changed meanwhile, and nobody knows whether it was seen
@@ -173,11 +190,52 @@ def _present_first(
     return source
 
 
-def _subscribe(store: _Parts, handle: Handle, source: Notifications) -> Subscription:
-    subscription = Subscription(handle, source, store.runtime, on_close=store._forget)
+def _from_place(store: _Parts, stream: StreamId | None, start: Place) -> Notifications:
+    """Follow a stream, or all, from a place on; from the tail beginning with the present state."""
+    if start not in (TAIL, "tail"):
+        return _open(store, start=start, follow=True, translate=_behind(0, stream))
+    if stream is None:
+        return _present_first(store, lambda position, at: (), lambda each: (each,))
+    return _present_first(store, *_of_stream(store, stream))
+
+
+def _subscribe(
+    store: _Parts,
+    handle: Handle,
+    source: Notifications,
+    bookmark: Bookmark | None = None,
+    missed: Truncated | None = None,
+) -> Subscription:
+    subscription = Subscription(handle, source, store.runtime, on_close=store._forget, bookmark=bookmark)
     store._keep(subscription)
+    if missed is not None:
+        subscription.missed(missed)
     subscription.start()
     return subscription
+
+
+def _subscribe_named(
+    store: _Parts, handle: Handle, stream: StreamId | None, start: Place, bookmark: Bookmark
+) -> Subscription:
+    told = bookmark.take()
+    if told is None:
+        source = _from_place(store, stream, start)
+        if stream is None or start not in (TAIL, "tail"):
+            # Nothing is delivered at once, so the place must be known without. It stands before all that is wanted.
+            bookmark.keep(Told(source.begun_behind, source.place))
+        return _subscribe(store, handle, source, bookmark)
+    translate = _behind(told.id, stream)
+    if told.cut.stream != store._journal.stream():  # somebody deleted that one, and what it held
+        return _subscribe(store, handle, _open(store, start=HEAD, follow=True, translate=translate), bookmark)
+    try:
+        return _subscribe(store, handle, _open(store, start=told.cut, follow=True, translate=translate), bookmark)
+    except Truncated as exc:
+        return _subscribe(store, handle, _open(store, start=HEAD, follow=True, translate=translate), bookmark, exc)
+
+
+def _behind(after: int, stream: StreamId | None) -> Translate:
+    """Those behind an id that concern a stream, or with None all."""
+    return lambda each: (each,) if each.id > after and stream in (None, each.stream_id) else ()
 
 
 def _of_stream(store: _Parts, stream: StreamId) -> tuple[First, Translate]:

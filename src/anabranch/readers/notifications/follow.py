@@ -10,6 +10,7 @@ from typing import TypeAlias
 from anabranch import limits
 from anabranch.core.notifications import Notification
 from anabranch.log.tail import Tail
+from anabranch.model.cut import StreamCut
 from anabranch.readers.notifications.journal import Journal, notifications_of
 from anabranch.readers.reader import Reader
 from anabranch.runtime.ports import Runtime
@@ -45,6 +46,8 @@ class Notifications:
         self._follow = follow
         self._on_close = on_close
         self._ready: deque[Notification] = deque()
+        self._place = reader.position
+        self.begun_behind = 0  # the id up to which the present state told of everything when this began
         self._closed = False
 
     def __iter__(self) -> Iterator[Notification]:
@@ -72,12 +75,20 @@ class Notifications:
         """True if there was something new, wanted or not."""
         if self._follow:
             self._journal.advance()
+        place = self._reader.position
         batch = self._reader.read()
         if batch is None:
             return False
+        self._place = place
         for each in notifications_of(batch):
             self._ready.extend(self._translate(each))
         return True
+
+    @property
+    def place(self) -> StreamCut:
+        """A cut of the notification stream that lies before whatever follows the last one handed out, at most a batch
+        before it."""
+        return self._place
 
     def begin_with(self, first: Iterable[Notification]) -> None:
         """Let these come before all others."""

@@ -8,7 +8,8 @@ from typing import TypeAlias
 
 from anabranch import limits
 from anabranch.core.notifications import Notification
-from anabranch.errors import AnabranchError, Closed, Truncated
+from anabranch.errors import AnabranchError, Closed, Conflict, Truncated
+from anabranch.readers.notifications.bookmark import Bookmark, Told
 from anabranch.readers.notifications.follow import Notifications
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.tasks import Task
@@ -22,7 +23,9 @@ class Subscription:
     """A listener. Calling it ends it: `handle` is not called again, but for a call that is under way.
 
     It is told of each change once, in order, as long as its process lives. What `handle` raises is logged and kept in
-    `failure`, counted in `failures`, and it goes on with the next.
+    `failure`, counted in `failures`, and it goes on with the next. With a `bookmark`, which is moved behind each call of
+    `handle`, the next process goes on there: it is told again what `handle` was at when this one was killed, if anything. A
+    listener whose bookmark another process takes over ends, and its `failure` says so.
     """
 
     def __init__(
@@ -32,11 +35,13 @@ class Subscription:
         runtime: Runtime,
         *,
         on_close: Callable[[Subscription], None],
+        bookmark: Bookmark | None = None,
     ) -> None:
         self._handle = handle
         self._source = source
         self._runtime = runtime
         self._on_close = on_close
+        self._bookmark = bookmark
         self._stopped = False
         self._task: Task | None = None
         self.delivered = 0
@@ -74,17 +79,32 @@ class Subscription:
                 self._fail(exc, "no notifications can be read now; it will be tried again")
                 self._runtime.tasks.sleep(limits.NOTIFICATION_RETRY_S)
                 continue
-            if found is not None:
+            if found is not None and not self._stopped:
                 self._deliver(found)
+                self._remember(found)
 
     def _deliver(self, each: Notification) -> None:
-        if self._stopped:
-            return
         try:
             self._handle(each)
         except Exception as exc:  # whatever a listener raises is its own affair
             self._fail(exc, f"a listener raised on notification {each.id} ('{each.kind}')")
         self.delivered += 1
+
+    def _remember(self, each: Notification) -> None:
+        if self._bookmark is None:
+            return
+        try:
+            self._bookmark.keep(Told(each.id, self._source.place))
+        except Conflict as exc:
+            self._fail(exc, "a listener ends")
+            self()
+        except AnabranchError as exc:
+            # The next one moves it too; told again is what this was at, should nothing come before the end.
+            self._fail(exc, f"that notification {each.id} was delivered could not be noted")
+
+    def missed(self, error: Truncated) -> None:
+        """Say that the retention let go of what this listener, which was away, was still to be told."""
+        self._fail(error, "notifications were let go before they could be delivered")
 
     def _fail(self, error: BaseException, what: str) -> None:
         self.failure = error
