@@ -10,13 +10,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 import anabranch as ab
+from anabranch import limits
 from anabranch.errors import InvalidArgument, JobStopped
-from anabranch.spark.jobs import carrier
+from anabranch.spark.jobs import SparkCarrier, carrier
 from anabranch.store import Store
 from anabranch.streams.jobs.carry import Bundle, carry
 from anabranch.streams.jobs.row import State
 from tests.store.helpers import bodies_of, sound
-from tests.store.jobs_kit import SETTINGS, image, live, small_ranges
+from tests.store.jobs_kit import SCHEMA, SETTINGS, fill, image, live, small_ranges
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -100,5 +101,53 @@ def test_stores_that_tasks_can_not_open_are_refused(spark: SparkSession, pair: t
     source, target = pair
     with ab.connect("memory://") as memory, pytest.raises(InvalidArgument, match="memory://"):
         carrier(spark, source, memory)
-    with pytest.raises(InvalidArgument, match="not both"):
-        target.jobs.stitch(source, ["s/a"], "t/b", deduplicate=["n"], carrier=carrier(spark, source, target))
+    with pytest.raises(InvalidArgument, match="can't find repeats"):
+        target.jobs.stitch(source, ["s/a"], "t/b", deduplicate=["n"], carrier=lambda bundles: None)
+
+
+def test_tasks_leave_out_just_what_one_process_leaves_out(
+    spark: SparkSession, pair: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = pair
+    monkeypatch.setattr(limits, "SIFT_ROWS", 300)  # several tasks compare
+    source.streams.copy("s/a", "s/view")  # sees the same positions
+    source.streams.create("s/more", schema=SCHEMA, key="device", time="at")
+    fill(source, "s/more", 400, 460)
+    fill(source, "s/more", 430, 445)
+    names, how = ["s/a", "s/view", "s/more"], {"deduplicate": ["device", "n"], "prefer": [2]}
+    tasks = carrier(spark, source, target)
+    one = target.jobs.stitch(source, names, "t/one", **how).wait()
+    job = target.jobs.stitch(source, names, "t/many", **how, carrier=tasks)
+    many = job.wait()
+    assert many.repeats == one.repeats == job.row().repeats == 380 + 40 + 15
+    events = [
+        [(e.pointer.segment, e.pointer.offset, e.body) for e in target.reader(name)] for name in ("t/one", "t/many")
+    ]
+    assert events[0] == events[1] and len(events[0]) == 400
+    for name in ("t/x", "t/y"):
+        source.streams.copy("s/more", name, to=target)
+    again = target.jobs.append(source, "s/a", "t/x", deduplicate=["n"]).wait()
+    spread = target.jobs.append(source, "s/a", "t/y", deduplicate=["n"], carrier=tasks).wait()
+    assert again.repeats == spread.repeats == 40
+    assert bodies_of(target, "t/x") == bodies_of(target, "t/y")
+    assert sound(target)
+
+
+def test_a_job_that_leaves_out_repeats_goes_on_without_spark(spark: SparkSession, pair: tuple[Store, Store]) -> None:
+    source, target = pair
+    inner = carrier(spark, source, target)
+
+    class Half(SparkCarrier):
+        def __call__(self, bundles: Sequence[Bundle]) -> None:
+            super().__call__(bundles[::2])
+            raise RuntimeError("the executors are gone")
+
+    source.streams.copy("s/a", "s/b", independent=True)
+    half = Half(spark, *inner._places)
+    job = target.jobs.stitch(source, ["s/b", "s/a"], "t/b", deduplicate=["n"], prefer=[1], carrier=half)
+    with pytest.raises(RuntimeError, match="executors"):
+        job.wait()
+    assert 0 < job.progress().events < 380
+    assert target.jobs.resume(job.id, source=source).wait().repeats == 380
+    assert bodies_of(target, "t/b") == bodies_of(source, "s/a")
+    assert sound(target)

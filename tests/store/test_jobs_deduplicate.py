@@ -8,14 +8,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import apsw
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anabranch import limits
 from anabranch.core.row_digest import row_digests
-from anabranch.errors import InvalidArgument
+from anabranch.errors import Conflict, InvalidArgument, Truncated
+from anabranch.runtime.tasks import ThreadTasks
 from anabranch.store import Store
+from anabranch.streams.jobs import seen
 from anabranch.streams.jobs.row import State
 from tests.store.helpers import HookedBlobs, bodies_of, sound
 from tests.store.jobs_kit import SCHEMA, Gate, fill, live, opened, small_ranges, stop_at
@@ -174,3 +179,107 @@ def test_digests_tell_rows_apart_by_every_value() -> None:
         changed = {**columns, name: pa.nulls(5, columns[name].type if isinstance(columns[name], pa.Array) else None)}
         low, high = row_digests(pa.record_batch(changed))
         assert list(zip(low.tolist(), high.tolist(), strict=True))[2] != rows[2]
+
+
+@settings(max_examples=15, deadline=None)
+@given(there=ROWS, source=ROWS, columns=st.sampled_from([["device"], ["device", "n"]]), within=st.booleans())
+def test_an_append_leaves_out_what_is_there_and_what_the_source_repeats(
+    there: list[Row], source: list[Row], columns: list[str], within: bool
+) -> None:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        opened("memory", Path(folder)) as store,
+        opened("memory", Path(folder)) as other,
+    ):
+        target = store if within else other
+        for each in (store, other):
+            each.streams.create_scope("s")
+        write(target, "s/all", there)
+        write(store, "s/a", source)
+        if within:  # views what the target has, and is known to repeat it
+            store.streams.append("s/all", "s/a")
+            source = [*source, *there]
+        joined = store.streams.append("s/a", "s/all", to=None if within else other, deduplicate=columns)
+        first = list(
+            dict.fromkeys(tuple(dict(zip(("device", "n"), r, strict=True))[c] for c in columns) for r in there)
+        )
+        expected, seen = list(there), set(first)
+        for row in source:
+            value = tuple(dict(zip(("device", "n"), row, strict=True))[name] for name in columns)
+            if value not in seen:
+                seen.add(value)
+                expected.append(row)
+        assert [(body["device"], body["n"]) for body in bodies_of(target, "s/all")] == expected
+        assert joined.repeats == len(source) + len(there) - len(expected)
+        assert sound(target)
+
+
+def test_an_append_that_was_paused_is_compared_with_what_was_there_when_it_was_made(tmp_path: Path) -> None:
+    with opened("folder", tmp_path / "a") as source, opened("folder", tmp_path / "b") as target:
+        live(source)
+        target.streams.create_scope("t")
+        target.streams.create("t/all", schema=SCHEMA, key="device", time="at")
+        fill(target, "t/all", 60, 100)
+        gate = Gate(target, 3)
+        job = target.jobs.append(source, "s/a", "t/all", deduplicate=["n"], window=1)
+        stop_at(gate, job, job.pause)
+        assert job.row().state is State.PAUSED
+        fill(target, "t/all", 430, 450)  # behind it: not compared
+        target.compact(force=True)
+        joined = target.jobs.resume(job.id, source=source).wait()
+        assert joined.repeats == 40
+        found = sorted(body["n"] for body in bodies_of(target, "t/all"))
+        assert found == sorted([*range(60, 440), *range(430, 450)])
+        assert sound(target)
+        assert target.streams.append("t/all", "t/all", deduplicate=["n"]).repeats == len(found)
+
+
+def test_an_append_is_refused_where_what_it_was_compared_with_is_gone(tmp_path: Path) -> None:
+    with opened("folder", tmp_path / "a") as source, opened("folder", tmp_path / "b") as target:
+        live(source)
+        target.streams.create_scope("t")
+        for name in ("t/all", "t/other"):
+            target.streams.create(name, schema=SCHEMA, key="device", time="at")
+            fill(target, name, 60, 100)
+        gate = Gate(target, 3)
+        job = target.jobs.append(source, "s/a", "t/all", deduplicate=["n"], window=1)
+        stop_at(gate, job, job.pause)
+        target.streams.truncate("t/all", target.streams.tail("t/all"))
+        with pytest.raises(Truncated):
+            target.jobs.resume(job.id, source=source).wait()
+        gate = Gate(target, 3)
+        job = target.jobs.append(source, "s/a", "t/other", deduplicate=["n"], window=1)
+        assert gate.reached.wait(60)
+        target.streams.rename("t/other", "t/former")
+        target.streams.create("t/other", schema=SCHEMA, key="device", time="at")
+        gate.open.set()
+        with pytest.raises(Conflict, match="another stream"):
+            job.wait()
+        assert bodies_of(target, "t/other") == []
+        assert sound(target)
+
+
+def test_sources_are_deleted_with_what_replaces_them(store: Store) -> None:
+    write(store, "s/a", [("a", 1), ("b", 2), ("a", 1)])
+    write(store, "s/b", [("b", 2), ("c", 3)])
+    joined = store.streams.stitch(["s/a", "s/b"], into="s/a", keep_sources=False, deduplicate=["device"])
+    assert joined.repeats == 2
+    assert [body["device"] for body in bodies_of(store, "s/a")] == ["a", "b", "c"]
+    assert [str(info.name) for info in store.streams.list(internal=True)] == ["s/a"]
+    assert sound(store)
+
+
+def test_many_digests_are_sorted_in_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them weigh several times what the database may hold."""
+    monkeypatch.setattr(seen, "_CACHE_KIB", 1024)
+    numbers = np.arange(400_000, dtype=np.uint64) % np.uint64(399_990)
+    before = apsw.memory_used()
+    apsw.memory_high_water(True)
+    found = seen.Seen(ThreadTasks())
+    for first in range(0, len(numbers), 8_000):
+        words = numbers[first : first + 8_000]
+        found.add((words, words), first)
+    assert found.settle() == 10
+    assert found.repeats(0, len(numbers)).tolist() == [*range(399_990, 400_000)]
+    assert apsw.memory_high_water() - before < 6 * limits.MIB
+    found.close()

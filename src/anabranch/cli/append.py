@@ -15,7 +15,7 @@ from anabranch.cli.elsewhere import (
     finish,
     open_elsewhere,
 )
-from anabranch.cli.options import JsonOption, StoreOption, new_app
+from anabranch.cli.options import JsonOption, StoreOption, new_app, split_list, store_path
 from anabranch.cli.output import counted, print_json, say
 from anabranch.cli.progress import Meter
 from anabranch.cli.ranges import ByOption, FromOption, RangeArgument, ToOption, open_range, open_store_range
@@ -30,6 +30,14 @@ def append(
     start: FromOption = None,
     end: ToOption = None,
     by: ByOption = "append",
+    deduplicate: Annotated[
+        str | None,
+        typer.Option(
+            "--deduplicate",
+            metavar="COLUMNS",
+            help="Leave out events that equal one that is there in these: a,b. Moves bytes.",
+        ),
+    ] = None,
     to_store: ToStoreOption = None,
     to_blobs: ToBlobsOption = None,
     to_history: ToHistoryOption = None,
@@ -47,20 +55,29 @@ def append(
       anabranch append iot/yesterday iot/sensors
       anabranch append iot/raw iot/all --from 2026-01-31T12:00:00Z
       anabranch append iot/sensors iot/all --to-store postgresql://db/river --to-blobs s3://bucket/river
+      anabranch append iot/repaired iot/all --deduplicate device,at
     """
-    if to_store is None:
+    columns = split_list(deduplicate) or []
+    if to_store is None and not columns:
         with open_range(store, stream, start, end, by) as (streams, source):
             joined = streams.append(source, onto)
+        events = sum(moved.stop - moved.start for _, moves in joined.parts for moved in moves)
     else:
-        with (
-            open_store_range(store, stream, start, end, by) as (opened, source),
-            open_elsewhere(to_store, to_blobs, to_history, to_keys) as other,
-            Meter(f"copying {source.stream}") as meter,
-        ):
-            job = other.jobs.append(opened, source, onto, window=window, progress=meter.show)
-            joined = finish(job, meter, to_store)
-    events = sum(moved.stop - moved.start for _, moves in joined.parts for moved in moves)
+        with open_store_range(store, stream, start, end, by) as (opened, source):
+            other = opened if to_store is None else open_elsewhere(to_store, to_blobs, to_history, to_keys)
+            try:
+                with Meter(f"copying {source.stream}") as meter:
+                    job = other.jobs.append(
+                        opened, source, onto, deduplicate=columns, window=window, progress=meter.show
+                    )
+                    joined = finish(job, meter, to_store or store_path(store))
+                events = job.row().events - joined.repeats
+            finally:
+                if other is not opened:
+                    other.close()
+    repeats = {"repeats": joined.repeats} if columns else {}
     if as_json:
-        print_json({"name": onto, "appended": events, **joined.to_json()})
+        print_json({"name": onto, "appended": events, **repeats, **joined.to_json()})
     else:
-        say(f"{counted(events, 'event')} of '{stream}' are appended to '{onto}'")
+        left_out = f"; {counted(joined.repeats, 'repeat')} left out" if columns else ""
+        say(f"{counted(events, 'event')} of '{stream}' are appended to '{onto}'{left_out}")

@@ -221,6 +221,7 @@ def _described(progress: Progress) -> dict[str, Any]:
         "followed": row.followed if "follow" in row.options else None,
         "lag_events": row.lag if "follow" in row.options else None,
         "repeats_left_out": row.repeats if row.options.get("deduplicate") else None,
+        "still_to_do": "the target is in place; its sources are still to be deleted" if _to_give_up(row) else None,
         "error": row.error,
     }
 
@@ -232,6 +233,10 @@ def _state(progress: Progress) -> str:
     return state if row.wanted is None else f"{state}, to be {row.wanted.value}"
 
 
+def _to_give_up(row: JobRow) -> bool:
+    return row.gives_up and row.result is not None and not row.state.ended
+
+
 def _sources(row: JobRow) -> str:
     return ", ".join(row.sources)
 
@@ -239,7 +244,7 @@ def _sources(row: JobRow) -> str:
 def _share(progress: Progress) -> str:
     row = progress.row
     if row.result is not None:
-        return f"{row.lag:,} behind" if row.state.value == "running" else "100 %"
+        return f"{row.lag:,} behind" if row.state.value == "running" and "follow" in row.options else "100 %"
     return f"{100 * progress.events // max(row.events, 1)} %"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -77,15 +78,13 @@ def stitch(
     """
     if to_store is not None or deduplicate is not None or prefer is not None:
         if drop_sources:
-            raise InvalidArgument("a stitch that moves bytes keeps its sources: delete them afterwards")
-        _by_job(
-            store, sources, into, by, deduplicate, prefer, (to_store, to_blobs, to_history, to_keys), window, as_json
-        )
+            _confirm([StreamRange.parse(text) for text in sources], yes=yes)
+        where = (to_store, to_blobs, to_history, to_keys)
+        _by_job(store, sources, into, by, deduplicate, prefer, where, window, as_json, drop_sources)
         return
     with open_ranges(store, sources, by) as (streams, parts):
         if drop_sources:
-            named = ", ".join(f"'{name}'" for name in dict.fromkeys(part.stream for part in parts))
-            confirm(f"Delete {named} behind the stitch?", yes=yes)
+            _confirm(parts, yes=yes)
         joined = streams.stitch(parts, into=into, keep_sources=not drop_sources)
     events = sum(moved.stop - moved.start for _, moves in joined.parts for moved in moves)
     if as_json:
@@ -104,6 +103,7 @@ def _by_job(
     to: tuple[str | None, str | None, str | None, str | None],
     window: int,
     as_json: bool,
+    drop_sources: bool,
 ) -> None:
     """Stitch by a job that moves the bytes, perhaps into another store."""
     to_store, *where = to
@@ -117,6 +117,7 @@ def _by_job(
                     opened,
                     parts,
                     into,
+                    keep_sources=not drop_sources,
                     deduplicate=columns,
                     prefer=order,
                     window=window,
@@ -133,6 +134,11 @@ def _by_job(
     else:
         left_out = f"; {counted(joined.repeats, 'repeat')} left out" if columns else ""
         say(f"'{into}' is there, with {counted(events, 'event')}{left_out}")
+
+
+def _confirm(parts: Sequence[StreamRange], *, yes: bool) -> None:
+    named = ", ".join(f"'{name}'" for name in dict.fromkeys(part.stream for part in parts))
+    confirm(f"Delete {named} behind the stitch?", yes=yes)
 
 
 def _range(opened: Store, text: str, by: TimeKind) -> StreamRange:

@@ -8,7 +8,6 @@ from typing import Protocol
 from anabranch import limits
 from anabranch.core.copy import Copied
 from anabranch.core.stitch import Joined
-from anabranch.errors import InvalidArgument
 from anabranch.log.watch import Watch, silent
 from anabranch.model.names import StreamName
 from anabranch.store.archives import Archiving
@@ -90,14 +89,19 @@ class StoreStreams(Archiving, Streams):
         onto: Name,
         *,
         to: Elsewhere | None = None,
+        deduplicate: Sequence[str] = (),
         window: int = limits.JOB_WINDOW,
         progress: Watch = silent,
         request: str | None = None,
     ) -> Joined:
-        """As `Streams.append`, onto a stream of the store `to`."""
-        if to is None:
+        """As `Streams.append`, onto a stream of the store `to`, or with `deduplicate` without the events that equal in all
+        these columns one that `onto` has, or an earlier one of the source: then the bytes are copied too; see
+        `Jobs.append`."""
+        if to is None and not deduplicate:
             return super().append(source, onto, request=request)
-        job = to.jobs.append(self.own, source, onto, window=window, progress=progress, request=request)
+        job = (to or self.own).jobs.append(
+            self.own, source, onto, deduplicate=deduplicate, window=window, progress=progress, request=request
+        )
         joined: Joined = job.wait()
         return joined
 
@@ -116,15 +120,15 @@ class StoreStreams(Archiving, Streams):
     ) -> Joined:
         """As `Streams.stitch`, into a stream of the store `to`, or with `deduplicate` without the events that repeat
         another in all these columns: then the bytes are copied too, and `prefer` says which sources' events stay; see
-        `Jobs.stitch`. Both keep the sources."""
+        `Jobs.stitch`. Without `keep_sources` they are deleted once the new stream is there; in another store by a
+        transaction of their own, which refuses with Conflict where they were written to meanwhile."""
         if to is None and not deduplicate and not prefer:
             return super().stitch(sources, into=into, keep_sources=keep_sources, request=request)
-        if not keep_sources:
-            raise InvalidArgument("a stitch that moves bytes keeps its sources; delete them afterwards")
         job = (to or self.own).jobs.stitch(
             self.own,
             sources,
             into,
+            keep_sources=keep_sources,
             deduplicate=deduplicate,
             prefer=prefer,
             window=window,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from anabranch import limits
-from anabranch.catalog.port import Reading
+from anabranch.catalog.port import Catalog, Reading
 from anabranch.core import codec
 from anabranch.core.checksum import checksum
 from anabranch.core.cuts import truncated
@@ -63,6 +63,16 @@ class Cargo:
         self._schemas = [schema.columns for schema in schemas]
         self._columns: dict[tuple[StreamId, int], pa.Schema] = {}
         self._known: dict[int, tuple[pa.Schema, int | None]] = {}
+
+    @property
+    def stream(self) -> StreamId:
+        """The source."""
+        return self._stream
+
+    @property
+    def catalog(self) -> Catalog:
+        """The source's."""
+        return self._source.catalog
 
     @property
     def clear(self) -> bool:

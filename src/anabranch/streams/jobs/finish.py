@@ -8,12 +8,14 @@ from typing import Any
 from anabranch.catalog.port import Checkpointed, Writing
 from anabranch.core.copy import Copied
 from anabranch.core.stitch import Joined
+from anabranch.errors import Conflict
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.stream_range import StreamRange
 from anabranch.streams.append_stream import append_stream
 from anabranch.streams.copy import COPIED
 from anabranch.streams.create import delete_stream
-from anabranch.streams.find import need_free
+from anabranch.streams.find import need_free, need_info
+from anabranch.streams.jobs.give_up import give_up_sources
 from anabranch.streams.jobs.row import PLAN, JobRow, Part, Plan, plan_name
 from anabranch.streams.jobs.stage import close_stage, drop_stage, stage_name
 from anabranch.streams.origins import record_origin

@@ -29,7 +29,7 @@ from anabranch.streams.jobs.control import Control
 from anabranch.streams.jobs.files import Files
 from anabranch.streams.jobs.gauge import Gauge, Held
 from anabranch.streams.jobs.row import JobRow, Range
-from anabranch.streams.jobs.sieve import Sieve, offset_behind, sifted
+from anabranch.streams.jobs.sieve import Masks, offset_behind, sifted
 from anabranch.streams.jobs.site import Site
 from anabranch.streams.jobs.stored import Lasting, Stored
 
@@ -52,7 +52,7 @@ class Mover:
         gauge: Gauge,
         moved: Moved,
         *,
-        sieve: Sieve | None = None,
+        sieve: Masks | None = None,
     ) -> None:
         self._cargo = cargo
         self._target = target

@@ -34,11 +34,11 @@ class Seen:
         with self._database:
             self._database.executemany(_SQL["add"], zip(low, high, range(rank, rank + len(low)), strict=True))
 
-    def settle(self) -> int:
-        """Nothing more is added. How many rows repeat one of a lower rank."""
+    def settle(self, first: int = 0) -> int:
+        """Nothing more is added. How many rows of ranks from `first` on repeat one of a lower rank."""
         for name in ("settle", "forget"):
             self._database.execute(_SQL[name])
-        row = self._database.execute(_SQL["count"]).fetchone()
+        row = self._database.execute(_SQL["count"], (first,)).fetchone()
         assert row is not None
         return int(row[0])
 

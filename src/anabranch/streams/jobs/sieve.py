@@ -1,55 +1,79 @@
-"""Leaving out repeats while streams are stitched: which events of the sources equal one that is preferred to them.
+"""Leaving out repeats: which events of a job's sources equal one that is preferred to them.
 
-All sources are looked at once, in the order of preference, before anything is moved. What is known to be a repeat is not
-fetched: a range that views the very positions of a log that an earlier one views, or whose message has the place, the
-size and the checksum of an earlier one's. The answer depends on the sources' events alone, so a job that is resumed
-finds it again.
+All that is compared is looked at once, in the order of preference, before anything is moved; each event has a rank in that
+order. What is known to be a repeat is not fetched (`known.py`). The answer depends on the events alone, so a job that is
+resumed finds it again, and so do tasks that look side by side (`sift.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from anabranch import limits
 from anabranch.core import codec
-from anabranch.core.row_digest import row_digests
+from anabranch.core.row_digest import Words, row_digests
+from anabranch.core.stretch import plan_stretch
 from anabranch.log.fetch import name_of
+from anabranch.log.slices import slices
+from anabranch.log.view import load
 from anabranch.log.watch import Watch
-from anabranch.model.ids import LogId
+from anabranch.model.cut import StreamCut
+from anabranch.model.ids import LogId, StreamId
 from anabranch.runtime.tasks import Tasks
 from anabranch.streams.jobs.cargo import Cargo, Run
 from anabranch.streams.jobs.control import Control
-from anabranch.streams.jobs.row import JobRow, Plan, Range
+from anabranch.streams.jobs.known import Known, parts_of
+from anabranch.streams.jobs.row import JobRow, Range
 from anabranch.streams.jobs.seen import Seen
+from anabranch.streams.jobs.site import Site
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
-_DIGESTS_MAX: Final = 262_144  # messages whose checksums are remembered
+
+class Masks(Protocol):
+    """Tells for each range which of its events stay."""
+
+    def mask(self, range_: Range) -> Mask:
+        """For each event of the range, whether it stays."""
+        ...
+
+
+class Looked(NamedTuple):
+    """Ranges of one stream that are looked at, in their order. With `moved` they are those of a source; else of what is
+    there already, whose events stay."""
+
+    cargo: Cargo
+    ranges: Sequence[Range]
+    moved: bool
 
 
 class Sieve:
-    """Tells for each range which of its events stay. `look` is called for all ranges, in the order of preference, then
-    `settle`."""
+    """Finds repeats in one process. `look` is called for all that is compared, in the order of preference, then `settle`.
+    Memory: that of `Seen` and `Known`, and one batch."""
 
     def __init__(self, seen: Seen, columns: Sequence[str]) -> None:
         self._seen = seen
         self._columns = tuple(columns)
         self._bases: dict[LogId, int] = {}  # the rank of a range's first event, by the log that it is written to
-        self._rank = 0
-        self._viewed: dict[LogId, list[tuple[int, int]]] = {}  # of the sources' logs, disjoint and in order
-        self._messages: dict[tuple[object, ...], None] = {}
-        self._known: dict[LogId, list[tuple[int, int]]] = {}  # ranks that need no look, by the range's log
-        self.skipped = 0
+        self._known_at: dict[LogId, list[tuple[int, int]]] = {}
+        self._known = Known()
+        self._rank = self._first_moved = 0
         self.repeats = 0
 
-    def look(self, cargo: Cargo, range_: Range) -> None:
-        """Digest the events of the next range, those that are not known to be repeats."""
-        self._bases[range_.log] = self._rank
-        for run in cargo.runs(range_, range_.start):
-            self._look(cargo, run)
+    def look(self, looked: Looked, range_: Range) -> None:
+        """Digest the events of the next range, those that are not known to be repeats. What is not moved comes first."""
+        known = self._known.look(looked.cargo, range_)
+        for first, words in digests(looked.cargo, range_, known, self._columns):
+            self._seen.add(words, self._rank + first - range_.start)
+        if looked.moved:
+            self._bases[range_.log], self._known_at[range_.log] = self._rank, known
+            self.repeats += sum(stop - start for start, stop in known)
+        else:
+            self._first_moved += range_.events
         self._rank += range_.events
 
     @property
@@ -58,49 +82,21 @@ class Sieve:
         return self._rank
 
     def settle(self) -> None:
-        """Find the repeats."""
-        self.repeats = self._seen.settle() + self.skipped
+        """Find the repeats among what is moved."""
+        self.repeats += self._seen.settle(self._first_moved)
 
     def mask(self, range_: Range) -> Mask:
         """For each event of the range, whether it stays."""
         base = self._bases[range_.log]
         stays = np.ones(range_.events, dtype=np.bool_)
         stays[self._seen.repeats(base, base + range_.events) - base] = False
-        for first, stop in self._known.get(range_.log, ()):
-            stays[first - base : stop - base] = False
+        for start, stop in self._known_at[range_.log]:
+            stays[start - range_.start : stop - range_.start] = False
         return stays
 
     def close(self) -> None:
         """Give up what it keeps on disk."""
         self._seen.close()
-
-    def _look(self, cargo: Cargo, run: Run) -> None:
-        piece = run.piece
-        rank = self._rank + run.at
-        for start, stop, fresh in _split(self._viewed.setdefault(piece.extent.log, []), piece.start, piece.stop):
-            part = run._replace(piece=piece._replace(start=start, stop=stop))
-            first = rank + start - piece.start
-            if not fresh or self._has_message(part):
-                self._known.setdefault(run.range.log, []).append((first, first + stop - start))
-                self.skipped += stop - start
-            else:
-                for batch in _batches(cargo, part):
-                    self._seen.add(row_digests(_chosen(batch, self._columns)), first)
-                    first += batch.num_rows
-        _include(self._viewed[piece.extent.log], piece.start, piece.stop)
-
-    def _has_message(self, run: Run) -> bool:
-        extent = run.piece.extent
-        if extent.encoding != "arrow":
-            return False
-        row = extent.place.row + run.piece.start - extent.start
-        count = run.piece.stop - run.piece.start
-        message = (run.piece.columns, extent.checksum, extent.place.length, row, count)
-        if message in self._messages:
-            return True
-        if len(self._messages) < _DIGESTS_MAX:
-            self._messages[message] = None
-        return False
 
 
 def preferred(row: JobRow) -> list[int]:
@@ -109,22 +105,52 @@ def preferred(row: JobRow) -> list[int]:
     return [*first, *(number for number in range(len(row.parts)) if number not in first)]
 
 
-def sieve_of(
-    row: JobRow, sources: Sequence[tuple[Cargo, Plan]], control: Control, tasks: Tasks, progress: Watch
-) -> Sieve:
-    """Look at all sources, given in the order of preference; `progress` hears of events. Raises as `Mover.move`."""
+def there_already(row: JobRow, target: Site) -> list[Looked]:
+    """What the sources' events are compared with beside each other: what the stream that they are appended to held when
+    the job was made. Raises StreamNotFound, Truncated where it holds that no more."""
+    against = row.options.get("against")
+    if against is None:
+        return []
+    stream = StreamId(int(against["stream"], 16))
+    with target.catalog.reading() as reading:
+        start, end = StreamCut.parse(against["from"]), StreamCut.parse(against["to"])
+        stretch = plan_stretch(load(reading, stream), start, end)
+        found = slices(reading, stretch, bytes_max=limits.JOB_RANGE_BYTES, count_max=limits.JOB_RANGES_MAX)
+    return [Looked(Cargo(target, stream, ()), [Range(*each, LogId(0)) for each in found], moved=False)]
+
+
+def sieve_of(row: JobRow, compared: Sequence[Looked], control: Control, tasks: Tasks, progress: Watch) -> Sieve:
+    """Look at all that is compared, given in the order of preference; `progress` hears of events. Raises as
+    `Mover.move`."""
+    total = sum(each.events for looked in compared for each in looked.ranges)
     sieve = Sieve(Seen(tasks), row.options["deduplicate"])
     try:
-        for cargo, plan in sources:
-            for range_ in plan.ranges:
+        for looked in compared:
+            for range_ in looked.ranges:
                 control.check()
-                sieve.look(cargo, range_)
-                progress("compare", sieve.looked, row.events)
+                sieve.look(looked, range_)
+                progress("compare", sieve.looked, total)
         sieve.settle()
     except BaseException:
         sieve.close()
         raise
     return sieve
+
+
+def digests(
+    cargo: Cargo, range_: Range, known: Sequence[tuple[int, int]], columns: Sequence[str]
+) -> Iterator[tuple[int, tuple[Words, Words]]]:
+    """Digests of a range's events by their `columns`, in batches, each with its first offset. The offsets in `known`,
+    half-open and in order, are not fetched. Raises as `Cargo.runs`, BlobMissing, CorruptBlob."""
+    for run in cargo.runs(range_, range_.start):
+        shift = run.piece.shift
+        apart = [(start - shift, stop - shift) for start, stop in known]
+        for start, stop, fresh in parts_of(apart, run.piece.start, run.piece.stop):
+            if fresh:
+                first = start + shift
+                for batch in _batches(cargo, run._replace(piece=run.piece._replace(start=start, stop=stop))):
+                    yield first, row_digests(_chosen(batch, columns))
+                    first += batch.num_rows
 
 
 def sifted(runs: Iterator[Run], mask: Mask, reached: int) -> Iterator[Run]:
@@ -163,26 +189,3 @@ def _chosen(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
     have = set(batch.schema.names)
     nulls = pa.nulls(batch.num_rows)
     return pa.record_batch([batch.column(name) if name in have else nulls for name in columns], names=list(columns))
-
-
-def _split(viewed: Sequence[tuple[int, int]], start: int, stop: int) -> Iterator[tuple[int, int, bool]]:
-    """`start <= position < stop` in pieces that lie wholly in what was viewed, or wholly outside (True)."""
-    position = start
-    for low, high in viewed:
-        if high <= position or low >= stop:
-            continue
-        if position < low:
-            yield position, low, True
-        yield max(low, position), min(high, stop), False
-        position = min(high, stop)
-    if position < stop:
-        yield position, stop, True
-
-
-def _include(viewed: list[tuple[int, int]], start: int, stop: int) -> None:
-    """Add positions to what was viewed; neighbours become one."""
-    apart = [each for each in viewed if each[1] < start or each[0] > stop]
-    touching = [each for each in viewed if not (each[1] < start or each[0] > stop)]
-    low = min([start, *(each[0] for each in touching)])
-    high = max([stop, *(each[1] for each in touching)])
-    viewed[:] = sorted([*apart, (low, high)])

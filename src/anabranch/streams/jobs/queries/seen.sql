@@ -23,4 +23,4 @@ drop table seen;
 select rank from repeats where rank >= ? and rank < ?;
 
 -- name: count
-select count(*) from repeats;
+select count(*) from repeats where rank >= ?;

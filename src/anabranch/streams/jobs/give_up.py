@@ -1,0 +1,44 @@
+"""Giving up the sources of a stitch once all they held is in place elsewhere, and durable there."""
+
+from __future__ import annotations
+
+from anabranch.catalog.port import Writing
+from anabranch.core.cuts import reached
+from anabranch.errors import Conflict
+from anabranch.model.cut import Edge
+from anabranch.model.ids import Micros
+from anabranch.model.stream import StreamView
+from anabranch.streams.create import delete_stream
+from anabranch.streams.jobs.row import JobRow, Part
+
+
+def give_up_sources(txn: Writing, row: JobRow, now: Micros) -> None:
+    """Delete the sources of a job, all or none; those that are gone stay so, so it may be asked for again. The
+    transaction is one of their store, on no subject.
+
+    Raises Conflict where one that was wanted to its end holds more by now: that would be lost with it.
+    """
+    parts: dict[int, list[Part]] = {}
+    for part in row.parts:
+        parts.setdefault(part.stream, []).append(part)
+    for of_stream in parts.values():
+        view = txn.view(of_stream[0].stream)
+        if view is None:
+            continue
+        more = min(_behind(view, part) for part in of_stream)
+        if more:
+            raise Conflict(
+                f"'{view.info.name}' holds {more} event(s) that were written since job {row.id} began, and '{row.target}' "
+                "lacks: it stays. Stop its writers, append these to the target, and delete it yourself; then cancel the job"
+            )
+        delete_stream(txn, view.info.id, now)
+
+
+def _behind(view: StreamView, part: Part) -> int:
+    """How many events lie behind what was wanted; 0 where somebody wanted no more than that."""
+    if part.asked["end"] != Edge.TAIL.value:
+        return 0
+    ends = reached(view, part.end)
+    return sum(
+        view.length(segment.id) - max(segment.head, ends.get(segment.id, segment.head)) for segment in view.ordered
+    )
