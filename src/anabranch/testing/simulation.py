@@ -45,6 +45,9 @@ _LIMITS: Final = {
     "BLOB_PAUSE_S_MIN": 0.002,
     "BLOB_PAGE_ROWS": 3,
     "BLOB_PART_BYTES": 700,
+    "BYTE_CHUNK_BYTES": 64,
+    "BYTE_GATHERED_BYTES": 200,
+    "BYTE_BUFFER_BYTES": 100,
 }
 Weather = Mapping[str, Mapping[Action, float]]
 _RATES: Final = {

@@ -9,6 +9,7 @@ from anabranch.testing.clients.alias import alias
 from anabranch.testing.clients.append import append
 from anabranch.testing.clients.archive import archive
 from anabranch.testing.clients.arena import Client
+from anabranch.testing.clients.byte_streams import browse, scribble
 from anabranch.testing.clients.copy import copy
 from anabranch.testing.clients.copy_scope import copy_scope
 from anabranch.testing.clients.group import feed, share
@@ -39,6 +40,7 @@ __all__ = [
     "LINKS",
     "SAVERS",
     "SHARERS",
+    "SCRIBES",
     "STORM",
     "TRANSACTORS",
     "Cast",
@@ -115,6 +117,11 @@ TRANSACTORS: Final[Sequence[Cast]] = (
     (("transact", transact), ("write", write), ("follow", follow), ("rename", rename), ("copy", copy)),
     (("transact", transact), ("read", read), ("maintain", maintain), ("append", append)),
 )
+# Byte streams, beside those that compact and collect.
+SCRIBES: Final[Sequence[Cast]] = (
+    (("scribble", scribble), ("browse", browse), ("browse", browse), ("maintain", maintain)),
+    (("scribble", scribble), ("browse", browse), ("collect", collect)),
+)
 # By the names that `./dev sim --cast` takes; what stands here takes part in a run of all of them.
 BY_NAME: Final[Mapping[str, Sequence[Cast]]] = {
     "basic": BASIC,
@@ -126,6 +133,7 @@ BY_NAME: Final[Mapping[str, Sequence[Cast]]] = {
     "retention": KEEPERS,
     "groups": SHARERS,
     "transactions": TRANSACTORS,
+    "bytes": SCRIBES,
     "recovery": SAVERS,
 }
 ALL: Final[Sequence[Cast]] = tuple(cast for casts in BY_NAME.values() for cast in casts)
