@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 __all__ = ["ByteModel", "Session"]
 
@@ -111,7 +112,7 @@ class ByteModel:
         stop = head + len(data)
         edges = sorted({head, stop, *(each.start for each in self.sessions if head < each.start < stop)})
         writing: Sequence[Session] = [each for each in self.sessions if each.start < head]
-        for begin, end in zip(edges, edges[1:], strict=False):
+        for begin, end in pairwise(edges):
             part = data[begin - head : end - head]
             writing = [
                 each
