@@ -20,6 +20,7 @@ from anabranch.catalog.tables import BY_NAME, TABLES, Table, Value
 from anabranch.core import codec
 from anabranch.core.checksum import checksum
 from anabranch.errors import BlobMissing, CorruptBlob, CorruptStore, FormatTooNew
+from anabranch.log.lease import Hold
 from anabranch.log.watch import Watch, silent
 from anabranch.model.ids import Micros
 from anabranch.runtime.ids import token
@@ -65,7 +66,8 @@ def write(catalog: Catalog, target: Blobs, runtime: Runtime, *, progress: Watch 
     """Copy the catalog, as of one snapshot, into a new manifest in `target`, parts of about
     `limits.MANIFEST_PART_BYTES` each. Without its index (see `finish`) it does not count yet. `progress` hears of rows.
     """
-    taken_at = runtime.clock.now()
+    # Later than all there are, whatever the clock says: the last one counts.
+    taken_at = Micros(max(runtime.clock.now(), (newest_at(target) or 0) + 1))
     folder = keys.manifest_folder(taken_at, token(runtime.ids))
     pieces: list[Piece] = []
     done = 0
@@ -123,9 +125,12 @@ def finish(manifest: Manifest, target: Blobs) -> None:
 
 
 def export(catalog: Catalog, blobs: Blobs, runtime: Runtime, *, progress: Watch = silent) -> Manifest:
-    """Write a whole manifest among the store's own blobs, and remove all but the newest `limits.MANIFESTS_KEPT`."""
-    manifest = write(catalog, blobs, runtime, progress=progress)
-    finish(manifest, blobs)
+    """Write a whole manifest among the store's own blobs, and remove all but the newest `limits.MANIFESTS_KEPT`. A lease
+    keeps the blobs that it names until it counts; from then on the collector looks at it. Raises LeaseExpired."""
+    with Hold(catalog, runtime, "manifest", "export", first_us=limits.BACKUP_LEASE_US) as hold:
+        manifest = write(catalog, blobs, runtime, progress=progress)
+        hold.confirm()
+        finish(manifest, blobs)
     prune(blobs, runtime, keep=limits.MANIFESTS_KEPT)
     return manifest
 
