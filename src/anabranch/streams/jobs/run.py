@@ -136,15 +136,14 @@ class Run:
             with self._source.catalog.writing() as txn:
                 give_up_sources(txn, row, self._source.runtime.clock.now())
 
-        def end() -> JobRow:
-            with self._target.catalog.writing(f"job {self.control.job}") as txn:
-                ended = self.control.step(txn).released(State.DONE)
-                txn.put_piece(ended.to_piece())
-            return ended
+        insist(self._target.runtime.tasks, let_go)
+        return self._end()
 
-        tasks = self._target.runtime.tasks
-        insist(tasks, let_go)
-        return end()
+    def _end(self) -> JobRow:
+        with self._target.catalog.writing(f"job {self.control.job}") as txn:
+            row = self.control.step(txn).released(State.DONE)
+            txn.put_piece(row.to_piece())
+        return row
 
     def _means(self, hold: Hold) -> Means:
         return Means(

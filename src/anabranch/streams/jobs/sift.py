@@ -83,7 +83,8 @@ class Sifted:
 def sift(compared: Sequence[Looked], columns: Sequence[str], sifter: Sifter, control: Control) -> Sifted:
     """Have all that is compared looked at, given in the order of preference. Memory: a bit for each event that is moved,
     compressed. Raises as `Mover.move`."""
-    looks, known, rank = [], Known(), 0
+    looks: list[Look] = []
+    known, rank = Known(), 0
     for looked in compared:
         for ranges in bundled(looked.ranges):
             control.check()
