@@ -179,6 +179,19 @@ def test_joined_columns_have_their_points_one_behind_the_other(columns: list[lis
     ]
 
 
+def test_points_that_are_parted_and_joined_again_and_again_do_not_grow() -> None:
+    """As those of events that are refused and sent again. Each round doubled them once, up to the machine's memory."""
+    points = key_points(pa.array([f"k{n % 7}" for n in range(40)]), spread_from=0)
+    expected = points.per_row().tolist()
+    for _ in range(20):
+        even, odd = np.arange(0, len(points), 2), np.arange(1, len(points), 2)
+        points = KeyPoints.joined([points.select(even), points.select(odd)])
+        order = np.argsort(np.concatenate([even, odd]))
+        points = KeyPoints(points.points, points.codes[order])
+    assert points.per_row().tolist() == expected
+    assert len(points.points) <= len(points)
+
+
 def test_the_edges_of_ranges_belong_to_the_range_above() -> None:
     ranges = WHOLE.split(4)
     points = np.array([ranges[1].low - 1, ranges[1].low, 0, (1 << 64) - 1], np.uint64)

@@ -79,8 +79,9 @@ class KeyPoints:
         return found
 
     def select(self, rows: npt.NDArray[np.intp]) -> KeyPoints:
-        """Those of some rows."""
-        return KeyPoints(self.points, self.codes[rows])
+        """Those of some rows, with no other points: what is refused, selected and joined again and again does not grow."""
+        used, codes = np.unique(self.codes[rows], return_inverse=True)
+        return KeyPoints(self.points[used], codes)
 
     def locate(self, ranges: Sequence[KeyRange]) -> npt.NDArray[np.uint16]:
         """For each row the index of its range; `ranges` are in order and cover the key space once."""
