@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from typer.testing import CliRunner
 
 from anabranch.cli.tree import app
+from tests.waiting import PATIENCE_S
 
 CSV = "device,at,celsius\na,2026-01-01T00:00:00Z,1.5\nb,2026-01-01T00:00:01Z,2.5\na,2026-01-01T00:00:02Z,3.5\n"
 SCHEMA = "device:string, at:timestamp, celsius:double"
@@ -72,7 +73,7 @@ class Line:
     def process(self, *arguments: object, stdin: bytes = b"", **options: Any) -> Outcome:
         """Run a process of its own to its end."""
         with self.start(*arguments, **options) as process:
-            out, err = process.communicate(stdin, timeout=120)
+            out, err = process.communicate(stdin, timeout=PATIENCE_S)
         return Outcome(process.returncode, out.decode(), err.decode())
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import sqlite3
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests import catalog_file
 from tests.cli.kit import Line
 from tests.cli.test_maintain import blobs, damage, fill
 
@@ -52,8 +52,7 @@ def test_a_damaged_parquet_file(sensors: Line) -> None:
 
 
 def test_a_store_of_a_newer_release(sensors: Line) -> None:
-    with sqlite3.connect(sensors.store / "catalog.db") as database:
-        database.execute("pragma user_version = 999")
+    catalog_file.change(sensors.store / "catalog.db", "pragma user_version = 999")
     for verb in (("stream", "list"), ("read", "iot/sensors"), ("write", "iot/sensors"), ("check",)):
         told = sensors.refused(*verb)
         assert "has format 999" in told
@@ -64,8 +63,7 @@ def test_a_file_that_is_no_catalog(line: Line) -> None:
     line.store.mkdir()
     (line.store / "catalog.db").write_bytes(b"no database at all, but long enough for a header " * 20)
     assert "damaged" in line.refused("stream", "list")
-    with sqlite3.connect(line.store / "other.db") as database:
-        database.execute("create table t (a)")
+    catalog_file.change(line.store / "other.db", "create table t (a)")
     (line.store / "other.db").replace(line.store / "catalog.db")
     assert "no catalog of this store" in line.refused("read", "iot/sensors")
 

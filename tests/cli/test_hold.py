@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 import sys
-import time
 
 import pytest
 
@@ -13,6 +13,7 @@ import anabranch as ab
 from anabranch import limits
 from anabranch.runtime.clock import SystemClock
 from tests.cli.kit import Line, column
+from tests.waiting import PATIENCE_S, until
 
 
 def test_hold_makes_a_stream_for_as_long_as_a_command_runs(sensors: Line) -> None:
@@ -54,9 +55,8 @@ def test_hold_refuses_a_lasting_stream(sensors: Line) -> None:
 
 def test_a_held_stream_is_marked_and_shown_with_its_holders_until_it_is_left(sensors: Line) -> None:
     with sensors.start("stream", "hold", "iot/tmp") as holder:
-        deadline = time.monotonic() + 60
-        while "iot/tmp" not in column(rows := sensors("stream", "list", "--json").json, "name"):
-            assert holder.poll() is None and time.monotonic() < deadline
+        until_held(sensors, holder, 1)
+        rows = sensors("stream", "list", "--json").json
         assert {row["name"]: row["ephemeral"] for row in rows} == {
             "iot/raw": False,
             "iot/sensors": False,
@@ -68,14 +68,25 @@ def test_a_held_stream_is_marked_and_shown_with_its_holders_until_it_is_left(sen
         assert f":{holder.pid}" in sensors("stream", "show", "iot/tmp").out
         assert sensors("stream", "show", "iot/raw", "--json").json["holders"] is None
         with sensors.start("stream", "hold", "iot/tmp") as second:
-            while len(sensors("stream", "show", "iot/tmp", "--json").json["holders"]) < 2:
-                assert second.poll() is None and time.monotonic() < deadline
+            until_held(sensors, second, 2)
             second.send_signal(signal.SIGTERM)
-            assert second.wait(60) == 128 + signal.SIGTERM
+            assert second.wait(PATIENCE_S) == 128 + signal.SIGTERM
         assert len(sensors("stream", "show", "iot/tmp", "--json").json["holders"]) == 1
         holder.send_signal(signal.SIGINT)
-        assert holder.wait(60) == 130
+        assert holder.wait(PATIENCE_S) == 130
     assert "iot/tmp" not in column(sensors("stream", "list", "--json").json, "name")
+
+
+def until_held(sensors: Line, process: subprocess.Popen[bytes], holders: int) -> None:
+    """Wait until so many hold the stream, of whom the process is one."""
+
+    def is_held() -> bool:
+        assert process.poll() is None
+        if "iot/tmp" not in column(sensors("stream", "list", "--json").json, "name"):
+            return False
+        return len(sensors("stream", "show", "iot/tmp", "--json").json["holders"]) == holders
+
+    until(is_held)
 
 
 def test_keep_lets_a_stream_last(sensors: Line) -> None:
@@ -87,9 +98,7 @@ def test_keep_lets_a_stream_last(sensors: Line) -> None:
 
 def test_collect_removes_what_a_killed_holder_left(sensors: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     with sensors.start("stream", "hold", "iot/tmp") as holder:
-        deadline = time.monotonic() + 60
-        while "iot/tmp" not in column(sensors("stream", "list", "--json").json, "name"):
-            assert holder.poll() is None and time.monotonic() < deadline
+        until_held(sensors, holder, 1)
         holder.kill()
     assert sensors("collect", "--json").json["streams"] == 0
     real = SystemClock.now

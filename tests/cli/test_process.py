@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -13,19 +14,20 @@ from pathlib import Path
 import pytest
 
 from tests.cli.kit import Line, environment
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.process
 
 
-def until(line: Line, stream: str, events: int, seconds: float = 30.0) -> list[dict[str, object]]:
+def until_there(line: Line, stream: str, events: int) -> list[dict[str, object]]:
     """The stream's events, once there are so many; read by another process than the writer's."""
-    deadline = time.monotonic() + seconds
-    while True:
+
+    def are_there() -> bool:
         shown = line("stream", "list", "--json").json
-        if sum(each["events"] for each in shown if each["name"] == stream) >= events:
-            return line("read", stream).rows
-        assert time.monotonic() < deadline, f"{events} events have not come to {stream}: {shown}"
-        time.sleep(0.05)
+        return sum(each["events"] for each in shown if each["name"] == stream) >= events
+
+    until(are_there)
+    return line("read", stream).rows
 
 
 def test_a_pipe_is_durable_while_it_pauses(sensors: Line) -> None:
@@ -34,10 +36,10 @@ def test_a_pipe_is_durable_while_it_pauses(sensors: Line) -> None:
         for count in (1, 2, 3):
             process.stdin.write(b"line %d\nhalf" % count)
             process.stdin.flush()
-            rows = until(sensors, "iot/raw", count)
+            rows = until_there(sensors, "iot/raw", count)
             assert len(rows) == count
         process.stdin.close()
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE_S) == 0
     payloads = [row["payload"] for row in sensors("read", "iot/raw").rows]
     assert payloads == ["line 1", "halfline 2", "halfline 3", "half"]
 
@@ -47,9 +49,9 @@ def test_ctrl_c_ends_a_write_quietly_and_keeps_what_came(sensors: Line) -> None:
         assert process.stdin is not None
         process.stdin.write(b"one\ntwo\n")
         process.stdin.flush()
-        until(sensors, "iot/raw", 2)
+        until_there(sensors, "iot/raw", 2)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out, err) == (130, b"", b"")
     assert len(sensors("read", "iot/raw").rows) == 2
     assert sensors("check").code == 0
@@ -63,21 +65,32 @@ def test_a_signal_ends_a_following_reader_quietly(sensors: Line, number: int, co
         sensors("write", "iot/sensors", stdin='{"device":"new"}\n')
         assert json.loads(process.stdout.readline())["device"] == "new"
         process.send_signal(number)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out, err) == (code, b"", b"")
     assert [row["device"] for row in first] == ["a", "b", "a"]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_ctrl_c_ends_a_query_and_a_loop(sensors: Line) -> None:
     slow = "SELECT count(*) FROM range(100000000) a, range(100000000) b WHERE a.range * b.range % 7 = 3"
     for verb in (("query", slow), ("compact", "--every", "3600")):
         with sensors.start(*verb) as process:
-            time.sleep(3)
+            until(lambda process=process: has_opened(process, sensors.store))  # type: ignore[misc]
+            time.sleep(0.5)
             assert process.poll() is None
             process.send_signal(signal.SIGINT)
-            _, err = process.communicate(timeout=60)
+            _, err = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 130, err
         assert b"Traceback" not in err
+
+
+def has_opened(process: subprocess.Popen[bytes], store: Path) -> bool:
+    """True once the process has its store open: any earlier, the interpreter itself may still be on its way."""
+    for file in Path(f"/proc/{process.pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            if file.readlink() == (store / "catalog.db").resolve():
+                return True
+    return False
 
 
 @pytest.mark.parametrize("form", ["jsonl", "csv", "table", "arrow"])
@@ -88,7 +101,7 @@ def test_a_closed_pipe_ends_a_read_silently(sensors: Line, form: str) -> None:
         assert process.stdout.read(100)
         process.stdout.close()
         assert process.stderr is not None
-        assert (process.wait(60), process.stderr.read()) == (0, b"")
+        assert (process.wait(PATIENCE_S), process.stderr.read()) == (0, b"")
 
 
 def test_the_shell_sees_data_and_remarks_apart(sensors: Line) -> None:
@@ -108,10 +121,10 @@ def test_two_writers_and_a_reader_share_the_folder(sensors: Line) -> None:
             assert writer.stdin is not None
             writer.stdin.write(b"".join(b"%d-%d\n" % (number, n) for n in range(2_000)))
             writer.stdin.close()
-        assert [writer.wait(60) for writer in writers] == [0, 0]
+        assert [writer.wait(PATIENCE_S) for writer in writers] == [0, 0]
         assert reader.stdout is not None
         seen = [json.loads(text)["payload"] for text in reader.stdout]
-        assert reader.wait(60) == 0
+        assert reader.wait(PATIENCE_S) == 0
     for each in writers:
         assert each.stderr is not None
         assert b"2,000 events written" in each.stderr.read()
@@ -137,7 +150,7 @@ def test_verbs_that_only_look_load_nothing_heavy(sensors: Line, verb: tuple[str,
     """What they load is asserted; how long it takes depends on the machine, and is only noted."""
     command = sensors.command(*verb)
     command[1:1] = ["-X", "importtime"]
-    done = subprocess.run(command, env=environment(), capture_output=True, timeout=60)
+    done = subprocess.run(command, env=environment(), capture_output=True, timeout=PATIENCE_S)
     assert done.returncode == 0
     loaded = {text.rpartition(b"|")[2].strip().decode() for text in done.stderr.splitlines()}
     heavy = {
@@ -154,6 +167,6 @@ def test_verbs_that_only_look_load_nothing_heavy(sensors: Line, verb: tuple[str,
     assert not loaded & heavy
     assert "pyarrow" not in loaded or verb[-1] == "iot/sensors"  # whose columns are shown
     began = time.monotonic()
-    subprocess.run(sensors.command(*verb), env=environment(), capture_output=True, timeout=60)
+    subprocess.run(sensors.command(*verb), env=environment(), capture_output=True, timeout=PATIENCE_S)
     assert callable(record_property)
     record_property("start_up_s", round(time.monotonic() - began, 3))

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tests.cli.kit import Line, column
+from tests.waiting import PATIENCE_S
 
 
 def test_formats(sensors: Line) -> None:
@@ -31,7 +32,7 @@ def test_formats(sensors: Line) -> None:
 def test_an_arrow_stream_is_whole_even_without_rows(sensors: Line) -> None:
     for stream, rows in (("iot/sensors", 3), ("iot/raw", 0)):
         process = sensors.start("read", stream, "--format", "arrow")
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=PATIENCE_S)
         table = pa.ipc.open_stream(out).read_all()
         assert table.num_rows == rows
     assert table.column_names == ["key", "time", "payload"]

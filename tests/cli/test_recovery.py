@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 from pathlib import Path
 
+from tests import catalog_file
 from tests.cli.kit import Line
 from tests.cli.test_maintain import blobs, damage, fill
 
@@ -70,10 +70,7 @@ def test_without_a_manifest_there_is_nothing_to_rebuild_from(sensors: Line) -> N
 
 def change(line: Line, statement: str) -> None:
     """Change the catalog behind the store's back."""
-    database = sqlite3.connect(line.store / "catalog.db")
-    database.execute(statement)
-    database.commit()
-    database.close()
+    catalog_file.change(line.store / "catalog.db", statement)
 
 
 def test_what_can_be_repaired_is_and_the_rest_is_explained(sensors: Line) -> None:

@@ -7,6 +7,7 @@ import signal
 
 import anabranch as ab
 from tests.cli.kit import Line
+from tests.waiting import PATIENCE_S
 
 
 def prepare(line: Line) -> None:
@@ -24,7 +25,7 @@ def test_what_happens_is_shown_while_it_happens(line: Line) -> None:
         line("stream", "seal", "iot/a")
         told = [json.loads(process.stdout.readline()) for _ in range(2)]
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
+        assert process.wait(PATIENCE_S) == 130
     finally:
         process.kill()
         process.communicate()

@@ -13,6 +13,7 @@ import pytest
 
 from anabranch.cli.intake import source
 from tests.cli.kit import CSV, SCHEMA, Line, column
+from tests.waiting import PATIENCE_S
 
 TABLE = pa.table(
     {
@@ -89,7 +90,9 @@ def test_what_was_read_can_be_written_again(sensors: Line, tmp_path: Path, kind:
             (tmp_path / f"again.{kind}").write_text(out.out)
         else:
             with (tmp_path / "again.arrow").open("wb") as file:
-                assert sensors.start("read", "iot/sensors", "--format", form, "--meta", stdout=file).wait(60) == 0
+                assert (
+                    sensors.start("read", "iot/sensors", "--format", form, "--meta", stdout=file).wait(PATIENCE_S) == 0
+                )
     sensors("write", "iot/copy", tmp_path / f"again.{kind}", "--schema", SCHEMA, "--key", "device", "--time", "at")
     assert sensors("read", "iot/copy").rows == rows
 

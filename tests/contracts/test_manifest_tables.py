@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
 
 import psycopg
@@ -11,6 +10,7 @@ from anabranch.catalog.postgres.adapter import PostgresCatalog
 from anabranch.catalog.sqlite.adapter import FILE, SqliteCatalog
 from anabranch.catalog.tables import TABLES
 from anabranch.runtime.ports import Runtime
+from tests.catalog_file import ask
 from tests.postgres_server import drop, fresh_url
 
 NOT_COPIED = {"meta", "leases", "sqlite_sequence"}
@@ -19,10 +19,9 @@ COPIED = {table.name: {column.name for column in table.columns if not column.der
 
 def test_every_column_on_sqlite_is_copied(tmp_path: Path) -> None:
     SqliteCatalog(tmp_path, Runtime()).close()
-    database = sqlite3.connect(tmp_path / FILE)
-    names = {name for (name,) in database.execute("select name from sqlite_master where type = 'table'")}
-    found = {name: {row[1] for row in database.execute(f"pragma table_info({name})")} for name in names - NOT_COPIED}
-    database.close()
+    names = {name for (name,) in ask(tmp_path / FILE, "select name from sqlite_master where type = 'table'")}
+    columns = {name: ask(tmp_path / FILE, f"pragma table_info({name})") for name in names - NOT_COPIED}
+    found = {name: {row[1] for row in rows} for name, rows in columns.items()}
     assert found == COPIED
 
 

@@ -181,7 +181,7 @@ def test_a_catch_up_neither_evicts_fresh_commits_nor_holds_their_readers_up(inne
     old = [commit_key(Micros(n), TOKEN) for n in range(2 * limits.HISTORY_FETCHES_MAX)]
     for key in (*old, FRESH):
         inner.put(key, [b"x" * 1000])
-    blobs = pooled(inner, hand, tail_cache_bytes_max=1_000, history_cache_bytes_max=3_000)
+    blobs = pooled(inner, hand, tail_cache_bytes_max=2_000, history_cache_bytes_max=3_000)
     blobs.get(FRESH, 0, 1000)
     for key in old:
         blobs.get(key, 0, 1000)

@@ -7,7 +7,6 @@ either. (Tests that damage the catalog's own file need SQLite.)
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,6 +31,7 @@ from anabranch.model.stream import Extent, Scope, Segment, Span, StreamInfo, Str
 from anabranch.runtime.ids import SystemIds
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
+from tests import catalog_file
 from tests.postgres_server import fresh_url
 
 SECOND = 1_000_000
@@ -71,11 +71,7 @@ def change(folder: Path, statement: str, *values: object) -> int:
     """Run a statement with `?` for values behind the back of the catalog that goes with the folder, whatever it would
     refuse to hold; how many rows it changed."""
     if folder not in _urls:
-        database = sqlite3.connect(folder / "catalog.db")
-        changed = database.execute(statement, values).rowcount
-        database.commit()
-        database.close()
-        return changed
+        return catalog_file.change(folder / "catalog.db", statement, *values)
     for ours, theirs in _POSTGRES.items():
         statement = statement.replace(ours, theirs)
     base, _, schema = _urls[folder].rpartition("schema=")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +23,7 @@ from anabranch.errors import (
     StoreNotFound,
 )
 from anabranch.runtime.settings import Settings
+from tests import catalog_file
 from tests.store.helpers import bodies_of, sound
 
 
@@ -64,10 +64,7 @@ def refused(folder: Path, error: type[AnabranchError]) -> str:
 
 
 def sql(folder: Path, statement: str) -> None:
-    database = sqlite3.connect(folder / "catalog.db")
-    database.execute(statement)
-    database.commit()
-    database.close()
+    catalog_file.change(folder / "catalog.db", statement)
 
 
 # no store

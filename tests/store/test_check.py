@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from anabranch.log.collect import collect
 from anabranch.log.compact import compact
 from anabranch.log.lease import Hold
 from anabranch.model.ids import Micros, StreamId
+from tests import catalog_file
 from tests.store.kit import SECOND, Kit, change, is_postgres
 
 
@@ -347,9 +347,7 @@ def test_a_damaged_database_is_a_finding(kit: Sound) -> None:
         return
     kit.catalog.close()
     path = kit.folder / "catalog.db"
-    database = sqlite3.connect(path)
-    (page,) = database.execute("select rootpage from sqlite_master where name = 'extents'").fetchone()
-    database.close()
+    ((page,),) = catalog_file.ask(path, "select rootpage from sqlite_master where name = 'extents'")
     data = bytearray(path.read_bytes())
     data[(page - 1) * 4096 : page * 4096] = bytes(4096)
     path.write_bytes(data)

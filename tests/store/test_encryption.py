@@ -3,7 +3,6 @@ what it was, and master keys come and go without history being written again."""
 
 from __future__ import annotations
 
-import sqlite3
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -35,7 +34,7 @@ from anabranch.runtime.keys import MasterKeys
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store
 from anabranch.streams.publish import Publication
-from tests import s3_server
+from tests import catalog_file, s3_server
 from tests.postgres_server import drop, fresh_url
 
 IDS = SystemIds()
@@ -451,9 +450,8 @@ def test_a_parquet_file_that_was_changed_or_renamed_is_noticed(river: Open, tmp_
 def _overwrite(folder: Path, file: Path, data: bytes) -> None:
     """Change a file, and its checksum in the catalog with it, as one would who can write both."""
     file.write_bytes(data)
-    with sqlite3.connect(folder / "store" / "catalog.db") as database:
-        database.execute("update extents set checksum = ? where encoding = 'parquet'", (checksum(data),))
-    database.close()
+    statement = "update extents set checksum = ? where encoding = 'parquet'"
+    catalog_file.change(folder / "store" / "catalog.db", statement, checksum(data))
 
 
 def test_keys_that_can_not_be_had_leave_nothing_behind(tmp_path: Path) -> None:
