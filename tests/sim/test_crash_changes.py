@@ -91,11 +91,26 @@ def deduplicate(store: Store) -> object:
     return store.streams.stitch(["s/a", "s/b"], into="s/new", deduplicate=["n"], window=1, request="r")
 
 
+def append_what_is_new(store: Store) -> object:
+    return store.streams.append("s/b", "s/a", deduplicate=["n"], window=1, request="r")
+
+
+def stitch_instead(store: Store) -> object:
+    return store.streams.stitch(["s/a", "s/b"], into="s/a", to=store, keep_sources=False, window=1, request="r")
+
+
 def copy_scope_elsewhere(store: Store) -> object:
     return store.streams.copy_scope("s", "t", to=store, window=1, request="r")
 
 
-JOBS: tuple[Verb, ...] = (append_elsewhere, stitch_elsewhere, deduplicate, copy_scope_elsewhere)
+JOBS: tuple[Verb, ...] = (
+    append_elsewhere,
+    append_what_is_new,
+    stitch_elsewhere,
+    stitch_instead,
+    deduplicate,
+    copy_scope_elsewhere,
+)
 AT_ONCE: tuple[Verb, ...] = (
     create_scope,
     create,

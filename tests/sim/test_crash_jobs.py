@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 import anabranch as ab
@@ -58,7 +60,17 @@ def follow(store: Store) -> None:
     job.wait()
 
 
-def tell_following(number: int, action: Action) -> Process | None:
+def follow_within(store: Store) -> None:
+    """The same with a copy that views the bytes there are."""
+    job = store.jobs.copy(store, "s/a", "s/b", follow=Until(idle_s=0.5), independent=False, request="r")
+    with store.writer("s/a") as writer:
+        writer.write(b"more", key="a").result()
+        store.streams.scale("s/a", 2)
+        writer.write(b"and more", key="b").result()
+    job.wait()
+
+
+def tell_following(number: int, action: Action, verb: Callable[[Store], None] = follow) -> Process | None:
     """Follow in a process that suffers a fault at a call, and go on with the job in another."""
     actors: list[Process] = []
     with World(1, settings=SETTINGS) as world, tight_limits():
@@ -76,11 +88,13 @@ def tell_following(number: int, action: Action) -> Process | None:
             first.call(prepare)
             first.close()
             try:
-                actor = world.process("actor", faults=CrashAt(number, action))
+                faults = CrashAt(number, action) if action is not Action.PASS else NoFaults()
+                actor = world.process("actor", faults=faults)
                 actors.append(actor)
-                actor.call(follow)
-                actor.crash()
-            except ProcessCrashed:
+                actor.call(verb)
+                if action is not Action.PASS:
+                    actor.crash()
+            except (ProcessCrashed, ab.errors.AppendUncertain):
                 pass
             survivor = world.process("survivor")
             survivor.call(survive)
@@ -161,6 +175,16 @@ def test_a_crash_while_a_copy_follows_its_source_is_gone_on_from() -> None:
         number += 11
         crashed = tell_following(number, Action.CRASH_AFTER)
     assert number > 120
+
+
+def test_a_crash_or_a_lost_answer_while_a_copy_views_on_is_gone_on_from() -> None:
+    whole = tell_following(0, Action.PASS, follow_within)
+    assert whole is not None
+    changes = [number for number, name in enumerate(whole.gate.calls, 1) if name == "writing.commit"]
+    assert len(changes) > 6
+    for number in changes:
+        for action in (Action.CRASH_BEFORE, Action.CRASH_AFTER, Action.UNCERTAIN_LANDED, Action.UNCERTAIN_LOST):
+            tell_following(number, action, follow_within)
 
 
 @pytest.mark.parametrize("action", [Action.UNCERTAIN_LANDED, Action.UNCERTAIN_LOST])

@@ -28,6 +28,7 @@ TABLES: tuple[Callable[..., Any], ...] = (
     *test_ephemeral.VERBS,
     test_crash_jobs.copy,
     test_crash_jobs.follow,
+    test_crash_jobs.follow_within,
 )
 
 # These tell something and change nothing, so a crash leaves what was there.
@@ -60,6 +61,7 @@ WITHIN = {"close", "make_companion", "sweep", "sweep_orphans"}
 
 # What makes a verb go another way, by the argument that asks for it.
 WAYS = {
+    ("append", "deduplicate"),
     ("append", "to"),
     ("copy", "follow"),
     ("copy", "independent"),

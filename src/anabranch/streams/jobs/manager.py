@@ -178,7 +178,8 @@ class Jobs(ArchiveJobs):
         full = StreamName.parse(target)
         parts = [StreamRange.of(each) for each in streams]
         site = source.site
-        drawn = [draw(site, part) for part in parts]
+        # Who asks again gets the job that was made, also where its sources are gone since.
+        drawn = [] if self._known(request) else [draw(site, part) for part in parts]
         within = {"within": True} if site.catalog is self._site.catalog else {}
         chosen: dict[str, Any] = {**(options or {}), **within}
         stages = [StreamId(self._site.runtime.ids.bits(63)) for _ in drawn]
@@ -186,12 +187,16 @@ class Jobs(ArchiveJobs):
         def act(txn: Writing, ident: str, now: Micros) -> JobRow:
             return make_job(txn, ident, verb, full, drawn, stages, place=site.place, options=chosen, now=now)
 
-        for name in chosen.get("deduplicate", ()):
+        for name in chosen.get("deduplicate", ()) if drawn else ():
             if not any(name in each.stretch.view.info.schema.columns.names for each in drawn):
                 raise InvalidArgument(f"deduplicate= names columns of the streams; none of them has '{name}'")
         said = "".join(_said(name, value) for name, value in chosen.items() if name != "within")
         operation = f"job {verb} {','.join(map(str, parts))} {full}{said}"
         return self._write_down(request, operation, act, site, window=window, carrier=carrier, progress=progress)
+
+    def _known(self, request: str | None) -> bool:
+        with self._site.catalog.reading() as reading:
+            return request is not None and reading.request(request) is not None
 
     def _write_down(
         self,
