@@ -17,7 +17,7 @@ import anabranch as ab
 from anabranch.blobs.local import LocalBlobs
 from anabranch.blobs.port import Blobs
 from anabranch.core.archive import METADATA
-from anabranch.errors import AnabranchError, AppendUncertain
+from anabranch.errors import AnabranchError, AppendUncertain, StoreUnavailable
 from anabranch.runtime.ports import Runtime
 from anabranch.store import Store, archives, facade
 from anabranch.testing.clients import checked
@@ -129,6 +129,13 @@ def tell(
     return (actors[0] if actors else None), bool(died)
 
 
+def go_on(store: Store) -> None:
+    """Go on with what the dead has left."""
+    for row in store.jobs.list():
+        if not row.state.ended:
+            store.jobs.resume(row.id, take_over=True).wait()
+
+
 def judge_archive(verb: Verb, store: Store, place: Path, answered: bool) -> None:
     try:
         ab.read_archive(place, runtime=store.runtime)
@@ -136,6 +143,7 @@ def judge_archive(verb: Verb, store: Store, place: Path, answered: bool) -> None
     except AnabranchError:
         whole = False
     assert whole or not answered
+    go_on(store)
     before = verb(store, place)
     assert verb(store, place) == before
     assert list(ab.verify_archive(place, runtime=store.runtime)) == []
@@ -148,14 +156,18 @@ def judge_archive(verb: Verb, store: Store, place: Path, answered: bool) -> None
 
 def judge_streams(verb: Verb, store: Store, place: Path, answered: bool) -> None:
     there = names(store)
-    assert there in ([], ["t/raw"], ["t/raw", "t/sensors"])
+    assert set(there) <= {"t/raw", "t/sensors"}
     assert not answered or len(there) == 2
     for name in there:
         with store.reader(name) as reader:
             assert len(list(reader)) == HELD[name]
+    for _ in range(2):  # what a job has staged is spared
+        store.collect(horizon_us=0)
+    go_on(store)
     answer = verb(store, place)
     assert verb(store, place) == answer
     assert names(store) == ["t/raw", "t/sensors"]
+    assert [str(info.name) for info in store.streams.list(internal=True)] == names(store)
     if there:
         assert checked(store) == []
     for name in ("t/raw", "t/sensors"):
@@ -193,13 +205,14 @@ def test_a_crash_at_any_call_leaves_nothing_half_done(
     assert actor is not None
     calls = list(actor.gate.calls)
     assert len(calls) > 10
-    # A crash behind a call that changes nothing is one before the next.
+    # After a call that only reads, all is as it was after the last one that did not.
     kinds = {
         "blobs.put": (Action.CRASH_BEFORE, Action.CRASH_MIDWAY, Action.CRASH_AFTER),
+        "blobs.delete": (Action.CRASH_BEFORE, Action.CRASH_AFTER),
         "writing.commit": (Action.CRASH_BEFORE, Action.CRASH_AFTER),
     }
     for number, call in enumerate(calls, 1):
-        for action in kinds.get(call, (Action.CRASH_BEFORE,)):
+        for action in kinds.get(call, ()):
             shutil.rmtree(tmp_path / "archive", ignore_errors=True)
             _, died = tell(world(), verb, place, CrashAt(number, action), judge)
             assert died, (number, call, action)
@@ -211,7 +224,7 @@ def test_a_lost_answer_is_found_by_asking_again(
     verb: Verb, action: Action, world: Callable[[], World], kept: Path
 ) -> None:
     def again(store: Store, place: Path) -> object:
-        with suppress(AppendUncertain):
+        with suppress(AppendUncertain, StoreUnavailable):
             return verb(store, place)
         return verb(store, place)
 

@@ -103,6 +103,8 @@ class Archiving:
             with self._site.catalog.reading() as snapshot:
                 plans = [archive_plan(snapshot, row.id, number) for number in range(row.members)]
                 whole = filed(snapshot, row.id)
+            there = {info.key: info.size for info in blobs.list()}
+            whole = {at: each for at, each in whole.items() if there.get(each.file.name) == each.file.size}
             self._kept, self._total = len(whole), row.events
             self._done = sum(plans[number].ranges[index].events for number, index in whole)
             missing = [each for number, plan in enumerate(plans) for each in self._bundles(row, number, plan, whole)]
