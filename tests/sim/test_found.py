@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from anabranch.errors import Fenced, StreamSealed
+from anabranch.readers.synchronizer import StateSynchronizer
 from anabranch.store import Store
 from anabranch.streams.publish import Publication
 from anabranch.streams.writer import Writer
@@ -123,6 +124,20 @@ def test_a_writer_that_resolved_a_lost_commit_is_still_its_own_successor() -> No
             store.streams.scale("s/x", 3)
             writer.write(b"2", key="a").result()
         assert [event.payload for event in stored(store, "s/x")] == [b"1", b"2"]
+
+    play(World(1), story, LoseTheFirstCommit())
+
+
+def test_shared_state_is_changed_in_turn_by_one_whose_commit_was_lost_before() -> None:
+    """To resolve the lost commit it had raised its own fence, and its next update in turn did not carry that."""
+
+    def story(store: Store) -> None:
+        one = store.synchronizer("s/state", initial=0)
+        other: StateSynchronizer[int] = store.synchronizer("s/state")
+        for _ in range(3):
+            other.update(lambda state: state + 1)
+            one.update(lambda state: state + 1)
+        assert other.fetch() == 6
 
     play(World(1), story, LoseTheFirstCommit())
 

@@ -179,7 +179,9 @@ class RevisionedStream:
             if decided is None:
                 return None, revision
             value, told = decided
-            part = replace(self.part(value, revision), sequence=Sequence(self._writer.id, self._sent))
+            part = self.part(value, revision)
+            fence = self._writer.fences.get(part.log, 0)
+            part = replace(part, sequence=Sequence(self._writer.id, self._sent, fence))
             (verdict,) = txn.append(Unit((part,)), now=now)
             if isinstance(verdict, Appended):
                 for kind, detail in told:
