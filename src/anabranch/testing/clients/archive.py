@@ -34,7 +34,7 @@ def _there_and_back(arena: Arena, store: Store, source: Ledger) -> None:
     joint = begin(arena, target, source, Ledger(target), exact)
     for _ in range(2):  # interrupted, it goes on
         with suppress(*EXPECTED):
-            store.streams.archive(asked_for, place, in_the_clear=True, request=target)
+            store.streams.archive(asked_for, place, in_the_clear=True, request=f"{target} out")
             break
     else:
         return

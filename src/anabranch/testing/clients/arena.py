@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+from anabranch import limits
 from anabranch.errors import (
     AlreadyExists,
     AppendRefused,
     AppendUncertain,
     Conflict,
     InvalidCut,
+    JobRunning,
     LeaseExpired,
     StoreUnavailable,
     StreamNotFound,
@@ -40,6 +42,7 @@ EXPECTED: Final = (
     AppendRefused,
     AppendUncertain,
     Conflict,
+    JobRunning,
     LeaseExpired,
     StoreUnavailable,
     StreamNotFound,
@@ -175,6 +178,9 @@ class Arena:
                 self.done["answer lost"] += 1
                 store.runtime.tasks.sleep(self.rng.random() * PAUSE_S)
                 continue
+            except JobRunning:  # of a process that died, or may have: until it is silent
+                store.runtime.tasks.sleep(limits.JOB_SILENT_US / 1_000_000)
+                continue
             except _REFUSED:
                 asked.refused()
                 del self.asked[request]
@@ -188,7 +194,7 @@ class Arena:
     def _once_more(self, store: Store, request: str, asked: Asked, answer: Any) -> None:
         try:
             again = asked.act(store)
-        except (AppendUncertain, StoreUnavailable):
+        except (AppendUncertain, JobRunning, StoreUnavailable):
             return
         if again != answer:
             self.violations.append(f"{request} was answered by {answer} first and by {again} then")
