@@ -122,7 +122,7 @@ def conform(data: Any, schema: StreamSchema) -> pa.Table:
     """Anything with `__arrow_c_stream__` or `__arrow_c_array__` (Arrow, pandas, polars, DuckDB …) as a table of the
     stored columns, in their order and types. Missing columns are null; unknown ones and values that a safe cast can't
     convert raise SchemaMismatch."""
-    table = _table(data)
+    table = table_of(data)
     known = schema.columns.names
     for name in table.column_names:
         if name not in known:
@@ -149,7 +149,8 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     return column.cast(kind)
 
 
-def _table(data: Any) -> pa.Table:
+def table_of(data: Any) -> pa.Table:
+    """A batch as a table, read whole. Raises InvalidArgument for what is none."""
     if isinstance(data, pa.Table):
         return data
     if isinstance(data, pa.RecordBatch):

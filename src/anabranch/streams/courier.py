@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import pyarrow as pa
 
 from anabranch.catalog.port import Catalog, Reading, Writing
 from anabranch.errors import (
@@ -24,6 +27,7 @@ from anabranch.log.appender import Appender
 from anabranch.log.commit import Draft, Outcome, Work, WriterName
 from anabranch.model.append import Appended, Progress, Refusal, Refused
 from anabranch.model.ids import LogId, StreamId
+from anabranch.model.schema import StreamSchema
 from anabranch.runtime.ports import Runtime
 from anabranch.streams.ack import ChunkState
 from anabranch.streams.chunk import Piece, join, origins_of
@@ -50,6 +54,13 @@ class _Flight:
     firsts: list[int]
     routes: Routes
     order: int
+
+
+class Columns(NamedTuple):
+    """A schema of the stream, and its version."""
+
+    schema: StreamSchema
+    version: int
 
 
 class Courier:
@@ -98,11 +109,30 @@ class Courier:
         self.refusal: AnabranchError | None = None  # the first since it was last asked for
         self.dead: AnabranchError | None = None  # set once no event can ever be appended
         self.routes = self._load_routes()
-        # What the writer conforms its events to, whatever the stream evolves into meanwhile.
-        self.schema = self.routes.info.schema
-        self._schema_version = self.routes.info.schema_version
+        # What the writer conforms its events to: the last. What is still on its way may have the columns of one before.
+        self._known = [Columns(self.routes.info.schema, self.routes.info.schema_version)]
 
     # accepting
+
+    @property
+    def schema(self) -> StreamSchema:
+        """What pieces are to conform to from now on; also what an earlier one said is taken."""
+        return self._known[-1].schema
+
+    def learn(self) -> bool:
+        """Look whether the stream has other columns by now, which pieces may have then. False where it has not."""
+        with self._catalog.reading() as txn:
+            info = txn.stream(self._stream)
+        if info is None or info.schema_version == self._known[-1].version:
+            return False
+        self._known.append(Columns(info.schema, info.schema_version))
+        return True
+
+    def columns_of(self, batch: pa.RecordBatch) -> Columns:
+        """The schema that a piece's batch conforms to."""
+        if len(self._known) == 1:
+            return self._known[0]
+        return next(each for each in reversed(self._known) if each.schema.columns.equals(batch.schema))
 
     def enqueue(self, pieces: Sequence[Piece], state: ChunkState) -> None:
         """Take charge of pieces, and count their state among those that `flush` waits for. The caller offers this
@@ -198,6 +228,7 @@ class Courier:
                 self._barrier = True  # a condition is tried with nothing else on its way
                 break
             joins = runs and not piece.alone and not runs[-1][0].alone
+            joins = joins and self.columns_of(runs[-1][0].batch) is self.columns_of(piece.batch)
             joins = joins and sum(p.size for p in runs[-1]) + piece.size <= join_bytes_max
             if not joins and len(runs) == _RUNS_PER_TAKE_MAX:
                 break
@@ -226,6 +257,7 @@ class Courier:
 
     def _work(self, piece: Piece, slices: list[Slice], routes: Routes) -> Work:
         drafts, firsts = [], []
+        columns = self.columns_of(piece.batch)
         for part in slices:
             first = self._next.get(part.log, 0)
             self._next[part.log] = first + part.batch.num_rows
@@ -236,8 +268,8 @@ class Courier:
                     log=part.log,
                     batch=part.batch,
                     size=piece.size if part.size is None else part.size,
-                    schema=self.schema,
-                    schema_version=self._schema_version,
+                    schema=columns.schema,
+                    schema_version=columns.version,
                     writer=self._name,
                     first=first,
                     expected=expected,

@@ -38,7 +38,7 @@ class LargeEvents:
             yield self._send(piece)
 
     def _send(self, piece: Piece) -> bool:
-        schema = self._courier.schema
+        schema = self._courier.columns_of(piece.batch).schema
         try:
             piece.ahead = self._appender.ahead(piece.batch, schema, self._writer)
         except Exception as exc:  # no memory, no room, no store: the event is refused, and nothing of it is ever seen

@@ -84,6 +84,11 @@ class Stager:
         self._held_bytes = 0
         self._done: list[Staged] = []
 
+    @property
+    def schema(self) -> StreamSchema:
+        """What it stages."""
+        return self._schema
+
     def write(self, data: Any) -> None:
         """Take a batch: anything with `__arrow_c_stream__` whose columns are the stream's. Raises SchemaMismatch,
         TooLarge, StoreUnavailable where those before it can't be made durable now. A batch that is refused is not taken."""

@@ -15,13 +15,14 @@ import pyarrow as pa
 from anabranch import limits
 from anabranch.catalog.port import Catalog
 from anabranch.core.routing import check_key, key_text
-from anabranch.core.rows import RowChecker, conform, payload_view
+from anabranch.core.rows import RowChecker, conform, payload_view, table_of
 from anabranch.core.sizes import Run, oversized, runs
 from anabranch.errors import (
     AnabranchError,
     AppendRefused,
     Closed,
     InvalidArgument,
+    SchemaMismatch,
     StoreUnavailable,
     StreamNotFound,
     TooLarge,
@@ -36,7 +37,7 @@ from anabranch.runtime.interrupts import Undisturbed
 from anabranch.runtime.periodic import Periodic
 from anabranch.runtime.ports import Runtime
 from anabranch.streams.ack import Ack, BatchAck, ChunkState
-from anabranch.streams.chunk import Piece, RawChunk, new_chunk
+from anabranch.streams.chunk import Chunk, Piece, RawChunk, new_chunk
 from anabranch.streams.courier import Courier
 from anabranch.streams.large import LargeEvents
 from anabranch.streams.routes import points_of
@@ -49,7 +50,8 @@ class Writer:
     """Appends events to one stream. Thread-safe; events of one thread keep their order per key.
 
     A write is accepted when the call returns, and durable when its acknowledgement says so; `flush` waits for all.
-    Splits, merges and lost answers are dealt with inside. A writer made with a `writer_id` continues where the last one of
+    Splits, merges and lost answers are dealt with inside, and so are columns that the stream gained: they are learnt of when
+    they are first written. A writer made with a `writer_id` continues where the last one of
     that name stopped, and fences it off. `fence` guards every append with a number at least the stream's own.
     """
 
@@ -80,10 +82,12 @@ class Writer:
         self._courier = Courier(
             appender, catalog, runtime, stream, self._name, named=writer_id is not None, fence=fence, drain=self._drain
         )
-        self._schema = self._courier.schema
-        self._checker = None if self._schema.raw else RowChecker(self._schema)
-        self._text_key = _text_key(self._schema)
-        self._chunk = new_chunk(self._schema, ChunkState(stream, appender))
+        self._learning = runtime.tasks.lock()
+        self._schema: StreamSchema
+        self._checker: RowChecker | None
+        self._text_key: str | None
+        self._chunk: Chunk
+        self._adopt(self._courier.schema)
         self._usual_bytes_max = min(self._settings.event_bytes_max, self._settings.large_event_bytes_max)
         self._large = LargeEvents(self._courier, appender, self._name.id, runtime.tasks.lock())
         self._note = note
@@ -131,7 +135,7 @@ class Writer:
             if time is not None:
                 time = to_micros(time)
         else:
-            event = self._checked(self._checker, event, key, time)
+            event = self._checked(event, key, time)
             size, weight = self._checker.bytes_of(event), _ROW_BYTES * (1 + len(event))
         if size > self._usual_bytes_max or expected is not None:
             return self._write_alone(event, key, time, expected, size)
@@ -167,7 +171,7 @@ class Writer:
         memory, at most 1 GiB. `expected` as in `write`; all events must go to one segment then. Raises as `write`.
         """
         self._alive()
-        table = conform(data, self._schema)
+        table = self._conformed(table_of(data))
         self._check_sizes(table)
         state = ChunkState(self._stream, self._appender)
         state.total = table.num_rows
@@ -248,14 +252,50 @@ class Writer:
             if error is None:
                 raise
 
-    def _checked(self, checker: RowChecker, event: Any, key: Any, time: Any) -> dict[str, Any]:
+    def _checked(self, event: Any, key: Any, time: Any) -> dict[str, Any]:
         """A typed event as a mapping of our own: the caller may go on to use theirs for the next one."""
         if key is not None or time is not None:
             raise InvalidArgument("a typed stream takes key and time from the event's columns")
-        checker.check(event)
+        schema, checker = self._schema, self._checker
+        assert checker is not None, "a typed stream has one"
+        try:
+            checker.check(event)
+        except SchemaMismatch:
+            if not self._learn(schema):
+                raise
+            self._checker.check(event)  # type: ignore[union-attr] # a stream stays typed
         if self._text_key is not None and (text := event.get(self._text_key)) is not None:
             check_key(text)
         return dict(event)
+
+    def _conformed(self, table: pa.Table) -> pa.Table:
+        schema = self._schema
+        try:
+            return conform(table, schema)
+        except SchemaMismatch:
+            if not self._learn(schema):
+                raise
+            return conform(table, self._schema)
+
+    def _learn(self, known: StreamSchema) -> bool:
+        """Something does not fit the `known` schema: go on with the columns that the stream has by now. False where these
+        are the known ones."""
+        with self._learning:
+            if self._schema is not known:
+                return True  # another thread was here
+            if known.raw or not self._courier.learn():
+                return False
+            with Undisturbed(), self._lock:
+                self._close_chunk()
+                self._adopt(self._courier.schema)
+        self._offer()
+        return True
+
+    def _adopt(self, schema: StreamSchema) -> None:
+        self._schema = schema
+        self._checker = None if schema.raw else RowChecker(schema)
+        self._text_key = _text_key(schema)
+        self._chunk = new_chunk(schema, ChunkState(self._stream, self._appender))
 
     def _check_sizes(self, table: pa.Table) -> None:
         if table.nbytes > limits.BATCH_BYTES_MAX:

@@ -316,9 +316,15 @@ class Transaction:
         raise AssertionError
 
     def _new_writer(self, view: StreamView) -> TransactionWriter:
+        def anew() -> Stager:
+            with self._catalog.reading() as reading:
+                return self._new_stager(need_view(reading, view.info.id))
+
+        return TransactionWriter(self._new_stager(view), self._runtime, self._before_write, anew)
+
+    def _new_stager(self, view: StreamView) -> Stager:
         ranges = tuple(segment.range for segment in view.current)
-        stager = Stager(self._blobs, self._runtime, view.info.schema, view.info.schema_version, ranges)
-        return TransactionWriter(stager, view.info.schema, self._runtime, self._before_write)
+        return Stager(self._blobs, self._runtime, view.info.schema, view.info.schema_version, ranges)
 
     def _before_write(self) -> None:
         self._alive()
