@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 __all__ = ["PLACES", "Outcome", "Simulation", "Weather", "tight_limits"]
 
 # Small, so that a few events suffice to have blobs beside inlined commits, two commits in flight, writers that wait
-# for room, and collections that find something.
+# for room, large events, and collections that find something.
 SETTINGS: Final = Settings(
     inline_bytes_max=1_500,
     commit_bytes_max=6_000,
     pending_bytes_max=12_000,
     pipeline_bytes_min=800,
+    event_bytes_max=8_000,
     horizon_us=50_000,
     blob_deadline_s=0.2,
 )
@@ -42,9 +43,11 @@ _LIMITS: Final = {
     "COLLECT_PAGE_ROWS": 5,
     "WAL_PAGES_CHECKPOINT": 16,
     "SCOPE_PAGE": 2,
+    "JOB_SILENT_US": 40_000,
     "BLOB_PAUSE_S_MIN": 0.002,
     "BLOB_PAGE_ROWS": 3,
     "BLOB_PART_BYTES": 700,
+    "TIME_IDLE_US": 1_500_000,
     "BYTE_CHUNK_BYTES": 64,
     "BYTE_GATHERED_BYTES": 200,
     "BYTE_BUFFER_BYTES": 100,

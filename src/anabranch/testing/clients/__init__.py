@@ -40,6 +40,7 @@ from anabranch.testing.clients.casts import (
     SCRIBES,
     SHARERS,
     STORM,
+    TIMEKEEPERS,
     TRANSACTORS,
     Cast,
 )
@@ -62,6 +63,7 @@ __all__ = [
     "SCRIBES",
     "SHARERS",
     "STORM",
+    "TIMEKEEPERS",
     "TRANSACTORS",
     "Arena",
     "Asked",

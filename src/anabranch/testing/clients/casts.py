@@ -24,6 +24,7 @@ from anabranch.testing.clients.retain import retain
 from anabranch.testing.clients.scale import scale
 from anabranch.testing.clients.stitch import stitch
 from anabranch.testing.clients.transactions import transact
+from anabranch.testing.clients.watermarks import note, observe
 from anabranch.testing.clients.write import rival, write
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "SCRIBES",
     "SHARERS",
     "STORM",
+    "TIMEKEEPERS",
     "TRANSACTORS",
     "Cast",
 ]
@@ -117,6 +119,11 @@ TRANSACTORS: Final[Sequence[Cast]] = (
     (("transact", transact), ("write", write), ("follow", follow), ("rename", rename), ("copy", copy)),
     (("transact", transact), ("read", read), ("maintain", maintain), ("append", append)),
 )
+# Writers that note times, and readers of watermarks.
+TIMEKEEPERS: Final[Sequence[Cast]] = (
+    (("note", note), ("note", note), ("observe", observe), ("maintain", maintain)),
+    (("note", note), ("observe", observe), ("collect", collect)),
+)
 # Byte streams, beside those that compact and collect.
 SCRIBES: Final[Sequence[Cast]] = (
     (("scribble", scribble), ("browse", browse), ("browse", browse), ("maintain", maintain)),
@@ -134,6 +141,7 @@ BY_NAME: Final[Mapping[str, Sequence[Cast]]] = {
     "groups": SHARERS,
     "transactions": TRANSACTORS,
     "bytes": SCRIBES,
+    "watermarks": TIMEKEEPERS,
     "recovery": SAVERS,
 }
 ALL: Final[Sequence[Cast]] = tuple(cast for casts in BY_NAME.values() for cast in casts)
