@@ -1,4 +1,4 @@
-"""Archives and imports of processes that are killed (SIGKILL) while they write a file: each goes on, or never was."""
+"""Archives, imports and copies of scopes whose process is killed (SIGKILL) while it writes a file: each goes on where it was."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import anabranch as ab
-from anabranch.errors import NotFound
+from anabranch.errors import JobRunning, NotFound
+from anabranch.store import Store
+from anabranch.streams.jobs.row import State
 from tests.store.test_archive import assert_same, fill
 
 # Writes half of the file that is the `number`-th to be put below the folder, then dies as by kill -9.
@@ -37,9 +40,12 @@ def put(self, key, chunks):
 LocalBlobs.put = put
 with ab.connect(store) as opened:
     if verb == "archive":
-        opened.streams.archive("iot/x", place)
+        opened.streams.archive("iot/x", place, window=1)
+    elif verb == "import":
+        opened.streams.import_archive(place, as_="iot/y", window=1)
     else:
-        opened.streams.import_archive(place, as_="iot/y")
+        with ab.connect(place) as other:
+            opened.streams.copy_scope("iot", "iot", to=other)
 """
 
 
@@ -52,25 +58,46 @@ def killed(store: Path, verb: str, place: Path, below: Path, number: int) -> Non
     assert done.returncode == -signal.SIGKILL, done.stderr
 
 
-def test_a_killed_archive_goes_on_and_a_killed_import_leaves_nothing(tmp_path: Path) -> None:
+def go_on(store: Store) -> Any:
+    """Go on with the job of the dead."""
+    (row,) = (row for row in store.jobs.list() if not row.state.ended)
+    assert row.state is State.RUNNING  # nobody has told it otherwise
+    with pytest.raises(JobRunning):
+        store.jobs.resume(row.id)
+    return store.jobs.resume(row.id, take_over=True).wait()
+
+
+def files_of(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """Data files, with when they were written."""
+    return {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.rglob("*.parquet")}
+
+
+def test_a_killed_archive_and_a_killed_import_go_on_where_they_were(tmp_path: Path) -> None:
     place, folder = tmp_path / "archive", tmp_path / "store"
     with ab.connect(folder) as store:
         store.streams.create_scope("iot")
         fill(store)
+        store.streams.archive("iot/x", tmp_path / "undisturbed")
         killed(folder, "archive", place, place, 3)
         with pytest.raises(NotFound, match="never finished"):
             ab.read_archive(place)
-        report = store.streams.archive("iot/x", place)
-        assert report.files_there == 2
+        before = files_of(place)
+        assert go_on(store).files_there == 2
+        after = files_of(place)
+        assert sum(after[name] == held for name, held in before.items()) == 2  # all but the one that was cut off
+        undisturbed = files_of(tmp_path / "undisturbed")
+        assert {name: held[1] for name, held in after.items()} == {name: held[1] for name, held in undisturbed.items()}
         assert list(ab.verify_archive(place)) == []
 
-        history = [info.key for info in store.blobs.list("history/")]
+        history = {info.key for info in store.blobs.list("history/")}
         killed(folder, "import", place, folder, 4)
         assert [str(info.name) for info in store.streams.list()] == ["iot/x"]
-        assert len([*store.blobs.list("history/")]) == len(history) + 4
+        staged = {info.key for info in store.blobs.list("history/")} - history
+        assert len(staged) == 4
         assert list(store.check()) == []
-        store.streams.import_archive(place, as_="iot/y")
+        go_on(store)
         assert_same(store, "iot/x", store, "iot/y")
+        assert len({info.key for info in store.blobs.list("history/")} - history - staged) == len(after) - 3
         store.streams.delete("iot/y")
         with store.catalog.writing() as txn:  # as in time, when that of the dead runs out
             for lease in txn.leases():
@@ -81,3 +108,20 @@ def test_a_killed_archive_goes_on_and_a_killed_import_leaves_nothing(tmp_path: P
         with store.catalog.reading() as txn:
             assert left == {row[0] for row in txn.export("blobs") if str(row[0]).startswith("history/")}
         assert len(left) <= len(history)
+
+
+def test_a_killed_copy_of_a_scope_goes_on_stream_by_stream(tmp_path: Path) -> None:
+    folder, place = tmp_path / "store", tmp_path / "other"
+    with ab.connect(folder) as store, ab.connect(place) as other:
+        store.streams.create_scope("iot")
+        fill(store)
+        for name in ("iot/y", "iot/z"):
+            store.streams.copy("iot/x", name)
+        store.streams.alias("iot/y", "iot/also")
+        store.compact(force=True)
+        killed(folder, "scope", place, place, 4)
+        go_on(other)
+        for name in ("iot/x", "iot/y", "iot/z"):
+            assert_same(store, name, other, name)
+        assert [str(info.name) for info in other.streams.list(internal=True)] == ["iot/x", "iot/y", "iot/z"]
+        assert other.streams.get("iot/also").name == ab.StreamName("iot", "y")

@@ -11,6 +11,7 @@ from typing import Final
 from anabranch.store.archives import verify_archive
 from anabranch.streams.jobs.until import Until
 from anabranch.testing.lives import STREAMS_MAX, Done, House, Keyed, Known, Lives, Verb, joined, large, require
+from anabranch.testing.lives_changing import append_events
 
 
 def copy(lives: Lives) -> Done:
@@ -53,6 +54,29 @@ def follow(lives: Lives) -> Done:
     return f"{known.name} as {target.title} {name}", [house, target]
 
 
+def follow_on(lives: Lives) -> Done:
+    """A copy that is paused, goes on when its source has more events and perhaps other segments, and follows just those;
+    within a store over the same bytes or in some of its own."""
+    house = lives.house()
+    target = lives.rng.choice(lives.houses)
+    known, name = lives.some(house, unsealed=True), lives.free(target)
+    if known is None or name is None:
+        return None
+    events, independent = lives.new_events(), lives.rng.random() < 0.4
+    until = Until(events=len(events))
+    job = target.store.jobs.copy(house.store, known.name, name, follow=until, independent=independent, window=2)
+    job.pause()
+    for first in range(0, len(events), 3):
+        append_events(known, known.name, events[first : first + 3])
+        if lives.rng.random() < 0.3:
+            house.store.streams.scale(known.name, lives.rng.randint(1, 3))
+    copied = target.store.jobs.resume(job.id, source=house.store).wait()
+    followed = job.row().followed
+    require(followed == len(events), f"{name} followed {followed} events, not {len(events)}")
+    target.copied(target.begin(name, known.bodies, mixed=known.mixed, sealed=None), house, copied)
+    return f"{known.name} as {target.title} {name}, {len(events)} events", [house, target]
+
+
 def append(lives: Lives) -> Done:
     return _append(lives, elsewhere=False)
 
@@ -77,6 +101,26 @@ def _append(lives: Lives, *, elsewhere: bool) -> Done:
     return f"{part} onto {target.title} {name}", [house, target]
 
 
+def append_new(lives: Lives) -> Done:
+    """An append of what the other stream does not have."""
+    house = lives.house()
+    target = lives.rng.choice(lives.houses)
+    source, onto = lives.some(house), lives.some(target)
+    if source is None or onto is None or large([source, onto]):
+        return None
+    (part, bodies), to = lives.part(source), None if target is house else target.store
+    name = lives.address(onto)
+    result = house.store.streams.append(part, name, to=to, deduplicate=["payload"], window=2)
+    there = {body for each in onto.bodies.values() for body in each}
+    new = {key: [body for body in dict.fromkeys(each) if body not in there] for key, each in bodies.items()}
+    repeats = sum(len(bodies[key]) - len(new[key]) for key in bodies)
+    require(result.repeats == repeats, f"{name}: {result.repeats} repeats were left out, not {repeats}")
+    onto.bodies, onto.mixed = joined(onto.bodies, new), True
+    onto.note_pointers()
+    onto.note_cut()
+    return f"{part} onto {target.title} {name} without {repeats} repeats", [house, target]
+
+
 def stitch(lives: Lives) -> Done:
     """Ranges of streams, one of them perhaps more than once; the sources may go, and the result take the name of one."""
     house, keep = lives.house(), lives.rng.random() < 0.6
@@ -89,9 +133,7 @@ def stitch(lives: Lives) -> Done:
     if not keep and lives.rng.random() < 0.5:
         name = sources[-1].name
     result = house.store.streams.stitch([part for part, _ in parts], into=name, keep_sources=keep)
-    if not keep:
-        for known in dict.fromkeys(sources):
-            house.end(known)
+    _given_up(house, [] if keep else sources)
     house.begin(name, bodies, mixed=True)
     house.joined(house, old, result)
     told = ", ".join(str(part) for part, _ in parts)
@@ -105,7 +147,11 @@ def stitch_elsewhere(lives: Lives) -> Done:
     if name is None or not sources:
         return None
     parts, old = [lives.part(known) for known in sources], house.pointers_of(*sources)
-    result = house.store.streams.stitch([part for part, _ in parts], into=name, to=target.store, window=2)
+    keep = lives.rng.random() < 0.6
+    result = house.store.streams.stitch(
+        [part for part, _ in parts], into=name, to=target.store, keep_sources=keep, window=2
+    )
+    _given_up(house, [] if keep else sources)
     target.begin(name, joined(*(held for _, held in parts)), mixed=True)
     target.joined(house, old, result)
     return f"{', '.join(str(part) for part, _ in parts)} into {target.title} {name}", [house, target]
@@ -118,16 +164,22 @@ def deduplicate(lives: Lives) -> Done:
     sources, name = _several(lives, house), lives.free(target)
     if name is None or not sources:
         return None
-    parts = [lives.part(known) for known in sources]
+    parts, keep = [lives.part(known) for known in sources], lives.rng.random() < 0.6
     to = None if target is house else target.store
     result = house.store.streams.stitch(
-        [part for part, _ in parts], into=name, to=to, deduplicate=["payload"], window=2
+        [part for part, _ in parts], into=name, to=to, keep_sources=keep, deduplicate=["payload"], window=2
     )
+    _given_up(house, [] if keep else sources)
     whole = joined(*(held for _, held in parts))
     known = target.begin(name, {key: list(dict.fromkeys(bodies)) for key, bodies in whole.items()}, mixed=True)
     repeats = sum(len(bodies) for bodies in whole.values()) - known.size
     require(result.repeats == repeats, f"{name}: {result.repeats} repeats were left out, not {repeats}")
     return f"{', '.join(str(part) for part, _ in parts)} into {target.title} {name}", [house, target]
+
+
+def _given_up(house: House, sources: list[Known]) -> None:
+    for known in dict.fromkeys(sources):
+        house.end(known)
 
 
 def _several(lives: Lives, house: House) -> list[Known]:
@@ -159,7 +211,7 @@ def build(lives: Lives) -> Done:
 
 
 def copy_scope(lives: Lives) -> Done:
-    """Within a store, aliases that lead to streams of the scope come along; to another one they stay behind."""
+    """Aliases in the scope that lead to streams of it come along, to another store too."""
     house = lives.house()
     target = lives.rng.choice(lives.houses)
     to, ephemeral = lives.free_scope(target), lives.rng.random() < 0.5
@@ -170,15 +222,15 @@ def copy_scope(lives: Lives) -> Done:
     other = None if target is house else target.store
     found = house.store.streams.copy_scope(scope, to, to=other, ephemeral=ephemeral, window=2)
     target.scopes.append(to)
+    aliases = dict(house.aliases)
     results = {copied.source: copied for copied in found}
     require(set(results) == {known.id for known in wanted}, f"copies of {scope}: {found}")
     for known in wanted:
         name = known.name.replace(f"{scope}/", f"{to}/")
         copied = target.begin(name, known.bodies, mixed=known.mixed)
         target.copied(copied, house, results[known.id])
-        if target is house:
-            names = [each for each, held in house.aliases.items() if held is known and each.startswith(f"{scope}/")]
-            house.aliases |= {each.replace(f"{scope}/", f"{to}/"): copied for each in names}
+        names = [each for each, held in aliases.items() if held is known and each.startswith(f"{scope}/")]
+        target.aliases |= {each.replace(f"{scope}/", f"{to}/"): copied for each in names}
     return f"{scope} as {target.title} {to}, {len(wanted)} streams", [house, target]
 
 
@@ -238,7 +290,9 @@ VERBS: Final[tuple[Verb, ...]] = (
     copy_independent,
     copy_elsewhere,
     follow,
+    follow_on,
     append,
+    append_new,
     append_elsewhere,
     stitch,
     stitch_elsewhere,
