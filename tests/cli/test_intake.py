@@ -132,7 +132,8 @@ def test_what_is_no_time_is_named() -> None:
     assert caught.value.row == 2
 
 
-def test_a_line_that_never_ends_is_refused(tmp_path: Path) -> None:
+def test_a_line_that_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("anabranch.cli.intake.source.LINE_BYTES_MAX", 16 << 20)
     with pytest.raises(BadInput) as caught:
         list(blocks(b"a\n", *[b"x" * (1 << 20)] * 40))
     assert caught.value.place == "line 2"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from anabranch import limits
 from anabranch.cli.intake import source
+from anabranch.runtime.settings import Settings
+from anabranch.store import connect
 from tests.cli.kit import CSV, SCHEMA, Line, column
 from tests.waiting import PATIENCE_S
 
@@ -220,18 +224,27 @@ def test_atomic_writes_nothing_of_a_rejected_file(sensors: Line, form: str) -> N
     assert sensors("write", "iot/sensors", "--atomic", "--json", stdin=json_lines(40, {})).json["events"] == 40
 
 
-def test_a_row_that_is_too_large_is_named(sensors: Line, tmp_path: Path) -> None:
-    large = "x" * (8 * 1024 * 1024 + 1)
+def test_a_row_that_is_too_large_is_named(sensors: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = Settings(event_bytes_max=limits.KIB, large_event_bytes_max=limits.MIB)
+    monkeypatch.setattr("anabranch.store.connect", partial(connect, settings=small))
+    monkeypatch.setattr("anabranch.cli.intake.source.LINE_BYTES_MAX", 2 * limits.MIB)
+    large = "x" * (limits.MIB + 1)
     lines = "small\n" * 4 + large + "\nsmall\n"
     told = sensors.refused("write", "iot/raw", "--format", "lines", stdin=lines)
-    assert told.startswith("stdin, line 5: an event's column 'payload' is 8,388,609 bytes, over the limit of 8,388,608")
+    assert told.startswith("stdin, line 5: an event's column 'payload' is 1,048,577 bytes, over the limit of 1,048,576")
     assert len(sensors("read", "iot/raw").rows) == 4
     pq.write_table(pa.table({"device": ["a", "k" * 70_000, "b"]}), tmp_path / "keys.parquet")
     told = sensors.refused("write", "iot/sensors", tmp_path / "keys.parquet")
     assert "row 2: a routing key is 70,000 bytes, over the limit of 65,536" in told
     assert len(sensors("read", "iot/sensors").rows) == 4
-    endless = sensors.refused("write", "iot/raw", "--format", "lines", stdin="x" * (17 * 1024 * 1024) + "\n")
+    endless = sensors.refused("write", "iot/raw", "--format", "lines", stdin="x" * (3 * limits.MIB) + "\n")
     assert "line 1: " in endless
+
+
+def test_a_line_of_many_blocks_is_one_event(sensors: Line) -> None:
+    lines = ["before", "x" * (limits.EVENT_BYTES_MAX + limits.MIB), "after"]
+    sensors("write", "iot/raw", "--format", "lines", stdin="\n".join(lines))
+    assert [row["payload"] for row in sensors("read", "iot/raw").rows] == lines
 
 
 def test_a_parquet_row_that_does_not_fit_is_named(sensors: Line, tmp_path: Path) -> None:

@@ -138,14 +138,17 @@ class LineBlocks:
     def _read(self) -> Iterator[Lines]:
         begun = False
         while True:
-            parts, fresh, ended = [self._rest], 0, False
-            while fresh < BLOCK_BYTES and not (fresh and self._source.idle()):
+            parts, fresh, ended, ends = [self._rest], 0, False, False
+            held = len(self._rest)
+            # A line of many blocks is put together once, when it ends, not with each block.
+            while (fresh < BLOCK_BYTES or not ends) and held <= LINE_BYTES_MAX and not (ends and self._source.idle()):
                 data = self._source.read()
                 if not data:
                     ended = True
                     break
                 parts.append(data)
-                fresh += len(data)
+                fresh, held = fresh + len(data), held + len(data)
+                ends = ends or b"\n" in data
             whole = b"".join(parts)
             if not begun and whole:
                 whole, begun = whole.removeprefix(b"\xef\xbb\xbf"), True

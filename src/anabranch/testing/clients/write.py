@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Hand", "rival", "write"]
 
+_LARGE: Final = 8_100  # above `event_bytes_max` of simulations
 _NAMED: Final = ("named-1", "named-2")  # writers that several processes open under one name
 
 
@@ -111,7 +112,8 @@ class Hand:
         return self._ledger.attempt(self._label, self._arena.rng.choice(KEYS))
 
     def _payload(self, event: Event) -> bytes:
-        return event.payload(self._arena.rng.choice((0, 0, 20, 200)))
+        padding = self._arena.rng.choice((0, 0, 20, 200))
+        return event.payload(_LARGE if self._arena.chance(0.04) else padding)
 
     def _single(self) -> None:
         event = self._attempt()
