@@ -21,6 +21,7 @@ import anabranch as ab
 pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.slow]
 
 RUN = "import sys; from anabranch.cli.main import main; main()"
+WITHIN_S = 240.0  # Spark begins slowly on a busy machine
 
 
 class Demo:
@@ -40,16 +41,16 @@ class Demo:
         for line in self.process.stdout:
             self.output += line
 
-    def wait_until(self, done: Callable[[str], object], *, within_s: float = 120) -> None:
-        deadline = time.monotonic() + within_s
+    def wait_until(self, done: Callable[[str], object]) -> None:
+        deadline = time.monotonic() + WITHIN_S
         while not done(self.output):
             assert self.process.poll() is None, self.output
             assert time.monotonic() < deadline, self.output
             time.sleep(0.05)
 
-    def end(self, *, within_s: float = 120) -> int:
+    def end(self) -> int:
         try:
-            return self.process.wait(within_s)
+            return self.process.wait(WITHIN_S)
         finally:
             self.process.kill()
             self._thread.join()
@@ -78,7 +79,7 @@ def test_the_demo_is_interrupted_goes_on_and_proves_every_window(tmp_path: Path)
     first.wait_until(lambda output: "starting Spark" in output)
     first.wait_until(lambda output: "host/smooth closed" in output and "host/per_5s closed" in output)
     first.process.send_signal(signal.SIGINT)
-    assert first.end(within_s=60) == 0, first.output
+    assert first.end() == 0, first.output
     assert agreed(first.output) >= 2
     assert "Traceback" not in first.output
     assert findings(store) == []
@@ -87,7 +88,7 @@ def test_the_demo_is_interrupted_goes_on_and_proves_every_window(tmp_path: Path)
     second = Demo("--store", str(store), "--seconds", "0")
     second.wait_until(lambda output: "host/smooth closed" in output and "host/per_5s closed" in output)
     second.process.send_signal(signal.SIGINT)
-    assert second.end(within_s=60) == 0, second.output
+    assert second.end() == 0, second.output
     assert agreed(second.output) > agreed(first.output)
     assert "Try next" in second.output
     assert findings(store) == []

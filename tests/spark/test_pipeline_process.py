@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from anabranch.errors import PipelineRunning
 from anabranch.spark import pipeline_admin
 from anabranch.spark.pipeline import run
 from tests.spark.pipelines import COUNTS, counted, expected, new_store, put, rows
+from tests.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,10 +33,27 @@ EVENTS = 2000
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[ab.Store]:
     with new_store(tmp_path / "river") as opened:
-        for start in range(0, EVENTS, 20):
-            put(opened, range(start, start + 20))
         (tmp_path / "p.sql").write_text(SQL)
         yield opened
+
+
+class Source:
+    """Fills the stream with EVENTS events, 20 at a time."""
+
+    def __init__(self, store: ab.Store) -> None:
+        self._store = store
+        self._written = 0
+
+    def go_on(self, stop: int = EVENTS) -> None:
+        """Write 20 more, if there are not so many yet."""
+        if self._written < stop:
+            put(self._store, range(self._written, self._written + 20))
+            self._written += 20
+
+    def finish(self) -> None:
+        """Write all that are missing."""
+        while self._written < EVENTS:
+            self.go_on()
 
 
 def start(store: ab.Store, *options: str) -> subprocess.Popen[str]:
@@ -47,12 +64,12 @@ def start(store: ab.Store, *options: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
 
 
-def wait_until(done: Callable[[], bool], child: subprocess.Popen[str], *, within_s: float = 120) -> None:
-    deadline = time.monotonic() + within_s
-    while not done():
+def wait_until(done: Callable[[], bool], child: subprocess.Popen[str]) -> None:
+    def ended() -> bool:
         assert child.poll() is None, child.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+        return done()
+
+    until(ended, 240)
 
 
 def length(store: ab.Store, stream: str) -> int:
@@ -61,20 +78,28 @@ def length(store: ab.Store, stream: str) -> int:
 
 
 def test_a_killed_pipeline_goes_on_as_if_nothing_had_been(spark: SparkSession, store: ab.Store) -> None:
+    source = Source(store)
+    for _ in range(20):
+        source.go_on()
     child = start(store, "--events-max", "60")
+
+    def under_way() -> bool:
+        """Some batches are published, and there is more to do: not all of it is written before the kill."""
+        source.go_on(EVENTS - 200)
+        return length(store, "out/copy") > 200 and length(store, "out/counts") > 0
+
     try:
-        # Some batches are published, and there is more to do.
-        wait_until(lambda: length(store, "out/copy") > 200 and length(store, "out/counts") > 0, child)
+        wait_until(under_way, child)
         with pytest.raises(PipelineRunning, match=f"process {child.pid} on"):
             run(store, SQL, name="p", spark=spark)
     finally:
         os.killpg(child.pid, signal.SIGKILL)
         child.communicate()
-    assert length(store, "out/copy") < EVENTS, "it was killed too late to prove anything"
+    source.finish()
     assert pipeline_admin.find(store, "p").state_at(store.runtime.clock.now()) == "lost"
 
     pipeline = run(store, SQL, name="p", spark=spark, once=True)
-    assert pipeline.await_termination(120)
+    assert pipeline.await_termination(240)
     # Exactly the results of an undisturbed run, each once.
     assert counted(store) == expected(store, until=EVENTS - 1 - 5)
     copied = sorted((row["at"], row["device"]) for row in rows(store, "out/copy"))
@@ -83,12 +108,13 @@ def test_a_killed_pipeline_goes_on_as_if_nothing_had_been(spark: SparkSession, s
 
 
 def test_a_pipeline_of_the_shell_tells_its_progress_and_stops_when_another_process_asks(store: ab.Store) -> None:
+    Source(store).finish()
     wanted = expected(store, until=EVENTS - 1 - 5)
     child = start(store, "--json")
     try:
         wait_until(lambda: length(store, "out/copy") == EVENTS and length(store, "out/counts") == len(wanted), child)
         assert pipeline_admin.stop(store, "p").state == "stopped"
-        out, errors = child.communicate(timeout=60)
+        out, errors = child.communicate(timeout=PATIENCE_S)
     finally:
         if child.poll() is None:
             os.killpg(child.pid, signal.SIGKILL)

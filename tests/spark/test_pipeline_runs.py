@@ -21,6 +21,7 @@ from anabranch.spark.demo.proof import Claim, prove
 from anabranch.spark.pipeline import Pipeline, run
 from anabranch.spark.pipeline_checkpoint import committed
 from tests.spark.pipelines import BASE, COUNTS, SECOND, SOURCE, counted, expected, new_store, put, rows
+from tests.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -178,8 +179,8 @@ def test_an_ephemeral_pipeline_takes_along_what_it_made_for_itself(spark: SparkS
         assert store.streams.is_ephemeral("out/counts_late")
         root = Path(pipeline.checkpoints["out/counts"]).parent.parent
         assert root.exists()
-        assert pipeline_admin.stop(store, "p", timeout_s=30).state == "stopped"
-        pipeline.await_termination(30)
+        assert pipeline_admin.stop(store, "p", timeout_s=PATIENCE_S).state == "stopped"
+        assert pipeline.await_termination(PATIENCE_S)
     assert [row.name for row in pipeline_admin.pipelines(store)] == []
     assert not root.exists()
     assert not store.streams.exists("out/counts_late")
@@ -196,20 +197,16 @@ def test_a_running_pipeline_follows_is_exclusive_and_stops_when_asked(spark: Spa
         put(store, range(30, 60))
         wait_for(pipeline)
         assert counted(store) == expected(store, until=54)
-        row = pipeline_admin.stop(store, "p", timeout_s=30)
+        row = pipeline_admin.stop(store, "p", timeout_s=PATIENCE_S)
         assert row.state == "stopped"
-        assert pipeline.await_termination(10)
+        assert pipeline.await_termination(PATIENCE_S)
         assert not pipeline.active
         pipeline.stop()
     assert [each["read"] for each in pipeline_admin.find(store, "p").progress] == [60]
 
 
 def wait_for(pipeline: Pipeline) -> None:
-    clock = pipeline.store.runtime.clock
-    deadline = clock.monotonic() + 60
-    while not pipeline.caught_up():
-        assert clock.monotonic() < deadline, pipeline.progress()
-        pipeline.store.runtime.tasks.sleep(0.05)
+    until(pipeline.caught_up)
 
 
 def test_complete_mode_keeps_the_newest_results_alone(spark: SparkSession, store: ab.Store) -> None:
@@ -229,7 +226,7 @@ def test_a_query_that_fails_ends_the_pipeline_with_one_sentence(spark: SparkSess
     sql = "CREATE STREAM out.bad AS SELECT device, at, CAST(raise_error('no good') AS STRING) AS x FROM STREAM iot.sensors"
     pipeline = run(store, sql, name="p", spark=spark)
     with pytest.raises(PipelineFailed, match=r"out/bad: .*no good") as failed:
-        pipeline.await_termination(60)
+        pipeline.await_termination(PATIENCE_S)
     assert "\n" not in str(failed.value)
     row = pipeline_admin.find(store, "p")
     assert row.state == "failed"

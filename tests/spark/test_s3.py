@@ -7,9 +7,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +30,7 @@ from tests.s3_server import Exchange, Proxy, Spoil, emulator, fresh_url
 from tests.spark.pipelines import COUNTS, counted, expected, put
 from tests.spark.pipelines import new_store as new_measurements
 from tests.spark.streams import SCHEMA, by_place, numbers, table, write
+from tests.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,7 +44,7 @@ def fresh_bucket() -> str:
     """A bucket of one test: Hadoop opens each in one way only."""
     name = f"anabranch-spark-{os.getpid()}-{next(_buckets)}"
     made = urllib.request.Request(f"http://127.0.0.1:{emulator().port}/{name}", method="PUT")
-    with urllib.request.urlopen(made, timeout=30):
+    with urllib.request.urlopen(made, timeout=PATIENCE_S):
         return name
 
 
@@ -194,7 +195,7 @@ def test_a_streaming_query_with_its_checkpoint_in_a_bucket_goes_on_where_it_stop
         assert store.places is not None and store.places.blobs is not None
         blobs = store.places.blobs
         checkpoint = "s3a://" + blobs.partition("?")[0].removeprefix("s3://") + "/checkpoint"
-        for until in (5500, 6000):
+        for stop in (5500, 6000):
             source = s3_spark.readStream.format("anabranch").option("blobs", blobs).option("stream", "s/in")
             query = (
                 source.load(store.places.url)
@@ -205,24 +206,29 @@ def test_a_streaming_query_with_its_checkpoint_in_a_bucket_goes_on_where_it_stop
                 .start()
             )
             assert query.awaitTermination(120)
-            assert numbers(store, "s/out") == list(range(until))
-            write(store, until, 500)
+            assert numbers(store, "s/out") == list(range(stop))
+            write(store, stop, 500)
         assert list(store.check()) == []
 
 
 def wait_until(done: Callable[[], bool], child: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 180
-    while not done():
+    def ended() -> bool:
         assert child.poll() is None, child.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+        return done()
+
+    until(ended, 240)
 
 
 def test_a_killed_pipeline_goes_on_from_its_checkpoints_in_a_bucket(s3_spark: SparkSession, tmp_path: Path) -> None:
     seconds, url = 300, fresh_url()
     with new_measurements(tmp_path / "river") as store:
-        for first in range(0, seconds, 10):
-            put(store, range(first, first + 10))
+        unwritten = deque(range(0, seconds, 10))
+
+        def write_on(times: int) -> None:
+            for first in [unwritten.popleft() for _ in range(times)]:
+                put(store, range(first, first + 10))
+
+        write_on(10)
         (tmp_path / "p.sql").write_text(COUNTS)
         arguments = ["pipeline", "run", str(tmp_path / "p.sql"), "--checkpoints", url, "--events-max", "20"]
         child = subprocess.Popen(
@@ -230,13 +236,20 @@ def test_a_killed_pipeline_goes_on_from_its_checkpoints_in_a_bucket(s3_spark: Sp
             env={**os.environ, "ANABRANCH_STORE": store.url},
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
+
+        def under_way() -> bool:
+            """Some of it is counted, and there is more to do: not all is written before the kill."""
+            write_on(len(unwritten) > 6)
+            return store.streams.exists("out/counts") and counted(store).total() > 3
+
         try:
-            wait_until(lambda: store.streams.exists("out/counts") and counted(store).total() > 3, child)
+            wait_until(under_way, child)
         finally:
             os.killpg(child.pid, signal.SIGKILL)
             child.communicate()
+        write_on(len(unwritten))
         wanted = expected(store, until=seconds - 1 - 5)
-        assert counted(store).total() < wanted.total(), "it was killed too late to prove anything"
+        assert counted(store).total() < wanted.total()
 
         with run(store, COUNTS, name="p", spark=s3_spark, once=True) as pipeline:
             assert pipeline.await_termination(240)

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 import anabranch as ab
 from anabranch.model.ids import SegmentId
 from tests.spark.streams import SCHEMA, by_place, new_store, rows, table, write
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -220,7 +221,7 @@ def test_a_query_that_began_at_the_tail_remembers_where_that_was(spark: SparkSes
         query = batches.start()
         # Spark begins with a batch of nothing, which fails here after its offsets were written down.
         with pytest.raises(PySparkException):
-            query.awaitTermination(60)
+            query.awaitTermination(PATIENCE_S)
         write(store, 10, 10)
         batches.fail = False
         assert sorted(row["n"] for each in batches.run() for row in each) == list(range(10, 20))
