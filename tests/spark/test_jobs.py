@@ -151,3 +151,19 @@ def test_a_job_that_leaves_out_repeats_goes_on_without_spark(spark: SparkSession
     assert target.jobs.resume(job.id, source=source).wait().repeats == 380
     assert bodies_of(target, "t/b") == bodies_of(source, "s/a")
     assert sound(target)
+
+
+def test_tasks_archive_import_and_copy_a_scope(spark: SparkSession, pair: tuple[Store, Store], tmp_path: Path) -> None:
+    source, target = pair
+    source.streams.copy("s/a", "s/b")
+    here, there = carrier(spark, source, source), carrier(spark, target, target)
+    source.jobs.archive_scope("s", tmp_path / "archive", carrier=here).wait()
+    assert list(ab.verify_archive(tmp_path / "archive")) == []
+    target.jobs.import_archive(tmp_path / "archive", as_="u", carrier=there).wait()
+    target.jobs.copy_scope(source, "s", "v", carrier=carrier(spark, source, target)).wait()
+    for name in ("a", "b"):
+        digest = source.streams.digest(f"s/{name}")
+        assert target.streams.digest(f"u/{name}") == digest == target.streams.digest(f"v/{name}")
+        assert image(target, f"v/{name}") == image(source, f"s/{name}")
+    assert [str(info.name) for info in target.streams.list(internal=True)] == ["u/a", "u/b", "v/a", "v/b"]
+    assert sound(target)

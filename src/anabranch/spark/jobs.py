@@ -1,6 +1,7 @@
-"""Jobs whose bytes are moved by Spark's tasks: `store.jobs.copy(…, carrier=carrier(spark, source, target))`.
+"""Jobs whose bytes are moved by Spark's tasks: `store.jobs.copy(…, carrier=carrier(spark, source, target))`. Archives and
+imports, which know one store only, take it for both.
 
-Each task opens both stores and moves the ranges it is given. A task that is repeated, or runs twice at once, finds how
+Each task opens both stores and moves the ranges or files it is given. A task that is repeated, or runs twice at once, finds how
 far its ranges have come by the length of their logs, and appends nothing twice. The driver makes the job, holds its
 lease and finishes it.
 
