@@ -19,6 +19,21 @@ _BACKENDS = (
 )
 
 
+# Where several processes run the tests, they begin with these, so that none is left alone with one of them in the end.
+_LONG = (
+    *("process/test_torture.py", "spark/test_demo.py", "spark/test_pipeline_process.py", "spark/test_s3.py"),
+    *("spark/test_pipeline_runs.py", "spark/test_source.py", "spark/test_sink.py", "cli/test_pipeline.py"),
+    *("cli/test_postgres.py", "sim/test_crash_everywhere.py", "process/test_kill.py", "spark/test_java.py"),
+)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The long files first, in one of several processes. The others keep their order."""
+    if hasattr(config, "workerinput"):
+        order = {f"tests/{file}": place for place, file in enumerate(_LONG)}
+        items.sort(key=lambda item: order.get(item.nodeid.partition("::")[0], len(order)))
+
+
 def _backend(node: str) -> str | None:
     """The backend that a test of the contracts or pairings names in its id."""
     if not node.startswith(("tests/contracts/", "tests/store/")):
