@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import time
 import traceback
@@ -53,6 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given[:1] == ["algebra"]:
         return algebra_sim.main(given[1:])
     options = _parser().parse_args(arguments)
+    logging.getLogger("anabranch").addHandler(logging.NullHandler())  # upkeep that fails is what the run is made of
     seed = int(time.time()) % 1_000_000 if options.seed is None else options.seed
     total: Counter[str] = Counter()
     began = time.monotonic()

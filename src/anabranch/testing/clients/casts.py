@@ -15,6 +15,7 @@ from anabranch.testing.clients.copy_scope import copy_scope
 from anabranch.testing.clients.group import feed, share
 from anabranch.testing.clients.hold import hold
 from anabranch.testing.clients.maintain import collect, maintain
+from anabranch.testing.clients.notifications import change, listen
 from anabranch.testing.clients.publish import publish
 from anabranch.testing.clients.read import follow, read
 from anabranch.testing.clients.recovery import back_up, export, made_anew
@@ -24,6 +25,7 @@ from anabranch.testing.clients.retain import retain
 from anabranch.testing.clients.scale import scale
 from anabranch.testing.clients.stitch import stitch
 from anabranch.testing.clients.transactions import transact
+from anabranch.testing.clients.upkeep import load, tend
 from anabranch.testing.clients.watermarks import note, observe
 from anabranch.testing.clients.write import rival, write
 
@@ -39,12 +41,14 @@ __all__ = [
     "HOLDERS",
     "KEEPERS",
     "LINKS",
+    "LISTENERS",
     "SAVERS",
     "SCRIBES",
     "SHARERS",
     "STORM",
     "TIMEKEEPERS",
     "TRANSACTORS",
+    "UPKEEPERS",
     "Cast",
 ]
 
@@ -124,6 +128,16 @@ TIMEKEEPERS: Final[Sequence[Cast]] = (
     (("note", note), ("note", note), ("observe", observe), ("maintain", maintain)),
     (("note", note), ("observe", observe), ("collect", collect)),
 )
+# Scaling by load, retention, compaction and collection in the background of several processes.
+UPKEEPERS: Final[Sequence[Cast]] = (
+    (("load", load), ("load", load), ("tend", tend), ("read", read)),
+    (("load", load), ("tend", tend), ("tend", tend)),
+)
+# Changes of streams and of groups, and those who listen to them.
+LISTENERS: Final[Sequence[Cast]] = (
+    (("change", change), ("listen", listen), ("listen", listen), ("collect", collect)),
+    (("change", change), ("listen", listen), ("rename", rename), ("share", share), ("feed", feed)),
+)
 # Byte streams, beside those that compact and collect.
 SCRIBES: Final[Sequence[Cast]] = (
     (("scribble", scribble), ("browse", browse), ("browse", browse), ("maintain", maintain)),
@@ -141,6 +155,8 @@ BY_NAME: Final[Mapping[str, Sequence[Cast]]] = {
     "groups": SHARERS,
     "transactions": TRANSACTORS,
     "bytes": SCRIBES,
+    "notifications": LISTENERS,
+    "upkeep": UPKEEPERS,
     "watermarks": TIMEKEEPERS,
     "recovery": SAVERS,
 }
