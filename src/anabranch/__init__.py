@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from anabranch import errors as errors
     from anabranch.core.group import Checkpoint
     from anabranch.core.notifications import Notification
-    from anabranch.core.watermarks import TimeWindow, Watermark
+    from anabranch.core.watermarks import TimeWindow, Watermark, WatermarkStatus
     from anabranch.model.cut import HEAD, TAIL, Order, StreamCut
     from anabranch.model.event import Event
     from anabranch.model.ids import SegmentId
@@ -97,6 +97,7 @@ _PLACES = {
     "TimeWindow": "core.watermarks",
     "Until": "streams.jobs.until",
     "Watermark": "core.watermarks",
+    "WatermarkStatus": "core.watermarks",
     "Writer": "streams.writer",
     "connect": "store.opening",
     "read_archive": "store.archives",
@@ -146,6 +147,7 @@ __all__ = [
     "TimeWindow",
     "Until",
     "Watermark",
+    "WatermarkStatus",
     "Writer",
     "connect",
     "errors",

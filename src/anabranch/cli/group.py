@@ -8,6 +8,7 @@ import typer
 
 from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store
 from anabranch.cli.output import confirm, counted, iso_time, print_columns, print_json, say, size_text, strong
+from anabranch.cli.watermark import duration, told_status
 from anabranch.errors import InvalidArgument, StreamNotFound
 
 if TYPE_CHECKING:
@@ -158,6 +159,7 @@ def _summary(group: ReaderGroup) -> dict[str, Any]:
 def _details(store: Store, group: ReaderGroup) -> dict[str, Any]:
     unread, distribution, cuts = group.unread(), group.distribution(), group.cut()
     window = group.time_window()
+    statuses = [status for name in cuts if (status := store.watermark_status(name)).mark is not None]
     names = {cut.stream: name for name, cut in cuts.items()}
     owner = {segment: name for name, segments in distribution.readers.items() for segment in segments}
     behind = unread.segments
@@ -166,6 +168,7 @@ def _details(store: Store, group: ReaderGroup) -> dict[str, Any]:
         **_summary(group),
         "cuts": {name: str(cut) for name, cut in cuts.items()},
         "time_window": {"lower": iso_time(window.lower_us), "upper": iso_time(window.upper_us)},
+        "watermarks": [told_status(status) for status in statuses],
         "distribution": [
             {
                 "stream": names[each.stream],
@@ -204,6 +207,10 @@ def _print_details(told: dict[str, Any]) -> None:
         ],
         indent="  ",
     )
+    if told["watermarks"]:
+        print()
+        rows = [(w["name"], w["time"], duration(w["lag_s"]), duration(w["still_s"])) for w in told["watermarks"]]
+        print_columns(("STREAM", "WATERMARK", "BEHIND", "STILL FOR"), rows, indent="  ")
     if told["checkpoints"]:
         print()
         print_columns(("CHECKPOINT", "BEGUN"), [(c["name"], c["begun_at"]) for c in told["checkpoints"]], indent="  ")

@@ -56,6 +56,7 @@ _NOUNS = {
     "txn": _Noun("txn", "Events"),
     "group": _Noun("group", "Events"),
     "watch": _Noun("watch", "Events"),
+    "watermark": _Noun("watermark", "Events"),
     "pipeline": _Noun("pipeline", "Pipelines"),
     "demo": _Noun("demo", "Pipelines"),
     "compact": _Noun("maintain", "Upkeep", "compact_app"),
@@ -66,6 +67,7 @@ _NOUNS = {
     "restore": _Noun("restore", "Upkeep"),
     "rebuild": _Noun("rebuild", "Upkeep"),
     "key": _Noun("key", "Upkeep"),
+    "metrics": _Noun("metrics", "Upkeep"),
     "version": _Noun("version", "Upkeep"),
 }
 
