@@ -6,6 +6,7 @@ A verb draws what it acts on, and returns what it did and the stores it touched;
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from anabranch.errors import StreamNotFound
@@ -27,13 +28,18 @@ def write(lives: Lives) -> Done:
     if (known := lives.some(house, unsealed=True)) is None:
         return None
     events, name = lives.new_events(), lives.address(known)
-    with house.store.writer(name) as writer:
+    append_events(known, name, events)
+    return f"{len(events)} to {name}", [house]
+
+
+def append_events(known: Known, name: str, events: Sequence[tuple[str, bytes]]) -> None:
+    """Write keys and bodies to a stream, by one of its names."""
+    with known.house.store.writer(name) as writer:
         acks = [(body, writer.write(body, key=key)) for key, body in events]
         for body, ack in acks:
-            house.pointers[ack.result()] = body
+            known.house.pointers[ack.result()] = body
     known.bodies = joined(known.bodies, *({key: [body]} for key, body in events))
     known.note_cut()
-    return f"{len(events)} to {name}", [house]
 
 
 def scale(lives: Lives) -> Done:
