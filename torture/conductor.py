@@ -13,16 +13,18 @@ from itertools import count
 from pathlib import Path
 from typing import Final, Protocol
 
-from torture import workers
+from torture import share, transact, trim, workers
 from torture.child import Child
 from torture.judge import complaints, violations
-from torture.place import STREAMS, Place
+from torture.place import LEASE_S, STREAMS, Place
 from torture.power import Power
 from torture.shuffle import names_back, shuffle
 from torture.told import Told
 
 _WRITERS: Final = 2  # of each stream
-_STALL_S: Final = (0.1, 4.0)  # the longest is beyond the horizon of `workers.tidy`
+_ALONE: Final = ("change", "tidy", "shuffle", "transact", "share", "share", "trim")  # what others do beside them
+# The longest is beyond the horizon of `workers.tidy`, and beyond `place.LEASE_S`.
+_STALLS: Final = (("stopped (SIGSTOP) for a moment", 0.1), ("stopped (SIGSTOP) beyond its leases", 4.0))
 _PATIENCE_S: Final = 90.0
 _BETWEEN_CUTS_S: Final = 8.0  # at least, so that all have come to work again
 
@@ -39,6 +41,10 @@ class Server(Protocol):
 
     def recover(self) -> None:
         """Have it answer again."""
+        ...
+
+    def lose_power(self) -> None:
+        """It stood on the machine whose power was cut, and starts again with that."""
         ...
 
 
@@ -70,7 +76,7 @@ class Run:
         self._all: list[Child] = []
         self._stalled: list[tuple[float, Child]] = []
         # Only of SQLite and of a folder do we see what they sync; a server has its own way with the disk.
-        self._power = Power(Path(place.url), folder / "journals") if place.is_folder else None
+        self._power = None if place.on_disk is None else Power(place.on_disk, folder / "journals")
         self._cut_after = time.monotonic() + _BETWEEN_CUTS_S
         self.report = Report(name, seed, left_out=list(server.left_out))
 
@@ -79,8 +85,9 @@ class Run:
         began = time.monotonic()
         with self._place.open(0) as store:
             store.streams.create_scope("t")
-            for stream in STREAMS:
+            for stream in (*STREAMS, *transact.STREAMS, share.MADE, trim.STREAM):
                 store.streams.create(stream, scaling=2)
+            store.reader_group(share.GROUP, streams=[share.SOURCE], lease_s=LEASE_S)
         if self._power is not None:
             self._power.come_on()
         try:
@@ -106,7 +113,7 @@ class Run:
     def _start_all(self) -> list[Child]:
         kinds = [("writer", stream) for stream in STREAMS for _ in range(_WRITERS)]
         kinds += [("follower", stream) for stream in STREAMS]
-        return [self._start(*kind) for kind in [*kinds, ("change", ""), ("tidy", ""), ("shuffle", "")]]
+        return [self._start(*kind) for kind in [*kinds, *((kind, "") for kind in _ALONE)]]
 
     def _start(self, kind: str, stream: str) -> Child:
         name, seed = f"{kind}.{next(self._numbers)}.{stream.replace('/', '-')}", self._rng.randrange(1 << 32)
@@ -123,6 +130,12 @@ class Run:
                 child = start(shuffle, place, stop, name, seed)
             case "change":
                 child = start(workers.change, place, stop, name, seed)
+            case "transact":
+                child = start(transact.transact, place, stop, name, seed)
+            case "share":
+                child = start(share.share, place, stop, name, seed)
+            case "trim":
+                child = start(trim.trim, place, stop, name, seed)
             case _:
                 child = start(workers.tidy, place, stop, seed)
         self._all.append(child)
@@ -145,26 +158,29 @@ class Run:
         faults: list[tuple[str, Callable[[], None]]] = [
             ("kill -9", lambda: self._rng.choice(living).kill()),
             ("kill -9", lambda: self._rng.choice(living).kill()),
-            ("stopped (SIGSTOP) for a while", lambda: self._stall(self._rng.choice(living))),
+            *((name, partial(self._stall, living, seconds)) for name, seconds in _STALLS),
             ("clock set to another time", lambda: self._rng.choice(living).send(signal.SIGUSR1)),
         ]
         faults += [(name, partial(act, self._rng)) for name, act in self._server.faults().items()]
-        if self._power is not None and time.monotonic() > self._cut_after:
-            faults.append(("power cut", partial(self._cut, self._power, living)))
+        if time.monotonic() > self._cut_after:
+            faults.append(("power cut", partial(self._cut, living)))
         name, act = self._rng.choice(faults)
         act()
         self.report.faults[name] += 1
 
-    def _cut(self, power: Power, living: list[Child]) -> None:
+    def _cut(self, living: list[Child]) -> None:
         for child in living:
             child.kill()
         self._stalled.clear()
-        power.cut(self._rng)
+        if self._power is not None:
+            self._power.cut(self._rng)
+        self._server.lose_power()
         self._cut_after = time.monotonic() + _BETWEEN_CUTS_S
 
-    def _stall(self, child: Child) -> None:
+    def _stall(self, living: list[Child], seconds: float) -> None:
+        child = self._rng.choice(living)
         child.send(signal.SIGSTOP)
-        self._stalled.append((time.monotonic() + self._rng.choice(_STALL_S), child))
+        self._stalled.append((time.monotonic() + seconds, child))
 
     def _wake_due(self, *, all_of_them: bool = False) -> None:
         now = time.monotonic()

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 _ROOM_BYTES = 64 << 20  # beside what is there, as long as it is not full
+_START_BYTES = 400 << 20  # before anything is there
 _FULL_S = (0.2, 1.5)
 
 
@@ -20,22 +21,22 @@ class SmallDisk:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True)
-        done = _mount("-t", "tmpfs", "-o", f"size={_ROOM_BYTES}", "none", str(folder))
+        done = _mount("-t", "tmpfs", "-o", f"size={_START_BYTES}", "none", str(folder))
         self._mounted = done.returncode == 0
         self.left_out = [] if self._mounted else [f"disk full: {done.stderr.strip()}"]
 
     def faults(self) -> dict[str, Callable[[random.Random], None]]:
         """See `conductor.Server.faults`."""
         self._resize(_ROOM_BYTES)
-        return {} if not self._mounted else {"disk full": self._fill}
+        return {} if not self._mounted else {"disk full": self.fill}
 
-    def _fill(self, rng: random.Random) -> None:
+    def fill(self, rng: random.Random) -> None:
+        """Leave no room, or hardly any, for a moment."""
         self._resize(rng.choice((0, 30_000, 300_000)))
         time.sleep(rng.uniform(*_FULL_S))
         self._resize(_ROOM_BYTES)
 
     def _resize(self, room_bytes: int) -> None:
-        """Leave so much room."""
         if not self._mounted:
             return
         disk = os.statvfs(self.folder)
@@ -47,6 +48,9 @@ class SmallDisk:
     def recover(self) -> None:
         """See `conductor.Server.recover`."""
         self._resize(_ROOM_BYTES)
+
+    def lose_power(self) -> None:
+        """See `conductor.Server.lose_power`: `torture.power` sees to the files."""
 
     def close(self) -> None:
         """Take it away with all that is on it."""

@@ -15,6 +15,7 @@ from anabranch.testing.history import Stored, check
 from anabranch.testing.inheritance import Holding, judge_joints
 from anabranch.testing.ledger import Event, Ledger, Reading, Sighting
 from anabranch.testing.record import load
+from torture import share, transact, trim
 from torture.child import Child
 from torture.shuffle import names_back
 from torture.taken import Taken
@@ -88,8 +89,14 @@ def violations(store: ab.Store, streams: Sequence[Told], children: Sequence[Chil
         ledger.readings[0].finished = True
     for ledger, holding in holdings.items():
         found += ledger.judge(holding.stored)
+    found += taken.wrong
     found += judge_joints(list(taken.joints.values()), holdings)
     found += _historic(children, {ledgers[name]: ident for name, ident in ids.items()}, holdings, taken, counts)
+    found += [
+        *transact.wrong(store, children, counts),
+        *share.wrong(store, counts),
+        *trim.wrong(store, children, counts),
+    ]
     # Clocks that jump leave a horizon ahead of the time, of which `check` warns by right.
     return found + [f"check: {finding}" for finding in store.check() if finding.severity is Severity.ERROR]
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import random
 import signal
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
 
 import anabranch as ab
+from anabranch import limits
 from anabranch.model.ids import Micros
 from anabranch.runtime.clock import SystemClock
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
 
 STREAMS = ("t/one", "t/two")
+LEASE_S = 3.0  # of work on the store, of transactions and of readers: a process may be stopped for longer
 _JUMP_US = 2 * 3600 * 1_000_000  # a clock is set forward or back by up to so much
 
 
@@ -44,11 +47,15 @@ class Place:
     )
 
     @property
-    def is_folder(self) -> bool:
-        """True if the catalog is SQLite's, and blobs lie beside it."""
-        return self.blobs is None
+    def on_disk(self) -> Path | None:
+        """The folder that holds the catalog, if it is SQLite's, and the blobs, if they lie in a folder; None where the
+        store keeps nothing in folders."""
+        if self.blobs is None:
+            return Path(self.url)
+        return None if "://" in self.blobs else Path(self.blobs)
 
     def open(self, seed: int) -> ab.Store:
         """The store, with a clock that jumps at SIGUSR1. For the main thread."""
+        setattr(limits, "LEASE_US", round(LEASE_S * 1_000_000))  # noqa: B010 - to the type checker it is final
         runtime = Runtime(clock=JumpingClock(seed), settings=self.settings)
         return ab.connect(self.url, blobs=self.blobs, runtime=runtime)

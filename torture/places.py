@@ -34,6 +34,11 @@ class _All:
         for server in self._servers:
             server.recover()
 
+    def lose_power(self) -> None:
+        """See `conductor.Server.lose_power`."""
+        for server in self._servers:
+            server.lose_power()
+
 
 @contextmanager
 def place(name: str, folder: Path) -> Iterator[tuple[Place, Server]]:
@@ -44,10 +49,11 @@ def place(name: str, folder: Path) -> Iterator[tuple[Place, Server]]:
             yield Place(str(disk.folder / "river")), disk
             return
         catalog = running.enter_context(closing(PostgresServer()))
-        there = Place(catalog.url, str(folder / "blobs"))
         if name == "postgres":
-            yield there, catalog
+            disk = running.enter_context(closing(SmallDisk(folder / "disk")))
+            yield Place(catalog.url, str(disk.folder / "blobs")), _All([catalog, disk])
             return
         blobs = running.enter_context(closing(S3Server()))
+        there = Place(catalog.url, blobs.url)
         settings = replace(there.settings, blob_request_s=2.0, blob_deadline_s=30.0)
-        yield replace(there, blobs=blobs.url, settings=settings), _All([catalog, blobs])
+        yield replace(there, settings=settings), _All([catalog, blobs])

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import random
+import shutil
 import signal
+import tempfile
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 import psycopg
 
 from tests.postgres_server import Server
+from torture.disk import SmallDisk
 
 
 class PostgresServer:
     """The tests' server, with what can go wrong with it."""
 
     def __init__(self) -> None:
-        self.left_out: list[str] = []
-        self._server = Server()
+        # Not below the run's own folder: the server has no root's rights, and must get there.
+        self._home = Path(tempfile.mkdtemp(prefix="anabranch-torture-"))
+        self._home.chmod(0o755)
+        self._disk = SmallDisk(self._home / "disk")
+        (self._home / "disk").chmod(0o755)
+        self.left_out = [f"PostgreSQL's {text}" for text in self._disk.left_out]
+        self._server = Server("max_wal_size=64MB", "min_wal_size=32MB", where=self._disk.folder)
 
     @property
     def url(self) -> str:
@@ -30,6 +39,7 @@ class PostgresServer:
             "PostgreSQL restarted": self._restart,
             "PostgreSQL killed and started": self._crash,
             "PostgreSQL connections cut": self._cut,
+            **({"PostgreSQL's disk full": self._fill} if self._disk.faults() else {}),
         }
 
     def _restart(self, rng: random.Random) -> None:
@@ -47,11 +57,32 @@ class PostgresServer:
                 "where pid <> pg_backend_pid() and backend_type = 'client backend' and random() < 0.5"
             )
 
+    def _fill(self, rng: random.Random) -> None:
+        self._disk.fill(rng)
+        if not self._answers():  # without room for its log it gives up, or is just getting up again
+            self._server.stop(signal.SIGQUIT)
+            self._server.start()
+
+    def _answers(self) -> bool:
+        try:
+            psycopg.connect(self._server.url, connect_timeout=5).close()
+        except psycopg.Error:
+            return False
+        return True
+
     def recover(self) -> None:
         """See `conductor.Server.recover`."""
+        self._disk.recover()
         if self._server.process is None:
             self._server.start()
+
+    def lose_power(self) -> None:
+        """See `conductor.Server.lose_power`. All of its processes at once; what it wrote stays with the system."""
+        self._server.kill()
+        self._server.start()
 
     def close(self) -> None:
         """End it and delete its data."""
         self._server.remove()
+        self._disk.close()
+        shutil.rmtree(self._home, ignore_errors=True)

@@ -1,10 +1,11 @@
 """A power cut for real processes: what they had not synced is taken from the disk, or a part of it.
 
-Killing a process takes nothing that it wrote: the system keeps its pages. So each process notes, in a journal beside the
+Killing a process takes nothing that it wrote: the system keeps its pages. So each process notes, in a journal apart from the
 store, every write and sync of SQLite (through a VFS) and of the folder of blobs (through the functions of `os`). To cut
 the power, all are killed, and every file is put together anew from what it was when the journals began: what was written
 before the last sync began is there; of the rest each write has reached the disk or has not. A blob that was not
-synced keeps some beginning, one whose folder was not may be gone.
+synced keeps some beginning, one whose folder was not may be gone. Where the catalog is a server's, there is only the
+folder of blobs; what the server does is its own business.
 
 A note is made behind what it tells of, and before anything that rests on it. So a kill in between loses a note of
 a write that nobody relied on, or of a sync that nobody was told of.
@@ -119,7 +120,7 @@ class _File(apsw.VFSFile):
 
 
 class Power:
-    """The supply of one store in a folder. `journals` is where its processes keep theirs."""
+    """The supply of what lies in a folder: a whole store, or the blobs of one. `journals` is where its processes keep theirs."""
 
     def __init__(self, river: Path, journals: Path) -> None:
         self._river = river

@@ -44,6 +44,9 @@ class S3Server:
         """See `conductor.Server.recover`."""
         self._proxy.spoil = lambda exchange: None
 
+    def lose_power(self) -> None:
+        """See `conductor.Server.lose_power`: it is somewhere else."""
+
     def close(self) -> None:
         """Close the proxy; the emulator goes with this process."""
         self._proxy.__exit__()

@@ -38,7 +38,7 @@ def shuffle(tell: Tell, place: Place, stop: Path, name: str, seed: int) -> None:
                 names_back(store)
                 while not stop.exists():
                     number = f"{name}-{next(numbers)}".replace(".", "-")
-                    rng.choice((_append, _append, _copy, _rename))(tell, stop, store, rng.choice(STREAMS), number)
+                    rng.choice((_append, _append, copy, _rename))(tell, stop, store, rng.choice(STREAMS), number)
                     time.sleep(rng.random() * 0.5)
         except AnabranchError as exc:
             tell("met", type(exc).__name__, exc)
@@ -84,10 +84,13 @@ def append_again(store: ab.Store, number: str, stream: str, source: str) -> Join
     return store.streams.append(source, stream, request=number)
 
 
-def _copy(tell: Tell, stop: Path, store: ab.Store, stream: str, number: str) -> None:
+def copy(tell: Tell, stop: Path, store: ab.Store, stream: str, number: str) -> None:
+    """Copy a stream, tell where the copy ends, and give most copies up again."""
     target = f"t/copy-{number}"
     tell("ask", number, "copy", target, stream)
     copied = _insist(tell, stop, number, "copy", lambda: copy_again(store, number, target, stream))
+    if copied:
+        tell("holds", number, store.streams.tail(target))  # nobody writes to it
     if copied and not number.endswith(("0", "5")):  # some stay
         tell("dropping", number)
         store.streams.delete(target)

@@ -9,6 +9,7 @@ import anabranch as ab
 from anabranch.core.copy import Copied
 from anabranch.core.stitch import Joined
 from anabranch.errors import AnabranchError
+from anabranch.model.cut import StreamCut
 from anabranch.model.ids import SegmentId
 from anabranch.model.pointer import EventPointer
 from anabranch.testing.inheritance import Joint
@@ -21,14 +22,16 @@ _EVER = 1 << 63
 
 
 class Taken:
-    """`ledgers` has all streams there are by name, `joints` what was taken over, by request. What was asked for and not
-    answered is asked for again."""
+    """`ledgers` has all streams there are by name, `joints` what was taken over, by request; `wrong` is what is wrong with
+    copies at the cut of their source. What was asked for and not answered is asked for again."""
 
     def __init__(
         self, store: ab.Store, streams: Sequence[Told], ledgers: Mapping[str, Ledger], children: Sequence[Child]
     ) -> None:
         self.ledgers = dict(ledgers)
         self.joints: dict[str, list[Joint]] = {}
+        self.wrong: list[str] = []
+        self._copies: dict[str, Copied] = {}
         self._store = store
         self._when = {told.stream: _Times(told) for told in streams}
         for child in children:
@@ -48,6 +51,8 @@ class Taken:
                     self._answered(rest[0], request, invoked, stamp, json.loads(rest[1]))
                 case "refused-change":
                     asked.pop(rest[0], None)
+                case "holds":
+                    self._compare(rest[0], StreamCut.parse(rest[1]))
                 case "dropping":
                     gone[rest[0]] = None
         for number in gone:
@@ -97,11 +102,18 @@ class Taken:
 
     def _copied(self, joint: Joint, answer: dict[str, object]) -> dict[SegmentId, Part]:
         """Nobody writes to a copy, so what it holds is what it took over; it may be gone by now."""
+        copied = self._copies[joint.name.partition(" ")[0]] = Copied.from_json(answer)
         try:
-            view = self._store.streams.view(Copied.from_json(answer).copy)
+            view = self._store.streams.view(copied.copy)
         except AnabranchError:
             return {}
         return {each.id: Part(joint.source, each.id, each.head, view.length(each.id)) for each in view.ordered}
+
+    def _compare(self, number: str, tail: StreamCut) -> None:
+        """A copy ends where it was told to, whatever the source took since."""
+        told = self._copies[number].cut(self._copies[number].end)
+        if told != tail:
+            self.wrong.append(f"{number}: the copy was told to end at {told} and ends at {tail}")
 
     def _acked(self, stream: str, before: int) -> frozenset[Event]:
         if stream in self._when:

@@ -1,0 +1,82 @@
+"""Readers of one group under torture: what they make of a stream, with their positions, is that stream once more."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+import anabranch as ab
+from anabranch.errors import AnabranchError
+from torture.child import Tell
+from torture.place import Place
+from torture.transact import STREAMS
+
+GROUP: Final = "t/group"
+SOURCE: Final = STREAMS[0]
+MADE: Final = "t/made"
+_READERS: Final = ("r1", "r2", "r3")  # of which several processes may open one
+_AGAIN_S: Final = 0.2
+_IDLE_READS: Final = 3
+
+
+def share(tell: Tell, place: Place, stop: Path, name: str, seed: int) -> None:
+    """Open readers of the group one after another, copy what they read, exactly once, and leave in any way."""
+    rng = random.Random(seed)
+    while not stop.exists():
+        try:
+            with place.open(seed) as store:
+                while not stop.exists():
+                    _work(tell, stop, rng, store)
+        except AnabranchError as exc:
+            tell("met", type(exc).__name__, exc)
+            time.sleep(_AGAIN_S)
+
+
+def _work(tell: Tell, stop: Path, rng: random.Random, store: ab.Store) -> None:
+    reader = store.reader_group(GROUP).reader(rng.choice(_READERS), delivery="exactly_once", batch_rows=10)
+    try:
+        for _ in range(rng.randrange(1, 40)):
+            if stop.exists():
+                break
+            if _copy(reader, 0.3):
+                tell("did", "unit of a group")
+    finally:
+        reader.abandon() if rng.random() < 0.3 else reader.close()
+
+
+def _copy(reader: ab.GroupReader, timeout_s: float) -> bool:
+    batch = reader.read(timeout_s=timeout_s)
+    if batch is not None:
+        reader.commit({MADE: pa.Table.from_batches([batch.select(["key", "payload"])])})
+    return batch is not None
+
+
+def wrong(store: ab.Store, counts: Counter[str]) -> list[str]:
+    """What the group made, once a last reader has read to the end, that is not what it read. Nobody else is at work."""
+    group = store.reader_group(GROUP)
+    idle = 0
+    with group.reader("last", delivery="exactly_once") as reader:
+        while idle < _IDLE_READS or group.unread().events:
+            idle = 0 if _copy(reader, 1.0) else idle + 1
+            if idle > 60:
+                return [f"the group does not come to the end: {group.unread().events} events are unread"]
+    read, made = _by_key(store, SOURCE), _by_key(store, MADE)
+    counts["events made by a group"] = sum(map(len, made.values()))
+    return [
+        f"the group read {len(read[key])} events of key {key} and made {len(made[key])}, or in another order"
+        for key in sorted(read.keys() | made.keys())
+        if read[key] != made[key]
+    ]
+
+
+def _by_key(store: ab.Store, stream: str) -> dict[str, list[bytes]]:
+    found: dict[str, list[bytes]] = defaultdict(list)
+    with store.reader(stream) as reader:
+        for event in reader:
+            found[event.key].append(event.body)
+    return found
