@@ -11,6 +11,7 @@ from anabranch.testing.wounds_algebra import ALGEBRA_WOUNDS
 from anabranch.testing.wounds_bucket import BUCKET_WOUNDS
 from anabranch.testing.wounds_groups import GROUP_WOUNDS
 from anabranch.testing.wounds_recovery import RECOVERY_WOUNDS
+from anabranch.testing.wounds_transactions import TRANSACTION_WOUNDS
 
 pytestmark = pytest.mark.sim
 
@@ -19,7 +20,9 @@ SEEDS_MAX = 60  # within which a wound must be found; most bleed within five
 
 
 @pytest.mark.parametrize(
-    "wound", [*WOUNDS, *ALGEBRA_WOUNDS, *BUCKET_WOUNDS, *GROUP_WOUNDS, *RECOVERY_WOUNDS], ids=lambda wound: wound.name
+    "wound",
+    [*WOUNDS, *ALGEBRA_WOUNDS, *BUCKET_WOUNDS, *GROUP_WOUNDS, *RECOVERY_WOUNDS, *TRANSACTION_WOUNDS],
+    ids=lambda wound: wound.name,
 )
 def test_a_planted_wound_is_found(wound: Wound) -> None:
     seen: list[str] = []

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from anabranch.testing import algebra_sim, scaling_sim
-from anabranch.testing.clients import ALL, BY_NAME
+from anabranch.testing.clients import ALL, BY_NAME, TOGETHER
 from anabranch.testing.simulation import PLACES, Outcome, Simulation
 
 _TEXT: Final = """\
 Simulates the store: several processes of clients (writers, some of which fight for one name, readers, followers,
-publishing, copying, appending and stitching of streams, renaming, scaling, sealing, fencing, truncation, compaction,
-collection, deletion) run the real code over a real SQLite catalog and a real folder, or the real adapter for object
+publishing, transactions, byte streams, groups, watermarks, notifications, copying, appending and stitching of streams,
+renaming, scaling by hand and by load, sealing, fencing, truncation, compaction, collection, deletion) run the real code over a real SQLite catalog and a real folder, or the real adapter for object
 stores over a simulated bucket, single-stepped by a scheduler that draws from one seed, on a virtual clock.
 
 Processes crash at any call of the catalog or the blob store, and are replaced. Answers are lost, of what took place,
@@ -27,17 +27,20 @@ horizon and leases. Clocks differ and jump. The power is cut, and takes what was
 
 In the end it is verified that every acknowledged event is there exactly once, at its pointer, that the order of each
 writer's keys is kept, that refused events are not there, that no atomic batch is torn, that every reader saw exactly
-what is stored, that the history of each segment is linearizable, and that `check` finds nothing.
+what is stored, that the history of each segment is linearizable, that all of a transaction is there or nothing, and
+that `check` finds nothing.
 
 The same seed and steps always give the same run: its digest, printed at the end, is the proof."""
 
-_CASTS: Final = {"all": ALL, **BY_NAME}
+_CASTS: Final = {"all": ALL, "together": TOGETHER, **BY_NAME}
 
 _EXAMPLES: Final = """\
 examples:
   python -m anabranch.testing.sim                            a short run from a seed that the clock gives
   python -m anabranch.testing.sim --seed 7 --steps 20000     one run, from seed 7
   python -m anabranch.testing.sim --seed 1 --runs 500        the seeds 1 to 500
+  python -m anabranch.testing.sim --seed 1 --runs 2000 --steps 1200 --cast groups
+                                                             2000 short lives of one kind: about a second each
   python -m anabranch.testing.sim --seed 7 --place s3        with its blobs in a bucket that fails and forgets to answer
   python -m anabranch.testing.sim --seed 7 --trace 200       with the last 200 steps of the run
   python -m anabranch.testing.sim scaling --help             what a scaling policy does with a load

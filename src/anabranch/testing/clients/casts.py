@@ -47,6 +47,7 @@ __all__ = [
     "SHARERS",
     "STORM",
     "TIMEKEEPERS",
+    "TOGETHER",
     "TRANSACTORS",
     "UPKEEPERS",
     "Cast",
@@ -160,4 +161,6 @@ BY_NAME: Final[Mapping[str, Sequence[Cast]]] = {
     "watermarks": TIMEKEEPERS,
     "recovery": SAVERS,
 }
+# Everything by which clients of several processes share what they do.
+TOGETHER: Final[Sequence[Cast]] = (*SHARERS, *TRANSACTORS, *SCRIBES, *UPKEEPERS, *TIMEKEEPERS, *LISTENERS)
 ALL: Final[Sequence[Cast]] = tuple(cast for casts in BY_NAME.values() for cast in casts)
