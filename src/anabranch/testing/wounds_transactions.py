@@ -10,8 +10,9 @@ from typing import Any, Final, cast
 from anabranch.catalog.port import Catalog, Checkpointed, Reading
 from anabranch.core import watermarks
 from anabranch.core.notifications import Notification
-from anabranch.core.scaling import Load, Pace
+from anabranch.core.scaling import Load, Pace, plan_scaling
 from anabranch.core.watermarks import TimeState, Watermark
+from anabranch.log.view import load
 from anabranch.model.append import Unit
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import Micros, SegmentId, StreamId
@@ -25,9 +26,11 @@ from anabranch.store import byte_streams
 from anabranch.streams import publish, rescale
 from anabranch.streams.byte_writer import ByteWriter
 from anabranch.streams.publish import Publication
+from anabranch.streams.stage import slice_again
 from anabranch.streams.transaction import row, sweep, transaction
+from anabranch.streams.transaction.kept import kept
 from anabranch.streams.transaction.row import Row
-from anabranch.streams.transaction.transaction import Transaction
+from anabranch.streams.transaction.transaction import Transaction, end
 from anabranch.streams.writer import Writer
 from anabranch.testing.clients import LISTENERS, SCRIBES, TIMEKEEPERS, UPKEEPERS, Cast
 from anabranch.testing.clients.maintain import collect
@@ -46,17 +49,14 @@ __all__ = ["TRANSACTION_WOUNDS"]
 
 def commit_stream_by_stream() -> AbstractContextManager[None]:
     """A transaction's streams get their events one after another, each in a transaction of its own."""
-    whole = publish.publish
+    whole: Any = publish.publish
 
-    def parted(*ports: Any, **more: Any) -> bool:
-        *ports_, publications = ports
-        request = more.pop("request")
-        if not publications:
-            return whole(*ports_, publications, request=request, **more)
-        *others, last = publications
+    def parted(catalog: Any, blobs: Any, runtime: Any, publications: Any, *, request: str, **more: Any) -> bool:
+        *others, last = publications or [None]
         for each in others:
-            whole(*ports_, [each], request=f"{request} {each.stream:016x}")
-        return whole(*ports_, [last], request=request, **more)
+            whole(catalog, blobs, runtime, [each], request=f"{request} {each.stream:016x}")
+        committed: bool = whole(catalog, blobs, runtime, [last] if last else [], request=request, **more)
+        return committed
 
     return _replaced(transaction, "publish", parted)
 
@@ -67,7 +67,7 @@ def publish_what_is_aborted() -> AbstractContextManager[None]:
 
     def abort(self: Transaction, *args: Any) -> None:
         with self._catalog.reading() as reading:
-            staged = transaction.kept(reading, self.id)
+            staged = kept(reading, self.id)
         real(self, *args)
         publications = [Publication(stream, parts) for stream, parts in sorted(staged.items())]
         publish.publish(self._catalog, self._blobs, self._runtime, publications, request=f"aborted {self.id}")
@@ -77,7 +77,7 @@ def publish_what_is_aborted() -> AbstractContextManager[None]:
 
 def forget_a_segment_after_a_scale() -> AbstractContextManager[None]:
     """What is sliced anew for segments that were scaled meanwhile lacks the last of them."""
-    real = publish.slice_again
+    real = slice_again
 
     def careless(*args: Any) -> Any:
         staged = real(*args)
@@ -98,7 +98,7 @@ def commit_what_was_swept() -> AbstractContextManager[None]:
 @contextmanager
 def sweep_the_living() -> Iterator[None]:
     """Whoever sweeps does not look until when a transaction's lease holds."""
-    real = sweep.end
+    real = end
 
     def careless(catalog: Catalog, runtime: Runtime, ident: str, reason: str, **more: Any) -> bool:
         return real(catalog, runtime, ident, reason)
@@ -187,7 +187,7 @@ class _NoBodysLease(str):
 
 def split_without_a_rest() -> AbstractContextManager[None]:
     """A segment is split again as soon as it was made."""
-    real = rescale.plan_scaling
+    real = plan_scaling
 
     def hasty(view: Any, policy: ByRate, loads: dict[SegmentId, Load], pace: Pace) -> Any:
         hot = {segment: Load(each.short or 1e9, each.long or 1e9, 10**12) for segment, each in loads.items()}
@@ -235,7 +235,7 @@ def tell_twice() -> AbstractContextManager[None]:
 
     def careless(self: Journal, rows: Sequence[Notification], stream: StreamId, position: int, reached: int) -> None:
         with self._catalog.writing(stream) as txn:
-            view = journal.load(txn, stream)
+            view = load(txn, stream)
             log = view.open_log(view.current[0].id)
             assert log is not None
             if rows:
