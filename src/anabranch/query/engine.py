@@ -151,6 +151,7 @@ class Query:
     def _show(self, name: StreamName, *, added: bool) -> None:
         """Make a stream visible under its two names."""
         streams = self._store.streams
+        self._store.freshen(name)
         dataset = StreamDataset(self._store, name, streams.head(name), streams.tail(name))
         source = f"stream {name}"
         self._datasets.append(dataset)

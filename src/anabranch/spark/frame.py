@@ -20,6 +20,7 @@ from anabranch.model.names import StreamName
 from anabranch.model.stream import StreamInfo, StreamView
 from anabranch.model.times import to_micros
 from anabranch.readers.place import Place, TimeKind, to_cut
+from anabranch.spark.complete import WATERMARK, complete_cut, readable
 from anabranch.spark.history import File, History, native_types, plan_history
 from anabranch.spark.keeper import keep
 from anabranch.spark.options import ReadOptions
@@ -62,7 +63,8 @@ def read(
     by: TimeKind = "append",
     hold_s: float = HOLD_S,
 ) -> DataFrame:
-    """A stream's events from `start` (default: the head) to before `end` (default: the tail as of now).
+    """A stream's events from `start` (default: the head) to before `end` (default: the tail as of now; `watermark`: up to
+    where the stream is complete, as its writers said).
 
     The columns are the stream's, or those named in `columns`, then `_segment`, `_offset` and `_appended`, in the types
     of `anabranch.spark.types`; each event is one row, in no order. What was compacted, Spark reads from the Parquet
@@ -93,9 +95,14 @@ def read(
     lease = opened.store.hold("spark read", str(name)).__enter__()
     held = False
     try:
+        opened.store.freshen(name)
+        complete = complete_cut(opened, name) if end == WATERMARK else None
         view = opened.store.streams.view(name)
         begin = to_cut(catalog, opened.logs, view, HEAD if start is None else start, by=by)
-        stop = to_cut(catalog, opened.logs, view, TAIL if end is None else end, by=by)
+        if complete is None:
+            stop = to_cut(catalog, opened.logs, view, TAIL if end is None else end, by=by)
+        else:
+            stop = readable(view, complete)
         wanted = _wanted(view, columns, between)
         # Spark's own reader has no keys, so the files of an encrypted store are read through the store.
         plain = opened.store.runtime.sealer is None and native_types(wanted.read)

@@ -36,6 +36,7 @@ from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.stream import StreamView
 from anabranch.readers.place import to_cut
 from anabranch.spark.admission import Limits, StoreTimes, end_of_batch
+from anabranch.spark.complete import WATERMARK, complete_cut, readable
 from anabranch.spark.offsets import SourceOffset
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.scan import Range, chosen, deal, only_keys, read_ranges
@@ -101,11 +102,15 @@ class _Source:
         self._options = options
         self._names = names
         self._types = types  # which Spark expects, as of the query's beginning
+        self._complete: StreamCut | None = None  # where a read ends that ends at the watermark
 
     def _open(self) -> Opened:
         return open_store(self._options.store)
 
     def _view(self, stream: StreamId | None = None) -> StreamView:
+        self._open().store.freshen(self._options.stream)
+        if self._options.end == WATERMARK and self._complete is None:
+            self._complete = complete_cut(self._open(), self._options.stream)
         with self._open().store.catalog.reading() as reading:
             info = reading.stream(self._options.stream) if stream is None else reading.stream(stream)
             if info is not None:
@@ -130,6 +135,13 @@ class _Source:
     def _place(self, view: StreamView, place: str) -> StreamCut:
         opened = self._open()
         return to_cut(opened.store.catalog, opened.logs, view, place, by=self._options.by)
+
+    def _last(self, view: StreamView, place: str) -> StreamCut:
+        """A place where reading may end."""
+        if place != WATERMARK:
+            return self._place(view, place)
+        assert self._complete is not None, "it was asked for ahead of the view"
+        return readable(view, self._complete)
 
     def _deal(self, view: StreamView, ranges: Iterable[Range]) -> list[Ranges]:
         wanted = only_keys(view, ranges, self._options.keys)
@@ -156,7 +168,7 @@ class BatchReader(_Source, DataSourceReader):
             )
         view = self._view()
         start = self._place(view, self._options.start)
-        end = cuts.tail_cut(view) if self._options.end is None else self._place(view, self._options.end)
+        end = cuts.tail_cut(view) if self._options.end is None else self._last(view, self._options.end)
         return self._deal(view, _between(view, start, end))
 
 
@@ -261,7 +273,7 @@ class StreamReader(_Source, DataSourceStreamReader, SupportsTriggerAvailableNow)
     def _stop(self, view: StreamView) -> StreamCut | None:
         """Where this run of the query ends, or None."""
         if self._end is None and self._options.end is not None:
-            self._end = self._place(view, self._options.end)
+            self._end = self._last(view, self._options.end)
         if self._end is None and self._available_now:
             self._end = cuts.tail_cut(view)
         return self._end

@@ -187,6 +187,7 @@ class Store(Sharing, Transacting, Notifying, Timing, ByteStreams):
     ) -> Reader:
         """A reader of a stream; see `Reader` for what the arguments mean and raise."""
         self._alive()
+        self.freshen(stream)
         ident = self.streams.get(stream).id
         reader = Reader(
             self.catalog,

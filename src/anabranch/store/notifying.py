@@ -129,6 +129,12 @@ class Notifying:
         if journal.begun():
             journal.advance()
 
+    def freshen(self, stream: str | StreamName) -> None:
+        """To be called ahead of a read that is not made by `Store.reader`, as Spark's and SQL's are: all that happened until
+        now stands on the stream `_store/notifications` then, if that is the one. For others it does nothing."""
+        if StreamName.parse(stream) == NAME:
+            self._note_changes()
+
 
 def make_journal(store: Any) -> Journal:
     """The journal of a store."""
