@@ -260,3 +260,58 @@ def test_the_changes_of_many_streams_made_at_once_are_all_there(url: str, tmp_pa
             kinds = [c.kind for c in changes if c.kind == "created" and c.detail["name"] == f"s/n{me}"]
             assert kinds == ["created"]
         assert list(store.check()) == []
+
+
+def test_a_group_commits_its_output_beside_changes_of_other_streams(url: str, tmp_path: Path) -> None:
+    with ab.connect(url, blobs=tmp_path / "blobs") as store:
+        store.streams.create_scope("s")
+        for name in ("s/in", "s/out", "s/other"):
+            store.streams.create(name)
+        with store.writer("s/in") as writer:
+            for n in range(20):
+                writer.write(b"%d" % n, key="k")
+        other = store.streams.get("s/other").id
+        group = store.reader_group("s/group", streams=["s/in"])
+        with group.reader("r", delivery="exactly_once", batch_rows=5) as reader:
+
+            def commit() -> None:
+                batch = reader.read(PATIENCE_S)
+                reader.commit({"s/out": batch.select(["key", "payload"])})
+
+            with store.catalog.writing(other) as txn, beside(commit) as side:
+                txn.view(other)
+                assert side.ends()
+            assert len(list(store.reader("s/out"))) == 5
+            while group.unread().events:
+                commit()
+        assert [event.body for event in store.reader("s/out")] == [b"%d" % n for n in range(20)]
+
+
+def test_groups_that_write_to_one_stream_and_to_each_others_sources_do_not_wait_in_a_circle(
+    url: str, tmp_path: Path
+) -> None:
+    count = 12
+    with ab.connect(url, blobs=tmp_path / "blobs") as store:
+        store.streams.create_scope("s")
+        for name in ("s/a", "s/b"):
+            store.streams.create(name, scaling=2)
+            with store.writer(name) as writer:
+                for n in range(count):
+                    writer.write(b"%d" % n, key=str(n))
+
+        def carry(source: str, target: str) -> None:
+            """Half of what the source holds, to a stream that another group reads, in many commits."""
+            group = store.reader_group(f"s/{source[2:]}-group", streams=[source])
+            with group.reader("r", delivery="exactly_once", batch_rows=1) as reader:
+                for _ in range(count):
+                    batch = reader.read(PATIENCE_S)
+                    reader.commit({target: batch.select(["key", "payload"])})
+
+        with beside(lambda: carry("s/a", "s/b")) as one, beside(lambda: carry("s/b", "s/a")) as other:
+            one.go.set()
+            assert other.ends()
+            assert one.ends()
+        for name in ("s/a", "s/b"):
+            with store.reader(name) as reader:
+                assert len(list(reader)) == 2 * count
+        assert list(store.check()) == []

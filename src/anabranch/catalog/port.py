@@ -364,7 +364,8 @@ class Catalog(Protocol):
 
         Transactions take turns. One that says what it is `on` may run beside those on something else: it sees and
         changes no stream, segment, span or log but that stream's, and beside them a scope that it reads, requests,
-        leases, single pieces, and blobs that it appends. A text names what is no stream, such as a piece.
+        leases, single pieces, blobs that it appends, and with `append` the ends of logs of which it reads nothing. A text
+        names what is no stream, such as a piece.
         """
         ...
 

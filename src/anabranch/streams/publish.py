@@ -61,6 +61,8 @@ def publish(
     """Append all publications as one atomic unit, and `beside` them parts of the caller's own; False, and nothing done,
     where `request` was published before.
 
+    Publications for one stream run beside whatever concerns others; those for several wait for their turn among all changes.
+
     `settle` changes more in the same transaction, ahead of the rest; where it raises, nothing is published. It sees single
     pieces and leases alone. A request id in text is remembered for `limits.REQUESTS_KEPT_US`. Staged batches keep their order. Raises StreamNotFound, StreamSealed, LeaseExpired where the collector's horizon
     has passed a staged blob, ConditionFailed where a part of the caller's expected another length of its log,
@@ -97,7 +99,8 @@ def _publish(
 ) -> bool:
     now = runtime.clock.now()
     streams = {publication.stream for publication in publications}
-    with catalog.writing(streams.pop() if len(streams) == 1 and not beside else None) as txn:
+    # The parts beside it need no more than the locks of their logs, which the append takes: of their stream nothing is read.
+    with catalog.writing(streams.pop() if len(streams) == 1 else None) as txn:
         if _was_published(txn, request):
             return False
         if settle is not None:
