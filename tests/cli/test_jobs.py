@@ -57,6 +57,28 @@ def test_stitch_leaves_repeats_out_and_says_how_many(sensors: Line) -> None:
     assert "numbers of streams" in sensors.refused("stitch", "iot/sensors", "--into", "iot/x", "--prefer", "me")
 
 
+def test_append_leaves_out_what_is_there_and_says_how_many(sensors: Line, elsewhere: Line) -> None:
+    done = sensors("append", "iot/sensors", "iot/sensors", "--deduplicate", "device,at")
+    assert done.err.endswith("0 events of 'iot/sensors' are appended to 'iot/sensors'; 3 repeats left out\n")
+    sensors("copy", "iot/sensors", "t/b", "--to-store", elsewhere.store)
+    told = sensors(
+        "append", "iot/sensors", "t/b", "--to-store", elsewhere.store, "--deduplicate", "device,at", "--json"
+    ).json
+    assert (told["appended"], told["repeats"]) == (0, 3)
+    assert "none of them has 'x'" in sensors.refused("append", "iot/sensors", "iot/sensors", "--deduplicate", "x")
+
+
+def test_stitch_gives_its_sources_up_to_another_store(sensors: Line, elsewhere: Line) -> None:
+    sensors("copy", "iot/sensors", "iot/more")
+    line = ("stitch", "iot/sensors", "iot/more", "--into", "t/all", "--to-store", elsewhere.store, "--drop-sources")
+    told = sensors(*line, "--yes", "--json").json
+    assert told["events"] == 6
+    left = [each["name"] for each in sensors("stream", "list", "iot", "--json").json]
+    assert "iot/sensors" not in left and "iot/more" not in left
+    job = elsewhere("job", "show", told["job"], "--json").json
+    assert (job["state"], job["still_to_do"]) == ("done", None)
+
+
 def test_copy_follows_for_a_while(sensors: Line, elsewhere: Line) -> None:
     told = sensors(
         "copy", "iot/sensors", "t/b", "--to-store", elsewhere.store, "--follow", "--idle", "50ms", "--json"
