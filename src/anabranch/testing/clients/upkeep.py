@@ -100,12 +100,12 @@ def _held(store: Store) -> set[str]:
 
 def _kept(ledger: Ledger, store: Store) -> Sequence[str]:
     """It has its least number of segments, changed no faster than it may, and keeps the bytes that it is to keep."""
-    view = store.streams.view(_STREAM)
+    view = store.streams.view(ledger.stream)
     wrong = [*_hasty(store, view)]
     if len(view.current) < _POLICY.minimum:
         wrong.append(f"{_STREAM} has {len(view.current)} segments, and is to have {_POLICY.minimum} at least")
     # How much exactly is the retention client's to judge: here large and small events lie in one extent.
-    if any(fate is Fate.ACKED for fate in ledger.fates.values()) and not store.streams.distance(_STREAM).events:
+    if any(fate is Fate.ACKED for fate in ledger.fates.values()) and not store.streams.distance(ledger.stream).events:
         wrong.append(f"{_STREAM} is empty, and is to keep {_SIZE} bytes")
     return wrong
 

@@ -52,7 +52,7 @@ def note(arena: Arena, store: Store, name: str) -> None:
     for _ in arena.turns(store, 6):
         with suppress(*EXPECTED):
             times = _times(arena, store)
-            writer = store.writer(_STREAM)
+            writer = store.writer(times.ledger.stream)
             noting = _Noting(0, store.runtime.clock.monotonic())
             try:
                 _noted(arena, store, times, writer, noting, f"{name}.{arena.serial()}")
@@ -69,17 +69,18 @@ def observe(arena: Arena, store: Store, name: str) -> None:
             times = _times(arena, store)
             _look(arena, store, times)
             if arena.chance(0.1):
-                store.streams.scale(_STREAM, arena.rng.randrange(1, 4))
+                store.streams.scale(times.ledger.stream, arena.rng.randrange(1, 4))
                 arena.done["timed stream scaled"] += 1
 
 
 def _times(arena: Arena, store: Store) -> _Times:
     made = _Times(Ledger(_STREAM))
     times = arena.shared("watermarks", lambda: made)
-    info = store.streams.create(_STREAM, scaling=2, exist_ok=True)
     if _STREAM not in arena.ledgers:
-        arena.adopt(times.ledger, info.id, active=False)
-    arena.promises["watermarks keep their word"] = partial(_kept, times)
+        info = store.streams.create(_STREAM, scaling=2, exist_ok=True)
+        if _STREAM not in arena.ledgers:
+            arena.adopt(times.ledger, info.id, active=False)
+            arena.promises["watermarks keep their word"] = partial(_kept, times)
     return times
 
 
@@ -130,7 +131,7 @@ def _look(arena: Arena, store: Store, times: _Times) -> Watermark | None:
     before = times.marks[-1] if times.marks else None
     waited_for = [each for each in times.writers if each.counts]
     try:
-        mark = store.watermark(_STREAM)
+        mark = store.watermark(times.ledger.stream)
     except AnabranchError as exc:
         if not isinstance(exc, EXPECTED):
             raise
@@ -155,11 +156,9 @@ def _kept(times: _Times, store: Store) -> Sequence[str]:
     """Behind each mark's cut lies no event that is older than its time, but for those of writers presumed idle; and no
     position has bounds that its events do not keep."""
     wrong = []
-    if not store.streams.exists(_STREAM):
-        return []
     for mark in times.marks[-_JUDGED:]:
-        with store.reader(_STREAM, start=mark.cut) as reader:
-            window = store.time_window(_STREAM, mark.cut)
+        with store.reader(times.ledger.stream, start=mark.cut) as reader:
+            window = store.time_window(times.ledger.stream, mark.cut)
             found = [(event.pointer, Event.parse(event.body)) for event in reader]
         for pointer, event in found:
             if event is None or event in times.late:
