@@ -11,7 +11,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
-from anabranch import limits
+from anabranch import __version__, limits
 from anabranch.blobs.attached import ATTACHMENT, AttachedBlobs
 from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Catalog
@@ -130,7 +130,7 @@ class Store(Sharing, Transacting, Notifying, Timing, ByteStreams):
         said = {} if places is None else {"blobs": places.blobs, "history": places.history, "keys": places.keys}
         told = {name: value for name, value in said.items() if value is not None}
         open_place = partial(opened, runtime=self.runtime)
-        return Site(self.catalog, self.blobs, self.runtime, {"url": self.url, **told}, open_place)
+        return Site(self.catalog, self.blobs, self.runtime, {"url": self.url, **told}, open_place, f"anabranch {__version__}")
 
     # writing and reading
 

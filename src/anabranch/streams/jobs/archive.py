@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from anabranch import limits
@@ -26,7 +27,6 @@ from anabranch.streams.jobs.filed import archive_plan, drop_files, file_away, fi
 from anabranch.streams.jobs.means import Means, insist
 from anabranch.streams.jobs.row import ARCHIVE, JobRow, State, need_job
 from anabranch.streams.jobs.site import Site
-from anabranch.streams.jobs.window import Work
 
 
 @dataclass(frozen=True)
@@ -135,8 +135,9 @@ class Archiving:
             with self._lock:
                 self._kept += kept
 
-        works: list[Work] = [lambda each=each: work(each) for each in missing]  # type: ignore[misc]
-        means.window.run(works, interrupted=lambda: means.control.stop(State.PAUSED))
+        means.window.run(
+            [partial(work, each) for each in missing], interrupted=lambda: means.control.stop(State.PAUSED)
+        )
 
     def _carry(self, missing: Sequence[Filing]) -> None:
         assert self._means.carrier is not None

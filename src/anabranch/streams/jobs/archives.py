@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from anabranch import __version__, limits
+from anabranch import limits
 from anabranch.catalog.port import Reading, Writing
 from anabranch.core.archive import ArchivedStream
 from anabranch.errors import Conflict, InvalidArgument
@@ -147,7 +147,7 @@ class ArchiveJobs(ABC):
             if there is not None:
                 row = replace(row, members=0, state=State.DONE, result=there.to_json())
             else:
-                chosen = {**options, "made_by": f"anabranch {__version__}", "request": request}
+                chosen = {**options, "made_by": site.made_by, "request": request}
                 amount = (sum(plan.events for plan in plans), sum(plan.bytes for plan in plans))
                 row = replace(row, options=chosen, amount=amount)
                 put_archive_plans(txn, ident, plans)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from anabranch.catalog.port import Reading, Writing
@@ -97,7 +98,7 @@ class Members(ABC):
             waiting = [member for member in members_of(snapshot, row) if not member.state.ended]
         self._done, self._total = row.bytes_before, row.bytes
         if self._means.carrier is None:
-            self._window([lambda each=each: self._works(each) for each in waiting])
+            self._window([partial(self._works, each) for each in waiting])
         else:
             self._carry(waiting)
         row = self._end()
@@ -125,7 +126,7 @@ class Members(ABC):
             if left.over():
                 self._finish(member, plan)
 
-        return [lambda each=each: work(each) for each in works]  # type: ignore[misc]
+        return [partial(work, each) for each in works]
 
     def _carry(self, waiting: Sequence[JobRow]) -> None:
         """Have all bundles of all members moved elsewhere, then make the members whole."""
@@ -135,7 +136,7 @@ class Members(ABC):
             if (found := self._plan(member)) is not None:
                 planned[member.id] = found
 
-        self._window([lambda each=each: plan(each) for each in waiting])  # type: ignore[misc]
+        self._window([partial(plan, each) for each in waiting])
         bundles = [
             self.bundle(member, plan, each)
             for _, (member, plan) in sorted(planned.items())
@@ -148,7 +149,7 @@ class Members(ABC):
             self._means.control.look()  # what was asked to stop has not failed
             raise
         self._means.control.look()
-        self._window([lambda each=each: self._finish(*each) for _, each in sorted(planned.items())])  # type: ignore[misc]
+        self._window([partial(self._finish, *each) for _, each in sorted(planned.items())])
 
     def moved(self, _events: int, size: int) -> None:
         """So much was appended. `progress` hears of logical bytes."""

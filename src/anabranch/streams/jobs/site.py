@@ -30,13 +30,14 @@ def _nowhere(url: str | os.PathLike[str], *, create: bool) -> AbstractContextMan
 @dataclass(frozen=True, slots=True)
 class Site:
     """Catalog, blobs and runtime of one store. `place` says how another process opens it, without secrets: `url`, and
-    where they were given `blobs`, `history` and `keys`. `open_place` opens what is no store."""
+    where they were given `blobs`, `history` and `keys`. `open_place` opens what is no store. `made_by` is what its archives say of the release that made them."""
 
     catalog: Catalog
     blobs: Blobs
     runtime: Runtime
     place: Mapping[str, str] = field(default_factory=dict)
     open_place: OpenPlace = _nowhere
+    made_by: str = "anabranch"
 
 
 class Sited(Protocol):
