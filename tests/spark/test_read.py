@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -273,3 +274,9 @@ def test_what_is_wrong_is_said_before_anything_is_read(spark: SparkSession, stor
         read(spark, memory, "s/in")
     with store.catalog.reading() as reading:
         assert reading.leases() == []
+
+
+def test_a_local_session_keeps_no_tables_in_the_folder_it_was_started_in(spark: SparkSession) -> None:
+    folder = Path(str(spark.conf.get("spark.sql.warehouse.dir")).removeprefix("file:"))
+    assert folder.is_relative_to(Path(tempfile.gettempdir()).resolve())
+    assert not folder.is_relative_to(Path.cwd())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -15,19 +16,14 @@ from anabranch.errors import InvalidArgument, InvalidCut, Truncated
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store
-from tests.postgres_server import drop, fresh_url
-from tests.store.helpers import events_of
+from tests.store.helpers import events_of, store_at
 from tests.store.kit import HandClock
 
 
 @pytest.fixture(params=["memory", "postgres+memory"])
-def store(request: pytest.FixtureRequest) -> Iterator[Store]:
-    url = fresh_url() if request.param == "postgres+memory" else "memory://"
-    with ab.connect(url, blobs="memory://" if url != "memory://" else None) as opened:
-        opened.streams.create_scope("s")
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    with store_at(request.param, tmp_path) as opened:
         yield opened
-    if url != "memory://":
-        drop(url)
 
 
 def write(store: Store, stream: str, *sizes: int) -> None:

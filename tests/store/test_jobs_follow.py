@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,21 +16,10 @@ from anabranch.streams.jobs.job import Job
 from anabranch.streams.jobs.row import State
 from anabranch.streams.jobs.until import Until
 from tests.store.helpers import bodies_of, sound
-from tests.store.jobs_kit import SETTINGS, WIDER, fill, image, live, opened, small_ranges
+from tests.store.jobs_kit import SETTINGS, WIDER, fill, image, live, opened
 from tests.waiting import PATIENCE_S, until, until_ended
 
-
-@pytest.fixture(autouse=True)
-def many_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    small_ranges(monkeypatch)
-
-
-@pytest.fixture
-def pair(tmp_path: Path) -> Iterator[tuple[Store, Store]]:
-    with opened("folder", tmp_path / "a") as source, opened("folder", tmp_path / "b") as target:
-        live(source)
-        target.streams.create_scope("t")
-        yield source, target
+pytestmark = pytest.mark.usefixtures("many_ranges")
 
 
 def caught_up(job: Job, source: Store, target: Store, name: str) -> bool:

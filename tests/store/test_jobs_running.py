@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,22 +22,10 @@ from anabranch.streams.jobs import beat
 from anabranch.streams.jobs.carry import Bundle, carry
 from anabranch.streams.jobs.row import State
 from tests.store.helpers import HookedBlobs, bodies_of, sound
-from tests.store.jobs_kit import SETTINGS, Gate, image, live, opened, small_ranges, stop_at
+from tests.store.jobs_kit import SETTINGS, Gate, image, live, opened, stop_at
 from tests.waiting import PATIENCE_S, until, until_ended
 
-
-@pytest.fixture(autouse=True)
-def many_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    small_ranges(monkeypatch)
-
-
-@pytest.fixture
-def pair(tmp_path: Path) -> Iterator[tuple[Store, Store]]:
-    """A store with the stream `s/a`, and one with the scope `t`, each in a folder."""
-    with opened("folder", tmp_path / "a") as source, opened("folder", tmp_path / "b") as target:
-        live(source)
-        target.streams.create_scope("t")
-        yield source, target
+pytestmark = pytest.mark.usefixtures("many_ranges")
 
 
 # asking again

@@ -16,19 +16,14 @@ from anabranch.errors import StreamNotFound
 from anabranch.model.stream import StreamView
 from anabranch.runtime.ports import Runtime
 from anabranch.store import Store
-from tests.postgres_server import drop, fresh_url
-from tests.store.helpers import by_key, events_of
+from tests.store.helpers import by_key, events_of, store_at
 from tests.store.kit import SECOND, HandClock
 
 
 @pytest.fixture(params=["memory", "postgres+memory"])
-def store(request: pytest.FixtureRequest) -> Iterator[Store]:
-    url = fresh_url() if request.param == "postgres+memory" else "memory://"
-    with ab.connect(url, blobs="memory://" if url != "memory://" else None) as opened:
-        opened.streams.create_scope("s")
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    with store_at(request.param, tmp_path) as opened:
         yield opened
-    if url != "memory://":
-        drop(url)
 
 
 def write(store: Store, stream: str, *bodies: int) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -12,10 +13,12 @@ from anabranch.cli.output import counted, iso_time, print_columns, print_json, s
 from anabranch.cli.progress import Meter
 
 if TYPE_CHECKING:
-    from anabranch.store import Store
+    from anabranch.streams.jobs.job import Job
     from anabranch.streams.jobs.row import JobRow, Progress
 
 app = new_app("Watch, pause, resume and cancel the jobs that write to this store, or archive it.")
+
+_NOTICED_S: Final = 30.0  # how long a job that was asked to stop is waited for
 
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
 
@@ -77,11 +80,7 @@ def pause(job: JobArgument, as_json: JsonOption = False, store: StoreOption = No
 
       anabranch job pause 3f9a61c02b7d
     """
-    with open_store(store) as opened:
-        opened.jobs.get(job).pause()
-        _settled(opened, job)
-        progress = opened.jobs.get(job).progress()
-    _tell(progress, as_json)
+    _stop(job, lambda found: found.pause(), as_json, store)
 
 
 @app.command()
@@ -92,11 +91,7 @@ def cancel(job: JobArgument, as_json: JsonOption = False, store: StoreOption = N
 
       anabranch job cancel 3f9a61c02b7d
     """
-    with open_store(store) as opened:
-        opened.jobs.get(job).cancel()
-        _settled(opened, job)
-        progress = opened.jobs.get(job).progress()
-    _tell(progress, as_json)
+    _stop(job, lambda found: found.cancel(), as_json, store)
 
 
 @app.command()
@@ -183,13 +178,17 @@ def wait(
     _tell(progress, as_json)
 
 
-def _settled(opened: Store, job: str) -> None:
-    """Wait until the process that runs the job has noticed; it does before its next step."""
-    found = opened.jobs.get(job)
-    clock = opened.runtime.clock
-    until = clock.monotonic() + 30
-    while (row := found.row()).wanted is not None and clock.monotonic() < until and not row.state.ended:
-        opened.runtime.tasks.sleep(0.05)
+def _stop(job: str, how: Callable[[Job], object], as_json: bool, store: str | None) -> None:
+    """Ask for it, and wait until the process that runs the job has noticed; it does before its next step."""
+    with open_store(store) as opened:
+        found = opened.jobs.get(job)
+        how(found)
+        clock = opened.runtime.clock
+        until = clock.monotonic() + _NOTICED_S
+        while (row := found.row()).wanted is not None and clock.monotonic() < until and not row.state.ended:
+            opened.runtime.tasks.sleep(0.05)
+        progress = found.progress()
+    _tell(progress, as_json)
 
 
 def _tell(progress: Progress, as_json: bool) -> None:

@@ -21,45 +21,52 @@ app = new_app("Run, list, show, stop, reset and delete pipelines: SQL over strea
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name.")]
 
 
+# The options of a run.
+_Name = Annotated[
+    str | None, typer.Option("--name", metavar="NAME", help="What it is called; default: the file's name.")
+]
+_Start = Annotated[
+    list[str] | None,
+    typer.Option("--from", metavar="PLACE", help="Begin anew: head, tail, a time, -15m, or a cut (one per source)."),
+]
+_Seconds = Annotated[float | None, typer.Option("--seconds", metavar="N", min=0, help="Stop after so many seconds.")]
+_EventsMax = Annotated[
+    int | None,
+    typer.Option("--events-max", metavar="N", min=1, help="Most events of a micro-batch, for each source."),
+]
+_Checkpoints = Annotated[
+    str | None,
+    typer.Option(
+        "--checkpoints",
+        metavar="FOLDER|URL",
+        help="Where a first run keeps its checkpoints: a folder, or s3://…; default: in the store.",
+    ),
+]
+_Ephemeral = Annotated[
+    bool, typer.Option("--ephemeral", help="At its end forget it, its checkpoints and its late events.")
+]
+_Collect = Annotated[
+    bool, typer.Option("--collect", help="At the end, print what the last statement gave in this run.")
+]
+_Form = Annotated[
+    Format | None, typer.Option("--format", help="For --collect; default: a table on a terminal, else JSON lines.")
+]
+
+
 @app.command()
 def run(
     file: Annotated[Path, typer.Argument(metavar="FILE.sql", help="The statements.")],
-    name: Annotated[
-        str | None, typer.Option("--name", metavar="NAME", help="What it is called; default: the file's name.")
-    ] = None,
+    name: _Name = None,
     once: Annotated[bool, typer.Option("--once", help="Process what is there now, and end.")] = False,
-    start: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--from", metavar="PLACE", help="Begin anew: head, tail, a time, -15m, or a cut (one per source)."
-        ),
-    ] = None,
+    start: _Start = None,
     by: Annotated[str, typer.Option("--by", metavar="append|event", help="Which time --from means.")] = "append",
     replace: Annotated[bool, typer.Option("--replace", help="With --from: drop the earlier results.")] = False,
-    seconds: Annotated[
-        float | None, typer.Option("--seconds", metavar="N", min=0, help="Stop after so many seconds.")
-    ] = None,
-    events_max: Annotated[
-        int | None,
-        typer.Option("--events-max", metavar="N", min=1, help="Most events of a micro-batch, for each source."),
-    ] = None,
-    checkpoints: Annotated[
-        str | None,
-        typer.Option(
-            "--checkpoints",
-            metavar="FOLDER|URL",
-            help="Where a first run keeps its checkpoints: a folder, or s3://…; default: in the store.",
-        ),
-    ] = None,
-    ephemeral: Annotated[
-        bool, typer.Option("--ephemeral", help="At its end forget it, its checkpoints and its late events.")
-    ] = False,
-    collect: Annotated[
-        bool, typer.Option("--collect", help="At the end, print what the last statement gave in this run.")
-    ] = False,
-    form: Annotated[
-        Format | None, typer.Option("--format", help="For --collect; default: a table on a terminal, else JSON lines.")
-    ] = None,
+    seconds: _Seconds = None,
+    events_max: _EventsMax = None,
+    checkpoints: _Checkpoints = None,
+    ephemeral: _Ephemeral = False,
+    collect: _Collect = False,
+    form: _Form = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
     as_json: JsonOption = False,
     store: StoreOption = None,
@@ -183,11 +190,15 @@ def stop(
         say(f"pipeline '{name}' is {row.state_at(now)}")
 
 
+_DropResults = Annotated[bool, typer.Option("--drop-results", help="Delete the streams it wrote, too.")]
+_Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
 @app.command()
 def reset(
     name: NameArgument,
-    drop_results: Annotated[bool, typer.Option("--drop-results", help="Delete the streams it wrote, too.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    drop_results: _DropResults = False,
+    yes: _Yes = False,
     store: StoreOption = None,
 ) -> None:
     """Forget how far a pipeline is: its next run begins where its statements say, and appends its results again.
@@ -209,8 +220,8 @@ def reset(
 @app.command()
 def delete(
     name: NameArgument,
-    drop_results: Annotated[bool, typer.Option("--drop-results", help="Delete the streams it wrote, too.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    drop_results: _DropResults = False,
+    yes: _Yes = False,
     store: StoreOption = None,
 ) -> None:
     """Delete a pipeline with what it made for itself: its checkpoints and the streams of its late events. Its results stay.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Mapping
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -63,6 +66,7 @@ _LOCAL_SETTINGS = {
 }
 
 _CLASS_PATH = "spark.driver.extraClassPath"
+_WAREHOUSE = "spark.sql.warehouse.dir"
 
 
 def session(
@@ -77,7 +81,8 @@ def session(
 
     `master` is Spark's (default: that of `SPARK_MASTER` or spark-submit, else `local[2]`). `options` are Spark
     settings and win over those chosen here: `session(**{"spark.ui.enabled": "true"})`. On a session that runs already,
-    only the settings that Spark can change at run time take effect.
+    only the settings that Spark can change at run time take effect. Tables that a local session itself keeps
+    (`saveAsTable`) go with the process; `spark.sql.warehouse.dir` keeps their files elsewhere.
 
     `store` and `checkpoints`, a URL as `anabranch.connect` takes it for blobs, say what the session is for. Where either
     lies in S3, it reads and writes `s3a://` there: Java's client for it is fetched from Maven Central the first time (13
@@ -104,6 +109,8 @@ def session(
         settings |= _LOCAL_SETTINGS
         if running is None:
             ensure_home()
+            if _WAREHOUSE not in options:
+                settings[_WAREHOUSE] = _passing_folder()
     settings |= options
     settings["spark.driver.extraJavaOptions"] = _quiet(options.get("spark.driver.extraJavaOptions", ""))
     places = [place for place in (*_remote(store), checkpoints) if is_s3(place)]
@@ -120,6 +127,14 @@ def session(
     for place in places:
         reach(spark, place)  # what it can't, those who need it will say
     return spark
+
+
+def _passing_folder() -> str:
+    """Where the tables lie that a local session itself keeps. It forgets them at its end, so they go with the process;
+    Spark's default is `spark-warehouse` in whatever folder the process was started in."""
+    folder = tempfile.mkdtemp(prefix="anabranch-warehouse-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _remote(store: Store | str | os.PathLike[str] | None) -> list[str]:
