@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Final
 from anabranch import limits
 from anabranch.core.watermarks import Watermark
 from anabranch.errors import AnabranchError, InvalidArgument
-from anabranch.testing.clients.arena import EXPECTED, KEYS, Arena
+from anabranch.testing.clients.arena import EXPECTED, KEYS, Arena, named
+from anabranch.testing.history import Kind, Outcome
 from anabranch.testing.ledger import Event, Ledger
+from anabranch.testing.record import place_of
 
 if TYPE_CHECKING:
     from anabranch.store import Store
@@ -100,12 +102,16 @@ def _noted(arena: Arena, store: Store, times: _Times, writer: Writer, noting: _N
             times.times[event] = time = noting.asked + arena.rng.randrange(3 * _STEP_US)
             times.late[event] = None  # until it is known to have landed in time
             heard = noting.heard_s
+            events = (named(writer.stream_id, event.payload()),)
+            operation = arena.recorder.begin(f"{label} {event}", Kind.APPEND, events=events)
             try:
                 place = writer.write(event.payload(), key=event.key, time=time).result()
             except EXPECTED:
                 times.ledger.unknown(event)
                 raise
             times.ledger.acked(event, place)
+            where = place_of(place.stream, place.segment)
+            arena.recorder.end(operation, Outcome.OK, segment=where, offset=place.offset)
             if store.runtime.clock.monotonic() - heard < _idle_s() / 2:
                 del times.late[event]
             arena.done["timed event"] += 1
