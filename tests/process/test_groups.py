@@ -1,5 +1,8 @@
-"""Readers of a group are killed with kill -9 and started again while segments split and merge: what an exactly-once reader
-makes is there once, complete and in the order of each key; what an at-least-once reader is given misses nothing."""
+"""Readers of groups and writers are killed with kill -9 and started again while segments split and merge and keys are renewed.
+
+The oracle: an event is `key:sequence`, so what is stored of a key must be 0, 1, 2 … without a hole. Of that, what an
+exactly-once reader makes is there once, complete and in order; what an at-least-once reader is given misses nothing; what an
+at-most-once reader is given comes never twice, in order, and misses no more than the killed had in hand."""
 
 from __future__ import annotations
 
@@ -18,17 +21,48 @@ from anabranch.errors import ReaderNotInGroup
 from tests.postgres_server import drop, fresh_url
 from tests.process.children import Child, Tell
 
-KEYS = 12
+KEYS = 6  # of a writer at a time
 LEASE_S = 0.8
+IN_HAND = 5  # events that an at-most-once reader takes at once
+Events = dict[str, list[int]]
+
+
+def produce(tell: Tell, store_at: str, blobs: str | None, name: str, stop: str, seed: int) -> None:
+    """Write on from where the last writer of this name stopped, until the file `stop` is there."""
+    rng = random.Random(seed)
+    with ab.connect(store_at, blobs=blobs) as store, store.writer("s/in", writer_id=name) as writer:
+        # The name was taken over, so nothing of the former owner lands any more, and what is there now is all there is.
+        stored = {key: len(found) for key, found in events_of(store, "s/in").items() if key.startswith(f"{name}.")}
+        generations = [
+            max([0, *(int(key.split(".")[2]) for key in stored if key.split(".")[1] == str(i))]) for i in range(KEYS)
+        ]
+        tell("writes")
+        while not Path(stop).exists():
+            acks = []
+            for i in range(KEYS):
+                if rng.random() < 0.05:
+                    generations[i] += 1
+                key = f"{name}.{i}.{generations[i]}"
+                for _ in range(rng.choice((1, 1, 3))):
+                    sequence = stored[key] = stored.get(key, 0) + 1
+                    acks.append((key, sequence - 1, writer.write(f"{key}:{sequence - 1}".encode(), key=key)))
+            for key, sequence, ack in acks:
+                ack.result()
+                tell("wrote", f"{key}:{sequence}")
+            time.sleep(0.03)
+    tell("done")
 
 
 def consume(tell: Tell, store_at: str, blobs: str | None, name: str) -> None:
     """A reader of each group, until there is nothing more to come."""
     with ab.connect(store_at, blobs=blobs) as store:
-        plain = threading.Thread(target=again, args=(listen, tell, store.reader_group("s/often"), name))
-        plain.start()
+        works = [(listen, "s/often"), (glance, "s/rarely")]
+        threads = [threading.Thread(target=again, args=(work, tell, store.reader_group(g), name)) for work, g in works]
+        for thread in threads:
+            thread.start()
         again(copy, tell, store.reader_group("s/once"), name)
-        plain.join()
+        for thread in threads:
+            thread.join()
     tell("done")
 
 
@@ -54,10 +88,18 @@ def listen(tell: Tell, group: ab.ReaderGroup, name: str) -> None:
             tell("event", event.body.decode())
 
 
+def glance(tell: Tell, group: ab.ReaderGroup, name: str) -> None:
+    with group.reader(name, delivery="at_most_once", batch_rows=IN_HAND) as reader:
+        for event in reader:
+            tell("glance", event.body.decode())
+
+
 @pytest.mark.process
 @pytest.mark.chaos
 @pytest.mark.parametrize(("catalog", "kills"), [("sqlite", 3), ("postgres", 2)])
-def test_killed_readers_lose_and_double_nothing_while_segments_change(catalog: str, kills: int, tmp_path: Path) -> None:
+def test_killed_readers_and_writers_lose_and_double_nothing_while_segments_change(
+    catalog: str, kills: int, tmp_path: Path
+) -> None:
     seed = random.SystemRandom().randrange(1 << 32)
     place, blobs = (fresh_url(), str(tmp_path / "blobs")) if catalog == "postgres" else (str(tmp_path / "river"), None)
     try:
@@ -71,54 +113,87 @@ def test_killed_readers_lose_and_double_nothing_while_segments_change(catalog: s
 
 
 def torment(folder: Path, place: str, blobs: str | None, kills: int, rng: random.Random) -> None:
+    stop = folder / "stop"
     with ab.connect(place, blobs=blobs) as store:
         store.streams.create_scope("s")
         store.streams.create("s/in", scaling=3)
         store.streams.create("s/out")
-        for name in ("s/once", "s/often"):
+        for name in ("s/once", "s/often", "s/rarely"):
             store.reader_group(name, streams=["s/in"], lease_s=LEASE_S)
-        children: list[Child] = []
+        readers: list[Child] = []
+        writers: list[Child] = []
 
-        def start(name: str) -> None:
-            children.append(Child(folder, f"{name}-{len(children)}", consume, place, blobs, name))
+        def read(name: str) -> None:
+            readers.append(Child(folder, f"{name}-{len(readers)}", consume, place, blobs, name))
 
+        def write(name: str) -> None:
+            seed = rng.randrange(1 << 32)
+            writers.append(Child(folder, f"{name}-{len(writers)}", produce, place, blobs, name, str(stop), seed))
+
+        write("w")
         for i in range(3):
-            start(f"r{i}")
-        written = 0
+            read(f"r{i}")
         for kill in range(kills):
-            for _ in range(3):
-                written = write(store, written, rng.randrange(1, 12))
-                time.sleep(0.1 * rng.random())
+            writers[-1].wait_for("wrote")
+            time.sleep(0.3 * rng.random())
             store.streams.scale("s/in", rng.randrange(1, 7))
-            victim = children.pop(rng.randrange(len(children) - 3, len(children)))  # one of the last three, which live
+            victim = readers.pop(rng.randrange(len(readers) - 3, len(readers)))  # one of the last three, which live
             victim.wait_for("reads")
             victim.kill()
-            children.insert(0, victim)
+            readers.insert(0, victim)
             # Its name is used again at once, or by nobody, so that its lease has to run out.
-            start(rng.choice([victim.name.split("-")[0], f"n{kill}"]))
-        written = write(store, written, 1)
+            read(rng.choice([victim.name.split("-")[0], f"n{kill}"]))
+            writers[-1].kill()
+            write("w")
+        writers[-1].wait_for("wrote")
+        stop.touch()
+        assert writers[-1].join() == 0, writers[-1].lines()[-3:]
         store.streams.seal("s/in")
-        for child in children[-3:]:
+        for child in readers[-3:]:
             assert child.join() == 0, child.lines()[-3:]
-        assert made(store) == {key: list(range(written)) for key in range(KEYS)}
-        heard = {line[1] for child in children for line in child.lines() if line[0] == "event"}
-        assert heard == {f"{key}:{sequence}" for key in range(KEYS) for sequence in range(written)}
-        assert store.reader_group("s/once").unread().events == 0
-        assert list(store.check()) == []
+        judge(store, readers, writers, kills)
 
 
-def write(store: ab.Store, start: int, count: int) -> int:
-    with store.writer("s/in") as writer:
-        for sequence in range(start, start + count):
-            for key in range(KEYS):
-                writer.write(f"{key}:{sequence}".encode(), key=f"k{key}")
-    return start + count
+def judge(store: ab.Store, readers: list[Child], writers: list[Child], kills: int) -> None:
+    stored = events_of(store, "s/in")
+    assert stored == {key: list(range(len(found))) for key, found in stored.items()}
+    everything = {f"{key}:{sequence}" for key, found in stored.items() for sequence in found}
+    assert said(writers, "wrote") <= everything
+    assert len(stored) > KEYS, "keys were renewed"
+
+    assert events_of(store, "s/out") == stored
+    assert store.reader_group("s/once").unread().events == 0
+
+    assert said(readers, "event") == everything
+
+    glances = [line[1] for child in readers for line in child.lines() if line[0] == "glance"]
+    assert len(glances) == len(set(glances))
+    for child in readers:
+        assert_rising([line[1] for line in child.lines() if line[0] == "glance"])
+    refused = sum(line[0] == "refused" for child in readers for line in child.lines())
+    assert len(everything) - len(glances) <= IN_HAND * (kills + refused)
+    assert list(store.check()) == []
 
 
-def made(store: ab.Store) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = defaultdict(list)
-    with store.reader("s/out") as reader:
+def said(children: list[Child], word: str) -> set[str]:
+    return {line[1] for child in children for line in child.lines() if line[0] == word}
+
+
+def assert_rising(told: list[str]) -> None:
+    """Of each key, in order."""
+    last: dict[str, int] = {}
+    for event in told:
+        key, sequence = event.split(":")
+        assert int(sequence) > last.get(key, -1), event
+        last[key] = int(sequence)
+
+
+def events_of(store: ab.Store, stream: str) -> Events:
+    """The sequence of each key, as it is stored."""
+    found: Events = defaultdict(list)
+    with store.reader(stream) as reader:
         for event in reader:
-            key, sequence = event.body.split(b":")
-            found[int(key)].append(int(sequence))
+            key, sequence = event.body.decode().split(":")
+            assert event.key == key
+            found[key].append(int(sequence))
     return dict(found)
