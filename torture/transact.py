@@ -106,7 +106,7 @@ def wrong(store: ab.Store, children: Sequence[Child], counts: Counter[str]) -> l
             for stream in STREAMS
             if sorted(there[stream].get(label, [])) != owed
         ]
-    strange = there[STREAMS[0]].keys() - {label for label, _ in begun.values()}
+    strange = set[str]().union(*there.values()) - {label for label, _ in begun.values()}
     return [f"transactions: {text}" for text in [*found, *(f"{label} was never begun" for label in sorted(strange))]]
 
 

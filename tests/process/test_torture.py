@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+import anabranch as ab
+from anabranch.model.cut import StreamCut
 from anabranch.testing.ledger import Ledger
 from anabranch.testing.wounds_algebra import copy_all_but_the_last_event
 from tests.waiting import until
+from torture import share, transact, trim
 from torture.child import Child, Tell
 from torture.conductor import Report, Run
 from torture.place import STREAMS, Place
@@ -62,3 +67,70 @@ def test_a_copy_that_ends_before_its_cut_is_told(tmp_path: Path, plant: Plant) -
         ledgers = {stream: Ledger(stream) for stream in STREAMS}
         wrong = Taken(store, [Told(stream) for stream in STREAMS], ledgers, [child]).wrong
     assert any("the copy was told to end at" in text for text in wrong) == (plant is not nullcontext), wrong
+
+
+# the judges, fed lies
+
+
+class Lines:
+    """What a process might have told."""
+
+    def __init__(self, *lines: list[str]) -> None:
+        self._lines = lines
+
+    def lines(self) -> Iterator[list[str]]:
+        return iter(self._lines)
+
+
+def lines(*told: list[str]) -> list[Child]:
+    return [cast(Child, Lines(*told))]
+
+
+@pytest.fixture
+def store() -> Iterator[ab.Store]:
+    with ab.connect("memory://") as made:
+        made.streams.create_scope("t")
+        for stream in (*transact.STREAMS, share.MADE, trim.STREAM):
+            made.streams.create(stream)
+        yield made
+
+
+def test_what_a_group_makes_twice_or_out_of_order_is_told(store: ab.Store) -> None:
+    store.reader_group(share.GROUP, streams=[share.SOURCE], lease_s=0.2)
+    with store.writer(share.SOURCE) as writer:
+        writer.write(b"1", key="k").result()
+    assert share.wrong(store, Counter()) == []
+    with store.writer(share.MADE) as writer:
+        writer.write(b"1", key="k").result()
+    assert "made 2" in share.wrong(store, Counter())[0]
+
+
+def test_a_transaction_that_is_not_what_was_told_of_it_is_told(store: ab.Store) -> None:
+    txn = store.transaction()
+    for stream in transact.STREAMS:
+        txn.writer(stream).write(b"w|0|0", key="k")
+    txn.commit()
+    begun = ["begun", txn.id, "w|0", "1"]
+    assert transact.wrong(store, lines(begun, ["committed", txn.id]), Counter()) == []
+    assert transact.wrong(store, lines(begun, ["aborted", txn.id]), Counter())
+    assert transact.wrong(store, lines(["begun", txn.id, "w|0", "2"]), Counter())
+    with store.writer(transact.STREAMS[0]) as writer:
+        writer.write(b"w|0|0", key="k").result()
+    assert any("has [0, 0]" in text for text in transact.wrong(store, lines(begun), Counter()))
+    with store.writer(transact.STREAMS[1]) as writer:
+        writer.write(b"w|7|0", key="k").result()
+    assert any("w|7 was never begun" in text for text in transact.wrong(store, lines(begun), Counter()))
+
+
+def test_a_truncation_that_takes_too_much_or_too_little_is_told(store: ab.Store) -> None:
+    with store.writer(trim.STREAM) as writer:
+        wrote = [["wrote", f"{i}", str(writer.write(b"%d" % i, key="k").result())] for i in range(4)]
+    with store.reader(trim.STREAM) as reader:
+        cuts = [str(reader.position) for _ in reader]
+    store.streams.truncate(trim.STREAM, StreamCut.parse(cuts[1]))
+    assert trim.wrong(store, lines(*wrote, ["asked", cuts[1]], ["cut", cuts[1]]), Counter()) == []
+    assert trim.wrong(store, lines(*wrote, ["asked", cuts[2]]), Counter()) == []
+    assert any("was asked for" in text for text in trim.wrong(store, lines(*wrote, ["asked", cuts[0]]), Counter()))
+    assert any("was answered" in text for text in trim.wrong(store, lines(*wrote, ["cut", cuts[2]]), Counter()))
+    lost = [["wrote", "9", wrote[3][2]], ["asked", cuts[1]]]
+    assert any("not 9" in text for text in trim.wrong(store, lines(*lost), Counter()))
