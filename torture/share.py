@@ -62,8 +62,8 @@ def wrong(store: ab.Store, counts: Counter[str]) -> list[str]:
     idle = 0
     with group.reader("last", delivery="exactly_once") as reader:
         while idle < _IDLE_READS or group.unread().events:
-            idle = 0 if _copy(reader, 1.0) else idle + 1
-            if idle > 60:
+            idle = 0 if _copy(reader, 0.3) else idle + 1
+            if idle > 300:
                 return [f"the group does not come to the end: {group.unread().events} events are unread"]
     read, made = _by_key(store, SOURCE), _by_key(store, MADE)
     counts["events made by a group"] = sum(map(len, made.values()))
