@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
+import anabranch as ab
+from anabranch.blobs.local import LocalBlobs
+from anabranch.errors import DiskFull
 from tests.cli.kit import Line
 from tests.store.test_archive import signing_keys
 
@@ -83,3 +88,45 @@ def test_an_encrypted_store_is_archived_in_the_clear_only_if_that_is_said(line: 
     assert "--in-the-clear" in line.refused(*keys, "archive", "create", "iot/raw", tmp_path / "archive")
     line(*keys, "archive", "create", "iot/raw", tmp_path / "archive", "--in-the-clear")
     assert "whole" in line("archive", "verify", tmp_path / "archive").err
+
+
+def test_jobs_of_archives_and_imports_are_listed_shown_and_gone_on_with(
+    sensors: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the metadata can't be written, the job fails; once it can, any process goes on with it."""
+    place, real = tmp_path / "archive", LocalBlobs.put
+    left = [2]
+
+    def put(blobs: LocalBlobs, key: str, chunks: Any) -> None:
+        if blobs._root in (place, tmp_path / "raw") or key.startswith("history/"):
+            left[0] -= 1
+            if left[0] == 0:
+                raise DiskFull("the disk is full")
+        real(blobs, key, chunks)
+
+    monkeypatch.setattr(LocalBlobs, "put", put)
+    with ab.connect(sensors.store) as store, pytest.raises(DiskFull):
+        store.streams.archive("iot/sensors", place)
+    (row,) = sensors("job", "list", "--json").json
+    said = (row["verb"], row["state"], row["sources"], row["target"], row["streams"], row["events"])
+    assert said == ("archive", "failed", ["iot/sensors"], str(place), 1, 3)
+    assert "DiskFull" in sensors("job", "show", row["job"], "--ranges").out
+    refused = sensors.refused("archive", "create", "iot/raw", place)
+    assert f"anabranch job resume {row['job']}" in refused and f"anabranch job cancel {row['job']}" in refused
+    done = sensors("job", "resume", row["job"]).err
+    assert f"is done: 3 events of 3 of 'iot/sensors' are in '{place}'" in done
+    assert "whole: 1 file" in sensors("archive", "verify", place).err
+    assert sensors("job", "wait", row["job"], "--json").json["state"] == "done"
+
+    left[0] = 1
+    with ab.connect(sensors.store) as store, pytest.raises(DiskFull):
+        store.streams.import_archive(place, as_="iot/back")
+    told = sensors("import", place, "iot/back", "--window", "2", "--json").json
+    assert told["job"] == sensors("job", "list", "--json").json[1]["job"]
+    assert sensors("digest", "iot/back").out == sensors("digest", "iot/sensors").out
+    left[0] = 2
+    with ab.connect(sensors.store) as store, pytest.raises(DiskFull):
+        store.streams.archive("iot/sensors", tmp_path / "raw")
+    (*_, row) = sensors("job", "list", "--json").json
+    assert sensors("job", "cancel", row["job"], "--json").json["state"] == "cancelled"
+    assert not [path for path in (tmp_path / "raw").rglob("*") if path.is_file()]

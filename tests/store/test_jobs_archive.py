@@ -18,6 +18,7 @@ from anabranch.core.archive import METADATA
 from anabranch.errors import AlreadyExists, Conflict, CorruptArchive, JobRunning, JobStopped, NotFound, StreamExists
 from anabranch.store import Store
 from anabranch.streams.archive import files, plan
+from anabranch.streams.jobs import archive
 from anabranch.streams.jobs.carry import Bundle, carry
 from anabranch.streams.jobs.job import Job
 from anabranch.streams.jobs.members import MEMBER
@@ -235,6 +236,25 @@ def test_an_archive_that_failed_is_tried_again_and_one_that_changed_is_mended(
     report = store.streams.archive("s/a", tmp_path / "archive")
     assert report.files_there == len(written) - 1 == 3
     assert list(ab.verify_archive(tmp_path / "archive")) == []
+
+
+def test_an_archive_whose_metadata_is_there_but_whose_job_does_not_know_is_done_when_asked_again(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise ab.errors.StoreUnavailable("just now")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(archive, "drop_files", away)
+        with pytest.raises(ab.errors.StoreUnavailable):
+            store.streams.archive("s/a", tmp_path / "archive")
+    before = bytes_of(tmp_path / "archive")
+    assert METADATA in before
+    report = store.streams.archive("s/a", tmp_path / "archive")
+    assert report.files_there == report.files == len(before) - 1
+    assert bytes_of(tmp_path / "archive") == before
+    with pytest.raises(AlreadyExists):
+        store.streams.archive("s/a", tmp_path / "archive")
 
 
 def test_a_carrier_writes_an_archive_and_brings_it_in(store: Store, other: Store, tmp_path: Path) -> None:

@@ -137,11 +137,15 @@ class ArchiveJobs(ABC):
         with site.catalog.reading() as txn:  # a name that is not there leaves no folder behind
             plans = [plan_archive(txn, each) for each in choose(txn)]
         with site.open_place(url, create=True) as (blobs, place):
-            there = made_before(blobs, place, request)
-            refuse_strangers(blobs, place, [plan.folder for plan in plans])
+            wanted = JobRow("", ARCHIVE, place, (), site.place, options, Micros(0), source=source, members=len(plans))
+            with site.catalog.reading() as txn:
+                begun, there = _archived_to(txn, wanted), None
+            if begun is None:  # else what lies there is its own
+                there = made_before(blobs, place, request)
+                refuse_strangers(blobs, place, [plan.folder for plan in plans])
 
         def act(txn: Writing, ident: str, now: Micros) -> JobRow:
-            row = JobRow(ident, ARCHIVE, place, (), site.place, options, now, source=source, members=len(plans))
+            row = replace(wanted, id=ident, created_at=now)
             if (same := _archived_to(txn, row)) is not None:
                 return same
             if there is not None:
