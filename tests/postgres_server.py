@@ -24,6 +24,9 @@ from pathlib import Path
 
 import psycopg
 
+from tests.ports import free_port
+from tests.waiting import PATIENCE_S
+
 _GIVEN = "ANABRANCH_TEST_POSTGRES"
 _names = itertools.count()
 
@@ -45,9 +48,7 @@ class Server:
             self._as = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
             os.chown(self.folder, nobody.pw_uid, nobody.pw_gid)
             self._reachable()
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.data = self.folder / "data"
         # It answers on a port of this machine too, so that what is said of TLS and lost connections is true.
         self._settings = [
@@ -89,7 +90,7 @@ class Server:
                 [str(self.binaries / "postgres"), "-D", str(self.data), *settings],
                 cwd=self.folder, stdout=log, stderr=log, start_new_session=True, **self._as,
             )  # type: ignore[call-overload]  # fmt: skip
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
                 psycopg.connect(self.url, connect_timeout=5).close()
@@ -103,7 +104,7 @@ class Server:
         """SIGINT: end at once, but in order. SIGQUIT: as in a crash."""
         if self.process is not None:
             self.process.send_signal(how)
-            self.process.wait(30)
+            self.process.wait(PATIENCE_S)
             self.process = None
 
     def kill(self) -> None:
@@ -114,7 +115,7 @@ class Server:
         for number in map(int, children):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(number, signal.SIGKILL)
-        self.process.wait(30)
+        self.process.wait(PATIENCE_S)
         self.process = None
         for child in children:  # theirs is the shared memory, without whose end no new server starts
             while Path(f"/proc/{child}").exists():

@@ -23,6 +23,9 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.ports import free_port
+from tests.waiting import PATIENCE_S
+
 _GIVEN = "ANABRANCH_TEST_S3"
 _BUCKET = "anabranch-test"
 _names = itertools.count()
@@ -42,9 +45,7 @@ class Emulator:
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="anabranch-s3-"))
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
+        self.port = free_port()
         settings = {
             "BIND_HOST": "127.0.0.1",
             "GATEWAY_PORT": str(self.port),
@@ -59,7 +60,7 @@ class Emulator:
                 start_new_session=True,
             )  # fmt: skip
         atexit.register(self.remove)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
                 request = urllib.request.Request(f"http://127.0.0.1:{self.port}/{_BUCKET}", method="PUT")
@@ -73,7 +74,9 @@ class Emulator:
     def remove(self) -> None:
         """End it."""
         self.process.kill()
-        self.process.wait(30)
+        self.process.wait(PATIENCE_S)
+        assert self.process.stdin is not None
+        self.process.stdin.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
