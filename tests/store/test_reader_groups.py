@@ -221,7 +221,7 @@ def test_what_is_not_committed_is_not_given_up(store: Store) -> None:
         assert len(begun) > 1
         with group.reader("r2"), group.reader("r3"), group.reader("r4"):
             with first._busy:
-                first._meet()
+                first._standing.meet()
             assert begun <= set(first.segments)
             first.commit()
             until(lambda: len(first.segments) == 1)
@@ -277,7 +277,7 @@ def test_output_of_which_nobody_knows_whether_it_landed_is_there_once(
             if not read_on:
                 group.reader("another").close()  # the group goes on meanwhile
                 with reader._busy:
-                    reader._meet()
+                    reader._standing.meet()
                 reader.commit(output)
                 shared = reader._share._shared
                 assert shared.revision <= shared.stream.latest()

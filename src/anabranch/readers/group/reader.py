@@ -19,7 +19,6 @@ from anabranch.errors import (
     InvalidArgument,
     ReaderNotInGroup,
     StoreUnavailable,
-    Truncated,
 )
 from anabranch.log.read import appended_of, constant, offsets_of
 from anabranch.log.tail import Tail
@@ -31,6 +30,7 @@ from anabranch.readers.group.output import OutputUnits
 from anabranch.readers.group.ports import Outputs, StoredPositions
 from anabranch.readers.group.progress import DeliveryMode, Progress
 from anabranch.readers.group.share import Share
+from anabranch.readers.group.standing import Standing
 from anabranch.readers.pump import Pump
 from anabranch.runtime.ports import Runtime
 
@@ -73,13 +73,12 @@ class GroupReader:
         if positions is not None and delivery != "exactly_once":
             raise InvalidArgument("positions= stores them with the output, which is delivery='exactly_once'")
         self._share = share
-        self._intake = intake
+        self._progress = Progress(delivery)
+        self._standing = Standing(share, intake, self._progress, positions)
         self._tail = tail
         self._clock = runtime.clock
-        self._progress = Progress(delivery)
         self._refresh_s = min(limits.READER_REFRESH_US, share.state.lease_us // 8) / 1e6
         self._units = OutputUnits(share, outputs)
-        self._stored = positions
         self._on_close = on_close
         self._window = window
         self._on_checkpoint: list[Callable[[str], None]] = []
@@ -88,7 +87,7 @@ class GroupReader:
         self._error: AnabranchError | None = None
         self._closed = False
         share.join()
-        self._meet()
+        self._standing.meet()
         self._stopping = runtime.tasks.condition()
         self._life = runtime.tasks.spawn(f"reader-{share.reader}", self._live)
         self._pump = Pump(runtime.tasks, self._fill, tail.notify)
@@ -205,12 +204,7 @@ class GroupReader:
         self._units.commit(positions, outputs)
         self._progress.finish(positions)
         if not outputs:
-            self._meet()
-
-    def _put_down(self) -> None:
-        rest = self._progress.put_down()
-        if rest is not None:  # of a batch whose events were not all asked for
-            self._intake.begin(*rest)
+            self._standing.meet()
 
     # waiting
 
@@ -243,11 +237,11 @@ class GroupReader:
                 if self._closed:
                     return None
                 self._alive()
-                delivery = self._next()
+                delivery = self._standing.next(silent_s_max=2 * self._refresh_s)
                 if delivery is not None:
                     self._progress.take(delivery)  # under the lock, or its segment might be given up in between
                     return delivery
-                if self._share.state.finished(self._intake.views):
+                if self._standing.finished():
                     return None
             left = self._refresh_s
             if deadline is not None:
@@ -257,81 +251,20 @@ class GroupReader:
             self._tail.wait(seen, left)
         return None
 
-    def _next(self) -> Delivery | None:
-        """The next rows if there are any, with whatever the group wants of this reader on the way."""
-        self._put_down()
-        if self._share.silent_s > 2 * self._refresh_s:
-            self._meet()  # its task does not get through: then this one must, or raise
-        delivery = self._pull()
-        if delivery is None:
-            if self._intake.refresh():
-                delivery = self._pull()
-            if delivery is None and (self._share.changed or self._exhausted()):
-                self._meet()
-                delivery = self._pull()
-        if delivery is not None and self._progress.mode == "at_most_once":
-            self._progress.finish_ahead(delivery)
-            self._meet()
-        return delivery
-
-    def _pull(self) -> Delivery | None:
-        self._open_new()
-        try:
-            return self._intake.pull()
-        except Truncated:
-            self._share.skip_truncated(self._intake.views)
-            self._adopt()
-            raise
-
-    def _exhausted(self) -> bool:
-        """True if a segment of its own is read to its end, and done with: others may be waiting for that."""
-        done = self._progress.done_with()
-        return any(done[segment] >= self._intake.positions[segment] for segment in self._intake.exhausted())
-
     def _come_to_checkpoint(self) -> None:
         name = self._share.awaited_checkpoint
         if name is None:
             return
         with self._busy:
             self._alive()
-            self._put_down()
+            self._standing.put_down()
         for handle in self._on_checkpoint:
             handle(name)
         with self._busy:
             self._alive()
-            self._meet(at_checkpoint=True)
+            self._standing.meet(at_checkpoint=True)
 
     # the group
-
-    def _meet(self, *, at_checkpoint: bool = False) -> None:
-        """Exchange news with the group. Needs the lock, but for the first time."""
-        progress, views = self._progress, self._intake.views
-        self._share.meet(progress.done_with(), views, keep=progress.kept(), at_checkpoint=at_checkpoint)
-        self._adopt()
-
-    def _adopt(self) -> None:
-        """Have the segments that are this reader's now."""
-        owned, reached = self._share.owned, self._progress.position()
-        gone = reached.keys() - owned.keys()
-        self._intake.drop(gone)
-        for segment in gone:
-            self._progress.drop(segment)
-        for segment, offset in owned.items():
-            # The group is ahead of this reader only where what it would read was truncated.
-            if segment not in reached or offset > reached[segment]:
-                self._progress.begin(segment, offset)
-                if self._stored is None:
-                    self._intake.begin(segment, offset)
-
-    def _open_new(self) -> None:
-        """Begin the segments whose offset the application's own database knows: in its thread, which may use that."""
-        if self._stored is None:
-            return
-        for segment, offset in self._progress.position().items():
-            if segment not in self._intake.positions:
-                offset = max(offset, self._stored.load(self.group, segment) or 0)
-                self._progress.begin(segment, offset)
-                self._intake.begin(segment, offset)
 
     def _live(self) -> None:
         """The task that gives signs of life."""
@@ -346,8 +279,7 @@ class GroupReader:
                     if self._closed or self._error is not None:
                         return
                     before = set(self._progress.segments)
-                    self._intake.refresh()
-                    self._meet()
+                    self._standing.look_and_meet()
                     changed = before != set(self._progress.segments)
                 if changed or self._share.awaited_checkpoint is not None:
                     self._tail.notify()
@@ -396,8 +328,8 @@ class GroupReader:
         try:
             with self._busy:
                 if done:
-                    self._put_down()
-                self._intake.close()
+                    self._standing.put_down()
+                self._standing.close()
                 if self._error is None:
                     self._leave()
                 with suppress(StoreUnavailable, AppendUncertain):
@@ -414,6 +346,6 @@ class GroupReader:
     def _leave(self) -> None:
         with suppress(ReaderNotInGroup, GroupNotFound):
             try:
-                self._share.leave(self._progress.done_with(), self._intake.views)
+                self._standing.leave()
             except (StoreUnavailable, Closed):  # away, or closed meanwhile by another thread
                 return  # its lease will run out
