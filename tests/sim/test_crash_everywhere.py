@@ -85,6 +85,14 @@ def append_atomic_batches(story: Story, store: Store) -> None:
     story.append_unit(store, "unit")
 
 
+def append_large_events(story: Story, store: Store) -> None:
+    """Each of the large ones lies in a blob of its own, which is durable before its turn; a scale comes in between."""
+    task = store.runtime.tasks.spawn("writer", lambda: story.append(store, "w", 3, padding=SETTINGS.event_bytes_max))
+    store.streams.scale(STREAM, 2)
+    story.append(store, "other", 2)
+    task.join()
+
+
 def compact_all(story: Story, store: Store) -> None:
     store.compact(force=True)
 
@@ -130,6 +138,7 @@ Operation = Callable[[Story, Store], None]
 OPERATIONS: tuple[Operation, ...] = (
     append_events,
     append_atomic_batches,
+    append_large_events,
     compact_all,
     collect_all,
     scale_up_and_down,
