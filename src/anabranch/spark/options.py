@@ -5,10 +5,9 @@ blobs, history        where the bytes are, as `anabranch.connect` takes them; a 
 encryptionKeys        where the keys of an encrypted store are, `file:/path` or `env:NAME`, on every machine of the job
 stream                scope/name
 start, end            where reading begins (default: the head) and, exclusively, ends: head, tail, a stream cut, an
-                      event pointer or an ISO 8601 time; the end may be `watermark`: up to where the stream is complete as
-                      its writers said when the read is planned, of a stream read when it is started. Without an end, a batch read ends at the tail as of its
-                      planning and a stream read never; a stream read finds out anew what its end means when it is
-                      restarted, but keeps its start
+                      event pointer or an ISO 8601 time; as the end also `watermark`: up to where the stream is complete,
+                      as its writers said. Without an end, a batch read ends at the tail as of its planning and a stream
+                      read never; a stream read finds out anew what its end means when it is restarted, but keeps its start
 by                    what a time in start or end is: the append time (`append`, the default) or the `event` time
 columns               those to read, as `a, b` or a JSON list; default: all
 keys                  only the events of these routing keys, as `a, b` or a JSON list
