@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, takewhile
 
 from anabranch import limits
 from anabranch.blobs.keys import commit_key
@@ -16,7 +16,7 @@ from anabranch.blobs.layout import frame
 from anabranch.blobs.sealed import inlined_place
 from anabranch.catalog.port import Reading
 from anabranch.core.checksum import checksum
-from anabranch.core.compaction import ARROW
+from anabranch.core.compaction import ARROW, PARQUET
 from anabranch.errors import AppendUncertain, BlobMissing, Conflict
 from anabranch.log.lease import Hold
 from anabranch.model.append import LogState, Place
@@ -91,6 +91,16 @@ class Mover:
                 self._target.runtime.tasks.sleep(_PAUSE_S * 2**tries)
 
     def _move(self, lengths: Sequence[tuple[Range, int]]) -> None:
+        # Files that many small ranges share begin each of them: so they are moved together, and read once.
+        heads = (
+            run
+            for range_, length in lengths
+            for run in takewhile(lambda run: run.piece.extent.encoding == PARQUET, self._runs(range_, length))
+        )
+        with self._gauge.holding() as held:
+            self._files(heads, held)
+        with self._target.catalog.reading() as snapshot:
+            lengths = _lengths(snapshot, [range_ for range_, _ in lengths])
         runs = (run for range_, length in lengths for run in self._runs(range_, length))
         for tier, group in _by_tier(runs):
             with self._gauge.holding() as held:
@@ -158,7 +168,7 @@ class Mover:
         files = Files(self._cargo, self._target, self._stage, self._hold, held, self.append)
         for run in runs:
             files.add(run)
-        files.flush()
+        files.close()
 
     # appending
 
