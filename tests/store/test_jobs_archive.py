@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from anabranch.streams.jobs.carry import Bundle, carry
 from anabranch.streams.jobs.job import Job
 from anabranch.streams.jobs.members import MEMBER
 from anabranch.streams.jobs.row import State
-from tests.store.helpers import sound
+from tests.store.helpers import HookedBlobs, sound
 from tests.store.jobs_kit import opened
 from tests.store.test_archive import assert_same
 from tests.waiting import until
@@ -394,3 +395,23 @@ def test_an_import_that_another_process_runs_is_not_run_twice(store: Store, tmp_
         assert job.wait(60) == made
         assert history(twin) <= len(data_of(tmp_path / "archive")) + 1
         assert_same(store, "s/a", twin, "u/a")
+
+
+def test_a_file_that_another_brought_meanwhile_is_not_appended_twice(
+    store: Store, other: Store, tmp_path: Path
+) -> None:
+    def by_two(bundles: Sequence[Bundle]) -> None:
+        for bundle in bundles:
+            blobs = HookedBlobs(other.blobs)
+
+            def overtake(bundle: Bundle = bundle, blobs: HookedBlobs = blobs) -> None:
+                blobs.before_put = lambda: None
+                assert carry(bundle, other.site, other.site)
+
+            blobs.before_put = overtake
+            assert carry(bundle, other.site, replace(other.site, blobs=blobs))
+
+    store.streams.archive_scope("s", tmp_path / "archive")
+    other.jobs.import_archive(tmp_path / "archive", carrier=by_two).wait()
+    for name in ("s/a", "s/b"):
+        assert_same(store, name, other, name)
