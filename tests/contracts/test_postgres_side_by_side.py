@@ -276,6 +276,7 @@ def test_a_group_commits_its_output_beside_changes_of_other_streams(url: str, tm
 
             def commit() -> None:
                 batch = reader.read(PATIENCE_S)
+                assert batch is not None
                 reader.commit({"s/out": batch.select(["key", "payload"])})
 
             with store.catalog.writing(other) as txn, beside(commit) as side:
@@ -305,6 +306,7 @@ def test_groups_that_write_to_one_stream_and_to_each_others_sources_do_not_wait_
             with group.reader("r", delivery="exactly_once", batch_rows=1) as reader:
                 for _ in range(count):
                     batch = reader.read(PATIENCE_S)
+                    assert batch is not None
                     reader.commit({target: batch.select(["key", "payload"])})
 
         with beside(lambda: carry("s/a", "s/b")) as one, beside(lambda: carry("s/b", "s/a")) as other:

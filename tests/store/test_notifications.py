@@ -17,7 +17,7 @@ from anabranch.errors import Conflict, InvalidArgument, ReaderNotInGroup, Stream
 from anabranch.readers.notifications.journal import NAME
 from anabranch.store import Store
 from tests.store.helpers import ANYWHERE, sound, store_at
-from tests.waiting import until, until_ended
+from tests.waiting import PATIENCE_S, until, until_ended
 
 
 @pytest.fixture(params=ANYWHERE)
@@ -496,7 +496,8 @@ def test_a_named_listener_goes_on_where_it_stopped(tmp_path: Path) -> None:
 
 def test_a_named_listener_to_all_streams_begins_where_it_was_asked_to(anywhere: Store) -> None:
     anywhere.notifications()
-    early, late = [], []
+    early: list[ab.Notification] = []
+    late: list[ab.Notification] = []
     anywhere.on_notification(early.append, name="from the head", start=ab.HEAD)
     anywhere.on_notification(late.append, name="from now on")
     anywhere.streams.scale("s/a", 3)
@@ -560,3 +561,25 @@ def test_a_named_listener_goes_on_behind_a_notification_stream_that_was_deleted(
     store.on_notification(told.append, "s/a", name="dash")
     store.streams.scale("s/a", 4)
     until(lambda: scales(told) == [3, 4])
+
+
+def test_a_listener_may_close_the_store(tmp_path: Path) -> None:
+    store = ab.connect(tmp_path / "store")
+    store.streams.create_scope("s")
+    prepare(store)
+    closed = threading.Event()
+
+    def close_at_the_end(each: ab.Notification) -> None:
+        if each.kind == "sealed":
+            store.close()
+            closed.set()
+
+    told: list[ab.Notification] = []
+    store.on_notification(told.append, "s/a")
+    store.on_notification(close_at_the_end, "s/a")
+    until(lambda: told)
+    store.streams.seal("s/a")
+    assert closed.wait(PATIENCE_S)
+    store.close()
+    with ab.connect(tmp_path / "store") as again:
+        assert sound(again)
