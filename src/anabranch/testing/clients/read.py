@@ -47,7 +47,7 @@ def follow(arena: Arena, store: Store, name: str) -> None:
     reading = ledger.reading(f"{name}.follower")
     try:
         open_reader = arena.client(store, reading.name).read(ledger.stream, follow=True)
-    except StreamNotFound:  # it was renamed a moment ago
+    except (StreamNotFound, StoreUnavailable):  # it was renamed a moment ago, or the catalog is away
         arena.done["reader refused"] += 1
         return
     with open_reader as reader:
