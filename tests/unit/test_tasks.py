@@ -66,3 +66,17 @@ def _is_free(condition: Any) -> None:
     threading.Thread(target=take, daemon=True).start()
     if not taken.wait(10):
         pytest.fail("the lock is still taken")
+
+
+def test_a_task_does_not_wait_for_its_own_end() -> None:
+    begin = threading.Event()
+    found: list[bool] = []
+
+    def close_what_called_it() -> None:
+        begin.wait()
+        found.append(task.join())
+
+    task = ThreadTasks().spawn("callback", close_what_called_it)
+    begin.set()
+    assert task.join()
+    assert found == [False]

@@ -53,7 +53,7 @@ class Task(Protocol):
     """Work that was spawned."""
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait until it has ended; False after `timeout` seconds."""
+        """Wait until it has ended; False after `timeout` seconds, and at once in the task itself."""
         ...
 
 
@@ -82,6 +82,8 @@ class _ThreadTask:
         self._thread = thread
 
     def join(self, timeout: float | None = None) -> bool:
+        if self._thread is threading.current_thread():
+            return False  # a callback that closes what called it
         self._thread.join(timeout)
         return not self._thread.is_alive()
 

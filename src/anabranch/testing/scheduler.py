@@ -252,9 +252,9 @@ class Scheduler:
             self._ready.append(task)
 
     def join(self, task: SimTask, timeout: float | None, group: Group) -> bool:
-        """Wait for a task's end; False after `timeout` seconds."""
+        """Wait for a task's end; False after `timeout` seconds, and at once in the task itself."""
         me = self.enter(group)
-        if not task.done:
+        if not task.done and task is not me:
             task.joiners.append((me, me.ticket))
             self.park(f"join {task.name}", timeout=timeout, group=group)
         return task.done
