@@ -20,7 +20,7 @@ from anabranch.errors import AlreadyExists, Conflict, CorruptArchive, JobRunning
 from anabranch.store import Store
 from anabranch.streams.archive import files, plan
 from anabranch.streams.jobs import archive
-from anabranch.streams.jobs.carry import Bundle, carry
+from anabranch.streams.jobs.carry import Bundle, Carrier, carry
 from anabranch.streams.jobs.job import Job
 from anabranch.streams.jobs.members import MEMBER
 from anabranch.streams.jobs.row import State
@@ -151,7 +151,8 @@ def test_files_are_written_at_the_same_time_within_the_window(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     meeting = threading.Barrier(3)
-    real, met = LocalBlobs.put, []
+    met: list[str] = []
+    real = LocalBlobs.put
 
     def put(blobs: LocalBlobs, key: str, chunks: Any) -> None:
         if len(met) < 3:
@@ -261,7 +262,7 @@ def test_an_archive_whose_metadata_is_there_but_whose_job_does_not_know_is_done_
 def test_a_carrier_writes_an_archive_and_brings_it_in(store: Store, other: Store, tmp_path: Path) -> None:
     moved: list[int] = []
 
-    def carrier_of(site_of: Store) -> Callable[[Sequence[Bundle]], None]:
+    def carrier_of(site_of: Store) -> Carrier:
         def carrier(bundles: Sequence[Bundle]) -> None:
             moved.append(len(bundles))
             for each in [*bundles, *bundles[::-2]]:  # some of them twice

@@ -203,7 +203,7 @@ def test_streams_of_a_scope_are_copied_at_the_same_time(pair: tuple[Store, Store
     source.streams.delete("s/a")  # what is left are streams of one bundle each
     meeting = threading.Barrier(3)
     blobs = HookedBlobs(target.blobs)
-    met = []
+    met: list[int] = []
 
     def before_put() -> None:
         if len(met) < 3:
