@@ -88,11 +88,15 @@ def adopt_newer_blobs() -> AbstractContextManager[None]:
 
 
 def _adopt(txn: Writing, blobs: Blobs, newer: Newer) -> None:
+    # As if begun just now, or it would be refused as being behind the horizon.
     entry = BlobEntry(newer.key, newer.size, txn.horizon())
     for part in layout.read_index(newer.key, blobs.get(newer.key))["parts"]:
-        place, nothing = Place(part["at"], part["length"]), Bounds(None, None)
-        adopted = Part(LogId(part["log"]), part["count"], 0, place, part["checksum"], 1, nothing, blob=newer.key)
-        txn.append(Unit((adopted,)), now=Micros(txn.horizon()), blobs=(entry,))
+        log, place, untold = LogId(part["log"]), Place(part["at"], part["length"]), Bounds(None, None)
+        viewers = [info for stream, _ in txn.spans_of_log(log) if (info := txn.stream(stream)) is not None]
+        if viewers:
+            version = viewers[0].schema_version
+            adopted = Part(log, part["count"], version, place, part["checksum"], 1, untold, blob=newer.key)
+            txn.append(Unit((adopted,)), now=txn.horizon(), blobs=(entry,))
 
 
 def say_nothing_of_newer_blobs() -> AbstractContextManager[None]:
@@ -103,12 +107,6 @@ def say_nothing_of_newer_blobs() -> AbstractContextManager[None]:
 def collect_what_was_reported() -> AbstractContextManager[None]:
     """The collector does not wait until somebody has decided on the blobs that a rebuild reported."""
     return _replaced(collect, "kept", lambda snapshot: range(0))
-
-
-def take_any_manifest() -> AbstractContextManager[None]:
-    """A rebuild takes the oldest manifest that there is."""
-    folders = manifests.folders
-    return _replaced(manifests, "folders", lambda blobs: folders(blobs)[::-1])
 
 
 # repairs and keys
@@ -163,11 +161,10 @@ _REBUILDS: Final[Sequence[Cast]] = (
 RECOVERY_WOUNDS: Final = (
     Wound(leave_out_what_is_committed_meanwhile, _MISSING, casts=_BACKUPS),
     Wound(forget_the_lease, _MISSING, casts=_BACKUPS),
-    Wound(adopt_newer_blobs, ("made_anew",), casts=_REBUILDS),
+    Wound(adopt_newer_blobs, ("nobody wrote it", "its row says it was begun"), casts=_REBUILDS),
     Wound(say_nothing_of_newer_blobs, ("nothing was said of",), casts=_REBUILDS),
     Wound(collect_what_was_reported, ("though nobody decided on it",), casts=_REBUILDS),
-    Wound(take_any_manifest, ("a later manifest is there", "acknowledged, and not there"), casts=SAVERS),
     Wound(end_every_lease, ("ended a lease that held",), casts=SAVERS),
     Wound(forget_a_key, ("does not know",), casts=SAVERS, place="sealed"),
-    Wound(wrap_another_secret, ("WrongKey", "is not the key", "key"), casts=SAVERS, place="sealed"),
+    Wound(wrap_another_secret, ("is not the one that the store was encrypted with",), casts=SAVERS, place="sealed"),
 )

@@ -124,7 +124,7 @@ def _exports(arena: Arena) -> dict[str, Export]:
 
 def export(arena: Arena, store: Store, name: str) -> None:
     """Export manifests."""
-    for _ in arena.turns(store, 30):
+    for _ in arena.turns(store, 12):
         with suppress(*EXPECTED):
             began, moment = arena.recorder.moment(), Moment.begin(arena)
             folder = store.export_manifest().folder
