@@ -481,7 +481,8 @@ def test_a_named_listener_goes_on_where_it_stopped(tmp_path: Path) -> None:
         stop = store.on_notification(told.append, "s/a", name="dash")
         store.streams.scale("s/a", 3)
         store.streams.scale("s/other", 7)
-        until(lambda: scales(told) == [3])
+        until(lambda: stop.delivered == 2)  # and its place is noted
+        assert scales(told) == [3]
         stop.close()
         store.streams.scale("s/a", 4)  # nobody listens
     with ab.connect(tmp_path / "store") as store:
@@ -523,7 +524,7 @@ def test_who_takes_a_name_over_goes_on_and_the_former_ends(store: Store) -> None
 def test_what_a_named_listener_missed_for_good_is_said(store: Store) -> None:
     told: list[ab.Notification] = []
     stop = store.on_notification(told.append, "s/a", name="dash")
-    until(lambda: told)
+    until(lambda: stop.delivered)
     stop.close()
     store.streams.scale("s/a", 3)
     list(store.notifications())  # notes it down
@@ -555,7 +556,8 @@ def test_a_named_listener_goes_on_behind_a_notification_stream_that_was_deleted(
     told: list[ab.Notification] = []
     stop = store.on_notification(told.append, "s/a", name="dash")
     store.streams.scale("s/a", 3)
-    until(lambda: scales(told) == [3])
+    until(lambda: stop.delivered == 2)
+    assert scales(told) == [3]
     stop.close()
     store.streams.delete(NAME)
     store.on_notification(told.append, "s/a", name="dash")

@@ -25,7 +25,7 @@ class Subscription:
     It is told of each change once, in order, as long as its process lives. What `handle` raises is logged and kept in
     `failure`, counted in `failures`, and it goes on with the next. With a `bookmark`, which is moved behind each call of
     `handle`, the next process goes on there: it is told again what `handle` was at when this one was killed, if anything. A
-    listener whose bookmark another process takes over ends, and its `failure` says so.
+    listener whose bookmark another process takes over ends, and its `failure` says so. `delivered` counts what it is done with.
     """
 
     def __init__(
@@ -82,13 +82,13 @@ class Subscription:
             if found is not None and not self._stopped:
                 self._deliver(found)
                 self._remember(found)
+                self.delivered += 1
 
     def _deliver(self, each: Notification) -> None:
         try:
             self._handle(each)
         except Exception as exc:  # whatever a listener raises is its own affair
             self._fail(exc, f"a listener raised on notification {each.id} ('{each.kind}')")
-        self.delivered += 1
 
     def _remember(self, each: Notification) -> None:
         if self._bookmark is None:
