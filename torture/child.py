@@ -30,7 +30,8 @@ class Child:
         self._told = folder / f"{name}.told"
         self._told.touch()
         self._history = folder / f"{name}.history"
-        what = (work, self._told, arguments, journal)
+        # The nursery is as old as the first child: what the environment was told since is handed on.
+        what = (work, self._told, arguments, journal, dict(os.environ))
         self._process = _NURSERY.Process(target=_live, args=what, name=name, daemon=True)
         self._process.start()
 
@@ -73,7 +74,10 @@ class Child:
         return not self.alive
 
 
-def _live(work: Work, told: Path, arguments: tuple[Any, ...], journal: Path | None) -> None:
+def _live(
+    work: Work, told: Path, arguments: tuple[Any, ...], journal: Path | None, environment: dict[str, str]
+) -> None:
+    os.environ.update(environment)
     # Ctrl-C is for the conductor, who stops its children in order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if journal is not None:
