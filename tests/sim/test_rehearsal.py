@@ -15,7 +15,7 @@ from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Catalog
 from anabranch.catalog.postgres.adapter import PostgresCatalog
 from anabranch.runtime.ports import Runtime
-from anabranch.testing.clients import ALGEBRA, CASTS, Cast
+from anabranch.testing.clients import ALGEBRA, CASTS, TRANSACTORS, Cast
 from anabranch.testing.rehearsal import Rehearsal
 from anabranch.testing.wounds_algebra import forget_the_request
 from tests.postgres_server import drop, fresh_url, shared_url
@@ -51,6 +51,19 @@ def test_clients_on_postgres_lose_nothing_though_connections_are_cut(casts: Sequ
         outcome = Rehearsal(seed, ports, seconds=SECONDS, casts=casts, strike=cut).run()
     assert outcome.sound, f"clients of seed {seed}: {outcome.violations or repr(outcome.error)}"
     assert outcome.done["event acknowledged"] > 20, outcome.done
+
+
+def test_transactions_on_postgres_are_whole_or_not_there_though_connections_are_cut() -> None:
+    committed = 0
+    for _ in range(20):  # of which the first does, unless the machine is very busy
+        seed = random.SystemRandom().randrange(1 << 32)
+        with place() as ports:
+            outcome = Rehearsal(seed, ports, seconds=SECONDS, casts=TRANSACTORS, strike=cut).run()
+        assert outcome.sound, f"clients of seed {seed}: {outcome.violations or repr(outcome.error)}"
+        committed += outcome.done["transaction committed"]
+        if committed:
+            return
+    pytest.fail("no transaction was committed in 20 rehearsals")
 
 
 def test_a_planted_wound_is_found_on_postgres() -> None:

@@ -27,7 +27,7 @@ def test_a_life_is_sound(seed: int) -> None:
 def test_a_life_with_its_blobs_in_a_bucket_is_sound_and_repeats_itself(seed: int) -> None:
     outcome = Simulation(seed, steps=STEPS, place="s3").run()
     assert outcome.sound, f"seed {seed}: {outcome.violations or outcome.error}"
-    assert outcome.done["event acknowledged"] > 20
+    assert outcome.done.total() > 20  # what is done depends on who was drawn
     assert Simulation(seed, steps=STEPS, place="s3").run().digest == outcome.digest
 
 
