@@ -34,6 +34,8 @@ from anabranch.model.append import Appended, Batches, Commit, LogState, Part, Pr
 from anabranch.model.ids import LogId, Micros, StreamId
 from anabranch.model.stream import Span, StreamView
 from anabranch.streams import holding, publish
+from anabranch.streams.ack import ChunkState
+from anabranch.streams.chunk import Piece
 from anabranch.streams.courier import Courier
 from anabranch.streams.create import delete_stream
 from anabranch.streams.ephemeral import Holder
@@ -314,6 +316,19 @@ def send_refused_events_last() -> AbstractContextManager[None]:
     return _replaced(Courier, "_landed_all", last)
 
 
+def large_events_jump_the_queue() -> AbstractContextManager[None]:
+    """An event that is durable already is taken ahead of the smaller ones that were accepted before it."""
+    enqueue = Courier.enqueue
+
+    def first(self: Courier, pieces: Sequence[Piece], state: ChunkState) -> None:
+        enqueue(self, pieces, state)
+        with self._lock:
+            for _ in [piece for piece in pieces if piece.large]:
+                self._queue.rotate(1)
+
+    return _replaced(Courier, "enqueue", first)
+
+
 def look_at_a_stale_tail() -> AbstractContextManager[None]:
     """What a stream looks like is answered from memory now and then."""
     view, known = Streams.view, dict[Any, StreamView]()
@@ -411,6 +426,7 @@ WOUNDS: Final = (
     Wound(collect_what_copies_view, ("check: error", "is not what it was", "has no extent"), casts=HARVEST),
     Wound(commit_behind_the_horizon, ("missing",), {"blobs.put": {Action.STALL: 0.4}}),
     Wound(send_refused_events_last, ("out of order",), _SLOW, STORM),
+    Wound(large_events_jump_the_queue, ("out of order",)),
     Wound(look_at_a_stale_tail, ("history: unseen", "history: non-monotonic", "history: not linearizable")),
     Wound(sleep_through_other_processes, ("did not see them",)),
     Wound(forget_to_wake_writers, ("does not end",)),
