@@ -138,6 +138,17 @@ def test_what_is_wrong_with_a_save_is_said_clearly(spark: SparkSession, store: a
     assert numbers(store, "s/out") == []
 
 
+def test_a_stream_of_bytes_takes_no_rows(spark: SparkSession, store: ab.Store) -> None:
+    with store.bytes("s/file", "xb") as file:
+        file.write(b"abc")
+    frame = spark.read.format("anabranch").option("stream", "s/file").load(store.url)
+    with pytest.raises(PySparkException, match="'s/file' holds bytes and takes no events"):
+        frame.write.format("anabranch").option("stream", "s/file").mode("append").save(store.url)
+    with store.bytes("s/file") as file:
+        assert file.read() == b"abc"
+    assert_clean(store)
+
+
 def test_a_job_that_fails_leaves_nothing(spark: SparkSession, store: ab.Store) -> None:
     frame = events(spark, 0, 400_000).repartition(4)
     with pytest.raises(PySparkException):
