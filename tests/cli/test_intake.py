@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
