@@ -22,12 +22,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     seed = random.SystemRandom().randrange(1 << 32) if options.seed is None else options.seed
     places = options.place or NAMES
-    reports = [_torture(name, seed, 60 * options.minutes / len(places)) for name in places]
+    reports = []
+    for name in places:
+        reports.append(_torture(name, seed, 60 * options.minutes / len(places)))
+        if not options.json:
+            _show(reports[-1])
     if options.json:
         print(json.dumps([asdict(report) for report in reports]))
-    else:
-        for report in reports:
-            _show(report)
     return 1 if any(report.violations for report in reports) else 0
 
 
@@ -73,9 +74,9 @@ def _show(report: Report) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="./dev torture",
-        description="Kill, stop and mislead real processes that write, follow, scale, copy, append, rename, compact and "
-        "collect, cut their power, fill their disk, and strike at the servers they use; then hold what the store has "
-        "against what they were told.",
+        description="Kill, stop and mislead real processes that write, follow, scale, copy, append, rename, truncate, "
+        "compact, collect, run transactions and read in a group, cut their power, fill their disk, and strike at the "
+        "servers they use; then hold what the store has against what they were told.",
         epilog="exit code: 0 nothing was violated, 1 something was, 2 wrong arguments",
     )
     parser.add_argument("--minutes", type=float, default=2.0, help="how long, over all places (default: 2)")
