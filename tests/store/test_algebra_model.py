@@ -15,7 +15,7 @@ from anabranch.streams.manager import Streams
 from anabranch.testing import sim
 from anabranch.testing.algebra_sim import VERBS, live
 
-LIVES = [(9, 70), (10, 70)]
+LIVES = [(3, 75), (6, 75)]
 
 
 def test_streams_hold_through_random_lives_what_lists_would_hold() -> None:
