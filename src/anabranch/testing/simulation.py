@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+# All of it, ahead of any run: what arguments are by default is read once, which must not be while limits are lowered.
+import anabranch.store  # noqa: F401
 from anabranch import limits
 from anabranch.runtime.settings import Settings
 from anabranch.testing import clients
