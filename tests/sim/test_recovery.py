@@ -21,15 +21,18 @@ pytestmark = pytest.mark.sim
 EVERYBODY = tuple(dict(client for cast in SAVERS for client in cast).items())
 
 
-@pytest.mark.parametrize(("place", "seeds"), [("folder", (3, 5)), ("s3", (4,)), ("sealed", (2, 7))])
-def test_what_is_made_of_a_backup_or_a_manifest_is_what_there_was(place: str, seeds: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("place", ["folder", "s3", "sealed"])
+def test_what_is_made_of_a_backup_or_a_manifest_is_what_there_was(place: str) -> None:
+    """One life after another, until all has been done that this is about."""
     done = Counter[str]()
-    for seed in seeds:
-        outcome = Simulation(seed, steps=4_000, casts=[EVERYBODY], place=place).run()
+    wanted = ("backup", "restore", "export", "repair of what is sound", *(("rotation",) if place == "sealed" else ()))
+    for seed in range(1, 13):
+        outcome = Simulation(seed, steps=3_000, casts=[EVERYBODY], place=place).run()
         assert outcome.sound, (seed, outcome.violations, outcome.error)
         done += outcome.done
-    assert done["backup"] and done["restore"] and done["export"] and done["repair of what is sound"], done
-    assert done["rotation"] or place != "sealed"
+        if all(done[what] for what in wanted):
+            return
+    pytest.fail(f"in twelve lives, not all of {wanted} was done: {done}")
 
 
 # the judge
