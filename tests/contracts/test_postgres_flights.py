@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -14,12 +15,14 @@ from anabranch.catalog.port import Checkpointed
 from anabranch.catalog.postgres import reading
 from anabranch.catalog.postgres.adapter import PostgresCatalog
 from anabranch.errors import StoreUnavailable, StreamExists
+from anabranch.model.append import Unit
+from anabranch.model.cut import StreamCut
 from anabranch.model.ids import LogId, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.stream import Span
 from anabranch.runtime.ports import Runtime
 from anabranch.streams.manager import Streams
-from anabranch.testing.contracts.samples import SEGMENT, info, new_stream
+from anabranch.testing.contracts.samples import NOW, SEGMENT, info, new_stream, part
 from tests.postgres_server import drop, fresh_url
 from tests.waiting import PATIENCE_S, until_ended
 
@@ -142,3 +145,59 @@ def test_a_scope_is_copied_in_few_round_trips(catalog: PostgresCatalog, monkeypa
     monkeypatch.setattr(psycopg.Connection, "pipeline", together)
     assert len(streams.copy_scope("many", "copies")) == 20
     assert trips <= 20 * 6 + 20, trips
+
+
+def test_what_is_about_one_stream_takes_four_round_trips(
+    catalog: PostgresCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It begins and takes its locks in one, asks what it needs to know, and commits with all changes in one."""
+    streams = Streams(catalog, Runtime(), cut_at=lambda *_: pytest.fail("no time"), changed=lambda: None)
+    name = StreamName("iot", "a")
+    with catalog.writing(name) as writing:
+        (log,) = writing.logs([LogId(1)])
+        writing.append(Unit((part(log, 9),)), now=NOW)
+    mine = threading.get_ident()  # others listen and notify
+    trips, flying = 0, False
+    execute, pipeline = psycopg.Connection.execute, psycopg.Connection.pipeline
+
+    def counted(self: Any, *arguments: Any, **options: Any) -> Any:
+        nonlocal trips
+        trips += threading.get_ident() == mine and not flying
+        return execute(self, *arguments, **options)
+
+    @contextmanager
+    def together(self: Any) -> Iterator[None]:
+        nonlocal trips, flying
+        trips, flying = trips + 1, True
+        with pipeline(self):
+            yield
+        flying = False
+
+    cut = StreamCut.of(A, {SEGMENT: 4})
+    monkeypatch.setattr(psycopg.Connection, "execute", counted)
+    monkeypatch.setattr(psycopg.Connection, "pipeline", together)
+    streams.truncate(name, cut)
+    assert trips <= 4, trips
+    assert streams.head(name) == cut
+
+
+def test_the_rows_of_the_outbox_are_read_by_the_transaction_that_writes_them(catalog: PostgresCatalog) -> None:
+    with catalog.writing(A) as writing:
+        writing.add_change(A, "first", {}, now=NOW)
+        assert [change.kind for change in writing.changes(0, 10)][-1:] == ["first"]
+        writing.add_change(A, "second", {}, now=NOW)
+    with catalog.reading() as reading:
+        assert [change.kind for change in reading.changes(0, 10)][-2:] == ["first", "second"]
+
+
+def test_what_a_transaction_knows_of_its_stream_is_what_it_changed(catalog: PostgresCatalog) -> None:
+    for on in (A, StreamName("iot", "a")):
+        with catalog.writing(on) as writing:
+            known = writing.stream(A)
+            assert known is not None and writing.stream(StreamName("iot", "a")) == known
+            changed = replace(known, version=known.version + 1)
+            writing.update_stream(changed)
+            assert writing.stream(A) == writing.stream(StreamName("iot", "a")) == changed
+    with catalog.writing(A) as writing:
+        writing.drop_stream(A)
+        assert writing.stream(A) is None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import psycopg
 from psycopg import errors as pg
@@ -21,6 +22,8 @@ from anabranch.catalog.postgres.writing import PostgresWriting
 from anabranch.errors import AnabranchError, AppendUncertain, Closed, StoreBusy, StoreUnavailable
 from anabranch.model.append import Appended, Commit, Verdict
 from anabranch.runtime.ports import Runtime
+
+T = TypeVar("T")
 
 # Less than the second after which PostgreSQL looks for deadlocks and picks a victim: of a commit and a transaction that
 # wait for each other, the commit gives way, because it can be called again.
@@ -62,7 +65,7 @@ class PostgresCatalog:
     @contextmanager
     def reading(self) -> Iterator[Reading]:
         """See the port."""
-        database = self._begin("begin_reading")
+        database, _ = self._begin(lambda database: database.execute(SQL["begin_reading"], prepare=False))
         try:
             with translated(self._where):
                 yield PostgresReading(database)
@@ -72,38 +75,41 @@ class PostgresCatalog:
     @contextmanager
     def writing(self, on: Subject | None = None) -> Iterator[Writing]:
         """See the port."""
-        database = self._begin("begin_writing" if on is None else "begin_writing_on")
+        database, transaction = self._begin(lambda database: self._enter(database, on))
         lent = True
         try:
             with translated(self._where):
-                transaction = PostgresWriting(database, Patience(self._runtime), on)
                 yield transaction
-                transaction.finish()
             try:
-                done = database.execute(SQL["commit"])
+                committed = transaction.commit()
             except psycopg.Error as exc:
                 if not is_lost(database, exc):
                     raise translate(exc, self._where) from exc
                 lent = False
                 self._pool.discard(database)
                 raise self._uncertain(exc) from exc
-            if done.statusmessage != "COMMIT":
+            if not committed:
                 raise StoreUnavailable(f"the catalog {self._where} undid a transaction that had failed before")
         finally:
             if lent:
                 self._pool.give_back(database)
         self._tell()
 
-    def _begin(self, statement: str) -> Connection:
-        """A connection inside a new transaction."""
+    def _enter(self, database: Connection, on: Subject | None) -> PostgresWriting:
+        transaction = PostgresWriting(database, Patience(self._runtime), on)
+        found = transaction.enter()
+        # A newer release may have migrated the catalog since this process opened it.
+        if found != FORMAT:
+            raise too_new(self._where, found, FORMAT)
+        return transaction
+
+    def _begin(self, begin: Callable[[Connection], T]) -> tuple[Connection, T]:
+        """A connection inside a new transaction, and what `begin` made of it."""
         patience = Patience(self._runtime)
         while True:
             database = self._pool.borrow(patience)
             try:
-                cursor = database.execute(SQL[statement], prepare=False)
-                if statement != "begin_reading":
-                    self._check_format(cursor)
-                return database
+                return database, begin(database)
             except psycopg.Error as exc:
                 lost = is_lost(database, exc)
                 (self._pool.discard if lost else self._pool.give_back)(database)
@@ -112,14 +118,6 @@ class PostgresCatalog:
             except BaseException:
                 self._pool.give_back(database)
                 raise
-
-    def _check_format(self, cursor: psycopg.Cursor[tuple[int]]) -> None:
-        # A newer release may have migrated the catalog since this process opened it.
-        while cursor.nextset():
-            pass
-        row = cursor.fetchone()
-        if row is None or row[0] != FORMAT:
-            raise too_new(self._where, row[0] if row else 0, FORMAT)
 
     def commit(self, commit: Commit) -> tuple[tuple[Verdict, ...], ...]:
         """See the port."""

@@ -35,7 +35,7 @@ class PostgresReading(SqlReading):
     def _flight(self, queries: Sequence[tuple[str, Any]]) -> list[psycopg.Cursor[rows.Row]]:
         """Run several statements in one round trip. Raises what the first of them raises that fails."""
         # Their results are there when the pipeline is left. A libpq before 14 knows none, and asks one after the other.
-        with self._database.pipeline() if _PIPELINES else nullcontext():
+        with self._database.pipeline() if _PIPELINES and len(queries) > 1 else nullcontext():
             return [self._database.execute(SQL[name], values or None, binary=True) for name, values in queries]
 
     def _row(self, name: str, values: Any = ()) -> rows.Row | None:

@@ -79,7 +79,7 @@ _UNANSWERED = {
 
 class PostgresWriting(PostgresReading, SqlWriting):
     """`catalog.port.Writing` over a connection inside a transaction that holds the lock `writing`: alone, or shared
-    where it is `on` something. Waits for that to be free."""
+    where it is `on` something. It has begun when `enter` returns, which waits for those locks."""
 
     TAKEN = pg.UniqueViolation
 
@@ -91,37 +91,58 @@ class PostgresWriting(PostgresReading, SqlWriting):
         self._streams: set[StreamId] = set()  # those it is on: one, as soon as that exists
         self._names: set[StreamName] = set()
         self._changes: list[tuple[Any, ...]] = []  # not written yet
-        self._unsent: list[tuple[str, Any]] = []  # changes that go out with the next question, in one round trip
-        if on is not None:
-            self._enter(on)
+        self._unsent: list[tuple[str, Any]] = []  # what goes out with the next question, in one round trip
+        self._known: StreamInfo | None = None  # the stream it is on, as it was read behind its lock
 
-    def _enter(self, on: Subject) -> None:
+    def enter(self) -> int:
+        """Begin the transaction and take the locks it needs from its start, in one round trip. Returns the catalog's format,
+        0 where it has none. To be called once, before all else; where it raises, the transaction may have begun."""
+        on = self._on
+        whole = "lock" if on is None else "lock_shared"
+        asked: list[tuple[str, Any]] = [("begin_writing", ()), (whole, ("writing",)), ("format", ())]
         if isinstance(on, str):
-            self._take(f"on {on}")
-            return
-        stream: StreamId | None
-        if isinstance(on, StreamName):
-            self._take(f"name {on}")
+            asked.append(("lock", (f"on {on}",)))
+        elif isinstance(on, StreamName):
             self._names.add(on)
-            found = super().stream(on)
-            stream = None if found is None else found.id
-        else:
-            stream = on
-        if stream is not None:
-            self._take(f"stream {stream}")
+            asked += [
+                ("lock", (f"name {on}",)),
+                ("lock_stream_named", (on.scope, on.name)),
+                ("stream_by_name", (on.scope, on.name)),
+            ]
+        elif on is not None:
+            self._streams.add(on)
+            asked += [("lock", (f"stream {on}",)), ("stream_by_id", (on,))]
+        found = super()._several(asked)
+        if not isinstance(on, str | None):
+            self._known = next(map(rows.stream, found[-1]), None)
+        if isinstance(on, StreamName):
+            self._enter_named(on)
+        return int(found[2][0][0]) if found[2] else 0
+
+    def _enter_named(self, name: StreamName) -> None:
+        if self._known is not None:
+            self._streams.add(self._known.id)
+        elif alias := self._rows("stream_by_alias", (str(name),)):
+            stream = rows.stream(alias[0]).id
+            self._rows("lock", (f"stream {stream}",))
             self._streams.add(stream)
 
-    def finish(self) -> None:
-        """Write what is written last. To be called when nothing follows but the commit."""
-        if self._changes:
-            self._take("changes")
-        for values in self._changes:
-            self._do("add_change", values)
-        self._changes.clear()
-        self._send()
+    def commit(self) -> bool:
+        """Commit, in one round trip with all that was not sent yet. False where the database undid the transaction
+        instead. May be called once; whatever it raises but a lost connection, nothing was changed."""
+        return self._flight([*self._last(), ("commit", ())])[-1].statusmessage == "COMMIT"
+
+    def _last(self) -> list[tuple[str, Any]]:
+        """What is to be sent where only the commit follows: behind all else the rows of the outbox, and their lock."""
+        asked, self._unsent = self._unsent, []
+        changes, self._changes = self._changes, []
+        if changes:
+            asked += [("lock", ("changes",)), *(("add_change", values) for values in changes)]
+        return asked
 
     def _take(self, lock: str) -> None:
-        super()._rows("lock", (lock,))
+        """Take a lock before the next question or change."""
+        self._unsent.append(("lock", (lock,)))
 
     def _own(self, stream: StreamId) -> None:
         assert self._on is None or stream in self._streams, f"a transaction on {self._on} touched stream {stream:016x}"
@@ -183,29 +204,37 @@ class PostgresWriting(PostgresReading, SqlWriting):
         return [number for batch in progress.recent for number in batch]
 
     def _lock_logs(self, *logs: LogId) -> None:
+        """Lock logs before the next question or change."""
         if missing := set(logs) - self._locked:
-            disordered = bool(self._locked) and min(missing) < max(self._locked)
-            self._lock("lock_logs", sorted(missing), disordered=disordered)
+            if self._locked and min(missing) < max(self._locked):
+                self._lock_disordered("lock_logs", sorted(missing))
+            else:
+                self._unsent.append(("lock_logs", (sorted(missing),)))
+            self._locked |= missing
 
-    def _lock(self, statement: str, what: object, *, disordered: bool) -> None:
-        asked: list[tuple[str, Any]] = [(statement, (what,))]
-        if disordered:
-            asked = [("set_savepoint", ()), *asked, ("release_savepoint", ())]
+    def _lock_logs_of(self, statement: str, what: object) -> None:
+        """The same for those of streams. They are told to `_locked` by who reads what they are."""
+        if self._locked:
+            self._lock_disordered(statement, what)
+        else:
+            self._unsent.append((statement, (what,)))
+
+    def _lock_disordered(self, statement: str, what: object) -> None:
         while True:
             try:
-                found = self._several(asked)[1 if disordered else 0]
+                self._several([("set_savepoint", ()), (statement, (what,)), ("release_savepoint", ())])
             except pg.DeadlockDetected:
-                if not disordered or not self._patience.pause():
+                if not self._patience.pause():
                     raise
                 self._rows("undo_to_savepoint")
             else:
-                self._locked.update(log for (log,) in found)
                 return
 
     # what is read behind a lock
 
     def stream(self, stream: StreamName | StreamId) -> StreamInfo | None:
-        found = super().stream(stream)
+        known = self._known
+        found = known if known is not None and stream in (known.id, known.name) else super().stream(stream)
         if self._on is not None:
             own = stream in self._names or stream in self._streams or (found is not None and found.id in self._streams)
             assert own, f"a transaction on {self._on} looked at {stream}"
@@ -215,16 +244,20 @@ class PostgresWriting(PostgresReading, SqlWriting):
 
     def view(self, stream: StreamId) -> StreamView | None:
         self._own(stream)
-        self._lock("lock_logs_of_stream", stream, disordered=bool(self._locked))
+        self._lock_logs_of("lock_logs_of_stream", stream)
         view = super().view(stream)
-        if view is not None and self._on is not None:
-            self._names.add(view.info.name)
+        if view is not None:
+            self._locked |= _open_logs(view)
+            if self._on is not None:
+                self._names.add(view.info.name)
         return view
 
     def views(self, streams: Sequence[StreamId]) -> dict[StreamId, StreamView]:
         assert self._on is None, f"a transaction on {self._on} looked at several streams"
-        self._lock("lock_logs_of_streams", list(streams), disordered=bool(self._locked))
-        return super().views(streams)
+        self._lock_logs_of("lock_logs_of_streams", list(streams))
+        found = super().views(streams)
+        self._locked.update(*map(_open_logs, found.values()))
+        return found
 
     def logs(self, ids: Sequence[LogId]) -> dict[LogId, LogState]:
         self._lock_logs(*ids)
@@ -257,23 +290,26 @@ class PostgresWriting(PostgresReading, SqlWriting):
             self._take(f"piece {kind} {name}")
 
     def changes(self, after: int, limit: int) -> list[Change]:
-        self.finish()
+        self._unsent = self._last()
         return super().changes(after, limit)
 
     # what is changed
 
     def insert_stream(self, info: StreamInfo) -> None:
         assert self._on is None or info.name in self._names, f"a transaction on {self._on} made {info.name}"
+        self._known = None
         super().insert_stream(info)
         self._streams.add(info.id)
 
     def update_stream(self, info: StreamInfo) -> None:
         self._own(info.id)
         assert self._on is None or info.name in self._names, f"a transaction on {self._on} renamed it {info.name}"
+        self._known = None
         super().update_stream(info)
 
     def drop_stream(self, stream: StreamId) -> None:
         self._own(stream)
+        self._known = None
         super().drop_stream(stream)
 
     def put_segment(self, stream: StreamId, segment: Segment) -> None:
@@ -322,3 +358,7 @@ class PostgresWriting(PostgresReading, SqlWriting):
             super().add_change(stream, kind, detail, now=now)
         else:
             self._changes.append((stream, now, kind, rows.compact_json(dict(detail))))
+
+
+def _open_logs(view: StreamView) -> set[LogId]:
+    return {log.id for log in view.logs.values() if not log.sealed}

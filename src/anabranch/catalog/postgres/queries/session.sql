@@ -38,13 +38,6 @@ begin isolation level repeatable read read only;
 
 -- name: begin_writing
 begin isolation level read committed read write;
-select pg_advisory_xact_lock(lock_key('writing'));
-select value from meta where name = 'format';
-
--- name: begin_writing_on
-begin isolation level read committed read write;
-select pg_advisory_xact_lock_shared(lock_key('writing'));
-select value from meta where name = 'format';
 
 -- name: commit
 commit;

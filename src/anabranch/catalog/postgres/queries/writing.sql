@@ -14,6 +14,13 @@ select id from logs where id in (select log from spans where stream = any (%s)) 
 -- name: lock
 select pg_advisory_xact_lock(lock_key(%s));
 
+-- name: lock_shared
+select pg_advisory_xact_lock_shared(lock_key(%s));
+
+-- The stream that a name leads to, behind the lock of the name.
+-- name: lock_stream_named
+select pg_advisory_xact_lock(lock_key('stream ' || id)) from streams where scope = %s and name = %s;
+
 -- What a repeated request or unit finds done is locked, which writes to the log: so the answer waits for synchronous
 -- replicas as a change would. A primary that fell while it waited for them may have the first answer alone.
 -- name: request_again
