@@ -35,6 +35,7 @@ UNAWAITED_US: Final = 2_000  # an event that nobody waits for, behind ones that 
 
 # Read
 EXTENTS_PER_PLAN_MAX: Final = 512  # one page of a read plan
+SPANS_PER_LOOK: Final = 64  # spans whose extents are looked up at once
 OPEN_BLOBS_MAX: Final = 256  # memory maps kept by a process
 READ_ROWS_MAX: Final = 65_536  # rows of one batch that a reader yields
 READ_BYTES_MAX: Final = 64 * MIB  # of one batch that a reader yields; a larger event comes alone
@@ -43,6 +44,10 @@ OPEN_PARQUET_MAX: Final = 32  # opened tier-2 files kept by a process, beside th
 VERIFIED_PLACES_MAX: Final = 65_536  # messages whose checksum a process remembers to have verified
 UNSEALED_BYTES_MAX: Final = 64 * MIB  # messages of an encrypted store that a process keeps opened
 SCHEMAS_KEPT_MAX: Final = 1_024  # schema versions a process remembers
+SHARED_CONSTANTS_MAX: Final = 32  # columns of one value that batches share, of up to 512 KiB
+SHARED_RUNS_MAX: Final = 4  # runs of offsets that batches share, of 1 MiB
+AHEAD_BYTES_MIN: Final = 256 * KIB  # a message from this size on is verified before its reader asks for it
+HELPED_MAX: Final = 64  # messages that wait for that
 
 # Historical readers
 HISTORY_RANGE_BYTES: Final = 16 * MIB  # logical bytes that become one range

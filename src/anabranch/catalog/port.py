@@ -132,6 +132,13 @@ class Reading(Protocol):
         """The first `limit` extents of the log that intersect `start <= position < stop`, in order."""
         ...
 
+    def extents_of_segment(
+        self, stream: StreamId, segment: SegmentId, start: int, stop: int, limit: int
+    ) -> list[tuple[int, Extent]]:
+        """The first `limit` extents that hold offsets `start <= offset < stop` of a segment, span by span, each with the
+        offset at which its span begins; for the price of few, however many spans there are."""
+        ...
+
     def extent_before(self, log: LogId, stop: int) -> Extent | None:
         """The last extent of the log that begins before `stop`."""
         ...

@@ -139,6 +139,12 @@ class SqlReading:
         found = self._rows("extents", {"log": log, "start": start, "stop": stop, "limit": limit})
         return [rows.extent(row) for row in found]
 
+    def extents_of_segment(
+        self, stream: StreamId, segment: SegmentId, start: int, stop: int, limit: int
+    ) -> list[tuple[int, Extent]]:
+        values = {"stream": stream, "segment": segment.packed, "start": start, "stop": stop, "limit": limit}
+        return [(row[0], rows.extent(row[1:])) for row in self._rows("extents_of_segment", values)]
+
     def extent_before(self, log: LogId, stop: int) -> Extent | None:
         row = self._row("extent_before", (log, stop))
         return None if row is None else rows.extent(row)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
 
 import pyarrow as pa
 
@@ -11,7 +13,8 @@ from anabranch.blobs.port import Blobs
 from anabranch.blobs.sealed import unsealed
 from anabranch.blobs.summed import file_checksum
 from anabranch.core.checksum import checksum
-from anabranch.errors import CorruptBlob
+from anabranch.errors import AnabranchError, CorruptBlob
+from anabranch.log.helper import Helper
 from anabranch.log.parquet import ParquetReader
 from anabranch.model.stream import Extent
 from anabranch.runtime.ports import Runtime
@@ -34,6 +37,8 @@ class Fetcher:
         self._opened: dict[_Place, pa.Buffer] = {}  # messages of blobs, the latest last
         self._opened_bytes = 0
         self._lock = runtime.tasks.lock()
+        self._near = runtime.settings.verify_ahead
+        self._helper = Helper(runtime.tasks)
 
     def message(self, extent: Extent) -> pa.Buffer | None:
         """The verified message of an Arrow extent, or None for a Parquet one. Raises BlobMissing, CorruptBlob."""
@@ -44,12 +49,28 @@ class Fetcher:
         if extent.encoding != "arrow":
             return None
         assert extent.key is not None
-        message = self._blobs.get(extent.key, extent.place.offset, extent.place.length)
         place = (extent.key, extent.place.offset)
+        if place not in self._verified:
+            self._helper.settle(place)
+        message = self._blobs.get(extent.key, extent.place.offset, extent.place.length)
         if place not in self._verified:
             _verify(extent, message)
             self._remember(place)
         return message if self._sealer is None else self._unsealed(extent, message, place)
+
+    def prepare(self, extent: Extent) -> None:
+        """Have the message verified beside the caller, who will ask for it soon. Only for a large one, and where blobs
+        are near: what is far away is not fetched before it is asked for."""
+        place = (extent.key, extent.place.offset)
+        large = extent.encoding == "arrow" and extent.place.length >= limits.AHEAD_BYTES_MIN
+        if self._near and large and extent.key is not None and place not in self._verified:
+            self._helper.begin(place, partial(self._verify_ahead, extent, extent.key))
+
+    def _verify_ahead(self, extent: Extent, key: str) -> None:
+        # What is wrong with it is told to whoever asks for it.
+        with suppress(AnabranchError):
+            _verify(extent, self._blobs.get(key, extent.place.offset, extent.place.length))
+            self._remember((key, extent.place.offset))
 
     def _unsealed(self, extent: Extent, box: pa.Buffer, place: _Place) -> pa.Buffer:
         # The extents of staged rows are slices of one message, and would each open the same box.

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from anabranch import limits
 from anabranch.catalog.port import Reading
 from anabranch.core.spans import locate
 from anabranch.errors import CorruptCatalog
@@ -50,9 +51,16 @@ def plan(
     """
     pieces: list[Piece] = []
     left, reach = extents_max, start
-    for span, low, high in locate(view.spans.get(segment, ()), start, stop):
+    located = locate(view.spans.get(segment, ()), start, stop)
+    found: dict[int, list[Extent]] = {}
+    for number, (span, low, high) in enumerate(located):
         owner, shift, position = _owner(reading, view, span.log), span.offset - span.start, low
-        extents = reading.extents(span.log, low, high, left)
+        if len(located) > 1 and number % limits.SPANS_PER_LOOK == 0:
+            behind = located[number + limits.SPANS_PER_LOOK :]
+            found = _by_span(reading, view, segment, low + shift, behind[0][0].offset if behind else stop, left)
+        extents = found.get(span.offset, [])
+        if not extents or extents[0].log != span.log:  # the only span, or the catalog is newer than the view
+            extents = reading.extents(span.log, low, high, left)
         for extent in extents:
             if extent.start > position:
                 break
@@ -68,6 +76,16 @@ def plan(
     if reach < stop:
         raise CorruptCatalog(f"segment {segment} of '{view.info.name}' has no span for offset {reach}")
     return Plan(pieces, reach)
+
+
+def _by_span(
+    reading: Reading, view: StreamView, segment: SegmentId, start: int, stop: int, limit: int
+) -> dict[int, list[Extent]]:
+    """The extents of several spans, by the offsets at which those begin."""
+    found: dict[int, list[Extent]] = {}
+    for offset, extent in reading.extents_of_segment(view.info.id, segment, start, stop, limit):
+        found.setdefault(offset, []).append(extent)
+    return found
 
 
 def _owner(reading: Reading, view: StreamView, log: LogId) -> StreamId:

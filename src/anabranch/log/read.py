@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Any, NamedTuple
+from itertools import pairwise, zip_longest
+from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,6 +14,7 @@ from anabranch import limits
 from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Catalog, Reading
 from anabranch.core import codec
+from anabranch.core.shared import constant, rising
 from anabranch.errors import BlobMissing, CorruptBlob, CorruptStore
 from anabranch.log.fetch import Fetcher, name_of
 from anabranch.log.plan import Piece, Plan, plan
@@ -144,8 +144,11 @@ class LogReader:
 
     def _pieces(self, pieces: Sequence[Piece], selection: Selection) -> Iterator[tuple[Rows, int]]:
         """Their rows, with about how many bytes they are."""
-        for piece in pieces:
-            yield from self._decode(piece, self._fetcher.message(piece.extent), selection)
+        for piece, following in zip_longest(pieces, pieces[1:]):
+            message = self._fetcher.message(piece.extent)
+            if following is not None:
+                self._fetcher.prepare(following.extent)
+            yield from self._decode(piece, message, selection)
 
     def append_times(self, piece: Piece) -> Iterator[tuple[int, pa.Array]]:
         """The append times of a piece of a tier-2 extent, in runs that begin at a position. Nothing for a tier-1
@@ -242,24 +245,15 @@ def _together(pieces: list[Rows]) -> Rows:
     return Rows(pieces[0].first, pieces[-1].stop, batch, appended, offsets)
 
 
-def offsets_of(rows: Rows) -> pa.Array:
-    """The offset of each row, int64."""
+def offsets_of(rows: Rows, *, shared: bool = False) -> pa.Array:
+    """The offset of each row, int64. `shared`: segments are read side by side, so others are about to have the same."""
     if rows.offsets is not None:
         return rows.offsets
-    return _wrap(np.arange(rows.first, rows.first + rows.batch.num_rows), pa.int64())
+    return rising(rows.first, rows.batch.num_rows, shared=shared)
 
 
-def appended_of(rows: Rows) -> pa.Array:
-    """The append time of each row, timestamp[us, UTC]."""
+def appended_of(rows: Rows, *, shared: bool = False) -> pa.Array:
+    """The append time of each row, timestamp[us, UTC]. `shared`: as for offsets."""
     if not isinstance(rows.appended, int):
         return rows.appended
-    return _wrap(np.full(rows.batch.num_rows, rows.appended, dtype=np.int64), TIME_TYPE)
-
-
-def constant(value: int, count: int) -> pa.Array:
-    """`count` times the same int64."""
-    return _wrap(np.full(count, value, dtype=np.int64), pa.int64())
-
-
-def _wrap(values: np.ndarray[Any, np.dtype[np.int64]], kind: pa.DataType) -> pa.Array:
-    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+    return constant(rows.appended, rows.batch.num_rows, TIME_TYPE, shared=shared)

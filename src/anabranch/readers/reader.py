@@ -15,9 +15,10 @@ import pyarrow as pa
 from anabranch import limits
 from anabranch.catalog.port import Catalog
 from anabranch.core import cuts
+from anabranch.core.shared import constant
 from anabranch.core.watermarks import TimeWindow
 from anabranch.errors import Closed, InvalidArgument
-from anabranch.log.read import LogReader, Selection, appended_of, constant, offsets_of
+from anabranch.log.read import LogReader, Selection, appended_of, offsets_of
 from anabranch.log.tail import Tail
 from anabranch.log.view import load
 from anabranch.model.columns import ADDED, chosen
@@ -203,8 +204,9 @@ class Reader:
 
     def _batch(self, delivery: Delivery) -> pa.RecordBatch:
         self._deliver(delivery, whole=True)
-        rows = delivery.rows
-        added = [constant(delivery.segment.packed, rows.batch.num_rows), offsets_of(rows), appended_of(rows)]
+        rows, shared = delivery.rows, len(self._delivered) > 1
+        segment = constant(delivery.segment.packed, rows.batch.num_rows)
+        added = [segment, offsets_of(rows, shared=shared), appended_of(rows, shared=shared)]
         return pa.RecordBatch.from_arrays([*rows.batch.columns[: len(self._names)], *added], schema=self.schema)
 
     # going on behind what is gone

@@ -16,6 +16,7 @@ class Settings:
     `event_bytes_max`: an event beyond this is written ahead, into a blob of its own; `large_event_bytes_max`: one beyond this
     is refused.
     `history_bytes_per_s_max`: how fast a process fetches what is no fresh commit from an object store; None disables.
+    `verify_ahead`: a reader has the checksum of the large message that comes next made beside it. Off for an object store, from which nothing is fetched that nobody asked for.
     `blob_request_s`: what one request to an object store may take; `blob_deadline_s`: after this, a call to it asks no more.
     `maintenance_s`: run compaction and collection in the background every so many seconds; None disables.
     `manifest_s`: how often that upkeep copies the catalog among the blobs, so that it can be rebuilt; None disables.
@@ -36,6 +37,7 @@ class Settings:
     tail_poll_us_max: int = limits.TAIL_POLL_US_MAX
     blob_request_s: float = limits.BLOB_REQUEST_S
     blob_deadline_s: float = limits.BLOB_DEADLINE_S
+    verify_ahead: bool = True
     tail_cache_bytes_max: int = limits.TAIL_CACHE_BYTES_MAX
     history_cache_bytes_max: int = limits.HISTORY_CACHE_BYTES_MAX
     history_bytes_per_s_max: int | None = None

@@ -10,9 +10,10 @@ import pyarrow.compute as pc
 
 from anabranch.core import cuts
 from anabranch.core.routing import point_of
+from anabranch.core.shared import constant
 from anabranch.errors import InvalidArgument, SchemaMismatch, Truncated
 from anabranch.log.plan import Plan
-from anabranch.log.read import Rows, Selection, appended_of, constant, offsets_of
+from anabranch.log.read import Rows, Selection, appended_of, offsets_of
 from anabranch.log.view import load, refresh
 from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.schema import StreamSchema

@@ -159,4 +159,5 @@ def _paced(runtime: Runtime, place: str | os.PathLike[str] | None) -> Runtime:
         return runtime
     in_flight = settings.commits_in_flight_max or limits.REMOTE_COMMITS_IN_FLIGHT_MAX
     pending = settings.pending_bytes_max or limits.REMOTE_PENDING_BYTES_MAX
-    return replace(runtime, settings=replace(settings, commits_in_flight_max=in_flight, pending_bytes_max=pending))
+    paced = replace(settings, commits_in_flight_max=in_flight, pending_bytes_max=pending, verify_ahead=False)
+    return replace(runtime, settings=paced)

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch import limits
+from anabranch.core.shared import constant
 from anabranch.core.watermarks import TimeWindow
 from anabranch.errors import (
     AnabranchError,
@@ -20,7 +21,7 @@ from anabranch.errors import (
     ReaderNotInGroup,
     StoreUnavailable,
 )
-from anabranch.log.read import appended_of, constant, offsets_of
+from anabranch.log.read import appended_of, offsets_of
 from anabranch.log.tail import Tail
 from anabranch.model.columns import ADDED
 from anabranch.model.event import Event

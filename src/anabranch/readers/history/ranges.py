@@ -9,9 +9,10 @@ import pyarrow as pa
 
 from anabranch.catalog.port import Catalog, Reading
 from anabranch.core import cuts
+from anabranch.core.shared import constant
 from anabranch.core.stretch import plan_stretch
 from anabranch.log.plan import Plan
-from anabranch.log.read import LogReader, Selection, appended_of, constant, offsets_of
+from anabranch.log.read import LogReader, Selection, appended_of, offsets_of
 from anabranch.log.slices import slices
 from anabranch.log.view import load
 from anabranch.model.columns import ADDED, chosen

@@ -17,9 +17,9 @@ from anabranch.core import codec
 from anabranch.core.archive import ArchivedFile, sum_of
 from anabranch.core.checksum import checksum
 from anabranch.core.digest import BLOCK_ROWS, BlockSums
+from anabranch.core.shared import constant
 from anabranch.errors import CorruptBlob
 from anabranch.log.parquet import ParquetBuilder, ParquetReader
-from anabranch.log.read import constant
 from anabranch.model.append import Bounds
 from anabranch.model.ids import Micros, SegmentId, StreamId
 from anabranch.model.schema import StreamSchema

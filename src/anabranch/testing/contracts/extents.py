@@ -7,12 +7,13 @@ from contextlib import nullcontext
 from dataclasses import replace
 
 from anabranch.catalog.port import Catalog, Writing
+from anabranch.core.spans import locate
 from anabranch.errors import BlobExpired
 from anabranch.model.append import Appended, BlobEntry, Bounds, Commit, Place, Unit
-from anabranch.model.ids import BlobId, LogId, Micros
-from anabranch.model.stream import Extent
+from anabranch.model.ids import BlobId, LogId, Micros, SegmentId
+from anabranch.model.stream import Extent, Span
 from anabranch.testing.contracts.base import expecting
-from anabranch.testing.contracts.samples import NOW, append, new_stream, part
+from anabranch.testing.contracts.samples import NOW, SEGMENT, STREAM, append, new_stream, part
 
 __all__ = ["ExtentContract"]
 
@@ -55,6 +56,36 @@ class ExtentContract:
                     found = reading.extents(self.log, start, stop, 10)
                     assert found == (wanted if start < stop else found)
                     assert reading.extents(self.log, start, stop, 1) == found[:1]
+
+    def test_the_extents_of_a_segment_are_those_of_its_spans(self) -> None:
+        self.fill(3, 1, 5, 2)
+        with self.catalog.writing() as writing:
+            other, empty, last = (writing.new_log(STREAM, appended_at=Micros(0)) for _ in range(3))
+        for log, count in ((other, 4), (other, 2), (last, 1), (last, 6)):
+            append(self.catalog, part(log, count))
+        spans = [
+            Span(SEGMENT, 5, self.log, 2, 8),
+            Span(SEGMENT, 11, other, 1, 6),
+            Span(SEGMENT, 16, empty, 0, 0),
+            Span(SEGMENT, 16 + 1, self.log, 2, 8),  # again; and one offset that is in none
+            Span(SEGMENT, 23, last, 0, None),
+        ]
+        with self.catalog.writing() as writing:
+            writing.drop_spans(STREAM, SEGMENT)
+            for span in spans:
+                writing.put_span(STREAM, span)
+        with self.catalog.reading() as reading:
+            for start in range(5, 31):
+                for stop in range(start + 1, 32):
+                    wanted = [
+                        (span.offset, extent)
+                        for span, low, high in locate(spans, start, stop)
+                        for extent in reading.extents(span.log, low, high, 10)
+                    ]
+                    found = reading.extents_of_segment(STREAM, SEGMENT, start, stop, 100)
+                    assert found == wanted, (start, stop)
+                    assert reading.extents_of_segment(STREAM, SEGMENT, start, stop, 2) == found[:2]
+            assert reading.extents_of_segment(STREAM, SegmentId(0, 1), 0, 99, 9) == []
 
     def test_the_last_extent_before_a_position_is_found(self) -> None:
         held = self.fill(3, 1, 5)

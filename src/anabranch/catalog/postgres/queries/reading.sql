@@ -97,6 +97,25 @@ where e.log = %(log)s and e.stop > %(start)s and e.start < %(stop)s
   and e.start >= coalesce((select max(start) from extents where log = %(log)s and start <= %(start)s), 0)
 order by e.start limit %(limit)s;
 
+-- Each span by itself, so that no more than the limit is looked at in any of them.
+-- name: extents_of_segment
+select s."offset", e.log, e.start, e.stop, e.blob, b.key, e.encoding, e."at", e.length, e.row, e.schema, e.checksum,
+       e.appended_low, e.appended_high, e.event_low, e.event_high, e.size_end, e.data
+from spans s
+cross join lateral (
+    select * from extents x
+    where x.log = s.log and x.stop > s.start + greatest(0, %(start)s - s."offset")
+      and x.start < least(s.stop, s.start + %(stop)s - s."offset")
+      and x.start >= coalesce(
+          (select max(start) from extents where log = s.log and start <= s.start + greatest(0, %(start)s - s."offset")), 0)
+    order by x.start limit %(limit)s
+) e
+left join blobs b on b.id = e.blob
+where s.stream = %(stream)s and s.segment = %(segment)s and s."offset" < %(stop)s
+  and s."offset" >= coalesce(
+      (select max("offset") from spans where stream = %(stream)s and segment = %(segment)s and "offset" <= %(start)s), 0)
+order by s."offset", e.start limit %(limit)s;
+
 -- name: extent_before
 select e.log, e.start, e.stop, e.blob, b.key, e.encoding, e."at", e.length, e.row, e.schema, e.checksum,
        e.appended_low, e.appended_high, e.event_low, e.event_high, e.size_end, e.data

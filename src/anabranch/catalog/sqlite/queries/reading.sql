@@ -96,6 +96,20 @@ where e.log = :log and e.stop > :start and e.start < :stop
   and e.start >= coalesce((select max(start) from extents where log = :log and start <= :start), 0)
 order by e.start limit :limit;
 
+-- Span by span and extent by extent in the order of both keys, so that nothing is sorted, and nothing looked at behind the limit.
+-- name: extents_of_segment
+select s."offset", e.log, e.start, e.stop, e.blob, b.key, e.encoding, e.at, e.length, e.row, e.schema, e.checksum,
+       e.appended_low, e.appended_high, e.event_low, e.event_high, e.size_end, e.data
+from spans s
+cross join extents e
+left join blobs b on b.id = e.blob
+where s.stream = :stream and s.segment = :segment and s."offset" < :stop
+  and s."offset" >= coalesce((select max("offset") from spans where stream = :stream and segment = :segment and "offset" <= :start), 0)
+  and e.log = s.log and e.stop > s.start + max(0, :start - s."offset")
+  and e.start < coalesce(min(s.stop, s.start + :stop - s."offset"), s.start + :stop - s."offset")
+  and e.start >= coalesce((select max(start) from extents where log = s.log and start <= s.start + max(0, :start - s."offset")), 0)
+order by s."offset", e.start limit :limit;
+
 -- name: extent_before
 select e.log, e.start, e.stop, e.blob, b.key, e.encoding, e.at, e.length, e.row, e.schema, e.checksum,
        e.appended_low, e.appended_high, e.event_low, e.event_high, e.size_end, e.data

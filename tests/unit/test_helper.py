@@ -1,0 +1,71 @@
+"""The task that does for readers what they are about to need."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from anabranch import limits
+from anabranch.log import helper
+from anabranch.log.helper import Helper
+from anabranch.runtime.tasks import ThreadTasks
+from tests.waiting import until
+
+
+class Works:
+    """Works that wait for `go`, and what was done of them."""
+
+    def __init__(self) -> None:
+        self.go, self.begun = threading.Event(), threading.Event()
+        self.done: list[int] = []
+
+    def work(self, number: int) -> None:
+        self.begun.set()
+        assert self.go.wait(60)
+        self.done.append(number)
+
+
+def test_works_are_done_in_order_and_who_needs_one_waits_for_its_end() -> None:
+    works, helped = Works(), Helper(ThreadTasks())
+    for number in range(3):
+        helped.begin(number, lambda number=number: works.work(number))  # type: ignore[misc]
+    assert works.begun.wait(60)
+    threading.Timer(0.05, works.go.set).start()
+    helped.settle(0)
+    assert works.done[:1] == [0]
+    until(lambda: works.done == [0, 1, 2])
+
+
+def test_what_was_not_begun_is_left_to_who_needs_it() -> None:
+    works, helped = Works(), Helper(ThreadTasks())
+    for number in range(3):
+        helped.begin(number, lambda number=number: works.work(number))  # type: ignore[misc]
+    assert works.begun.wait(60)
+    helped.settle(1)  # at once, though the first has not ended
+    assert works.done == []
+    works.go.set()
+    until(lambda: works.done == [0, 2])
+
+
+def test_no_more_wait_than_the_limit_allows() -> None:
+    works, helped = Works(), Helper(ThreadTasks())
+    helped.begin("first", lambda: works.work(0))
+    assert works.begun.wait(60)
+    for number in range(1, limits.HELPED_MAX + 10):
+        helped.begin(number, lambda number=number: works.work(number))  # type: ignore[misc]
+    helped.begin("first", lambda: works.work(-1))  # under way already
+    works.go.set()
+    until(lambda: len(works.done) == limits.HELPED_MAX + 1)
+    assert works.done == list(range(limits.HELPED_MAX + 1))
+
+
+def test_the_task_ends_where_nothing_is_to_do_and_another_begins_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(helper, "_IDLE_S", 0.001)
+    works, helped = Works(), Helper(ThreadTasks())
+    works.go.set()
+    for number in range(3):
+        helped.begin(number, lambda number=number: works.work(number))  # type: ignore[misc]
+        until(lambda number=number: works.done[-1:] == [number])  # type: ignore[misc]
+        until(lambda: not helped._running)
+    assert works.done == [0, 1, 2]
