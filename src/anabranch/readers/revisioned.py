@@ -25,23 +25,25 @@ from anabranch.errors import (
     Conflict,
     Fenced,
     InvalidArgument,
+    StreamNotFound,
     StreamSealed,
     TooLarge,
 )
 from anabranch.log.commit import Committer, Draft, Outcome, Work, WriterName
-from anabranch.log.plan import Plan
+from anabranch.log.plan import Piece
 from anabranch.log.read import LogReader, Selection
 from anabranch.log.view import load, refresh
 from anabranch.model.append import Appended, Part, Place, Refusal, Refused, Sequence, Unit
 from anabranch.model.columns import RAW_COLUMNS
 from anabranch.model.cut import StreamCut
-from anabranch.model.ids import LogId, SegmentId, StreamId, WriterId
+from anabranch.model.ids import LogId, StreamId, WriterId
 from anabranch.model.schema import RAW
 from anabranch.model.stream import StreamView
 from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
 
 _NUMBERED_ANEW = (Refusal.GAP, Refusal.UNKNOWN_WRITER)  # the log forgot this handle: another name begins at 0
+_END = 1 << 62  # behind every position of a log
 _PAYLOAD = Selection(pa.schema([RAW_COLUMNS.field("payload")]))
 
 
@@ -82,7 +84,18 @@ class RevisionedStream:
         self._writer = WriterName(WriterId(token(runtime.ids)))
         self._sent = 0
         with catalog.reading() as reading:
-            self._view = _checked(load(reading, stream))
+            self._adopt(load(reading, stream))
+
+    def _adopt(self, view: StreamView) -> None:
+        """Take over what is known of the stream, and what follows from it: its segment, the log that takes its entries
+        (None where it is sealed), and what to add to a position in that to get a revision."""
+        if not view.info.schema == RAW or len(view.current) != 1 or view.info.epoch:
+            raise InvalidArgument(f"'{view.info.name}' is no revisioned stream: it must be raw and never scaled")
+        self._view = view
+        self._segment = view.current[0].id
+        self._log = view.open_log(self._segment)
+        span = view.spans[self._segment][-1]
+        self._shift = span.offset - span.start
 
     @property
     def name(self) -> str:
@@ -97,18 +110,17 @@ class RevisionedStream:
     def latest(self) -> int:
         """The revision now: how many entries were ever appended. Raises StreamNotFound."""
         with self._catalog.reading() as reading:
-            return self._length(self._refresh(reading))
+            return self._refresh(reading).length(self._segment)
 
     def oldest(self) -> int:
         """The first revision from which can be read."""
         with self._catalog.reading() as reading:
-            view = self._refresh(reading)
-        return view.segments[_segment(view)].head
+            return self._refresh(reading).segments[self._segment].head
 
     def last(self) -> Entry | None:
         """The newest entry that is there, or None of an empty stream."""
         with self._catalog.reading() as reading:
-            return self._last(reading, self._refresh(reading))
+            return self._newest(reading)[1]
 
     def read(self, start: int = 0) -> Iterator[Entry]:
         """The entries behind revision `start`, in order, up to the revision as of this call. Raises Truncated."""
@@ -116,10 +128,10 @@ class RevisionedStream:
         while start < stop:
             with self._catalog.reading() as reading:
                 view = self._refresh(reading)
-                if below_head(view, {_segment(view): start}):
+                if below_head(view, {self._segment: start}):
                     raise truncated(view)
-                page = self._plan(reading, view, start, stop)
-            yield from self._entries(page)
+                page = self._logs.plan(reading, view, self._segment, start, stop)
+            yield from self._entries(page.pieces)
             start = page.stop
 
     def append(self, value: bytes, *, expected: int | None = None) -> int:
@@ -134,7 +146,7 @@ class RevisionedStream:
             if isinstance(verdict, Appended):
                 self._sent += 1
                 self._committed()
-                return verdict.start + self._shift() + 1
+                return verdict.start + self._shift + 1
             if verdict.reason in _NUMBERED_ANEW:
                 self._writer, self._sent = WriterName(WriterId(token(self._runtime.ids))), 0
                 continue
@@ -159,7 +171,7 @@ class RevisionedStream:
             if isinstance(verdict, Appended):
                 self._sent += 1
                 self._committed()
-                made = verdict.start + self._shift() + 1
+                made = verdict.start + self._shift + 1
                 return made, made == revision + 1
             if verdict.reason not in _NUMBERED_ANEW:
                 raise self._error(verdict, revision)
@@ -172,9 +184,7 @@ class RevisionedStream:
         """The verdict, None where nothing was to be appended, and the revision that it was decided on."""
         now = self._runtime.clock.now()
         with self._catalog.writing(self.id) as txn:
-            view = self._refresh(txn)
-            entry = self._last(txn, view)
-            revision = self._length(view)
+            revision, entry = self._newest(txn)
             decided = decide(entry)
             if decided is None:
                 return None, revision
@@ -207,7 +217,7 @@ class RevisionedStream:
         travels in the catalog's row. Raises TooLarge."""
         self._check_size(value)
         batch = _batch(value, self._runtime)
-        log, message = self._log(), encode(batch)
+        log, message = self._open_log(), encode(batch)
         if self._runtime.sealer is not None:
             message = self._runtime.sealer.seal(message, inlined_place(log))
         return Part(
@@ -218,7 +228,7 @@ class RevisionedStream:
             checksum=checksum(message),
             size=batch.nbytes,
             bounds=event_bounds(batch, self._view.info.schema),
-            expected=expected - self._shift(),
+            expected=expected - self._shift,
             data=message.to_pybytes(),
         )
 
@@ -226,27 +236,47 @@ class RevisionedStream:
         """Let go of the entries up to `revision`. Revisions do not change. What is gone already is let be."""
         with self._catalog.reading() as reading:
             view = self._refresh(reading)
-        segment = _segment(view)
-        if revision > view.segments[segment].head:
-            self._truncate(view.info.id, StreamCut.of(view.info.id, {segment: revision}))
+        if revision > view.segments[self._segment].head:
+            self._truncate(view.info.id, StreamCut.of(view.info.id, {self._segment: revision}))
 
-    def _last(self, reading: Reading, view: StreamView) -> Entry | None:
-        length = self._length(view)
-        if length == view.segments[_segment(view)].head:
-            return None
-        (entry,) = self._entries(self._plan(reading, view, length - 1, length))
-        return entry
+    def _newest(self, reading: Reading) -> tuple[int, Entry | None]:
+        """The revision, and the entry that made it unless that was truncated away."""
+        info = reading.stream(self.id)
+        if info is None:
+            raise StreamNotFound(self.name)
+        if info.version != self._view.info.version:
+            self._adopt(load(reading, self.id))
+        # The last extent of the log ends where the log does, so no other look-up is needed. It may hold nothing: a copy
+        # begins with an empty log, and what was truncated away may be collected.
+        last = None if self._log is None else reading.extent_before(self._log, _END)
+        if last is None:
+            return self._newest_of_view(reading)
+        revision = last.stop + self._shift
+        if revision == self._view.segments[self._segment].head:
+            return revision, None
+        columns = self._logs.columns(reading, self._view.logs[last.log].stream, last.schema)
+        (entry,) = self._entries([Piece(last, last.stop - 1, last.stop, self._shift, columns)])
+        return revision, entry
+
+    def _newest_of_view(self, reading: Reading) -> tuple[int, Entry | None]:
+        view = self._refresh(reading)
+        revision = view.length(self._segment)
+        if revision == view.segments[self._segment].head:
+            return revision, None
+        page = self._logs.plan(reading, view, self._segment, revision - 1, revision)
+        (entry,) = self._entries(page.pieces)
+        return revision, entry
 
     def _commit(self, value: bytes, expected: int | None) -> Appended | Refused:
         outcomes: list[Outcome] = []
         draft = Draft(
-            log=self._log(),
+            log=self._open_log(),
             batch=_batch(value, self._runtime),
             schema=self._view.info.schema,
             schema_version=self._view.info.schema_version,
             writer=self._writer,
             first=self._sent,
-            expected=None if expected is None else expected - self._shift(),
+            expected=None if expected is None else expected - self._shift,
         )
         works = (Work((draft,), outcomes.append),)
         (outcome,) = self._committer.commit(self._committer.prepare(works))
@@ -258,13 +288,13 @@ class RevisionedStream:
         match refused.reason:
             case Refusal.CONDITION:
                 assert expected is not None
-                return ConditionFailed(expected, refused.actual + self._shift())
+                return ConditionFailed(expected, refused.actual + self._shift)
             case Refusal.FENCED:
                 return Fenced(0, refused.actual)
             case _:
                 # Sealed, or deleted: the catalog knows which.
                 with self._catalog.reading() as reading:
-                    self._view = _checked(load(reading, self._view.info.id))
+                    self._adopt(load(reading, self.id))
                 return StreamSealed(self.name)
 
     def _check_size(self, value: bytes) -> None:
@@ -272,28 +302,18 @@ class RevisionedStream:
             raise TooLarge("an entry of a revisioned stream", len(value), self._runtime.settings.event_bytes_max)
 
     def _refresh(self, reading: Reading) -> StreamView:
-        self._view = _checked(refresh(reading, self._view))
-        return self._view
+        view = refresh(reading, self._view)
+        if view is not self._view:
+            self._adopt(view)
+        return view
 
-    def _length(self, view: StreamView) -> int:
-        return view.length(_segment(view))
-
-    def _log(self) -> LogId:
-        log = self._view.open_log(_segment(self._view))
-        if log is None:
+    def _open_log(self) -> LogId:
+        if self._log is None:
             raise StreamSealed(self.name)
-        return log
+        return self._log
 
-    def _shift(self) -> int:
-        """A segment's offset is its log's position and this."""
-        span = self._view.spans[_segment(self._view)][-1]
-        return span.offset - span.start
-
-    def _plan(self, reading: Reading, view: StreamView, start: int, stop: int) -> Plan:
-        return self._logs.plan(reading, view, _segment(view), start, stop)
-
-    def _entries(self, page: Plan) -> Iterator[Entry]:
-        for rows in self._logs.rows(page.pieces, _PAYLOAD):
+    def _entries(self, pieces: Rows[Piece]) -> Iterator[Entry]:
+        for rows in self._logs.rows(pieces, _PAYLOAD):
             for i, value in enumerate(rows.batch.column(0).to_pylist()):
                 yield Entry(rows.first + i + 1, value)
 
@@ -301,13 +321,3 @@ class RevisionedStream:
 def _batch(value: bytes, runtime: Runtime) -> pa.RecordBatch:
     columns = [pa.array([None], pa.string()), pa.array([runtime.clock.now()], RAW_COLUMNS.field("time").type)]
     return pa.RecordBatch.from_arrays([*columns, pa.array([value], pa.binary())], schema=RAW_COLUMNS)
-
-
-def _segment(view: StreamView) -> SegmentId:
-    return view.current[0].id
-
-
-def _checked(view: StreamView) -> StreamView:
-    if not view.info.schema == RAW or len(view.current) != 1 or view.info.epoch:
-        raise InvalidArgument(f"'{view.info.name}' is no revisioned stream: it must be raw and never scaled")
-    return view

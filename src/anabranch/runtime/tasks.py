@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import concurrent.futures.thread  # noqa: F401 - pyarrow loads it when it first needs it; at the interpreter's exit that fails
 import threading
+import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol
@@ -127,4 +128,4 @@ class ThreadTasks:
 
     def sleep(self, seconds: float) -> None:
         """See `Tasks.sleep`."""
-        threading.Event().wait(seconds)
+        time.sleep(seconds)

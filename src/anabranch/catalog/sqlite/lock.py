@@ -5,12 +5,24 @@ from __future__ import annotations
 import fcntl
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 from anabranch.errors import ReadOnlyStore, StoreBusy
 from anabranch.runtime.ports import Runtime
 
-_PATIENCE_S = 0.0002  # between two looks of the one who is next in line
-_QUEUE_PATIENCE_S = 0.001
+
+class _Pauses(NamedTuple):
+    """Between two looks, in seconds: the first, by how much each is longer than the one before, and the longest."""
+
+    first: float
+    growth: float
+    longest: float
+
+
+# Who is next in line looks often, since a turn takes about a millisecond. Those behind it look less and less often: their
+# looks take the processors from who has the lock, and one of many is there soon enough.
+_IN_QUEUE = _Pauses(0.001, 2, 0.004)
+_NEXT_IN_LINE = _Pauses(0.0001, 1.1, 0.001)
 
 
 class FairLock:
@@ -40,7 +52,8 @@ class FairLock:
 
     def _take(self) -> None:
         deadline: float | None = None
-        for file, patience in ((self._queue, _QUEUE_PATIENCE_S), (self._lock, _PATIENCE_S)):
+        for file, pauses in ((self._queue, _IN_QUEUE), (self._lock, _NEXT_IN_LINE)):
+            pause = pauses.first
             while not _try(file):
                 now = self._runtime.clock.monotonic()
                 if deadline is None:
@@ -50,7 +63,8 @@ class FairLock:
                         f"another process has held the store in {self._folder} for over "
                         f"{self._runtime.settings.catalog_lock_s:g} s; is it stopped?"
                     )
-                self._runtime.tasks.sleep(patience)
+                self._runtime.tasks.sleep(pause)
+                pause = min(pause * pauses.growth, pauses.longest)
 
     def release(self) -> None:
         """Let the next one in. Harmless where the lock is not held."""
