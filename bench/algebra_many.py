@@ -47,23 +47,26 @@ def _copies(bench: Bench, setting: Setting) -> Iterator[Result]:
     count = setting.scaled(COPIES, 100)
     setting.say(f"copying one stream {count:,} times on {bench.kind}")
     bench.streams.create("b/one", scaling=SEGMENTS)
-    seen = [(bench.rows(), bench.size())]
+    measures = [("rows", "rows", bench.rows, CONSTANT), ("bytes", "bytes of rows", bench.size, CONSTANT)]
+    if bench.pages is not None:
+        measures.append(("bytes", "bytes of pages", bench.pages, None))
+    seen = [[measure() for *_, measure, _ in measures]]
     times = []
     for number in range(count):
         times.append(seconds(partial(bench.streams.copy, "b/one", f"b/copy-{number}")))
         if number + 1 in (count // 2, count):
-            seen.append((bench.rows(), bench.size()))
-    for place, unit in ((0, "rows"), (1, "bytes")):
+            seen.append([measure() for *_, measure, _ in measures])
+    for place, (unit, what, _, target) in enumerate(measures):
         first, second = ((after[place] - before[place]) / (count / 2) for before, after in pairwise(seen))
         yield Result(
             "algebra_many",
-            f"{unit} in the catalog for each of {count:,} live copies of one stream, on {bench.kind}",
+            f"{what} in the catalog for each of {count:,} live copies of one stream, on {bench.kind}",
             unit,
             second,
             first,
             f"each of the first {count // 2:,}",
             second / first,
-            target=CONSTANT,
+            target=target,
             notes=(f"a stream of {SEGMENTS} segments; the request's answer and the change's row among them",),
         )
     half = count // 2

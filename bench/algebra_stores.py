@@ -43,13 +43,14 @@ _TABLES = (
 @dataclass(frozen=True, slots=True)
 class Bench:
     """A catalog to measure: `run` executes SQL behind its back and returns the rows; `size` is that of all rows in bytes,
-    on SQLite with their indexes."""
+    on SQLite with their entries in indexes; `pages` that of all pages in use, which some can't tell."""
 
     kind: str
     catalog: Catalog
     streams: Streams
     run: Callable[[str], list[Any]]
     size: Callable[[], int]
+    pages: Callable[[], int] | None = None
 
     def describe(self, stream: str, extents: int) -> None:
         """Let the log of a stream of one segment, which is empty, hold so many extents."""
@@ -88,6 +89,7 @@ def catalogs(setting: Setting) -> Iterator[list[Bench]]:
                 sqlite,
                 _manager(sqlite),
                 lambda sql: _on_file(folder / FILE, sql),
+                lambda: _payload(folder / FILE),
                 lambda: _file_size(folder / FILE),
             ),
             Bench(
@@ -124,6 +126,11 @@ def _on_file(file: Path, sql: str) -> list[Any]:
         return list(database.execute(sql))
     finally:
         database.close()
+
+
+def _payload(file: Path) -> int:
+    """Without what is unused of pages: pages of an index split by leaps, which say nothing of a single row."""
+    return int(_on_file(file, "select sum(payload) from dbstat")[0][0])
 
 
 def _file_size(file: Path) -> int:

@@ -12,6 +12,7 @@ from anabranch.blobs.local import LocalBlobs
 from anabranch.catalog.sqlite.adapter import SqliteCatalog
 from anabranch.model.policy import Fixed
 from anabranch.runtime.ports import Runtime
+from anabranch.runtime.settings import Settings
 from anabranch.store import Store
 from bench.measure import in_turn, seconds
 from bench.payloads import raw_table, rows_for
@@ -41,7 +42,7 @@ def run(setting: Setting) -> Sequence[Result]:
     count = setting.scaled(128, 16)
     folder = setting.folder / "store"
     folder.mkdir()
-    runtime = Runtime()
+    runtime = Runtime(settings=Settings(verify_ahead=False))  # as stores in a bucket are opened
     with Store(SqliteCatalog(folder, runtime), Slow(folder, runtime), runtime) as store:
         store.streams.create_scope("bench")
         store.streams.create("bench/events", scaling=Fixed(SEGMENTS))
