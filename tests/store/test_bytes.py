@@ -450,7 +450,7 @@ def test_rows_do_not_get_among_the_bytes(store: Store) -> None:
     store.streams.create("s/in")
     group = store.reader_group("s/group", streams=["s/in"])
     rows = pa.table({"until": pa.array([9], pa.int64()).cast(pa.timestamp("us", "UTC")), "bytes": [b"xyz"]})
-    refused = pytest.raises(InvalidArgument, match="holds bytes and takes no events: write with store.bytes")
+    refused = pytest.raises(InvalidArgument, match=r"holds bytes and takes no events: write with store.bytes")
     with refused:
         store.writer(FILE)
     with refused, store.transaction() as txn:
