@@ -130,7 +130,9 @@ class Store(Sharing, Transacting, Notifying, Timing, ByteStreams):
         said = {} if places is None else {"blobs": places.blobs, "history": places.history, "keys": places.keys}
         told = {name: value for name, value in said.items() if value is not None}
         open_place = partial(opened, runtime=self.runtime)
-        return Site(self.catalog, self.blobs, self.runtime, {"url": self.url, **told}, open_place, f"anabranch {__version__}")
+        return Site(
+            self.catalog, self.blobs, self.runtime, {"url": self.url, **told}, open_place, f"anabranch {__version__}"
+        )
 
     # writing and reading
 

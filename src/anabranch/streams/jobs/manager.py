@@ -298,7 +298,9 @@ class Jobs(ArchiveJobs):
 def _left_out(columns: Sequence[str], carrier: Carrier | None) -> dict[str, Any]:
     """How repeats are left out, as a job's options. Raises InvalidArgument for a carrier that can't find them."""
     if columns and carrier is not None and not isinstance(carrier, Sifter):
-        raise InvalidArgument("this carrier moves bytes, and can't find repeats; give deduplicate= or carrier=, not both")
+        raise InvalidArgument(
+            "this carrier moves bytes, and can't find repeats; give deduplicate= or carrier=, not both"
+        )
     return {"deduplicate": list(columns)} if columns else {}
 
 
