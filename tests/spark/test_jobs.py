@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -114,7 +115,8 @@ def test_tasks_leave_out_just_what_one_process_leaves_out(
     source.streams.create("s/more", schema=SCHEMA, key="device", time="at")
     fill(source, "s/more", 400, 460)
     fill(source, "s/more", 430, 445)
-    names, how = ["s/a", "s/view", "s/more"], {"deduplicate": ["device", "n"], "prefer": [2]}
+    names = ["s/a", "s/view", "s/more"]
+    how: dict[str, Any] = {"deduplicate": ["device", "n"], "prefer": [2]}
     tasks = carrier(spark, source, target)
     one = target.jobs.stitch(source, names, "t/one", **how).wait()
     job = target.jobs.stitch(source, names, "t/many", **how, carrier=tasks)

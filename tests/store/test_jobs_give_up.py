@@ -103,7 +103,10 @@ def test_what_is_interrupted_behind_the_target_is_resumed(
         raise OSError("the power is gone")
 
     # Before the transaction of the source, or behind it and before that of the job.
-    monkeypatch.setattr(*((running.Run, "_end") if gone else (running, "give_up_sources")), interrupted)
+    if gone:
+        monkeypatch.setattr(running.Run, "_end", interrupted)
+    else:
+        monkeypatch.setattr(running, "give_up_sources", interrupted)
     job = target.jobs.stitch(source, ["s/a", "s/b"], "t/all", keep_sources=False, request="r")
     with pytest.raises(OSError, match="power"):
         job.wait(60)
