@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,12 @@ import pytest
 
 import anabranch as ab
 from anabranch.errors import SchemaMismatch
+from anabranch.model.schema import StreamSchema
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store
+from anabranch.streams.writer import Writer
 from tests.store.helpers import ANYWHERE, SCHEMA, bodies_of, sound, store_at
+from tests.waiting import until_ended
 
 WIDER = SCHEMA.append(pa.field("unit", pa.string()))
 
@@ -125,26 +129,39 @@ def test_a_large_event_has_columns_that_came_later(tmp_path: Path) -> None:
         assert {n: len(unit or "") for n, unit in units(store).items()} == {0: 0, 1: 2 << 20}
 
 
-def test_threads_that_share_a_writer_learn_together(store: Store) -> None:
+def test_threads_that_share_a_writer_learn_together(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    adopt, failures = Writer._adopt, []
+    threads: list[threading.Thread] = []
+
+    def write(n: int) -> None:
+        try:
+            writer.write(event(n, unit="C"))
+        except BaseException as exc:
+            failures.append(exc)
+
+    class Watched(Writer):
+        """Another thread begins to write at each step of it."""
+
+        def __setattr__(self, name: str, value: object) -> None:
+            super().__setattr__(name, value)
+            threads.append(threading.Thread(target=write, args=(len(threads) + 1,)))
+            threads[-1].start()
+            time.sleep(0.02)
+
+    def watched(writer: Writer, schema: StreamSchema) -> None:
+        writer.__class__ = Watched
+        adopt(writer, schema)
+        writer.__class__ = Writer
+
     with store.writer("s/a") as writer:
-        writer.write(event(0))
         store.streams.evolve("s/a", WIDER)
-        failures: list[BaseException] = []
-
-        def write(first: int) -> None:
-            try:
-                for n in range(first, first + 20):
-                    writer.write(event(n, unit="C"))
-            except BaseException as exc:
-                failures.append(exc)
-
-        threads = [threading.Thread(target=write, args=(100 * (i + 1),)) for i in range(4)]
+        monkeypatch.setattr(Writer, "_adopt", watched)
+        write(0)
         for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+            until_ended(thread)
         assert failures == []
-    assert sum(unit == "C" for unit in units(store).values()) == 80
+    assert len(threads) > 3
+    assert units(store) == dict.fromkeys(range(len(threads) + 1), "C")
 
 
 def test_a_transaction_takes_columns_that_came_later(anywhere: Store) -> None:

@@ -292,10 +292,11 @@ class Writer:
         return True
 
     def _adopt(self, schema: StreamSchema) -> None:
-        self._schema = schema
         self._checker = None if schema.raw else RowChecker(schema)
         self._text_key = _text_key(schema)
         self._chunk = new_chunk(schema, ChunkState(self._stream, self._appender))
+        # Last: who sees this one, and something that does not fit all the same, is not told to look again.
+        self._schema = schema
 
     def _check_sizes(self, table: pa.Table) -> None:
         if table.nbytes > limits.BATCH_BYTES_MAX:
