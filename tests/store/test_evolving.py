@@ -130,7 +130,8 @@ def test_a_large_event_has_columns_that_came_later(tmp_path: Path) -> None:
 
 
 def test_threads_that_share_a_writer_learn_together(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    adopt, failures = Writer._adopt, []
+    adopt = Writer._adopt
+    failures: list[BaseException] = []
     threads: list[threading.Thread] = []
 
     def write(n: int) -> None:
