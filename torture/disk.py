@@ -9,8 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-_ROOM_BYTES = 64 << 20  # beside what is there, as long as it is not full
-_START_BYTES = 400 << 20  # before anything is there
+_SIZE_BYTES = 2 << 30  # as long as it is not full; a bound, of which only what is written takes memory
 _FULL_S = (0.2, 1.5)
 
 
@@ -21,33 +20,29 @@ class SmallDisk:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True)
-        done = _mount("-t", "tmpfs", "-o", f"size={_START_BYTES}", "none", str(folder))
+        done = _mount("-t", "tmpfs", "-o", f"size={_SIZE_BYTES}", "none", str(folder))
         self._mounted = done.returncode == 0
         self.left_out = [] if self._mounted else [f"disk full: {done.stderr.strip()}"]
 
     def faults(self) -> dict[str, Callable[[random.Random], None]]:
         """See `conductor.Server.faults`."""
-        self._resize(_ROOM_BYTES)
         return {} if not self._mounted else {"disk full": self.fill}
 
     def fill(self, rng: random.Random) -> None:
         """Leave no room, or hardly any, for a moment."""
-        self._resize(rng.choice((0, 30_000, 300_000)))
-        time.sleep(rng.uniform(*_FULL_S))
-        self._resize(_ROOM_BYTES)
-
-    def _resize(self, room_bytes: int) -> None:
-        if not self._mounted:
-            return
         disk = os.statvfs(self.folder)
         used = (disk.f_blocks - disk.f_bfree) * disk.f_frsize
-        done = _mount("-o", f"remount,size={used + room_bytes}", str(self.folder))
-        if done.returncode and room_bytes == _ROOM_BYTES:  # else somebody wrote more than that meanwhile
-            raise OSError(done.stderr.strip())
+        # Where somebody writes more than that meanwhile, it stays as it is.
+        _mount("-o", f"remount,size={used + rng.choice((0, 30_000, 300_000))}", str(self.folder))
+        time.sleep(rng.uniform(*_FULL_S))
+        self.recover()
 
     def recover(self) -> None:
         """See `conductor.Server.recover`."""
-        self._resize(_ROOM_BYTES)
+        if self._mounted:
+            done = _mount("-o", f"remount,size={_SIZE_BYTES}", str(self.folder))
+            if done.returncode:
+                raise OSError(done.stderr.strip())
 
     def lose_power(self) -> None:
         """See `conductor.Server.lose_power`: `torture.power` sees to the files."""
