@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from statistics import median
@@ -47,6 +47,7 @@ def _copies(bench: Bench, setting: Setting) -> Iterator[Result]:
     count = setting.scaled(COPIES, 100)
     setting.say(f"copying one stream {count:,} times on {bench.kind}")
     bench.streams.create("b/one", scaling=SEGMENTS)
+    measures: list[tuple[str, str, Callable[[], int], Target | None]]
     measures = [("rows", "rows", bench.rows, CONSTANT), ("bytes", "bytes of rows", bench.size, CONSTANT)]
     if bench.pages is not None:
         measures.append(("bytes", "bytes of pages", bench.pages, None))
