@@ -12,6 +12,7 @@ from typing import cast
 import pytest
 
 import anabranch as ab
+from anabranch import limits
 from anabranch.model.cut import StreamCut
 from anabranch.testing.ledger import Ledger
 from anabranch.testing.wounds_algebra import copy_all_but_the_last_event
@@ -29,6 +30,12 @@ pytestmark = [pytest.mark.process, pytest.mark.chaos]
 
 _SECONDS = 40.0
 Plant = Callable[[], AbstractContextManager[None]]
+
+
+@pytest.fixture(autouse=True)
+def leases_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torture shortens them in whichever process opens its store, this one too."""
+    monkeypatch.setattr(limits, "LEASE_US", limits.LEASE_US)
 
 
 @pytest.mark.parametrize("name", NAMES)

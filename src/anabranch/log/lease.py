@@ -17,10 +17,10 @@ class Hold:
     are not collected while it lives. Its holder calls `renew` more often than every `limits.LEASE_US`."""
 
     def __init__(
-        self, catalog: Catalog, runtime: Runtime, kind: str, holder: str, *, first_us: int = limits.LEASE_US
+        self, catalog: Catalog, runtime: Runtime, kind: str, holder: str, *, first_us: int | None = None
     ) -> None:
-        """`first_us`: how long it holds at first, where it can't be renewed soon."""
-        self._first_us = first_us
+        """`first_us`: how long it holds at first, where it can't be renewed soon; by default `limits.LEASE_US`."""
+        self._first_us = limits.LEASE_US if first_us is None else first_us
         self._catalog = catalog
         self._runtime = runtime
         self._kind = kind

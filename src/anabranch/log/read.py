@@ -74,7 +74,7 @@ class LogReader:
         start: int,
         stop: int,
         *,
-        extents_max: int = limits.EXTENTS_PER_PLAN_MAX,
+        extents_max: int | None = None,
         between: tuple[int, int] | None = None,
     ) -> Plan:
         """One page of a plan; see `anabranch.log.plan.plan`."""
@@ -84,7 +84,7 @@ class LogReader:
             segment,
             start,
             stop,
-            extents_max=extents_max,
+            extents_max=limits.EXTENTS_PER_PLAN_MAX if extents_max is None else extents_max,
             columns=self.columns,
             between=between,
         )

@@ -223,7 +223,7 @@ class Store(Sharing, Transacting, Notifying, Timing, ByteStreams):
 
     # staging: for jobs whose output counts as a whole or not at all
 
-    def hold(self, kind: str, holder: str, *, first_us: int = limits.LEASE_US) -> Hold:
+    def hold(self, kind: str, holder: str, *, first_us: int | None = None) -> Hold:
         """A lease, to be entered before anything is staged and kept until it is published; see `Hold`."""
         self._alive()
         return Hold(self.catalog, self.runtime, kind, holder, first_us=first_us)
