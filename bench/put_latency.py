@@ -114,11 +114,12 @@ class _Side:
 
     def __init__(self, setting: Setting, put_ms: int, batch_mib: int) -> None:
         # As `connect` has it for an object store.
-        remote = {
-            "commits_in_flight_max": limits.REMOTE_COMMITS_IN_FLIGHT_MAX,
-            "pending_bytes_max": limits.REMOTE_PENDING_BYTES_MAX,
-        }
-        runtime = Runtime(settings=Settings(**remote))
+        remote = Settings(
+            commits_in_flight_max=limits.REMOTE_COMMITS_IN_FLIGHT_MAX,
+            pending_bytes_max=limits.REMOTE_PENDING_BYTES_MAX,
+            verify_ahead=False,
+        )
+        runtime = Runtime(settings=remote)
         folder = setting.folder / f"puts-{put_ms}-{batch_mib}"
         folder.mkdir()
         self.blobs = Waiting(put_ms)

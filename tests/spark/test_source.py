@@ -221,7 +221,7 @@ def test_a_query_that_began_at_the_tail_remembers_where_that_was(spark: SparkSes
         query = batches.start()
         # Spark begins with a batch of nothing, which fails here after its offsets were written down.
         with pytest.raises(PySparkException):
-            query.awaitTermination(PATIENCE_S)
+            query.awaitTermination(int(PATIENCE_S))
         write(store, 10, 10)
         batches.fail = False
         assert sorted(row["n"] for each in batches.run() for row in each) == list(range(10, 20))
