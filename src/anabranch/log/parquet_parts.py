@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from anabranch.errors import CorruptBlob
 from anabranch.log.parquet import METADATA_KEY, VERSION
+from anabranch.log.thrift import read_varint, write_varint
 
 _MAGIC: Final = b"PAR1"
 _STRING: Final = b"\x18"
@@ -35,28 +36,9 @@ def with_parts(key: str, data: pa.Buffer, parts: Sequence[dict[str, Any]]) -> li
     if at < 0 or footer.find(_MARK, at + 1) >= 0:
         raise CorruptBlob(key, "its metadata does not name its parts")
     at += len(_MARK)
-    size, start = _read_varint(footer, at)
+    size, start = read_varint(footer, at)
     text = json.dumps({"format": VERSION, "parts": parts}, separators=(",", ":")).encode()
-    changed = footer[:at] + _varint(len(text)) + text + footer[start + size :]
-    return [data.slice(0, begin), changed, len(changed).to_bytes(4, "little"), _MAGIC]
-
-
-def _varint(number: int) -> bytes:
-    found = bytearray()
-    while number >= 0x80:
-        found.append(number & 0x7F | 0x80)
-        number >>= 7
-    found.append(number)
-    return bytes(found)
-
-
-def _read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number, and where it ends."""
-    number = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return number, at
-        shift += 7
+    changed = bytearray(footer[:at])
+    write_varint(changed, len(text))
+    changed += text + footer[start + size :]
+    return [data.slice(0, begin), bytes(changed), len(changed).to_bytes(4, "little"), _MAGIC]

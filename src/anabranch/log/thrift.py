@@ -54,7 +54,7 @@ def _read(data: bytes, at: int, kind: int) -> tuple[Any, int]:
     if kind in _NUMBERS:
         return _read_number(data, at)
     if kind == BINARY:
-        size, at = _read_varint(data, at)
+        size, at = read_varint(data, at)
         return data[at : at + size], at + size
     if kind == STRUCT:
         return read_struct(data, at)
@@ -62,7 +62,7 @@ def _read(data: bytes, at: int, kind: int) -> tuple[Any, int]:
         of_elements, count = data[at] & 0x0F, data[at] >> 4
         at += 1
         if count == _LONG:
-            count, at = _read_varint(data, at)
+            count, at = read_varint(data, at)
         elements = []
         for _ in range(count):
             element, at = _element(data, at, of_elements)
@@ -81,7 +81,8 @@ def _element(data: bytes, at: int, kind: int) -> tuple[Any, int]:
     return (data[at], at + 1) if kind in (TRUE, FALSE) else _read(data, at, kind)
 
 
-def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """A length at a place of the data, and where it ends."""
     number = shift = 0
     while True:
         byte = data[at]
@@ -93,7 +94,7 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _read_number(data: bytes, at: int) -> tuple[int, int]:
-    number, at = _read_varint(data, at)
+    number, at = read_varint(data, at)
     return (number >> 1) ^ -(number & 1), at
 
 
@@ -118,7 +119,7 @@ def _write(out: bytearray, kind: int, value: Any) -> None:
     if kind in _NUMBERS:
         _write_number(out, value)
     elif kind == BINARY:
-        _write_varint(out, len(value))
+        write_varint(out, len(value))
         out += value
     elif kind == STRUCT:
         _write_struct(out, value)
@@ -128,7 +129,7 @@ def _write(out: bytearray, kind: int, value: Any) -> None:
             out.append(len(elements) << 4 | of_elements)
         else:
             out.append(_LONG << 4 | of_elements)
-            _write_varint(out, len(elements))
+            write_varint(out, len(elements))
         for element in elements:
             if of_elements in (TRUE, FALSE):
                 out.append(element)
@@ -140,7 +141,8 @@ def _write(out: bytearray, kind: int, value: Any) -> None:
         out += value
 
 
-def _write_varint(out: bytearray, number: int) -> None:
+def write_varint(out: bytearray, number: int) -> None:
+    """Write a length behind what is there."""
     while number >= 0x80:
         out.append(number & 0x7F | 0x80)
         number >>= 7
@@ -148,4 +150,4 @@ def _write_varint(out: bytearray, number: int) -> None:
 
 
 def _write_number(out: bytearray, number: int) -> None:
-    _write_varint(out, number << 1 if number >= 0 else (-number << 1) - 1)
+    write_varint(out, number << 1 if number >= 0 else (-number << 1) - 1)
