@@ -70,7 +70,7 @@ class PostgresCatalog:
             with translated(self._where):
                 yield PostgresReading(database)
         finally:
-            self._pool.give_back(database)
+            self._pool.give_back(database, ending="commit")
 
     @contextmanager
     def writing(self, on: Subject | None = None) -> Iterator[Writing]:

@@ -46,6 +46,7 @@ def connect(address: Address, *, lock_s: float) -> Connection:
         extra["connect_timeout"] = _CONNECT_S
     database = psycopg.connect(address.conninfo, autocommit=True, prepare_threshold=2, **extra)
     try:
+        database.prepared_max = None  # the store has some 150 statements, and would take turns with 100
         # One type for every integer: otherwise a statement is planned once for each mixture of sizes.
         database.adapters.register_dumper(int, Int8Dumper)
         database.adapters.register_dumper(int, Int8BinaryDumper)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import psycopg
 from psycopg.pq import TransactionStatus
 
@@ -66,12 +68,13 @@ class Pool:
                 if not is_passing(exc) or self._closed or not patience.pause():
                     raise translate(exc, self._address.shown) from exc
 
-    def give_back(self, database: Connection) -> None:
-        """End whatever transaction is open, and keep the connection where it can be used again."""
+    def give_back(self, database: Connection, *, ending: Literal["rollback", "commit"] = "rollback") -> None:
+        """End whatever transaction is open, and keep the connection where it can be used again. Where nothing was changed a
+        "commit" ends it better: at a rollback the driver lets go of all statements that it has prepared."""
         status = database.info.transaction_status
         try:
             if status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
-                database.execute("rollback", prepare=False)
+                database.execute(ending, prepare=False)
                 status = database.info.transaction_status
         except psycopg.Error:
             status = TransactionStatus.UNKNOWN
