@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# Many containers say that Python is to keep no bytecode. Then each of the hundreds of processes that tests start would
+# compile all of the store anew, which is half of what importing it costs. So it is kept, but outside of the source's folders.
+if sys.dont_write_bytecode:
+    sys.dont_write_bytecode, sys.pycache_prefix = False, str(Path(__file__).parents[1] / ".pytest_cache" / "bytecode")
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
+
+# Java does little here before it ends, so its second compiler and its parallel collector cost more than they give: a third
+# of the processor time of a short session.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 # How fast a machine makes examples is no property of the store.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])

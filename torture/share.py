@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import time
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -19,13 +21,15 @@ from torture.transact import STREAMS
 GROUP: Final = "t/group"
 SOURCE: Final = STREAMS[0]
 MADE: Final = "t/made"
-_READERS: Final = ("r1", "r2", "r3")  # of which several processes may open one
+READERS: Final = ("r1", "r2", "r3")  # of which several processes may open one
+_KILLED_BEHIND: Final = 0.1  # of its units: where a position that was not stored with its output would be lost
 _AGAIN_S: Final = 0.2
 _IDLE_READS: Final = 3
 
 
 def share(tell: Tell, place: Place, stop: Path, name: str, seed: int) -> None:
-    """Open readers of the group one after another, copy what they read, exactly once, and leave in any way."""
+    """Open readers of the group one after another, copy what they read, exactly once, and leave in any way, killed among
+    them: nobody else meets the moment behind a unit as often."""
     rng = random.Random(seed)
     while not stop.exists():
         try:
@@ -38,13 +42,16 @@ def share(tell: Tell, place: Place, stop: Path, name: str, seed: int) -> None:
 
 
 def _work(tell: Tell, stop: Path, rng: random.Random, store: ab.Store) -> None:
-    reader = store.reader_group(GROUP).reader(rng.choice(_READERS), delivery="exactly_once", batch_rows=10)
+    reader = store.reader_group(GROUP).reader(rng.choice(READERS), delivery="exactly_once", batch_rows=10)
     try:
         for _ in range(rng.randrange(1, 40)):
             if stop.exists():
                 break
             if _copy(reader, 0.3):
                 tell("did", "unit of a group")
+                if rng.random() < _KILLED_BEHIND:
+                    tell("did", "kill -9 behind a unit")
+                    os.kill(os.getpid(), signal.SIGKILL)
     finally:
         reader.abandon() if rng.random() < 0.3 else reader.close()
 

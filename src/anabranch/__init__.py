@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from anabranch.streams.ack import Ack, BatchAck, EventRange
     from anabranch.streams.byte_writer import ByteWriter
     from anabranch.streams.holding import Held
+    from anabranch.streams.jobs.sources import InStore
     from anabranch.streams.jobs.until import Until
     from anabranch.streams.writer import Writer
 
@@ -71,6 +72,7 @@ _PLACES = {
     "GroupReader": "readers.group.reader",
     "HEAD": "model.cut",
     "Held": "streams.holding",
+    "InStore": "streams.jobs.sources",
     "KeyRange": "model.keyspace",
     "KeyService": "runtime.sealing",
     "Notification": "core.notifications",
@@ -122,6 +124,7 @@ __all__ = [
     "Fixed",
     "GroupReader",
     "Held",
+    "InStore",
     "KeyRange",
     "KeyService",
     "Notification",

@@ -41,6 +41,7 @@ READ_ROWS_MAX: Final = 65_536  # rows of one batch that a reader yields
 READ_BYTES_MAX: Final = 64 * MIB  # of one batch that a reader yields; a larger event comes alone
 SMALL_ROWS: Final = 1_024  # batches below this are put together before they are yielded
 OPEN_PARQUET_MAX: Final = 32  # opened tier-2 files kept by a process, beside those in use
+OPEN_PARQUET_BYTES_MAX: Final = 512 * MIB  # of them, which are in memory if they were fetched, and mapped if not
 VERIFIED_PLACES_MAX: Final = 65_536  # messages whose checksum a process remembers to have verified
 UNSEALED_BYTES_MAX: Final = 64 * MIB  # messages of an encrypted store that a process keeps opened
 SCHEMAS_KEPT_MAX: Final = 1_024  # schema versions a process remembers
@@ -86,6 +87,7 @@ SYNCHRONIZER_PAUSE_US_MAX: Final = 64_000
 READER_LEASE_US: Final = 10 * 1_000_000  # a group reader that gives no sign of life for so long is presumed dead
 READER_LEASE_US_MIN: Final = 100_000
 READER_REFRESH_US: Final = 400_000  # how often it looks at the group's state, and tells how far it is
+READER_REFRESH_US_MIN: Final = 10_000
 READER_ROWS_MAX: Final = (
     4_096  # of a batch that a group reader yields: so many may be read in vain by one presumed dead
 )
@@ -107,6 +109,7 @@ SCALING_WIDTH_MIN: Final = 1 << 48  # points of a segment that load may still sp
 
 # Compact and collect
 PARQUET_BYTES_MAX: Final = 128 * MIB  # logical bytes gathered into one tier-2 file
+ARCHIVE_FILE_BYTES_MAX: Final = 256 * MIB  # logical bytes of an archive's data file, unless one event has more
 PARQUET_BYTES_MIN: Final = 64 * MIB
 PARQUET_ROWS_PER_GROUP: Final = 256 * 1024
 PARQUET_GROUP_BYTES_MAX: Final = 32 * MIB  # Arrow bytes buffered for one row group
@@ -122,6 +125,7 @@ COLLECT_PAGE_ROWS: Final = 1_000  # logs or blobs looked at in one transaction
 HORIZON_US: Final = 3600 * 1_000_000  # a commit whose blob is older than this is refused
 RETENTION_S: Final = 900.0  # how often upkeep carries retention policies out
 REQUESTS_KEPT_US: Final = 7 * 24 * 3600 * 1_000_000
+REQUEST_CHARS_MAX: Final = 512  # of a request id
 CHANGES_KEPT_US: Final = 7 * 24 * 3600 * 1_000_000
 LEASE_US: Final = 600 * 1_000_000
 TRANSACTIONS_KEPT_US: Final = 7 * 24 * 3600 * 1_000_000  # how long it is known what became of one

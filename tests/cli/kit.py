@@ -45,7 +45,8 @@ class Line:
 
     def __call__(self, *arguments: object, stdin: str | bytes = b"", code: int = 0) -> Outcome:
         """Run in this process and expect an exit code."""
-        done = CliRunner().invoke(app, ["--store", str(self.store), *map(str, arguments)], input=stdin)
+        given = ["--store", str(self.store), *map(str, arguments)]
+        done = CliRunner().invoke(app, given, input=stdin, prog_name="anabranch")
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception
         outcome = Outcome(done.exit_code, done.stdout, done.stderr)

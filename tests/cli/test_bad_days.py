@@ -30,6 +30,20 @@ def test_an_unknown_stream(sensors: Line, verb: tuple[str, ...]) -> None:
     assert sensors.refused(*verb) == "there is no stream 'iot/nope'"
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (("strem", "list"), "no such command 'strem'. Did you mean 'stream'?; see: anabranch --help"),
+        (("scope", "lst"), "no such command 'lst'. Did you mean 'list'?; see: anabranch scope --help"),
+        (("read",), "missing argument 'STREAM'; see: anabranch read --help"),
+        (("read", "a/b", "--nope"), "no such option: --nope"),
+        (("stream", "create", "iot/x", "--segments", "many"), "invalid value for '--segments': 'many' is not a valid"),
+    ],
+)
+def test_a_slip_of_the_keyboard_is_one_line_too(sensors: Line, given: tuple[str, ...], told: str) -> None:
+    assert sensors.refused(*given).startswith(told)
+
+
 def test_a_corrupt_and_a_missing_blob(sensors: Line) -> None:
     fill(sensors)
     damage(blobs(sensors)[0])
@@ -98,13 +112,6 @@ def test_a_folder_that_may_not_be_written(sensors: Line) -> None:
         for path in everything:
             path.chmod(0o755 if path.is_dir() else 0o644)
     assert len(sensors("read", "iot/sensors").rows) == 3
-
-
-def test_usage_errors_are_exit_code_2_too(line: Line) -> None:
-    for arguments in (("nope",), ("read",), ("read", "a/b", "--nope"), ("read", "a/b", "--limit", "x")):
-        outcome = line(*arguments, code=2)
-        assert outcome.out == ""
-        assert "Error" in outcome.err
 
 
 def test_debug_shows_where_an_error_comes_from(line: Line) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import signal
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import anabranch as ab
 from anabranch import limits
+from anabranch.model.ids import Micros
+from anabranch.streams.jobs.row import JOB, JobRow, State
 from tests.cli.kit import Line
 from tests.store.jobs_kit import SETTINGS, Gate, image, live, small_ranges
 from tests.waiting import PATIENCE_S, until, until_ended
@@ -57,6 +60,22 @@ def test_stitch_leaves_repeats_out_and_says_how_many(sensors: Line) -> None:
     assert "numbers of streams" in sensors.refused("stitch", "iot/sensors", "--into", "iot/x", "--prefer", "me")
 
 
+def test_stitch_takes_streams_of_several_stores(sensors: Line, elsewhere: Line) -> None:
+    sensors("copy", "iot/sensors", "t/b", "--to-store", elsewhere.store)
+    lake = ("--from-store", f"lake={elsewhere.store}")
+    told = sensors("stitch", "iot/sensors", "lake:t/b[head,]", "--into", "iot/all", *lake, "--json").json
+    assert told["events"] == 6
+    job = sensors("job", "show", told["job"], "--json").json
+    assert job["from"] == ["here", str(elsewhere.store)]
+    assert sensors("job", "show", told["job"]).out.count(str(elsewhere.store)) == 1
+    refused = sensors.refused("stitch", "sea:t/b", "--into", "iot/x", *lake)
+    assert refused == "say where the store 'sea' is: --from-store sea=PATH"
+    assert "say where the store 'sea' is" in sensors.refused(
+        "stitch", "lake:t/b", "--into", "iot/x", *lake, "--from-blobs", "sea=x"
+    )
+    assert "name each store" in sensors.refused("stitch", "lake:t/b", "--into", "iot/x", "--from-store", "lake")
+
+
 def test_append_leaves_out_what_is_there_and_says_how_many(sensors: Line, elsewhere: Line) -> None:
     done = sensors("append", "iot/sensors", "iot/sensors", "--deduplicate", "device,at")
     assert done.err.endswith("0 events of 'iot/sensors' are appended to 'iot/sensors'; 3 repeats left out\n")
@@ -102,6 +121,9 @@ def test_a_paused_job_is_shown_resumed_and_waited_for(tmp_path: Path, monkeypatc
         line = Line(tmp_path / "b")
         assert line("job", "wait", job, "--timeout", "0.1", code=1).err == f"job {job} is still running\n"
         assert "another process runs" in line.refused("job", "resume", job)
+        running = line("job", "show", job, "--json").json
+        assert running["bytes_per_s"] > 0 and running["seconds_left"] > 0
+        assert "s left" in line("job", "list").out
         closing = threading.Thread(target=target.close)
         closing.start()
         until(lambda: target.jobs._closed)
@@ -111,12 +133,26 @@ def test_a_paused_job_is_shown_resumed_and_waited_for(tmp_path: Path, monkeypatc
     assert shown["state"] == "paused"
     assert 0 < shown["events"] < shown["events_total"] == 380
     assert sum(each["reached"] - each["from"] for each in shown["ranges"]) == shown["events"]
+    assert {each["stream"] for each in shown["ranges"]} == {"s/a"}
     assert "SEGMENT" in line("job", "show", job, "--ranges").out
     assert line.refused("job", "wait", job) == f"job {job} was paused"
+    gone_silent(tmp_path / "b", in_us=300_000)
+    assert line("job", "pause", job, "--json").json["state"] == "paused"
+    gone_silent(tmp_path / "b")
+    assert [row["state"] for row in line("job", "list", "--json").json] == ["silent"]
     assert "380 events of 380" in line("job", "resume", job).err
     assert line("job", "wait", job, "--json").json["state"] == "done"
     with ab.connect(tmp_path / "b") as target:
         assert image(target, "t/b") == whole
+
+
+def gone_silent(store: Path, in_us: int = 0) -> None:
+    """Let the only job look as one does half a minute after its process was killed, or a little earlier."""
+    with ab.connect(store) as opened, opened.catalog.writing() as txn:
+        (piece,) = txn.pieces(JOB)
+        seen_at = Micros(opened.runtime.clock.now() - limits.JOB_SILENT_US + in_us)
+        row = replace(JobRow.from_piece(piece), state=State.RUNNING, owner="gone", seen_at=seen_at)
+        txn.put_piece(row.to_piece())
 
 
 def test_a_job_is_paused_and_cancelled_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,6 +42,12 @@ def test_a_scope_is_renamed_and_the_old_name_says_so(sensors: Line) -> None:
     assert sensors("scope", "rename", "iot", "plant", "--json").json["former"] == "iot"
     assert sensors.refused("read", "iot/sensors") == "stream 'iot/sensors' is called 'plant/sensors' now"
     assert sensors.refused("stream", "list", "iot") == "scope 'iot' is called 'plant' now"
+    # What makes a stream where there is none makes none where that has another name by now.
+    assert sensors.refused("write", "iot/sensors") == "stream 'iot/sensors' is called 'plant/sensors' now"
+    assert sensors.refused("write", "iot/new") == "scope 'iot' is called 'plant' now"
+    assert sensors.refused("stream", "hold", "iot/sensors") == "stream 'iot/sensors' is called 'plant/sensors' now"
+    assert sensors.refused("bytes", "put", "iot/sensors") == "stream 'iot/sensors' is called 'plant/sensors' now"
+    assert column(sensors("scope", "list", "--json").json, "name") == ["plant"]
     assert "is called 'iot' now" in sensors("scope", "move", "plant", "iot").err
     assert sensors("read", "iot/sensors").out
 

@@ -33,6 +33,19 @@ def test_distance_tells_events_bytes_and_segments(sensors: Line) -> None:
     assert "lies before the start" in sensors.refused("distance", "iot/sensors", "--from", "tail", "--to", middle)
 
 
+def test_places_are_compared_and_looked_for_in_ranges(sensors: Line) -> None:
+    one, two = (sensors("cut", "iot/sensors", "--events", n).out.strip() for n in (1, 2))
+    orders = [sensors("compare", "iot/sensors", *pair).out.strip() for pair in ((one, two), (two, one), (two, two))]
+    assert orders == ["before", "after", "same"]
+    assert sensors("compare", "iot/sensors", "--json", "head", two).json["order"] == "before"
+    pointers = [row["_pointer"] for row in sensors("read", "iot/sensors", "--meta", "--format", "jsonl").rows]
+    for pointer, (code, word) in zip(pointers, [(1, "no"), (0, "yes"), (1, "no")], strict=True):
+        assert sensors("contains", "iot/sensors", pointer, "--from", one, "--to", two, code=code).out.strip() == word
+    assert sensors("contains", f"iot/sensors[{one},tail]", two, "--json").json == {"contains": True}
+    assert sensors("contains", f"iot/sensors[{two},tail]", one, code=1).out == "no\n"
+    assert "is no stream cut" in sensors.refused("compare", "iot/sensors", one, f"{two}@")
+
+
 def test_times_in_places_are_those_of_appending_or_the_events_own(sensors: Line) -> None:
     second = "2026-01-01T00:00:01Z"  # the second event's own time; all were appended long after
     by = ("--by", "event")

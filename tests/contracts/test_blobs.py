@@ -5,6 +5,9 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import pytest
+
+from anabranch.blobs import local
 from anabranch.blobs.attached import AttachedBlobs
 from anabranch.blobs.local import LocalBlobs
 from anabranch.blobs.memory import MemoryBlobs
@@ -38,3 +41,18 @@ class TestLocalFolder(BlobContract):
 
     def again(self) -> LocalBlobs:
         return self.make()
+
+
+def test_a_folder_that_another_process_has_just_made_is_synced_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "blobs"
+    (root / "commits").mkdir(parents=True)  # and its maker has not come to sync it
+    synced: list[Path] = []
+    monkeypatch.setattr(local, "_sync_folder", synced.append)
+    blobs = LocalBlobs(root, Runtime())
+    blobs.put("commits/a", [b"1"])
+    assert set(synced) == {root, root / "commits"}
+    synced.clear()
+    blobs.put("commits/b", [b"1"])
+    assert synced == [root / "commits"]

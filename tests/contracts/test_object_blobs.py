@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from pathlib import Path
 
@@ -36,8 +37,10 @@ class TestS3(BlobContract):
         for name in ("offsets/1", "offsets.x/2", "state/0/0/3"):
             below.put(name, [b"x"])
         beside.put("offsets/1", [b"x"])
-        below.clear()
-        below.clear()
+        below.clear(re.compile("offsets/"))
+        assert [blob.key for blob in below.list()] == ["offsets.x/2", "state/0/0/3"]
+        below.clear(re.compile(""))
+        below.clear(re.compile(""))
         assert [blob.key for blob in self.blobs.list()] == ["a-b/offsets/1"]
 
 

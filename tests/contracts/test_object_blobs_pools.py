@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -21,6 +22,7 @@ from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
 from anabranch.runtime.tasks import ThreadTasks
 from anabranch.testing.contracts import BlobContract
+from tests.pressed import Pressed
 from tests.s3_server import fresh_url
 from tests.waiting import PATIENCE_S, until_ended
 
@@ -175,6 +177,31 @@ def test_an_interrupted_fetch_leaves_no_reader_waiting(inner: Counted, hand: Han
             blobs.get(OLD, 0, 4)
     inner.before = lambda key: None
     assert blobs.get(OLD, 0, 4).to_pybytes() == b"0123"
+
+
+@pytest.mark.parametrize("where", ["pool", "gate"])
+def test_ctrl_c_where_a_fetch_is_about_to_begin_leaves_no_reader_waiting(
+    inner: Counted, hand: Hand, where: str
+) -> None:
+    inner.put(OLD, [b"0123"])
+    blobs = pooled(inner, hand)
+    history: Any = blobs._history
+    for _ in range(limits.HISTORY_FETCHES_MAX + 1):
+        (history if where == "pool" else history._gate)._changed = Pressed()
+        interrupted = [threading.Thread(target=pressed_on, args=(blobs,), daemon=True)]
+        interrupted[0].start()
+        until_ended(*interrupted)
+    history._changed = history._gate._changed = hand.condition()
+    found: list[bytes] = []
+    reader = threading.Thread(target=lambda: found.append(blobs.get(OLD, 0, 4).to_pybytes()), daemon=True)
+    reader.start()
+    until_ended(reader)
+    assert found == [b"0123"]
+
+
+def pressed_on(blobs: PooledBlobs) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        blobs.get(OLD, 0, 4)
 
 
 def test_a_catch_up_neither_evicts_fresh_commits_nor_holds_their_readers_up(inner: Counted, hand: Hand) -> None:

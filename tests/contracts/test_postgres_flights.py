@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
-from typing import Any
 
 import psycopg
 import pytest
 
+import anabranch as ab
 from anabranch.catalog.port import Checkpointed
-from anabranch.catalog.postgres import reading
 from anabranch.catalog.postgres.adapter import PostgresCatalog
+from anabranch.catalog.postgres.address import Address
+from anabranch.catalog.postgres.connection import connect
+from anabranch.catalog.postgres.flight import Answer, Asked, Connection
 from anabranch.errors import StoreUnavailable, StreamExists
 from anabranch.model.append import Unit
 from anabranch.model.cut import StreamCut
@@ -24,7 +27,7 @@ from anabranch.runtime.ports import Runtime
 from anabranch.streams.manager import Streams
 from anabranch.testing.contracts.samples import NOW, SEGMENT, info, new_stream, part
 from tests.postgres_server import drop, fresh_url
-from tests.waiting import PATIENCE_S, until_ended
+from tests.waiting import PATIENCE_S, until, until_ended
 
 A, B = StreamId(1), StreamId(2)
 PIECE = Checkpointed("kind", "name", {"n": 1})
@@ -46,16 +49,26 @@ def catalog(url: str) -> Iterator[PostgresCatalog]:
     opened.close()
 
 
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The round trips of this thread from now on: each as the names of its statements."""
+    trips: list[list[str]] = []
+    mine, fly = threading.get_ident(), Connection.fly  # others listen and notify
+
+    def noted(self: Connection, asked: Sequence[Asked]) -> list[Answer]:
+        if threading.get_ident() == mine:
+            trips.append([name for name, _ in asked])
+        return fly(self, asked)
+
+    monkeypatch.setattr(Connection, "fly", noted)
+    return trips
+
+
 def pieces(catalog: PostgresCatalog) -> list[Checkpointed]:
     with catalog.reading() as reading:
         return reading.pieces("kind")
 
 
-@pytest.mark.parametrize("together", [True, False], ids=["libpq 14", "libpq 13"])
-def test_a_change_is_there_for_the_next_question_and_at_the_end(
-    catalog: PostgresCatalog, together: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reading, "_PIPELINES", together)
+def test_a_change_is_there_for_the_next_question_and_at_the_end(catalog: PostgresCatalog) -> None:
     with catalog.writing() as writing:
         writing.put_piece(PIECE)
         assert writing.piece("kind", "name") == PIECE
@@ -125,26 +138,9 @@ def test_a_scope_is_copied_in_few_round_trips(catalog: PostgresCatalog, monkeypa
     streams.create_scope("many")
     for number in range(20):
         streams.create(StreamName("many", str(number)))
-    trips, flying = 0, False
-    execute, pipeline = psycopg.Connection.execute, psycopg.Connection.pipeline
-
-    def counted(self: Any, *arguments: Any, **options: Any) -> Any:
-        nonlocal trips
-        trips += not flying
-        return execute(self, *arguments, **options)
-
-    @contextmanager
-    def together(self: Any) -> Iterator[None]:
-        nonlocal trips, flying
-        trips, flying = trips + 1, True
-        with pipeline(self):
-            yield
-        flying = False
-
-    monkeypatch.setattr(psycopg.Connection, "execute", counted)
-    monkeypatch.setattr(psycopg.Connection, "pipeline", together)
+    trips = counted(monkeypatch)
     assert len(streams.copy_scope("many", "copies")) == 20
-    assert trips <= 20 * 6 + 20, trips
+    assert len(trips) <= 20 * 6 + 20, len(trips)
 
 
 def test_what_is_about_one_stream_takes_four_round_trips(
@@ -156,28 +152,10 @@ def test_what_is_about_one_stream_takes_four_round_trips(
     with catalog.writing(name) as writing:
         (log,) = writing.logs([LogId(1)])
         writing.append(Unit((part(log, 9),)), now=NOW)
-    mine = threading.get_ident()  # others listen and notify
-    trips, flying = 0, False
-    execute, pipeline = psycopg.Connection.execute, psycopg.Connection.pipeline
-
-    def counted(self: Any, *arguments: Any, **options: Any) -> Any:
-        nonlocal trips
-        trips += threading.get_ident() == mine and not flying
-        return execute(self, *arguments, **options)
-
-    @contextmanager
-    def together(self: Any) -> Iterator[None]:
-        nonlocal trips, flying
-        trips, flying = trips + 1, True
-        with pipeline(self):
-            yield
-        flying = False
-
     cut = StreamCut.of(A, {SEGMENT: 4})
-    monkeypatch.setattr(psycopg.Connection, "execute", counted)
-    monkeypatch.setattr(psycopg.Connection, "pipeline", together)
+    trips = counted(monkeypatch)
     streams.truncate(name, cut)
-    assert trips <= 4, trips
+    assert len(trips) <= 4, trips
     assert streams.head(name) == cut
 
 
@@ -201,3 +179,115 @@ def test_what_a_transaction_knows_of_its_stream_is_what_it_changed(catalog: Post
     with catalog.writing(A) as writing:
         writing.drop_stream(A)
         assert writing.stream(A) is None
+
+
+@pytest.fixture
+def database(catalog: PostgresCatalog, url: str) -> Iterator[Connection]:
+    with closing(connect(Address.parse(url), lock_s=PATIENCE_S)) as opened:
+        yield opened
+
+
+def test_nothing_flies_behind_what_fails_and_the_connection_goes_on(database: Connection) -> None:
+    again = ("insert_stream", (int(A), "iot", "a", 1, "{}", 0, False, 1, 0, 1))
+    for _ in range(2):
+        with pytest.raises(psycopg.errors.UniqueViolation):
+            database.fly([("begin_writing", ()), ("put_scope", ("new", "{}", 0)), again, ("scope", ("new",))])
+        database.fly([("rollback", ())])
+        # What was to be prepared behind the failure was not.
+        assert database.fly([("scope", ("new",)), ("scope", ("iot",))])[0].rows == []
+
+
+def test_a_value_that_cannot_be_sent_stops_all_of_its_flight(database: Connection) -> None:
+    with pytest.raises(psycopg.DataError):
+        database.fly([("put_scope", ("new", "{}", 0)), ("scope", ("\0",))])
+    assert database.fly([("scope", ("new",))])[0].rows == []
+
+
+def test_statements_stay_prepared_when_a_transaction_is_undone(database: Connection) -> None:
+    for _ in range(2):
+        database.fly([("begin_writing", ()), ("scope", ("iot",)), ("scope", ("other",)), ("rollback", ())])
+    said = database.execute("select statement from pg_prepared_statements").fetchall()
+    assert sum("from scopes where name" in text for (text,) in said) == 1
+
+
+def test_a_flight_larger_than_what_the_sockets_hold_lands(database: Connection) -> None:
+    values = [str(number) * (1 << 20) for number in range(8)]
+    asked: list[Asked] = []
+    for number, value in enumerate(values):
+        asked += [("put_piece", ("kind", str(number), value)), ("piece", ("kind", str(number)))]
+    assert [answer.rows[0][2] for answer in database.fly(asked)[1::2]] == values
+
+
+def test_an_interrupted_flight_leaves_no_connection_with_half_an_answer(database: Connection, url: str) -> None:
+    with closing(connect(Address.parse(url), lock_s=PATIENCE_S)) as rival:
+        rival.fly([("begin_writing", ()), ("lock", ("writing",))])
+
+        def interrupt() -> None:
+            waiting = "select 1 from pg_locks where locktype = 'advisory' and not granted and pid = %s"
+            until(lambda: rival.execute(waiting, (database.info.backend_pid,)).fetchone() is not None)
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+        interrupting = threading.Thread(target=interrupt)
+        interrupting.start()
+        with pytest.raises(KeyboardInterrupt):
+            database.fly([("begin_writing", ()), ("lock", ("writing",)), ("scopes", ())])
+        until_ended(interrupting)
+    assert database.closed
+
+
+def test_streams_are_copied_appended_and_stitched_in_four_round_trips(
+    catalog: PostgresCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They begin in one, find names in one and what these lead to in another, and commit with all changes in one."""
+    streams = Streams(catalog, Runtime(), cut_at=lambda *_: pytest.fail("no time"), changed=lambda: None)
+    trips = counted(monkeypatch)
+    for operation in (
+        lambda: streams.copy("iot/a", "iot/copy"),
+        lambda: streams.append("iot/a", "iot/b"),
+        lambda: streams.append("iot/copy", "iot/copy"),
+        lambda: streams.stitch(["iot/a", "iot/b", "iot/copy", "iot/a"], into="iot/stitched"),
+    ):
+        trips.clear()
+        operation()
+        assert len(trips) <= 4, trips
+
+
+def test_an_update_in_its_turn_takes_two_round_trips(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waits for its turn and reads the value in one, and appends and commits in one: all that is behind the lock."""
+    with ab.connect(url, blobs="memory://") as store:
+        store.streams.create_scope("s")
+        one, two = (store.synchronizer("s/_n", initial=0) for _ in range(2))
+        for each in (one, two, one, two):
+            each.update(lambda n: n + 1)
+        trips = counted(monkeypatch)
+        assert one.update(lambda n: n + 1) == 5
+        assert len(trips) == 2, trips
+
+
+def test_what_was_found_before_a_change_is_looked_for_again_behind_it(catalog: PostgresCatalog) -> None:
+    with catalog.writing() as writing:
+        name, other = StreamName("iot", "a"), StreamName("iot", "new")
+        writing.ahead(scopes=["iot"], streams=[name, other, B], pieces=[("kind", "name")], logs_of=[A])
+        known = writing.stream(name)
+        assert known is not None and writing.stream(other) is None and writing.piece("kind", "name") is None
+        writing.put_piece(PIECE)
+        assert writing.piece("kind", "name") == PIECE
+        writing.drop_piece("kind", "name")
+        assert writing.piece("kind", "name") is None
+        writing.update_stream(renamed := replace(known, name=other, version=known.version + 1))
+        assert writing.stream(other) == writing.stream(A) == renamed and writing.stream(name) is None
+        writing.insert_stream(made := info(StreamId(3), "iot/a"))
+        assert writing.stream(name) == made
+
+
+def test_a_name_that_was_free_is_taken_by_the_transaction_itself(catalog: PostgresCatalog) -> None:
+    def make() -> None:
+        with catalog.writing() as writing:
+            assert writing.stream(StreamName("iot", "new")) is None
+            writing.insert_stream(info(StreamId(3), "iot/new"))
+            with pytest.raises(StreamExists):
+                writing.insert_stream(info(StreamId(4), "iot/new"))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        make()

@@ -7,6 +7,8 @@ at-most-once reader is given comes never twice, in order, and misses no more tha
 from __future__ import annotations
 
 import random
+import signal
+import sys
 import threading
 import time
 from collections import defaultdict
@@ -20,6 +22,7 @@ import anabranch as ab
 from anabranch.errors import ReaderNotInGroup
 from tests.postgres_server import drop, fresh_url
 from tests.process.children import Child, Tell
+from tests.waiting import until
 
 KEYS = 6  # of a writer at a time
 LEASE_S = 0.8
@@ -197,3 +200,43 @@ def events_of(store: ab.Store, stream: str) -> Events:
             assert event.key == key
             found[key].append(int(sequence))
     return dict(found)
+
+
+def read_on(tell: Tell, store_at: str, name: str, go: str) -> None:
+    """Read until it is stopped, but nothing before the file `go` is there; then leave in order."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    with ab.connect(store_at) as store, store.reader_group("s/g").reader(name) as reader:
+        tell("reads")
+        while not Path(go).exists():
+            time.sleep(0.01)
+        for event in reader:
+            tell("event", event.body.decode())
+
+
+@pytest.mark.process
+def test_processes_are_started_and_stopped_with_the_lag_and_read_everything(tmp_path: Path) -> None:
+    place, go = str(tmp_path / "river"), tmp_path / "go"
+    with ab.connect(place) as store:
+        store.streams.create_scope("s")
+        store.streams.create("s/in", scaling=4)
+        with store.writer("s/in") as writer:
+            for number in range(300):
+                writer.write(b"%d" % number, key=str(number))
+        group = store.reader_group("s/g", streams=["s/in"], lease_s=600)
+        children: dict[str, Child] = {}
+
+        def launch(name: str) -> None:
+            children[name] = Child(tmp_path, name, read_on, place, name, str(go))
+
+        def stop(name: str) -> None:
+            children[name].send(signal.SIGTERM)
+
+        with group.elastic(launch, stop, readers_max=3, events_per_reader=100, every_s=0.05) as readers:
+            until(lambda: len(group.readers) == 3)
+            assert group.readers == sorted(readers.running)
+            go.touch()
+            until(lambda: len(readers.running) == 1 and group.unread().events == 0)
+            until(lambda: group.readers == readers.running)
+        assert [child.join() for child in children.values()] == [0] * len(children)
+        assert said(list(children.values()), "event") == {str(number) for number in range(300)}
+        assert group.readers == []

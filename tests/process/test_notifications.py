@@ -104,42 +104,64 @@ def test_who_is_killed_noting_down_leaves_no_gap_and_nothing_twice(place: Place,
         assert list(store.check()) == []
 
 
-def listen_by_name(tell: Tell, store_at: str, blobs: str | None, killed_at: int) -> None:
+def number_of(each: ab.Notification) -> int:
+    """A stream's tag, or what a scaling to so many segments and three more is to a group."""
+    return int(each.detail["tags"]["n"]) if each.segments is None else each.segments - 3
+
+
+def listen_by_name(tell: Tell, store_at: str, blobs: str | None, to_group: bool, killed_at: int) -> None:
     """Tell what a listener with a name is given, and when it is done with it: never with the one it is to be killed at."""
 
     def handle(each: ab.Notification) -> None:
-        number = each.detail["tags"]["n"]
+        number = number_of(each)
         tell("given", number)
-        if int(number) == killed_at:
+        if number == killed_at:
             time.sleep(600)
         tell("done", number)
 
     with ab.connect(store_at, blobs=blobs) as store:
-        store.on_notification(handle, name="dash")
+        if to_group:
+            store.reader_group("s/g").on_segments(handle, name="dash")
+        else:
+            store.on_notification(handle, name="dash")
         tell("listens")
         time.sleep(600)
 
 
+@pytest.mark.parametrize("to_group", [False, True])
 def test_a_killed_listener_with_a_name_misses_nothing_and_is_told_again_only_what_it_was_at(
-    place: Place, tmp_path: Path
+    place: Place, tmp_path: Path, to_group: bool
 ) -> None:
     store_at, blobs = place
     with ab.connect(store_at, blobs=blobs) as store:
         store.streams.create_scope("s")
         store.streams.create("s/a")
+        store.streams.create("s/b")
+        if to_group:
+            store.reader_group("s/g", streams=["s/a", "s/b"])
         numbers = iter(range(100))
+
+        def change() -> None:
+            number = next(numbers)
+            if to_group:
+                store.streams.scale("s/a", number + 2)
+            else:
+                store.streams.tag("s/a", {"n": str(number)})
+
         lives: list[Child] = []
         for killed_at in (2, 7, 11):
-            child = Child(tmp_path, f"named-{killed_at}", listen_by_name, store_at, blobs, killed_at)
+            child = Child(tmp_path, f"named-{killed_at}", listen_by_name, store_at, blobs, to_group, killed_at)
             child.wait_for("listens")
             for _ in range(4):
-                store.streams.tag("s/a", {"n": str(next(numbers))})
+                change()
             until(partial(was_given, child, killed_at))
             child.kill()
-            store.streams.tag("s/a", {"n": str(next(numbers))})  # nobody listens
+            change()  # nobody listens
             lives.append(child)
-    assert [line[0] for child in lives for line in told(child, "done")] == [str(n) for n in range(11)]
+    present = ["-1"] if to_group else []
+    assert [line[0] for child in lives for line in told(child, "done")] == [*present, *(str(n) for n in range(11))]
     assert [line[0] for child in lives for line in told(child, "given")] == [
+        *present,
         *("0", "1", "2"),
         *("2", "3", "4", "5", "6", "7"),
         *("7", "8", "9", "10", "11"),

@@ -16,6 +16,7 @@ from anabranch import limits
 from anabranch.model.cut import StreamCut
 from anabranch.testing.ledger import Ledger
 from anabranch.testing.wounds_algebra import copy_all_but_the_last_event
+from anabranch.testing.wounds_groups import leave_the_position_out_of_the_unit
 from tests.waiting import until
 from torture import share, transact, trim
 from torture.child import Child, Tell
@@ -28,7 +29,7 @@ from torture.told import Told
 
 pytestmark = [pytest.mark.process, pytest.mark.chaos]
 
-_SECONDS = 40.0
+_SECONDS = 20.0  # ./dev torture runs for longer
 Plant = Callable[[], AbstractContextManager[None]]
 
 
@@ -74,6 +75,33 @@ def test_a_copy_that_ends_before_its_cut_is_told(tmp_path: Path, plant: Plant) -
         ledgers = {stream: Ledger(stream) for stream in STREAMS}
         wrong = Taken(store, [Told(stream) for stream in STREAMS], ledgers, [child]).wrong
     assert any("the copy was told to end at" in text for text in wrong) == (plant is not nullcontext), wrong
+
+
+def _shared(tell: Tell, place: Place, stop: Path, plant: Plant) -> None:
+    # Its task that gives signs of life would mend the wound now and then, just ahead of the kill.
+    setattr(limits, "READER_REFRESH_US", 60_000_000)  # noqa: B010 - to the type checker it is final
+    with plant():
+        share.share(tell, place, stop, "share-1", seed=1)
+
+
+@pytest.mark.parametrize("plant", [nullcontext, leave_the_position_out_of_the_unit])
+def test_a_unit_of_a_group_without_its_position_is_told(tmp_path: Path, plant: Plant) -> None:
+    there, stop = Place(str(tmp_path / "river")), tmp_path / "stop"
+    with there.open(0) as store:
+        store.streams.create_scope("t")
+        for stream in (share.SOURCE, share.MADE):
+            store.streams.create(stream)
+        store.reader_group(share.GROUP, streams=[share.SOURCE], lease_s=600)
+        with store.writer(share.SOURCE) as writer:
+            for number in range(200):
+                writer.write(b"%d" % number, key="k")
+    child = Child(tmp_path, "sharer", _shared, there, stop, plant)
+    until(lambda: not child.alive)
+    assert [words for _, *words in child.lines()][-1] == ["kill", "-9", "behind", "a", "unit"]
+    with there.open(0) as store:
+        for reader in share.READERS:
+            store.reader_group(share.GROUP).reader_offline(reader)
+        assert bool(share.wrong(store, Counter())) == (plant is not nullcontext)
 
 
 # the judges, fed lies

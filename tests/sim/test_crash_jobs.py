@@ -1,4 +1,4 @@
-"""A crash at every port call that changes something of a job that copies bytes: whoever goes on with it makes what an undisturbed run makes."""
+"""A crash at every port call of a job that copies or views bytes within a store: whoever goes on with it makes what an undisturbed run makes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from anabranch.testing.clients import checked
 from anabranch.testing.faults import Action, CrashAt, NoFaults
 from anabranch.testing.simulation import SETTINGS, tight_limits
 from anabranch.testing.world import Process, ProcessCrashed, World
+from tests.sim.crashes import crashes
 
 pytestmark = pytest.mark.sim
 
@@ -158,33 +159,29 @@ def test_a_crash_at_any_call_of_a_job_is_gone_on_from() -> None:
     assert actor is not None
     calls = list(actor.gate.calls)
     assert {"blobs.put", "blobs.get", "writing.commit", "catalog.reading"} <= set(calls)
-    # After a call that only reads, all is as it was after the last one that did not.
-    changes = [(number, name) for number, name in enumerate(calls, 1) if name in ("writing.commit", "blobs.put")]
-    for number, name in changes:
-        for action in (Action.CRASH_BEFORE, Action.CRASH_AFTER, *([Action.CRASH_MIDWAY] if "put" in name else [])):
-            crashed = tell(number, action)
-            assert crashed is None or not crashed.alive
+    for number, action in crashes(calls):
+        crashed = tell(number, action)
+        assert crashed is None or not crashed.alive
 
 
-def test_a_crash_while_a_copy_follows_its_source_is_gone_on_from() -> None:
-    number, crashed = 40, tell_following(40, Action.CRASH_AFTER)
-    while crashed is not None and number < 400:
-        assert not crashed.alive
-        if len(crashed.gate.calls) < number:  # it was done before its crash
-            break
-        number += 11
-        crashed = tell_following(number, Action.CRASH_AFTER)
-    assert number > 120
+@pytest.mark.parametrize("verb", [follow, follow_within], ids=lambda each: each.__name__)
+def test_a_crash_while_a_copy_follows_its_source_is_gone_on_from(verb: Callable[[Store], None]) -> None:
+    whole = tell_following(0, Action.PASS, verb)
+    assert whole is not None
+    calls = list(whole.gate.calls)
+    assert calls.count("writing.commit") > 6
+    for number, action in crashes(calls):
+        crashed = tell_following(number, action, verb)
+        assert crashed is None or not crashed.alive
 
 
-def test_a_crash_or_a_lost_answer_while_a_copy_views_on_is_gone_on_from() -> None:
+def test_a_lost_answer_while_a_copy_views_on_doubles_and_loses_nothing() -> None:
     whole = tell_following(0, Action.PASS, follow_within)
     assert whole is not None
-    changes = [number for number, name in enumerate(whole.gate.calls, 1) if name == "writing.commit"]
-    assert len(changes) > 6
-    for number in changes:
-        for action in (Action.CRASH_BEFORE, Action.CRASH_AFTER, Action.UNCERTAIN_LANDED, Action.UNCERTAIN_LOST):
-            tell_following(number, action, follow_within)
+    for number, name in enumerate(whole.gate.calls, 1):
+        if name == "writing.commit":
+            for action in (Action.UNCERTAIN_LANDED, Action.UNCERTAIN_LOST):
+                tell_following(number, action, follow_within)
 
 
 @pytest.mark.parametrize("action", [Action.UNCERTAIN_LANDED, Action.UNCERTAIN_LOST])

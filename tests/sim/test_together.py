@@ -31,7 +31,7 @@ SHORT = 1_200  # steps of a life that is one interleaving of many
         (SCRIBES, ("bytes flushed", "bytes read", "bytes followed", "bytes let go", "bytes copied")),
         (UPKEEPERS, ("round of upkeep", "rescaled")),
         (TIMEKEEPERS, ("timed event", "watermark", "timed stream scaled")),
-        (LISTENERS, ("life to tell of", "notification heard")),
+        (LISTENERS, ("life to tell of", "notification heard", "told to a listener", "scene read to its end")),
     ],
     ids=["transactions", "bytes", "upkeep", "watermarks", "notifications"],
 )

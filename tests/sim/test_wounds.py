@@ -10,6 +10,7 @@ from anabranch.testing.wounds import WOUNDS, Wound, retry_blindly
 from anabranch.testing.wounds_algebra import ALGEBRA_WOUNDS
 from anabranch.testing.wounds_bucket import BUCKET_WOUNDS
 from anabranch.testing.wounds_groups import GROUP_WOUNDS
+from anabranch.testing.wounds_listeners import LISTENER_WOUNDS
 from anabranch.testing.wounds_recovery import RECOVERY_WOUNDS
 from anabranch.testing.wounds_transactions import TRANSACTION_WOUNDS
 
@@ -21,7 +22,7 @@ SEEDS_MAX = 60  # within which a wound must be found; most bleed within five
 
 @pytest.mark.parametrize(
     "wound",
-    [*WOUNDS, *ALGEBRA_WOUNDS, *BUCKET_WOUNDS, *GROUP_WOUNDS, *RECOVERY_WOUNDS, *TRANSACTION_WOUNDS],
+    [*WOUNDS, *ALGEBRA_WOUNDS, *BUCKET_WOUNDS, *GROUP_WOUNDS, *LISTENER_WOUNDS, *RECOVERY_WOUNDS, *TRANSACTION_WOUNDS],
     ids=lambda wound: wound.name,
 )
 def test_a_planted_wound_is_found(wound: Wound) -> None:

@@ -48,6 +48,19 @@ def test_tasks_move_a_stream_event_for_event(spark: SparkSession, pair: tuple[St
     assert sound(target)
 
 
+def test_tasks_stitch_streams_of_several_stores(spark: SparkSession, pair: tuple[Store, Store]) -> None:
+    source, target = pair
+    target.streams.create("t/c", schema=SCHEMA, key="device", time="at")
+    fill(target, "t/c", 430, 450)
+    parts, columns = [ab.InStore(source, "s/a"), ab.InStore(target, "t/c")], ["device", "n"]
+    with pytest.raises(InvalidArgument, match="reads 2 stores"):
+        target.jobs.stitch(target, parts, "t/b", carrier=carrier(spark, source, target)).wait()
+    both = carrier(spark, [source, target], target)
+    assert target.jobs.stitch(target, parts, "t/b", deduplicate=columns, carrier=both).wait().repeats == 10
+    assert [body["n"] for body in bodies_of(target, "t/b")][-10:] == [*range(440, 450)]
+    assert len(bodies_of(target, "t/b")) == len(bodies_of(source, "s/a")) + 10
+
+
 def test_bundles_that_are_moved_twice_and_by_two_are_there_once(spark: SparkSession, pair: tuple[Store, Store]) -> None:
     source, target = pair
     inner = carrier(spark, source, target)

@@ -6,19 +6,29 @@ import json
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from anabranch.errors import InvalidArgument, InvalidName, MissingExtra
+import anabranch as ab
+from anabranch.errors import InvalidArgument, InvalidName, MissingExtra, ScopeRenamed, StreamRenamed
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.names import StreamName
+from anabranch.model.schema import StreamSchema
 from anabranch.runtime.ports import Runtime
 from anabranch.spark.checkpoint_place import checkpoint_place
 from anabranch.spark.late_commit import LateAccount, batch_read
-from anabranch.spark.offsets import SourceOffset
+from anabranch.spark.offsets import SourceOffset, series_of
 from anabranch.spark.options import ReadOptions, WriteOptions
+from anabranch.spark.pipeline_checkpoint import committed
+from anabranch.spark.pipeline_query import _present
 from anabranch.spark.scan import Range, deal
+from anabranch.spark.sink import _target
+from anabranch.spark.source import StreamReader, schema, stream_reader
 from anabranch.spark.sql import Window
+from anabranch.streams.publish import Numbered
+from tests.spark.streams import new_store, write
 
 NEEDED = {"path": "river", "stream": "s/in"}
 SEGMENT = SegmentId(0, 0)
@@ -53,6 +63,22 @@ def test_options_are_read_in_any_case_and_with_their_defaults() -> None:
 def test_wrong_options_are_refused_by_name(options: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         ReadOptions.of(options)
+
+
+def test_a_stream_that_has_another_name_by_now_is_not_made_anew() -> None:
+    with ab.connect("memory://") as store:
+        store.streams.create_scope("s")
+        columns = pa.schema([("n", pa.int64())])
+        made = _target(store, WriteOptions.of({**NEEDED, "create": "true"}), columns)
+        store.streams.rename("s/in", "s/out")
+        with pytest.raises(StreamRenamed, match="s/out"):
+            _target(store, WriteOptions.of({**NEEDED, "create": "true"}), columns)
+        with pytest.raises(StreamRenamed, match="s/out"):
+            _present(store, StreamName("s", "in"), StreamSchema.typed(columns, None, None))
+        store.streams.move_scope("s", "t")
+        with pytest.raises(ScopeRenamed, match="'t'"):
+            _target(store, WriteOptions.of({**NEEDED, "stream": "s/new", "create": "true"}), columns)
+        assert [info.id for info in store.streams.list()] == [made]
 
 
 def test_a_bad_stream_name_is_refused() -> None:
@@ -100,6 +126,47 @@ def test_a_checkpoint_tells_what_a_batch_read_and_dropped_by(tmp_path: Path) -> 
     for elsewhere in ("hdfs://name/place", "az://container/place", "gs://bucket/place"):
         with pytest.raises(InvalidArgument, match="in a folder or in S3, not in"):
             checkpoint_place(elsewhere, runtime)
+
+
+def test_a_batch_that_was_published_counts_though_spark_did_not_note_it(tmp_path: Path) -> None:
+    log_batch(tmp_path, 0, 0, 5)
+    log_batch(tmp_path, 1, 9_000, 8)
+    (tmp_path / "metadata").write_text('{"id": "q"}')
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "commits" / "0").touch()
+    place = checkpoint_place(str(tmp_path), Runtime())
+    with ab.connect("memory://") as store:
+        assert committed(store.catalog, place) == (0, {"s/in": cut(5)})
+        store.publish([], request=Numbered(series_of("q"), 1))
+        assert committed(store.catalog, place) == (9_000_000, {"s/in": cut(8)})
+
+
+def test_a_query_goes_on_when_its_stream_is_renamed(tmp_path: Path) -> None:
+    with new_store(tmp_path) as store:
+        options = {"path": store.url, "stream": "s/in"}
+        reader = stream_reader(options, schema(options))
+        assert isinstance(reader, StreamReader)
+        start = reader.initialOffset()
+        store.streams.rename("s/in", "s/now")
+        write(store, 0, 10, stream="s/now")
+        end = reader.latestOffset(start, ReadAllAvailable())
+        assert reader.reportLatestOffset() == end
+        batches = [batch for part in reader.partitions(start, end) for batch in reader.read(part)]
+        assert sorted(n for batch in batches for n in batch.column("n").to_pylist()) == list(range(10))
+
+
+def test_checkpoints_lie_in_any_folder_and_nothing_but_them_is_removed(tmp_path: Path) -> None:
+    root = tmp_path / "we[i]rd #1?x=%20" / "p"
+    ours = [root / "s.out" / "0001", root / "s.out_late" / "12345"]
+    others = [root / "photos" / "0001", root / "s.out" / "notes", tmp_path / "neighbour" / "s.out" / "0001"]
+    for folder in (*ours, *others):
+        (folder / "offsets").mkdir(parents=True)
+    assert checkpoint_place(f"file:{root}", Runtime()).for_spark == str(root)
+    place = checkpoint_place(str(ours[0]), Runtime())
+    assert place.names("") == ["offsets"]
+    place.above(2).remove()
+    assert not any(folder.exists() for folder in (*ours, ours[1].parent))
+    assert all(folder.exists() for folder in others)
 
 
 def test_an_account_of_late_events_survives_its_option() -> None:

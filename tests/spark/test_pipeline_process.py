@@ -107,6 +107,33 @@ def test_a_killed_pipeline_goes_on_as_if_nothing_had_been(spark: SparkSession, s
     assert not list(store.check())
 
 
+def java_of(group: int) -> int:
+    """The process of Java in a group of processes."""
+    listed = subprocess.run(["ps", "-A", "-o", "pid=,pgid=,comm="], capture_output=True, text=True, check=True).stdout
+    (found,) = [
+        int(pid)
+        for pid, pgid, command in (line.split(maxsplit=2) for line in listed.splitlines())
+        if int(pgid) == group and Path(command).name == "java"
+    ]
+    return found
+
+
+def test_a_pipeline_whose_java_is_killed_says_so_and_is_free_for_the_next_run(store: ab.Store) -> None:
+    Source(store).finish()
+    child = start(store, "--quiet")
+    try:
+        wait_until(lambda: length(store, "out/copy") == EVENTS, child)
+        os.kill(java_of(child.pid), signal.SIGKILL)
+        out, errors = child.communicate(timeout=PATIENCE_S)
+    finally:
+        if child.poll() is None:
+            os.killpg(child.pid, signal.SIGKILL)
+    assert (child.returncode, out) == (2, "")
+    assert errors.splitlines()[-1].endswith("Spark's Java process has ended; run it again, and it goes on where it was")
+    row = pipeline_admin.find(store, "p")
+    assert (row.state, row.holder) == ("failed", None)
+
+
 def test_a_pipeline_of_the_shell_tells_its_progress_and_stops_when_another_process_asks(store: ab.Store) -> None:
     Source(store).finish()
     wanted = expected(store, until=EVENTS - 1 - 5)

@@ -7,16 +7,28 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
 import anabranch as ab
-from anabranch.errors import Conflict, InvalidArgument, InvalidSql, PipelineNotFound, PipelineRunning
+from anabranch.catalog.port import Catalog, Subject, Writing
+from anabranch.errors import (
+    AppendUncertain,
+    Conflict,
+    InvalidArgument,
+    InvalidSql,
+    PipelineNotFound,
+    PipelineRunning,
+)
 from anabranch.spark import pipeline_admin
 from anabranch.spark import pipeline_row as row_of
+from anabranch.spark.pipeline_heartbeat import Heartbeat
 from anabranch.spark.pipeline_plan import WATERMARK_US, plan
 from anabranch.spark.pipeline_row import LEASE_US, Holder, PipelineRow, Restart
+from tests.waiting import until
 
 SQL = "CREATE STREAM s.out AS SELECT a, count(*) AS n FROM STREAM s.raw GROUP BY window(at, '1 minute'), a"
 NOW = 1_700_000_000_000_000
@@ -50,6 +62,35 @@ def test_a_claimed_pipeline_is_running_and_survives_the_way_through_json(store: 
     assert row.outputs[0].target == "s/out"
     assert row.outputs[0].sources == ("s/raw",)
     assert [each.name for each in row_of.rows(store.catalog)] == ["p"]
+
+
+class LosesAnAnswer:
+    """A catalog whose first transaction takes place, but whose caller is not told."""
+
+    def __init__(self, inner: Catalog) -> None:
+        self._inner = inner
+        self.lost = False
+
+    @contextmanager
+    def writing(self, on: Subject | None = None) -> Iterator[Writing]:
+        with self._inner.writing(on) as txn:
+            yield txn
+        if not self.lost:
+            self.lost = True
+            raise AppendUncertain("the test lost the answer to this transaction")
+
+
+def test_a_heartbeat_goes_on_when_the_answer_to_one_is_lost(store: ab.Store) -> None:
+    claim(store, now=store.runtime.clock.now())
+    catalog = LosesAnAnswer(store.catalog)
+    heartbeat = Heartbeat(cast(Catalog, catalog), store.runtime, "p", ME)
+    try:
+        until(lambda: catalog.lost)
+        row_of.request_stop(store.catalog, "p", now=store.runtime.clock.now())
+        until(lambda: heartbeat.stop_requested)
+        assert heartbeat.lost is None
+    finally:
+        heartbeat.close()
 
 
 def test_a_second_runner_is_refused_by_name_and_process(store: ab.Store) -> None:
@@ -119,6 +160,27 @@ def test_changed_statements_are_refused_while_there_are_checkpoints(store: ab.St
         claim(store, sql=changed)
     row = claim(store, sql=changed, restart=Restart(("head",)))
     assert (row.generation, row.prepared, row.text) == (2, False, changed)
+
+
+def test_a_new_beginning_that_fails_leaves_the_generation_before(store: ab.Store) -> None:
+    prepared(store)
+    row = claim(store, restart=Restart(("tail",), replace=True))
+    row_of.finish(store.catalog, "p", ME, now=NOW, error="there is no such place")
+    again = claim(store)
+    assert (again.generation, again.prepared, again.restart) == (1, True, Restart())
+    # Once it is saved, it is the one that a later run goes on with.
+    row_of.save(store.catalog, row)
+    row_of.finish(store.catalog, "p", ME, now=NOW)
+    again = claim(store)
+    assert (again.generation, again.prepared, again.restart) == (2, False, row.restart)
+
+
+def test_a_row_that_is_saved_after_long_preparations_is_not_taken_for_a_dead_one(store: ab.Store) -> None:
+    row = claim(store)
+    row_of.beat(store.catalog, "p", ME, now=NOW + LEASE_US)
+    row_of.save(store.catalog, replace(row, prepared=True))
+    with pytest.raises(PipelineRunning):
+        claim(store, OTHER, now=NOW + LEASE_US + 1)
 
 
 @pytest.mark.parametrize(

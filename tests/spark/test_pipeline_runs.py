@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,15 +15,18 @@ import pyarrow as pa
 import pytest
 
 import anabranch as ab
-from anabranch.errors import InvalidArgument, InvalidSql, PipelineFailed, PipelineRunning
+from anabranch.errors import AnabranchError, InvalidArgument, InvalidSql, PipelineFailed, PipelineRunning
 from anabranch.model.columns import TIME_TYPE
 from anabranch.spark import pipeline_admin
+from anabranch.spark import pipeline_row as row_of
 from anabranch.spark.checkpoint_place import checkpoint_place
 from anabranch.spark.demo.proof import Claim, prove
 from anabranch.spark.pipeline import Pipeline, run
 from anabranch.spark.pipeline_checkpoint import committed
+from anabranch.spark.pipeline_plan import plan
+from anabranch.spark.pipeline_prepare import prepare
 from tests.spark.pipelines import BASE, COUNTS, SECOND, SOURCE, counted, expected, new_store, put, rows
-from tests.waiting import PATIENCE_S, until
+from tests.waiting import PATIENCE_S, until, until_ended
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -152,6 +157,30 @@ def test_a_run_goes_on_and_a_restart_corrects(spark: SparkSession, store: ab.Sto
     assert pipeline_admin.find(store, "p").generation == 3
     folders = [path.name for path in (Path(store.url) / "pipelines" / "p" / "out.counts").iterdir()]
     assert folders == ["0003"]
+
+
+def test_pipelines_that_begin_at_the_same_time_read_their_own_streams(spark: SparkSession, store: ab.Store) -> None:
+    names = [f"iot/s{number}" for number in range(3)]
+    for name in names:
+        store.streams.create(name, schema=pa.schema([(name[-2:], pa.int64())]))
+    begin, found = threading.Barrier(len(names)), dict[str, set[str]]()
+
+    def begin_one(name: str) -> None:
+        steps = plan(f"CREATE STREAM out.{name[-2:]} AS SELECT * FROM STREAM iot.{name[-2:]}")
+        outputs = [step.output for step in steps]
+        row = row_of.claim(store.catalog, name[-2:], "", outputs, row_of.this_process(name), now=0)
+        for _ in range(3):
+            begin.wait(PATIENCE_S)
+            with suppress(AnabranchError):
+                found.setdefault(name, set()).update(
+                    prepare(spark, store, row, steps)[f"out/{name[-2:]}"].frame.columns
+                )
+
+    threads = [threading.Thread(target=begin_one, args=[name]) for name in names]
+    for thread in threads:
+        thread.start()
+    until_ended(*threads)
+    assert found == {name: {name[-2:]} for name in names}
 
 
 def test_a_reset_forgets_and_drops_if_asked_and_a_deletion_keeps_the_results(

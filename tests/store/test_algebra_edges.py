@@ -66,6 +66,9 @@ OUTCOMES: dict[str, tuple[Act, str, list[bytes]]] = {
     "stitch of nothings": (lambda s: s.stitch(["s/empty", "s/empty"], into="s/x"), "s/x", []),
     "stitch over itself": (lambda s: s.stitch(["s/a", "s/a"], into="s/a", keep_sources=False), "s/a", A + A),
     "stitch of what is sealed": (lambda s: s.stitch(["s/sealed", "s/a"], into="s/x"), "s/x", SEALED + A),
+    "truncated at its end": (lambda s: s.truncate("s/a", ab.TAIL), "s/a", []),
+    "truncated at a cut's text": (lambda s: s.truncate("s/a", str(s.cut_after("s/a", events=1))), "s/a", A[1:]),
+    "truncated where it begins": (lambda s: s.truncate("s/a", "head"), "s/a", A),
     "rename to itself": (lambda s: s.rename("s/a", "s/a"), "s/a", A),
     "move to where it is": (lambda s: s.move("s/also", "s"), "s/a", A),
 }
@@ -76,6 +79,7 @@ REFUSALS: dict[str, tuple[Act, type[AnabranchError]]] = {
     "append of a former name": (lambda s: s.append("s/old", "s/a"), StreamRenamed),
     "append of what is gone": (lambda s: s.append(ab.StreamRange("s/cut", HEAD[0]), "s/a"), Truncated),
     "append of another's cut": (lambda s: s.append(ab.StreamRange("s/a", HEAD[0]), "s/a"), InvalidCut),
+    "append of no place": (lambda s: s.append(ab.StreamRange("s/a", None), "s/a"), InvalidCut),  # type: ignore[arg-type]
     "append backwards": (lambda s: s.append(ab.StreamRange("s/a", ab.TAIL, ab.HEAD), "s/a"), InvalidCut),
     "copy onto itself": (lambda s: s.copy("s/a", "s/a"), StreamExists),
     "copy onto an alias": (lambda s: s.copy("s/a", "s/also"), StreamExists),
@@ -83,6 +87,7 @@ REFUSALS: dict[str, tuple[Act, type[AnabranchError]]] = {
     "copy into no scope": (lambda s: s.copy("s/a", "none/a"), ScopeNotFound),
     "copy of a former name": (lambda s: s.copy("s/old", "s/x"), StreamRenamed),
     "stitch of no streams": (lambda s: s.stitch([], into="s/x"), InvalidArgument),
+    "stitch of no list": (lambda s: s.stitch("s/a", into="s/x"), InvalidArgument),
     "stitch into no scope": (lambda s: s.stitch(["s/a"], into="none/a"), ScopeNotFound),
     "stitch onto a source": (lambda s: s.stitch(["s/a", "s/empty"], into="s/a"), StreamExists),
     "stitch onto another": (lambda s: s.stitch(["s/a"], into="s/new", keep_sources=False), StreamExists),
@@ -96,6 +101,16 @@ REFUSALS: dict[str, tuple[Act, type[AnabranchError]]] = {
     "copy of no scope": (lambda s: s.copy_scope("none", "t"), ScopeNotFound),
     "copy of a scope onto itself": (lambda s: s.copy_scope("s", "s"), InvalidArgument),
     "no scope moved": (lambda s: s.move_scope("none", "t"), ScopeNotFound),
+    "truncated at no place": (lambda s: s.truncate("s/a", None), InvalidCut),  # type: ignore[arg-type]
+    "truncated at a time": (lambda s: s.truncate("s/a", "2026-01-31"), InvalidCut),
+    "truncated at another's cut": (lambda s: s.truncate("s/a", HEAD[0]), InvalidCut),
+    "truncated before the head": (lambda s: s.truncate("s/cut", str(HEAD[0])), Truncated),
+    "distance to no place": (lambda s: s.distance("s/a", 5), InvalidCut),  # type: ignore[arg-type]
+    "kept for a word": (lambda s: s.retention("s/a", "7d"), InvalidArgument),  # type: ignore[arg-type]
+    "made to be kept for a word": (lambda s: s.create("s/x", retention="7d"), InvalidArgument),  # type: ignore[arg-type]
+    "scaled by a word": (lambda s: s.scaling("s/a", "3"), InvalidArgument),  # type: ignore[arg-type]
+    "ephemeral by load": (lambda s: s.ephemeral("s/x", scaling=ab.ByEventRate(5)), InvalidArgument),  # type: ignore[arg-type]
+    "tagged by a list": (lambda s: s.tag("s/a", ["x"]), InvalidArgument),  # type: ignore[arg-type]
     "no scope deleted": (lambda s: s.delete_scope("none", recursive=True), ScopeNotFound),
 }
 

@@ -15,7 +15,7 @@ from anabranch.streams.manager import Streams
 from anabranch.testing import sim
 from anabranch.testing.algebra_sim import VERBS, live
 
-LIVES = [(3, 75), (6, 75)]
+LIVES = [(1, 75), (4, 75)]
 
 
 def test_streams_hold_through_random_lives_what_lists_would_hold() -> None:
@@ -60,24 +60,25 @@ def append_nothing(streams: Streams, source: Any, onto: Any, **_: Any) -> Any:
 
 APPEND = Streams.append
 WOUNDS = [
-    (Store, "collect", collect_nothing, 15),
-    (Store, "collect", collect_too_much, 15),
-    (Streams, "truncate", truncate_nothing, 50),
-    (Streams, "append", append_nothing, 50),
+    (Store, "collect", collect_nothing, 1, 15),
+    (Store, "collect", collect_too_much, 1, 15),
+    (Streams, "truncate", truncate_nothing, 6, 20),
+    (Streams, "append", append_nothing, 1, 50),
 ]
 
 
-@pytest.mark.parametrize(("owner", "verb", "wound", "steps"), WOUNDS, ids=[wound.__name__ for *_, wound, _ in WOUNDS])
+@pytest.mark.parametrize(("owner", "verb", "wound", "seed", "steps"), WOUNDS, ids=[each[2].__name__ for each in WOUNDS])
 def test_a_broken_promise_is_found_and_says_how_to_see_it_again(
     owner: type,
     verb: str,
     wound: Any,
+    seed: int,
     steps: int,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(owner, verb, wound)
-    assert sim.main(["algebra", "--seed", "1", "--steps", str(steps), "--runs", "3"]) == 1
+    assert sim.main(["algebra", "--seed", str(seed), "--steps", str(steps), "--runs", "3"]) == 1
     shown = capsys.readouterr()
     assert "VIOLATION with seed" in shown.out
     assert "./dev sim algebra --seed" in shown.out

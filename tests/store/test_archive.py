@@ -217,6 +217,12 @@ def test_aliases_come_along_under_their_own_scope_and_retention_if_asked(
     store.streams.archive_scope("iot", tmp_path / "archive")
     other.streams.import_archive(tmp_path / "archive", as_="one")
     assert other.streams.get("one/also").name == ab.StreamName("one", "x")
+    # That of a stream, as a copy of it, has none.
+    store.streams.archive("iot/x", tmp_path / "alone")
+    other.streams.create_scope("alone")
+    other.streams.import_archive(tmp_path / "alone", as_="alone/x")
+    other.streams.attach(tmp_path / "alone", as_="alone/attached")
+    assert [*other.streams.list_aliases("alone")] == []
     other.streams.import_archive(tmp_path / "archive", as_="two", retention=True)
     from anabranch.streams.retention import policy_of
 

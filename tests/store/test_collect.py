@@ -13,15 +13,19 @@ import pytest
 from anabranch import limits
 from anabranch.blobs import keys
 from anabranch.catalog.port import Lease
-from anabranch.errors import StoreUnavailable
+from anabranch.catalog.writing import SqlWriting
+from anabranch.errors import StoreBusy, StoreUnavailable
 from anabranch.log.check import check
 from anabranch.log.collect import CollectReport, collect
 from anabranch.log.compact import compact
 from anabranch.log.lease import Hold
+from anabranch.log.plan import Plan
+from anabranch.log.read import LogReader, Selection
+from anabranch.log.sizes import segment_bytes
 from anabranch.model.append import Refusal, Refused
 from anabranch.model.ids import LogId, Micros, SegmentId, StreamId
 from anabranch.model.stream import Segment, Span
-from tests.store.kit import SECOND, Kit
+from tests.store.kit import SCHEMA, SECOND, Kit
 
 HOUR = 3600 * SECOND
 
@@ -147,6 +151,84 @@ def test_a_sealed_log_is_cut_behind_its_last_span(kit: Kit) -> None:
     assert len(kit.files()) == 2
 
 
+def test_a_log_is_cut_below_a_span_that_holds_nothing_and_the_store_is_sound(kit: Kit) -> None:
+    stream = kit.create("iot/sensors")
+    fill(kit, stream)
+    (log,) = kit.logs(stream)
+    copied = kit.copy(stream, "iot/beginning")
+    with kit.catalog.writing() as txn:
+        txn.put_span(copied, Span(SegmentId(0, 0), 0, log, 0, 7))
+    truncate(kit, stream, 20)  # at its tail, and sealed there
+    with kit.catalog.writing() as txn:
+        txn.update_log(replace(txn.logs([log])[log], sealed=True))
+        txn.put_span(stream, Span(SegmentId(0, 0), 20, log, 20, 20))
+        txn.update_stream(replace(kit.view(stream).info, sealed=True))
+    settle(kit)
+    assert state(kit, log).length == 10
+
+
+@pytest.mark.parametrize("page", [3, limits.EXTENTS_PER_PLAN_MAX])
+def test_what_lies_between_what_is_viewed_goes(kit: Kit, page: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy views the beginning, the stream its end, and more and more of what is between goes."""
+    monkeypatch.setattr(limits, "EXTENTS_PER_PLAN_MAX", page)
+    stream = kit.create("iot/sensors")
+    fill(kit, stream, 20)
+    (log,) = kit.logs(stream)
+    before, times = kit.read(log).drop_columns(["_appended"]), bounds(kit, log)
+    copies = [kit.copy(stream, f"iot/copy-{number}") for number in range(2)]
+    for copied, start, stop in zip(copies, (0, 48), (7, 53), strict=True):
+        with kit.catalog.writing() as txn:
+            txn.put_segment(copied, replace(kit.view(copied).ordered[0], head=start))
+            txn.drop_spans(copied, SegmentId(0, 0))
+            txn.put_span(copied, Span(SegmentId(0, 0), start, log, start, stop))
+    truncate(kit, stream, 87)
+    sizes = [measured(kit, each) for each in (*copies, stream)]
+    assert run(kit).extents == 7 + 6  # of the 20, those that lie wholly in 7 … 48 and in 53 … 87
+    assert run(kit).extents == 0
+    settle(kit)
+    assert len(kit.files()) == 20 - 7 - 6
+    assert [measured(kit, each) for each in (*copies, stream)] == sizes
+    for viewer in (*copies, stream):
+        (span,) = kit.view(viewer).spans[SegmentId(0, 0)]
+        stop = 100 if span.stop is None else span.stop
+        assert read_back(kit, viewer, span.start, stop) == before.slice(span.start, stop - span.start)
+    compact(kit.catalog, kit.blobs, kit.runtime, force=True)
+    assert len(kit.files("history/")) == 1
+    assert bounds(kit, log) == times
+    kit.drop(copies[1])
+    run(kit)
+    assert [extent.encoding for extent in kit.extents(log)] == ["parquet", "gone", "parquet"]
+    kit.drop(copies[0])
+    kit.drop(stream)
+    settle(kit)
+    assert (kit.files(), state(kit, log)) == ([], None)
+
+
+def bounds(kit: Kit, log: LogId) -> Any:
+    """What a log says of its end and of all times in it."""
+    now, extents = state(kit, log), kit.extents(log)
+    lows = [extent.events.low for extent in extents if extent.events.low is not None]
+    return now.length, now.size, now.event_high, min(lows), extents[0].appended.low, extents[-1].appended.high
+
+
+def measured(kit: Kit, stream: StreamId) -> int:
+    view = kit.view(stream)
+    with kit.catalog.reading() as reading:
+        return sum(segment_bytes(reading, view, each.id, each.head, view.length(each.id)) for each in view.ordered)
+
+
+def read_back(kit: Kit, stream: StreamId, start: int, stop: int) -> pa.Table:
+    logs = LogReader(kit.catalog, kit.blobs, kit.runtime)
+    view = kit.view(stream)
+
+    def page(offset: int) -> Plan:
+        with kit.catalog.reading() as reading:
+            return logs.plan(reading, view, SegmentId(0, 0), offset, stop)
+
+    rows = logs.read(page, start, stop, Selection(SCHEMA.columns))
+    return pa.Table.from_batches([each.batch for each in rows])
+
+
 def test_large_logs_are_trimmed_in_bounded_transactions(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "EXTENTS_PER_PLAN_MAX", 3)
     stream, other = kit.create("iot/sensors"), kit.create("iot/other")
@@ -190,6 +272,25 @@ def test_a_lease_keeps_what_was_alive_when_it_began(kit: Kit) -> None:
     run(kit, horizon_us=0)
     run(kit, horizon_us=0)
     assert kit.files("commits/") == []
+
+
+def test_a_lease_that_could_not_be_prolonged_is_tried_again_at_once(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+    def expires_at() -> int:
+        with kit.catalog.reading() as snapshot:
+            (lease,) = snapshot.leases()
+        return lease.expires_at
+
+    def busy(*_: object) -> None:
+        raise StoreBusy("another process holds the store")
+
+    with Hold(kit.catalog, kit.runtime, "scan", "a test") as hold:
+        kit.clock.pass_time(limits.LEASE_US // 2)
+        with monkeypatch.context() as patched:
+            patched.setattr(SqlWriting, "put_lease", busy)
+            with pytest.raises(StoreBusy):
+                hold.renew()
+        hold.renew()
+        assert expires_at() == kit.clock.now() + limits.LEASE_US
 
 
 def test_a_lease_that_ran_out_holds_nothing_and_is_removed(kit: Kit) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import pickle
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -101,8 +103,11 @@ def test_wrong_columns_and_sizes_are_refused(store: Store) -> None:
         list(history.ranges()[0].batches(["nothing"]))
     with pytest.raises(InvalidArgument, match="at least one byte"):
         history.ranges(bytes_max=0)
-    with pytest.raises(InvalidArgument, match="at least 1"):
-        history.read(fetchers=0)
+    for wrong in (0, 1.5, "two"):
+        with pytest.raises(InvalidArgument, match="at least 1"):
+            history.read(fetchers=wrong)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="'append' or 'event'"):
+        history.ranges("2026-01-01T00:00:00Z", by="arrival")  # type: ignore[arg-type]
 
 
 def test_a_range_is_opened_by_another_process(store: Store, tmp_path: Path) -> None:
@@ -164,6 +169,26 @@ def test_what_is_read_ahead_comes_in_the_order_of_the_ranges(store: Store, windo
         assert reading.place == len(reading.parts)
 
 
+def test_a_slow_consumer_keeps_memory_within_the_bound(tmp_path: Path) -> None:
+    with ab.connect(tmp_path / "river") as store:
+        store.streams.create_scope("s")
+        store.streams.create("s/a", scaling=16)
+        with store.writer("s/a") as writer:
+            rows = {"key": [f"k{n}" for n in range(2_000)], "payload": [os.urandom(4_096) for _ in range(2_000)]}
+            writer.write_batch(pa.table(rows))
+        store.compact(force=True)  # what is decoded from Parquet lies in Arrow's memory, which can be asked
+        store.ranges = RangeCache(store.runtime.tasks, 0)
+        parts = store.history("s/a").ranges()
+        assert len(parts) == 16
+        largest = max(part.size for part in parts)
+        before, most = pa.total_allocated_bytes(), 0
+        with store.history("s/a").read(parts, window=16, fetchers=4, bytes_max=3 * largest) as reading:
+            for _ in reading:
+                time.sleep(0.03)
+                most = max(most, pa.total_allocated_bytes() - before)
+        assert most < 6 * largest  # beside the ranges that are held, the one in hand and what its decoding takes
+
+
 def test_a_coroutine_reads_ahead_too(store: Store) -> None:
     async def collect() -> list[tuple[str, int]]:
         with store.history("s/a").read(fetchers=2) as reading:
@@ -201,6 +226,31 @@ def test_many_readers_of_one_range_fetch_it_once(tmp_path: Path) -> None:
         assert store.ranges.fetches == len(parts)
         with pytest.raises(InvalidArgument, match="no range 99"):
             reading.seek(99)
+        with pytest.raises(InvalidArgument, match="none of the ranges"):
+            reading.seek(EventPointer(StreamId(7), parts[2].segment, parts[2].start))
+
+
+def test_what_was_fetched_is_not_handed_on_without_a_new_column_nor_behind_a_truncation(tmp_path: Path) -> None:
+    columns = pa.schema([("device", pa.string()), ("n", pa.int64())])
+    with ab.connect(tmp_path / "river") as store:
+        store.streams.create_scope("s")
+        store.streams.create("s/a", schema=columns, key="device")
+        with store.writer("s/a") as writer:
+            for n in range(3):
+                writer.write({"device": "d", "n": n}).result()
+        history = store.history("s/a")
+        parts = history.ranges(bytes_max=1)
+        with history.read(parts[:2]) as reading:
+            list(reading)
+        store.streams.evolve("s/a", columns.append(pa.field("more", pa.int64())))
+        with history.read(parts) as reading:
+            assert {tuple(batch.schema.names[:3]) for batch in reading} == {("device", "n", "more")}
+        store.streams.truncate("s/a", store.streams.cut_after("s/a", events=2))
+        with history.read(parts) as reading:
+            with pytest.raises(Truncated):
+                list(reading)
+            reading.seek(2)
+            assert [batch.column("n").to_pylist() for batch in reading] == [[2]]
 
 
 def test_a_store_that_closes_ends_what_reads_ahead(tmp_path: Path) -> None:
@@ -341,13 +391,13 @@ def test_the_cache_keeps_what_was_used_last_within_its_bound() -> None:
     one = [pa.record_batch({"n": list(range(100))})]
     size = one[0].nbytes
     cache = RangeCache(ThreadTasks(), 2 * size)
-    keys = [(part, None) for part in parts_of(3)]
+    keys = [(part, None, 1) for part in parts_of(3)]
     for key in (keys[0], keys[1], keys[0], keys[2], keys[0]):
         assert cache.get(key, lambda: one) is one
     assert (cache.fetches, cache.hits, cache.bytes) == (3, 2, 2 * size)
     cache.get(keys[1], lambda: one)
     assert cache.fetches == 4
-    cache.get((parts_of(9)[8], None), lambda: one * 3)  # too large to be kept
+    cache.get((parts_of(9)[8], None, 1), lambda: one * 3)  # too large to be kept
     assert cache.bytes <= 2 * size
     cache.clear()
     assert cache.bytes == 0

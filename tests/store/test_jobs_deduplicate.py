@@ -4,7 +4,7 @@ never fetched."""
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +21,12 @@ from anabranch.errors import Conflict, InvalidArgument, Truncated
 from anabranch.runtime.tasks import ThreadTasks
 from anabranch.store import Store
 from anabranch.streams.jobs import seen
+from anabranch.streams.jobs.carry import Bundle, carry
 from anabranch.streams.jobs.row import State
 from tests.store.helpers import HookedBlobs, bodies_of, sound
-from tests.store.jobs_kit import SCHEMA, Gate, fill, live, opened, small_ranges, stop_at
+from tests.store.jobs_kit import SCHEMA, Gate, fill, live, opened, stop_at
 
-
-@pytest.fixture(autouse=True)
-def many_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    small_ranges(monkeypatch)
+pytestmark = pytest.mark.usefixtures("many_ranges")
 
 
 @pytest.fixture
@@ -132,6 +130,36 @@ def test_what_is_known_to_be_a_repeat_is_not_fetched(store: Store) -> None:
         theirs = {f"{e.key}@" for log in own.logs for e in reading.extents(log, 0, 1 << 40, 10_000) if e.key}
     assert theirs
     assert not [each for each in fetched if any(each.startswith(key) for key in theirs)]
+
+
+def test_ranges_of_what_is_preferred_are_read_first(store: Store) -> None:
+    places: dict[str, str] = {}
+    for name, first in (("s/a", 0), ("s/b", 300)):
+        store.streams.create(name, schema=SCHEMA, key="device", time="at")
+        fill(store, name, first, first + 150)
+        with store.catalog.reading() as reading:
+            for log in store.streams.view(name).logs:
+                places |= {e.key: name for e in reading.extents(log, 0, 1 << 40, 10_000) if e.key}
+    fetched: list[str] = []
+
+    class Noting(HookedBlobs):
+        def get(self, key: str, offset: int = 0, length: int | None = None) -> pa.Buffer:
+            if key in places and places[key] not in fetched[-1:]:
+                fetched.append(places[key])
+            return super().get(key, offset, length)
+
+    store.blobs = Noting(store.blobs)
+    store.jobs._site = store.site
+    store.streams.stitch(["s/a", "s/b"], into="s/all", deduplicate=["n"], prefer=[1], window=1)
+    assert fetched == ["s/b", "s/a"] * 2  # to be compared, and to be moved
+    fetched.clear()
+
+    def in_turn(bundles: Sequence[Bundle]) -> None:
+        for bundle in bundles:
+            carry(bundle, store.site, store.site)
+
+    store.jobs.stitch(store, ["s/a", "s/b"], "s/too", prefer=[1], carrier=in_turn).wait()
+    assert fetched == ["s/b", "s/a"]
 
 
 def test_a_stitch_that_was_paused_leaves_out_the_same(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -30,6 +31,11 @@ def caught_up(job: Job, source: Store, target: Store, name: str) -> bool:
     return [one.length(s.id) for s in one.ordered] == [other.length(s.id) for s in other.ordered]
 
 
+def last_scaling(store: Store, name: str) -> dict[str, Any]:
+    """What is told of it."""
+    return dict([each.detail for each in store.notifications(name) if each.kind == "scaled"][-1])
+
+
 @pytest.mark.parametrize("kind", ["across", "within", "independent", "postgres"])
 def test_a_copy_follows_its_source_through_scales_and_new_columns(kind: str, tmp_path: Path) -> None:
     with (
@@ -50,6 +56,7 @@ def test_a_copy_follows_its_source_through_scales_and_new_columns(kind: str, tmp
         source.streams.scale("s/a", 1)
         until(lambda: caught_up(job, source, target, "t/b"))
         assert image(target, "t/b") == image(source, "s/a")
+        assert last_scaling(target, "t/b") == last_scaling(source, "s/a")
         until(lambda: job.row().lag == 0)
         job.pause()
         assert sound(target)

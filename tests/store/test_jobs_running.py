@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +28,15 @@ from tests.store.jobs_kit import SETTINGS, Gate, image, live, opened, stop_at
 from tests.waiting import PATIENCE_S, until, until_ended
 
 pytestmark = pytest.mark.usefixtures("many_ranges")
+
+
+def test_a_store_keeps_nothing_of_jobs_that_are_over(pair: tuple[Store, Store]) -> None:
+    source, target = pair
+    job = target.jobs.copy(source, "s/a", "t/b")
+    copied, left = job.wait(), weakref.ref(job)
+    assert target.jobs.get(job.id).wait() == copied
+    del job
+    until(lambda: gc.collect() >= 0 and left() is None)
 
 
 # asking again
@@ -180,17 +191,19 @@ def test_a_window_can_be_widened_and_narrowed(pair: tuple[Store, Store]) -> None
 
 def test_progress_tells_events_bytes_and_each_range(pair: tuple[Store, Store]) -> None:
     source, target = pair
+    live(source, "s/b")
     told: list[tuple[str, int, int]] = []
     gate = Gate(target, 6)
-    job = target.jobs.copy(source, "s/a", "t/b", window=1, progress=lambda *each: told.append(each))
+    job = target.jobs.stitch(source, ["s/a", "s/b"], "t/b", window=1, progress=lambda *each: told.append(each))
     gate.wait()
     progress = job.progress()
     assert 0 < progress.events < progress.row.events
     assert 0 < progress.bytes < progress.row.bytes
     assert len(progress.ranges) > 3
-    assert sum(reached - start for _, start, _, reached in progress.ranges) == progress.events
+    assert list(dict.fromkeys(each.stream for each in progress.ranges)) == ["s/a", "s/b"]
+    assert sum(each.reached - each.start for each in progress.ranges) == progress.events
     gate.open.set()
     job.wait()
     assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
     assert told[-1][1] == told[-1][2]
-    assert job.progress().events == len(bodies_of(source, "s/a"))
+    assert job.progress().events == len(bodies_of(source, "s/a")) + len(bodies_of(source, "s/b"))

@@ -16,12 +16,9 @@ from anabranch.streams.jobs.carry import Bundle, carry
 from anabranch.streams.jobs.members import MEMBER
 from anabranch.streams.jobs.row import State
 from tests.store.helpers import HookedBlobs, sound
-from tests.store.jobs_kit import SETTINGS, Gate, image, live, opened, small_ranges, stop_at
+from tests.store.jobs_kit import SETTINGS, Gate, image, live, opened, stop_at
 
-
-@pytest.fixture(autouse=True)
-def many_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    small_ranges(monkeypatch)
+pytestmark = pytest.mark.usefixtures("many_ranges")
 
 
 @pytest.fixture
@@ -131,7 +128,7 @@ def test_a_paused_copy_of_a_scope_goes_on_as_one(after: int, pair: tuple[Store, 
         job.wait()
     progress = job.progress()
     assert progress.events < progress.row.events
-    assert sum(reached - start for _, start, _, reached in progress.ranges) <= progress.events
+    assert sum(each.reached - each.start for each in progress.ranges) <= progress.events
     puts = HookedBlobs(target.blobs)
     target.blobs = puts
     target.jobs._site = target.site

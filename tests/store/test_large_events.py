@@ -24,6 +24,7 @@ from anabranch import limits
 from anabranch.errors import AppendUncertain, Closed, ConditionFailed, DiskFull, StreamSealed, TooLarge
 from anabranch.log.parquet import ParquetReader
 from anabranch.model.append import Commit, Refusal, Refused, Verdict
+from anabranch.model.ids import Micros
 from anabranch.model.stream import Extent
 from anabranch.runtime.ids import SystemIds
 from anabranch.runtime.keys import MasterKeys
@@ -294,6 +295,46 @@ def test_behind_the_collectors_horizon_a_large_event_is_written_again() -> None:
         assert bodies_of(rig.store, "s/raw") == [body(1)]
 
 
+def test_what_stands_beside_an_event_that_can_not_be_written_again_keeps_its_answer() -> None:
+    with Rig(event_bytes_max=SETTINGS.event_bytes_max) as rig:
+        rig.store.streams.create("s/raw")
+        writer = rig.store.writer("s/raw", writer_id="w")
+        real, full = rig.catalog.commit, DiskFull("no space is left")
+
+        def expired(commit: Commit) -> tuple[tuple[Verdict, ...], ...]:
+            """The store's horizon has passed the large event's blob, and there is no room for another."""
+            with rig.catalog.writing() as txn:
+                txn.set_horizon(Micros(max(blob.begun_at for blob in commit.blobs) + 1))
+            rig.catalog.commit = real  # type: ignore[method-assign]
+            rig.blobs.before_put = Once(full)
+            return real(commit)
+
+        committing, late = threading.Event(), threading.Event()
+
+        def held(commit: Commit) -> None:
+            committing.set()
+            assert late.wait(PATIENCE_S)
+
+        rig.catalog.before = held
+        begun = writer.write(b"0", key="k")
+        thread = threading.Thread(target=begun.result)
+        thread.start()
+        assert committing.wait(PATIENCE_S)
+        # These two make up the next commit.
+        landed, refused = writer.write(b"1", key="k"), writer.write(body(2), key="k")
+        rig.catalog.before = lambda commit: None
+        rig.catalog.commit = expired  # type: ignore[method-assign]
+        late.set()
+        thread.join()
+        assert landed.result().offset == 1
+        with pytest.raises(DiskFull):
+            refused.result()
+        assert writer.write(b"3", key="k").result().offset == 2
+        assert bodies_of(rig.store, "s/raw") == [b"0", b"1", b"3"]
+        with pytest.raises(DiskFull):
+            writer.close()
+
+
 def test_an_event_for_which_there_is_no_room_is_refused_alone_and_its_ack_says_so() -> None:
     with Rig(event_bytes_max=SETTINGS.event_bytes_max) as rig:
         rig.store.streams.create("s/raw")
@@ -511,7 +552,8 @@ def test_the_collector_removes_what_was_written_ahead_and_never_committed() -> N
 # elsewhere
 
 
-def test_archives_imports_copies_and_digests_hold_large_events(tmp_path: Path) -> None:
+def test_archives_imports_copies_and_digests_hold_large_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "ARCHIVE_FILE_BYTES_MAX", len(body(0)) * 3 // 2)
     with opened("sqlite+folder", tmp_path / "one") as store, opened("memory", tmp_path / "two") as other:
         with store.writer("s/raw") as writer:
             for number in range(6):
@@ -519,6 +561,10 @@ def test_archives_imports_copies_and_digests_hold_large_events(tmp_path: Path) -
         expected, digest = bodies_of(store, "s/raw"), store.streams.digest("s/raw").value
         store.streams.archive("s/raw", tmp_path / "archive")
         assert list(ab.verify_archive(tmp_path / "archive")) == []
+        (stream,) = ab.read_archive(tmp_path / "archive").archive.streams
+        # No more than one large one fits into a file, and all of them into a block of the digest.
+        assert [(file.start, file.stop) for file in stream.files] == [(0, 3), (3, 5), (5, 6)]
+        assert stream.digest.value == digest
         other.streams.import_archive(tmp_path / "archive", as_="s/imported")
         store.streams.copy("s/raw", "s/copied", independent=True)
         assert bodies_of(other, "s/imported") == bodies_of(store, "s/copied") == expected

@@ -15,6 +15,7 @@ import anabranch as ab
 from anabranch import limits
 from anabranch.errors import Conflict, InvalidArgument, ReaderNotInGroup, StreamNotFound, StreamSealed, Truncated
 from anabranch.readers.notifications.journal import NAME
+from anabranch.readers.notifications.listen import Subscription
 from anabranch.store import Store
 from tests.store.helpers import ANYWHERE, sound, store_at
 from tests.waiting import PATIENCE_S, until, until_ended
@@ -45,6 +46,16 @@ def write(store: Store, *bodies: bytes, stream: str = "s/a") -> None:
 
 
 # what is told
+
+
+def keep(store: Store) -> None:
+    with store.streams.ephemeral("s/b"):
+        store.streams.keep("s/b")
+
+
+def take_back(store: Store) -> None:
+    store.streams.alias("s/a", "s/other")
+    store.streams.unalias("s/other")
 
 
 class Told(NamedTuple):
@@ -90,7 +101,19 @@ OPERATIONS = {
         {"age_us": 7 * 86400 * 10**6},
     ),
     "scaling": Told(lambda s: s.streams.scaling("s/a", ab.ByEventRate(100)), "scaling", "s/a", None, {"target": 100}),
+    "take an alias back": Told(
+        lambda s: take_back(s),
+        "alias removed",
+        "s/a",
+        None,
+        {"alias": "s/other"},
+    ),
+    "keep": Told(lambda s: keep(s), "kept", "s/b", None, {"name": "s/b"}),
     "create scope": Told(lambda s: s.streams.create_scope("t"), "scope created", None, None, {"scope": "t"}),
+    "move scope": Told(lambda s: s.streams.move_scope("s", "t"), "scope renamed", None, None, {"from": "s", "to": "t"}),
+    "delete scope": Told(
+        lambda s: s.streams.delete_scope("s", recursive=True), "scope deleted", None, None, {"scope": "s"}
+    ),
 }
 
 
@@ -563,6 +586,100 @@ def test_a_named_listener_goes_on_behind_a_notification_stream_that_was_deleted(
     store.on_notification(told.append, "s/a", name="dash")
     store.streams.scale("s/a", 4)
     until(lambda: scales(told) == [3, 4])
+
+
+def test_a_groups_named_listeners_go_on_with_what_was_known_where_they_stopped(tmp_path: Path) -> None:
+    kinds = ("segments", "readers", "scaled", "truncated", "end of data")
+    told: dict[str, list[ab.Notification]] = {kind: [] for kind in kinds}
+
+    def listen(group: ab.ReaderGroup) -> list[Subscription]:
+        return [
+            group.on_segments(told["segments"].append, name="segments"),
+            group.on_readers(told["readers"].append, name="readers"),
+            group.on_scaling(told["scaled"].append, name="scalings"),
+            group.on_truncation(told["truncated"].append, name="truncations"),
+            group.on_end_of_data(told["end of data"].append, name="end"),
+        ]
+
+    with store_at("sqlite", tmp_path) as store:
+        prepare(store)
+        store.streams.create("s/b")
+        group = store.reader_group("s/g", streams=["s/a", "s/b"])
+        listeners = listen(group)
+        store.streams.scale("s/a", 3)
+        until(lambda: [each.delivered for each in listeners] == [2, 1, 1, 0, 0])  # and their places are noted
+        for each in listeners:
+            each.close()
+        store.streams.scale("s/b", 2)  # nobody listens
+        store.streams.truncate("s/b", store.streams.tail("s/b"))
+        with group.reader("r"):
+            store.streams.scale("s/a", 4)
+    with ab.connect(tmp_path / "store") as store:
+        for name in ("s/a", "s/b"):
+            store.streams.seal(name)
+        group = store.reader_group("s/g")
+        with group.reader("r") as reader:
+            assert list(reader) == []
+        listen(group)
+        until(lambda: [len(each) for each in told.values()] == [5, 5, 3, 1, 1])
+        with pytest.raises(InvalidArgument, match="listener 'segments' listens to something else"):
+            group.on_readers(print, name="segments")
+        with pytest.raises(InvalidArgument, match="listener 'segments' listens to something else"):
+            store.on_notification(print, name="segments")
+    assert [(each.segments, each.readers) for each in told["segments"]] == [(3, 0), (4, 0), (5, 0), (6, 1), (0, 1)]
+    assert [each.detail["names"] for each in told["readers"]] == [[], ["r"], [], ["r"], []]
+    assert [(each.stream, each.segments, each.readers) for each in told["scaled"]] == [
+        ("s/a", 4, 0),
+        ("s/b", 5, 0),
+        ("s/a", 6, 1),
+    ]
+    for kind, found in told.items():
+        assert {each.kind for each in found} == {kind}
+        assert len({each.id for each in found}) == len(found)
+
+
+@pytest.mark.parametrize("gap", ["truncated", "deleted", "another group"])
+def test_a_groups_named_listener_begins_anew_where_the_present_can_not_be_worked_out(store: Store, gap: str) -> None:
+    told: list[ab.Notification] = []
+    store.streams.create("s/b", scaling=7)
+    group = store.reader_group("s/g", streams=["s/a"])
+    stop = group.on_segments(told.append, name="dash")
+    until(lambda: stop.delivered)
+    stop.close()
+    store.streams.scale("s/a", 3)
+    list(store.notifications())  # notes it down
+    match gap:
+        case "truncated":
+            store.streams.truncate(NAME, store.streams.tail(NAME))
+        case "deleted":
+            store.streams.delete(NAME)
+        case "another group":
+            group.delete()
+            group = store.reader_group("s/g", streams=["s/b"])
+    again = group.on_segments(told.append, name="dash")
+    store.streams.scale(group.streams[0], 4)
+    until(lambda: len(told) == 3)
+    assert [each.segments for each in told] == [2, 7 if gap == "another group" else 3, 4]
+    assert isinstance(again.failure, Truncated) == (gap == "truncated")
+
+
+def test_a_groups_named_listener_that_was_not_done_with_the_present_state_is_told_it_again(store: Store) -> None:
+    first: list[ab.Notification] = []
+    told: list[ab.Notification] = []
+    done = threading.Event()
+
+    def stuck(each: ab.Notification) -> None:
+        first.append(each)
+        done.wait(PATIENCE_S)
+
+    group = store.reader_group("s/g", streams=["s/a"])
+    former = group.on_segments(stuck, name="dash")
+    until(lambda: first)
+    group.on_segments(told.append, name="dash")
+    until(lambda: told)
+    done.set()
+    until(lambda: isinstance(former.failure, Conflict))
+    assert [each.segments for each in told] == [2]
 
 
 def test_a_listener_may_close_the_store(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import anabranch as ab
 from anabranch import limits
+from anabranch.errors import InvalidArgument
 from anabranch.runtime.ports import Runtime
 from anabranch.streams.publish import Numbered, Publication
 from tests.store.kit import HandClock
@@ -43,6 +44,8 @@ def test_a_request_publishes_once(store: ab.Store) -> None:
     assert store.publish([staged(store, 1)], request="job")
     assert not store.publish([staged(store, 2)], request="job")
     assert found(store) == [1, 1]
+    with pytest.raises(InvalidArgument, match="request id"):
+        store.publish([staged(store, 3)], request="")
 
 
 def test_a_number_of_a_series_publishes_once_however_late_it_is_repeated(store: ab.Store, clock: HandClock) -> None:

@@ -19,9 +19,11 @@ import pytest
 
 import anabranch as ab
 from anabranch import errors
+from anabranch.catalog.port import Reading
 from anabranch.log.compact import compact
 from anabranch.log.read import LogReader
 from anabranch.model.ids import LogId
+from anabranch.readers.flow import Delivery
 from anabranch.readers.reader import Reader
 from tests.waiting import PATIENCE_S, until, until_ended
 
@@ -249,6 +251,98 @@ def test_the_position_goes_with_batches_and_survives_a_change_of_kind(store: ab.
         seen += numbers(some)
         assert some.position == store.streams.tail("s/a")
     assert sorted(seen) == list(range(1_000))
+
+
+@pytest.mark.parametrize("kind", ["events", "batches"])
+def test_who_reads_on_behind_ctrl_c_misses_nothing_and_gets_nothing_twice(store: ab.Store, kind: str) -> None:
+    create(store)
+    write(store, 0, 100)
+
+    def pulled() -> Delivery | None:
+        found = real()
+        if found is not None and found.rows.first:
+            r._flow.pull = real  # type: ignore[method-assign]
+            raise KeyboardInterrupt
+        return found
+
+    with reader(store, batch_rows=10) as r:
+        found = r.read() if kind == "batches" else next(iter(r))  # from now on it is of this kind
+        assert found is not None
+        real, r._flow.pull = r._flow.pull, pulled  # type: ignore[method-assign]
+        seen = [0] if kind == "events" else list(range(10))
+
+        def go_on() -> None:
+            for each in r if kind == "events" else r.batches():
+                seen.extend([each.body["n"]] if isinstance(each, ab.Event) else each.column("n").to_pylist())
+
+        with pytest.raises(KeyboardInterrupt):
+            go_on()
+        assert seen == list(range(10))
+        assert [at for _, at in r.position] == [10]
+        go_on()
+        assert seen == list(range(100))
+        assert [at for _, at in r.position] == [100]
+
+
+def test_opened_files_are_kept_up_to_their_number_and_their_bytes(
+    store: ab.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"s/{letter}" for letter in "abcd"]
+    for name in names:
+        create(store, name=name)
+        write(store, 0, 100, name=name)
+        compact(store.catalog, store.blobs, store.runtime, force=True, stream=store.streams.get(name).id)
+
+    def opened() -> int:
+        for name in names:
+            assert numbers(reader(store, name)) == list(range(100))
+        return len(store._logs._fetcher._files)
+
+    assert opened() == 4
+    monkeypatch.setattr("anabranch.limits.OPEN_PARQUET_MAX", 2)
+    assert opened() == 3  # two, and the one that was in use
+    monkeypatch.setattr("anabranch.limits.OPEN_PARQUET_MAX", 4)
+    one_and_a_half = store._logs._fetcher._files.popitem()[1].size * 3 // 2
+    monkeypatch.setattr("anabranch.limits.OPEN_PARQUET_BYTES_MAX", one_and_a_half)
+    assert opened() == 2
+
+
+def test_an_iteration_that_is_forgotten_may_end_where_the_files_are_being_looked_at(store: ab.Store) -> None:
+    create(store)
+    write(store, 0, 100)
+    squeeze(store)
+    fetcher = store._logs._fetcher
+    with store.catalog.reading() as snapshot:
+        (extent,) = snapshot.extents(LogId(1), 0, 100, 10)
+    rows = fetcher.parquet(extent, 0, 100, pa.schema([]))
+    next(rows)
+    with fetcher._lock:
+        ending = threading.Thread(target=rows.close, daemon=True)  # type: ignore[attr-defined]
+        ending.start()
+        until_ended(ending)
+
+
+def test_who_reads_on_behind_an_error_of_the_catalog_misses_nothing(
+    store: ab.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(store)
+    write(store, 0, 40, size=1)
+    monkeypatch.setattr("anabranch.limits.EXTENTS_PER_PLAN_MAX", 16)
+    with reader(store) as r:
+        first = r.read()
+        assert first is not None and first.num_rows == 16
+        store.streams.scale("s/a", 2)  # so the next page is of a stream that must be looked at anew
+        real, calls = store.catalog.reading, iter(range(10))
+
+        def reading() -> contextlib.AbstractContextManager[Reading]:
+            if next(calls) == 1:
+                raise errors.StoreBusy("another program holds the catalog")
+            return real()
+
+        monkeypatch.setattr(store.catalog, "reading", reading)
+        with pytest.raises(errors.StoreBusy):
+            r.read()
+        assert numbers(r.batches()) == list(range(16, 40))
 
 
 def test_an_end_is_exclusive_and_bounds_are_fixed_at_opening(store: ab.Store) -> None:

@@ -4,13 +4,16 @@ whatever became of the names meanwhile."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import anabranch as ab
-from anabranch.errors import RequestMismatch, ScopeNotFound
+from anabranch import limits
+from anabranch.errors import InvalidArgument, InvalidName, RequestMismatch, ScopeNotFound, StreamNotFound
+from anabranch.model.ids import StreamId
 from anabranch.store import Store
 from anabranch.streams.manager import Streams
 from tests.postgres_server import drop, fresh_url
@@ -122,6 +125,66 @@ def test_a_change_asked_for_again_tells_its_first_result(store: Store, change: s
         store.streams.create_scope("else", request=request)
     with pytest.raises(ScopeNotFound):
         store.streams.scope("else")
+
+
+@pytest.mark.parametrize("opened", ["memory", "postgres"], indirect=True)
+def test_a_stream_named_by_its_id_is_the_same_one_whatever_it_is_called(store: Store) -> None:
+    """A change whose answer was lost, which had not taken place, is asked for again when other streams have the names."""
+    streams, ident, other = store.streams, store.streams.get("s/a").id, store.streams.get("s/b").id
+    turn_over(store)
+    streams.copy(ab.StreamRange(ident), "s/copy")
+    streams.append(ab.StreamRange(ident), onto=streams.get("s/copy").id)
+    joined = streams.append(ab.StreamRange(ident), onto=streams.get("s/copy").id, deduplicate=["n"])
+    assert (joined.repeats, streams.distance("s/copy").events) == (2, 4)
+    streams.tag(ident, {"x": "y"})
+    streams.retention(ident, ab.RetainFor("1h"))
+    streams.scaling(ident, ab.ByEventRate(5))
+    streams.scale(ident, 2)
+    streams.fence(ident, 7)
+    streams.evolve(ident, COLUMNS.append(pa.field("new", pa.int8())))
+    assert streams.cut_at(ident, 1 << 60) == streams.tail(ident)
+    assert streams.compare(ident, streams.cut_after(ident, TAIL[0], events=1), ab.TAIL) is ab.Order.SAME
+    assert streams.distance(ident, TAIL[0]).events == streams.diff(ident, other).shared_distance.events == 0
+    streams.truncate(ident, TAIL[0])
+    streams.seal(ident)
+    streams.alias(ident, "s/known")
+    assert [streams.keep(ident).id, streams.move(ident, "s").id, streams.rename(ident, "s/now").id] == [ident] * 3
+    assert (streams.holders(ident), streams.is_ephemeral(ident), streams.lineage(ident)) == ((), False, ())
+    found = streams.get(ident)
+    assert (str(found.name), found.sealed, found.tags, len(streams.view(ident).current)) == (
+        "s/now",
+        True,
+        {"x": "y"},
+        2,
+    )
+    assert found.schema.columns.names == ["k", "n", "new"]
+    assert streams.distance(ident).events == 0
+    assert [str(name) for name in streams.aliases(ident)] == ["s/known"]
+    streams.delete(ident, request="gone")
+    streams.delete(ident, request="gone")
+    with pytest.raises(StreamNotFound):
+        streams.get(ident)
+    with pytest.raises(InvalidName):
+        streams.get(StreamId(1 << 63))
+    streams.get("s/a")
+    with streams.ephemeral("s/held") as held, streams.hold(held.id) as again:
+        assert (again.id, str(again.name)) == (held.id, "s/held")
+
+
+@pytest.mark.parametrize("opened", ["memory"], indirect=True)
+@pytest.mark.parametrize("request_id", ["", "x" * (limits.REQUEST_CHARS_MAX + 1), "\0", "\ud800", 5, b"r"])
+def test_what_can_be_no_request_id_is_refused_and_changes_nothing(
+    store: Store, request_id: Any, tmp_path: Path
+) -> None:
+    after, jobs = held(store), [*store.jobs.list()]
+    for change in ("seal", "copy scope", "delete scope with all"):
+        with pytest.raises(InvalidArgument, match="request id"):
+            CHANGES[change](store.streams, request_id)
+    with pytest.raises(InvalidArgument, match="request id"):
+        store.jobs.copy(store, "s/a", "s/made", request=request_id)
+    with pytest.raises(InvalidArgument, match="request id"):
+        store.streams.archive("s/a", tmp_path / "archive", request=request_id)
+    assert (held(store), [*store.jobs.list()], [*tmp_path.iterdir()]) == (after, jobs, [])
 
 
 def test_every_change_is_asked_for_again_here() -> None:

@@ -6,17 +6,19 @@ import random
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 import anabranch as ab
-from anabranch.errors import Closed
+from anabranch.errors import Closed, CorruptCatalog
+from anabranch.model.ids import LogId
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store
-from tests.store.helpers import by_key, events_of, sound
-from tests.waiting import until, until_ended
+from tests.store.helpers import Rig, bodies_of, by_key, events_of, sound
+from tests.waiting import PATIENCE_S, until, until_ended
 
 PER_WRITER = 600
 SCALES = 12
@@ -103,6 +105,29 @@ def test_writers_and_readers_go_on_across_splits_and_merges(tmp_path: Path, inli
     except BaseException as exc:
         exc.add_note(f"seed {seed}")
         raise
+
+
+def test_a_writer_whose_open_segment_lies_in_a_sealed_log_says_so_and_goes_on_once_that_is_mended() -> None:
+    with Rig() as rig:
+        rig.store.streams.create("s/raw")
+        writer = rig.store.writer("s/raw")
+        writer.write(b"0").result()
+
+        def mark(*, sealed: bool) -> None:
+            with rig.catalog.writing() as txn:
+                (log,) = txn.logs_after(LogId(0), 10)
+                txn.update_log(replace(log, sealed=sealed))
+
+        mark(sealed=True)
+        acks = [writer.write(b"1"), writer.write(b"2")]
+        for ack in acks:
+            with pytest.raises(CorruptCatalog, match="anabranch check s/raw"):
+                ack.result(PATIENCE_S)
+        mark(sealed=False)
+        assert writer.write(b"3").result().offset == 1
+        with pytest.raises(CorruptCatalog):
+            writer.close()
+        assert bodies_of(rig.store, "s/raw") == [b"0", b"3"]
 
 
 def test_what_a_seal_sent_back_goes_before_newer_events_of_its_key(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import anabranch as ab
+from anabranch import limits
 from anabranch.blobs.local import LocalBlobs
 from anabranch.blobs.memory import MemoryBlobs
 from anabranch.catalog.port import Catalog
@@ -117,6 +118,16 @@ def test_one_process_scales_at_a_time_and_a_sealed_stream_is_left_alone(timed: T
     timed.store.streams.seal("s/sealed")
     report = timed.store.rescale()
     assert (report.streams, report.scaled) == (2, 1)
+
+
+def test_who_is_killed_while_it_scales_is_followed_by_another_when_its_lease_is_over(timed: Timed) -> None:
+    timed.store.streams.create("s/a")
+    timed.store.streams.scaling("s/a", ab.ByEventRate(1000, minimum=4))
+    Hold(timed.store.catalog, timed.store.runtime, "rescale", "a process that is killed").__enter__()
+    timed.clock.pass_time(limits.LEASE_US - 1)
+    assert timed.store.rescale().streams == 0
+    timed.clock.pass_time(1)
+    assert timed.store.rescale().scaled == 1
 
 
 def test_a_clock_that_was_set_back_measures_anew(timed: Timed) -> None:

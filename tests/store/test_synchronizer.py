@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 import anabranch as ab
 from anabranch import limits
-from anabranch.catalog.port import Subject, Writing
+from anabranch.catalog.port import StreamEnd, Subject, Writing
 from anabranch.errors import (
     AppendUncertain,
     ConditionFailed,
     InvalidArgument,
+    StoreBusy,
     StreamNotFound,
     StreamSealed,
     TooLarge,
@@ -28,9 +29,11 @@ from anabranch.errors import (
 )
 from anabranch.model.append import Commit, Verdict
 from anabranch.readers.synchronizer import JsonCodec, StateSynchronizer
+from anabranch.runtime.clock import SystemClock
+from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store
-from tests.store.helpers import ANYWHERE, sound, store_at
+from tests.store.helpers import ANYWHERE, Once, Rig, sound, store_at
 from tests.waiting import until_ended
 
 
@@ -157,6 +160,31 @@ def test_old_values_are_let_go_by_themselves(plain: Store) -> None:
     assert (state.stream.oldest(), state.stream.latest(), state.fetch()) == (9, 10, 9)
 
 
+def test_who_fetches_while_others_compact_is_never_refused_and_never_goes_back(store: Store) -> None:
+    done = threading.Event()
+    seen: list[list[int]] = [[], [], []]
+    ended: list[bool] = []
+
+    def watch(values: list[int]) -> None:
+        state: ab.StateSynchronizer[int] = store.synchronizer("s/x")
+        while not done.is_set():
+            values.append(state.fetch())
+            values.append(store.synchronizer("s/x", initial=-1).state)  # who opens it anew reads the same entry
+        ended.append(True)
+
+    state = store.synchronizer("s/x", initial=0)
+    threads = [threading.Thread(target=watch, args=(values,)) for values in seen]
+    for each in threads:
+        each.start()
+    while min(map(len, seen)) < 40 and all(each.is_alive() for each in threads):
+        state.update(lambda n: n + 1)
+        state.compact()  # all behind which they stood is gone
+    done.set()
+    until_ended(*threads)
+    assert len(ended) == 3, "a thread died"
+    assert all(values == sorted(values) and values[0] >= 0 for values in seen)
+
+
 def test_a_stream_that_can_be_scaled_or_is_sealed_is_refused(plain: Store) -> None:
     with pytest.raises(InvalidArgument, match="begin with '_'"):
         plain.revisioned("s/x")
@@ -199,7 +227,7 @@ def test_an_update_in_its_turn_whose_answer_was_lost_counts_once(
 
     @contextmanager
     def lossy(on: Subject | None = None) -> Iterator[Writing]:
-        if on != two.stream.id or lost:
+        if not isinstance(on, StreamEnd) or on.stream != two.stream.id or lost:
             with writing(on) as txn:
                 yield txn
             return
@@ -226,6 +254,44 @@ class _Undone(Exception):
     """Ends a transaction without its changes."""
 
 
+@pytest.mark.parametrize("in_turn", [False, True], ids=["alone", "in_turn"])
+def test_an_update_that_was_broken_off_when_it_had_landed_does_not_swallow_the_next(in_turn: bool) -> None:
+    with Rig() as rig:
+        state = rig.store.synchronizer("s/x", initial=[0])
+        state._contended = in_turn
+        interrupt, real = Once(KeyboardInterrupt()), rig.catalog.writing
+
+        @contextmanager
+        def writing(on: Subject | None = None) -> Iterator[Writing]:
+            with real(on) as txn:
+                yield txn
+            interrupt()
+
+        rig.catalog.after = interrupt
+        rig.catalog.writing = writing  # type: ignore[method-assign]
+        with pytest.raises(KeyboardInterrupt):
+            state.update(lambda value: [*value, 1])
+        assert state.update(lambda value: [*value, 2]) == [0, 1, 2]
+        assert rig.store.synchronizer("s/x").state == [0, 1, 2]
+
+
+def test_an_update_is_told_to_have_been_made_though_old_values_could_not_be_let_go_of() -> None:
+    with Rig() as rig:
+        state = rig.store.synchronizer("s/x", initial=0)
+        state._entries_kept = 4
+        refusing, real = Once(StoreBusy("another process holds the store")), rig.catalog.writing
+
+        def writing(on: Subject | None = None) -> AbstractContextManager[Writing]:
+            refusing()
+            return real(on)
+
+        rig.catalog.writing = writing  # type: ignore[assignment, method-assign]
+        assert [state.update(lambda value: value + 1) for _ in range(6)] == [1, 2, 3, 4, 5, 6]
+        assert not refusing.left and state.stream.oldest() == 0
+        state.update(lambda value: value + 1)
+        assert state.stream.oldest() == 7
+
+
 def test_who_was_late_once_has_its_value_changed_in_its_turn(store: Store) -> None:
     one = store.synchronizer("s/_n", initial=0)
     two: StateSynchronizer[int] = store.synchronizer("s/_n")
@@ -242,6 +308,35 @@ def test_who_was_late_once_has_its_value_changed_in_its_turn(store: Store) -> No
     assert two.update(lambda n: n) == 6
     assert one.update(lambda n: 6) == 6
     assert one.revision == two.revision == 7
+
+
+class Jumping(SystemClock):
+    """A clock on which an hour can pass at once."""
+
+    hours = 0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + 3600 * self.hours
+
+
+def test_who_is_never_first_gives_up_after_the_time_that_it_waits_for_a_lock(tmp_path: Path) -> None:
+    """Beside one who takes no turns, which only PostgreSQL lets pass."""
+    with store_at("postgres+memory", tmp_path) as store:
+        clock, rival = Jumping(), store.revisioned("s/_state-x")
+        state = StateSynchronizer(store.revisioned("s/_state-x"), Runtime(clock=clock), JsonCodec(), 0)
+        turns: list[int] = []
+
+        def overtaken(n: int) -> int:
+            assert len(turns) < 9, "it goes on for ever"
+            rival.append(b"%d" % (n + 1))
+            turns.append(n)
+            clock.hours += len(turns) == 4
+            return n + 10
+
+        with pytest.raises(StoreBusy, match="so often"):
+            state.update(overtaken)
+        assert turns == [0, 1, 2, 3]
+        assert state.update(lambda n: n + 10) == 14
 
 
 def test_a_handle_whose_writer_was_forgotten_goes_on(plain: Store) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import anabranch as ab
 from anabranch.blobs.local import LocalBlobs
+from anabranch.catalog.port import Checkpointed
 from anabranch.catalog.sqlite.adapter import SqliteCatalog
 from anabranch.errors import (
     Closed,
@@ -26,7 +28,7 @@ from anabranch.runtime.keys import new_line
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store
-from anabranch.streams.transaction import transaction
+from anabranch.streams.transaction import row, sweep, transaction
 from anabranch.streams.transaction.kept import kept
 from anabranch.streams.transaction.writer import _ROWS_BYTES_MAX
 from tests.postgres_server import drop, fresh_url
@@ -207,6 +209,19 @@ def test_a_stream_that_was_sealed_or_deleted_refuses_the_whole_commit(store: Sto
         store.streams.create("s/b")
 
 
+def test_a_stream_that_was_renamed_or_truncated_meanwhile_gets_what_was_written_to_it(store: Store) -> None:
+    with store.writer("s/a") as writer:
+        writer.write("before", key="k")
+    with store.transaction() as txn:
+        writing = txn.writer("s/a")
+        writing.write("1", key="k")
+        txn.flush()
+        store.streams.truncate("s/a", store.streams.tail("s/a"))
+        store.streams.rename("s/a", "s/renamed")
+        writing.write("2", key="k")
+    assert bodies(store, "s/renamed") == [b"1", b"2"]
+
+
 def test_a_long_transaction_leaves_no_more_spans_or_segments(store: Store) -> None:
     before = store.streams.view("s/a")
     with store.transaction() as txn:
@@ -284,6 +299,46 @@ def test_a_transaction_whose_owner_went_away_is_aborted_and_its_blobs_are_collec
         timed.store.transaction(txn.id)
 
 
+def test_those_that_ended_are_forgotten_in_their_order_and_leave_nothing(
+    timed: Timed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep, "_PAGE", 2)
+    ended = []
+    for n in range(5):
+        with timed.store.transaction() as txn:
+            txn.writer("s/a").write(f"{n}", key="k")
+        ended.append(txn.id)
+        timed.clock.pass_time(24 * 3600 * SECOND)
+    begun_first = timed.store.transaction(lease_s=60)
+    for days, left in ((1, ended), (1, ended[1:]), (1, ended[2:]), (2, ended[4:])):
+        timed.clock.pass_time(days * 24 * 3600 * SECOND)
+        timed.store.collect()
+        assert [each.id for each in timed.store.transactions()] == [*left, begun_first.id]
+        assert timed.store.transactions(ended=False) == []
+    timed.clock.pass_time(9 * 24 * 3600 * SECOND)
+    timed.store.collect()
+    with timed.store.catalog.reading() as reading:
+        kinds = [row[0] for row in reading.export("pieces")]
+    assert [kind for kind in kinds if "transaction" in str(kind)] == []
+    assert bodies(timed.store, "s/a") == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_a_sweep_does_not_look_at_transactions_that_ended_lately(timed: Timed, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(3):
+        timed.store.transaction().abort()
+    alive = timed.store.transaction()
+    looked: list[str] = []
+    real = row._parse
+
+    def parse(piece: Checkpointed) -> row.Row:
+        looked.append(piece.name)
+        return real(piece)
+
+    monkeypatch.setattr(row, "_parse", parse)
+    timed.store.collect()
+    assert looked == [alive.id]
+
+
 def test_writing_and_pinging_keep_a_transaction_and_its_blobs_alive(timed: Timed) -> None:
     with timed.store.transaction(lease_s=60) as txn:
         for n in range(6):
@@ -311,8 +366,8 @@ def test_who_commits_behind_the_lease_but_ahead_of_the_sweeper_is_in_time(timed:
     assert txn.info.state is TransactionState.COMMITTED
 
 
-@pytest.mark.parametrize("wrong", [0, -1.0])
-def test_a_lease_that_is_none_is_refused(timed: Timed, wrong: float) -> None:
+@pytest.mark.parametrize("wrong", [0, -1.0, float("nan"), float("inf"), "soon"])
+def test_a_lease_that_is_none_is_refused(timed: Timed, wrong: Any) -> None:
     with pytest.raises(InvalidArgument, match="seconds"):
         timed.store.transaction(lease_s=wrong)
 

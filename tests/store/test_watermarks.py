@@ -135,6 +135,25 @@ def test_a_writer_that_fell_silent_is_waited_for_no_longer(store: Store, monkeyp
     assert time_of(store) == 30
 
 
+def test_each_stream_says_for_how_long_a_silent_writer_is_waited_for(anywhere: Store) -> None:
+    anywhere.streams.create("s/b")
+    assert anywhere.watermark_idle("s/a") == 60
+    assert anywhere.watermark_idle("s/a", 0.001) == 0.001
+    assert [anywhere.watermark_idle(name) for name in ("s/a", "s/b")] == [0.001, 60]
+    for name in ("s/a", "s/b"):
+        silent, other = anywhere.writer(name), anywhere.writer(name)
+        silent.note_time(10)
+        heard_at = anywhere.runtime.clock.now()
+        until(lambda heard_at=heard_at: anywhere.runtime.clock.now() > heard_at + 1_000)  # type: ignore[misc]
+        assert bool(anywhere.watermark_status(name).idle) == (name == "s/a")
+        other.note_time(20)
+    assert [time_of(anywhere, name) for name in ("s/a", "s/b")] == [20, 10]
+    with pytest.raises(InvalidArgument, match="idle after some time"):
+        anywhere.watermark_idle("s/a", 0)
+    with pytest.raises(StreamNotFound):
+        anywhere.watermark_idle("s/nowhere")
+
+
 def test_a_writer_notes_no_time_before_its_last(store: Store) -> None:
     with store.writer("s/a") as writer:
         writer.note_time(10)

@@ -15,6 +15,7 @@ import pytest
 
 import anabranch as ab
 from anabranch.errors import AnabranchError, Closed, DiskFull, StreamSealed
+from anabranch.log.commit import Work
 from anabranch.store import Store
 from tests.store.helpers import Once, Rig, bodies_of, sound
 from tests.waiting import PATIENCE_S, until, until_ended
@@ -35,6 +36,32 @@ def reopened(folder: Path) -> list[Any]:
 
 
 # flush and close
+
+
+def test_who_waits_while_the_store_closes_gets_the_answer_of_what_is_just_being_gathered(tmp_path: Path) -> None:
+    with Rig(tmp_path) as rig:
+        rig.store.streams.create("s/raw")
+        writer, appender = rig.store.writer("s/raw"), rig.store._appender
+        gathering, go_on, take = threading.Event(), threading.Event(), writer._courier.take
+
+        def taken(bytes_max: int) -> list[Work]:
+            gathering.set()
+            assert go_on.wait(PATIENCE_S)
+            return take(bytes_max)
+
+        writer._courier.take = taken  # type: ignore[method-assign]
+        ack = writer.write(b"0")
+        assert gathering.wait(PATIENCE_S)
+        closing = threading.Thread(target=appender.close)
+        closing.start()
+        until(lambda: appender._closed)
+        found: list[Any] = []
+        waiting = threading.Thread(target=lambda: found.append(ack.result()))
+        waiting.start()
+        waiting.join(0.05)
+        go_on.set()
+        until_ended(closing, waiting)
+        assert [pointer.offset for pointer in found] == [0]
 
 
 def test_flush_returns_once_everything_accepted_is_durable(tmp_path: Path) -> None:
@@ -115,6 +142,29 @@ def test_a_second_close_is_harmless_and_writing_after_it_is_refused(tmp_path: Pa
     ):
         with pytest.raises(Closed, match="store"):
             use()
+    assert reopened(tmp_path) == [b"x"]
+
+
+def test_a_close_that_was_broken_off_is_gone_on_with_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = opened(tmp_path)
+    acks = [store.writer("s/raw").write(b"x")]
+    real = store.jobs.close
+
+    def interrupted() -> None:
+        monkeypatch.setattr(store.jobs, "close", real)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(store.jobs, "close", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        store.close()
+    with pytest.raises(Closed, match="store"):
+        store.writer("s/raw")
+    assert any(each.name.startswith("anabranch") for each in threading.enumerate())
+    store.close()
+    until(lambda: not any(each.name.startswith("anabranch") for each in threading.enumerate()))
+    assert acks[0].done()
     assert reopened(tmp_path) == [b"x"]
 
 
@@ -341,6 +391,36 @@ def test_ctrl_c_while_a_batch_waits_for_room_is_reported_and_close_ends(tmp_path
             writer.close()
         found = len(bodies_of(rig.store, "s/raw"))
         assert 0 < found < 100
+
+
+@pytest.mark.parametrize("rows", [5, 100], ids=["one commit", "many commits"])
+def test_ctrl_c_where_a_batch_has_just_been_accepted_lets_close_end(tmp_path: Path, rows: int) -> None:
+    with Rig(tmp_path, commit_bytes_max=1_000) as rig:
+        rig.store.streams.create("s/raw")
+        writer = rig.store.writer("s/raw")
+        enqueue, pressed = writer._courier.enqueue, Pressed()
+
+        def enqueued(*arguments: Any) -> None:
+            enqueue(*arguments)
+            pressed()
+
+        writer._courier.enqueue = enqueued  # type: ignore[assignment, method-assign]
+        with pytest.raises(KeyboardInterrupt):
+            writer.write_batch(pa.table({"payload": [bytes(100)] * rows}))
+        told: list[AnabranchError] = []
+
+        def close() -> None:
+            try:
+                writer.close()
+            except AnabranchError as exc:
+                told.append(exc)
+
+        closing = threading.Thread(target=close, daemon=True)
+        closing.start()
+        until_ended(closing)
+        assert ["interrupted" in str(each) for each in told] == ([] if rows == 5 else [True])
+        found = len(bodies_of(rig.store, "s/raw"))
+        assert found == 5 if rows == 5 else 0 < found < rows
 
 
 def test_ctrl_c_between_the_columns_of_an_event_leaves_its_chunk_whole(tmp_path: Path) -> None:

@@ -223,6 +223,18 @@ def test_a_checkpoint_without_readers_is_complete_at_once(world: World) -> None:
         changes.begin_checkpoint(state, "g", "c", Micros(4))
 
 
+def test_checkpoints_are_kept_beside_silent_ones_that_nobody_let_go_of(world: World) -> None:
+    views, state = {STREAM: world.view()}, fresh(world)
+    for i in range(20):
+        state = changes.advance(changes.begin_checkpoint(state, "g", f"c{i}", Micros(i)), views)
+        state = changes.advance(changes.begin_checkpoint(state, "g", f"s{i}", Micros(i), silent=True), views)
+    assert [each.name for each in state.checkpoints if not each.silent] == [f"c{i}" for i in range(4, 20)]
+    assert len(state.checkpoints) == 32
+    assert GroupCodec().decode(GroupCodec().encode(state)) == state
+    state = changes.forget_checkpoint(state, "s19")
+    assert changes.forget_checkpoint(state, "s19") == state and len(state.checkpoints) == 31
+
+
 @pytest.fixture
 def two(world: World) -> GroupState:
     """A group of which `a` and `b` read a segment each, which both hold events; `a` has come to a pending checkpoint."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import pytest
 
 from anabranch import limits
 from anabranch.log import helper
 from anabranch.log.helper import Helper
-from anabranch.runtime.tasks import ThreadTasks
+from anabranch.runtime.tasks import Task, ThreadTasks
 from tests.waiting import until
 
 
@@ -46,6 +47,25 @@ def test_what_was_not_begun_is_left_to_who_needs_it() -> None:
     assert works.done == []
     works.go.set()
     until(lambda: works.done == [0, 2])
+
+
+def test_where_no_thread_is_to_be_had_who_needs_a_work_does_it() -> None:
+    class Tasks(ThreadTasks):
+        refused = 0
+
+        def spawn(self, name: str, work: Callable[[], None]) -> Task:
+            if not self.refused:
+                self.refused += 1
+                raise RuntimeError("can't start new thread")
+            return super().spawn(name, work)
+
+    works, helped = Works(), Helper(Tasks())
+    works.go.set()
+    helped.begin(0, lambda: works.work(0))
+    helped.settle(0)
+    assert works.done == []
+    helped.begin(1, lambda: works.work(1))
+    until(lambda: works.done == [1])
 
 
 def test_no_more_wait_than_the_limit_allows() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import signal
 import threading
+from typing import Any
 
 import pytest
 
+from anabranch.runtime import interrupts
 from anabranch.runtime.interrupts import Undisturbed
 
 
@@ -34,6 +36,48 @@ def test_without_ctrl_c_nothing_changes() -> None:
     with Undisturbed():
         pass
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_an_alarm_waits_too() -> None:
+    done = []
+
+    def ring(number: int, frame: object) -> None:
+        raise TimeoutError
+
+    def work() -> None:
+        with Undisturbed():
+            signal.raise_signal(signal.SIGALRM)
+            done.append("the rest")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        with pytest.raises(TimeoutError):
+            work()
+        assert done == ["the rest"] and signal.getsignal(signal.SIGALRM) is ring
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_ctrl_c_as_soon_as_it_can_leaves_no_other_signal_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[int] = []
+
+    def tell(number: int, frame: object) -> None:
+        told.append(number)
+
+    def restored(number: int, handler: Any) -> None:
+        signal.signal(number, handler)
+        if number == signal.SIGINT and handler is before:
+            interrupt()
+
+    before, terminate = signal.getsignal(signal.SIGINT), signal.signal(signal.SIGTERM, tell)
+    try:
+        monkeypatch.setattr(interrupts, "signal", restored)
+        with pytest.raises(KeyboardInterrupt), Undisturbed():
+            signal.raise_signal(signal.SIGTERM)
+        assert told == [signal.SIGTERM]
+        assert signal.getsignal(signal.SIGTERM) is tell
+    finally:
+        signal.signal(signal.SIGTERM, terminate)
 
 
 def test_nested_stretches_end_with_the_outermost() -> None:

@@ -24,6 +24,7 @@ from anabranch.core.notifications import (
 )
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.keyspace import WHOLE
+from anabranch.readers.notifications.group import GroupFold
 from tests.unit.test_cuts import STREAM, World
 
 NOW = Micros(0)
@@ -105,3 +106,17 @@ def test_what_listeners_know_is_what_was_said_last(found: list[Notification]) ->
     assert [each.id for each in told] == sorted(each.id for each in told)
     present = {each.kind for each in picture.present(0, NOW)}
     assert present == ({SEGMENTS, READERS, END_OF_DATA} if picture.ended else {SEGMENTS, READERS})
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(rows(), max_size=20), st.sampled_from([SEGMENTS, READERS, "scaled", END_OF_DATA]))
+def test_who_goes_on_with_what_was_known_gets_what_it_would_have_got(found: list[Notification], kind: str) -> None:
+    found = [replace(each, id=i) for i, each in enumerate(found, 1)]
+    picture = GroupPicture("s/g", {STREAM: 2, OTHER: 1})
+    fold = GroupFold(lambda: picture, kind, remembers=True)
+    told = [*fold.first(0, NOW), *(more for each in found for more in fold.translate(each))]
+    for place, each in enumerate(told):
+        behind = fold.behind(each.id)
+        assert GroupPicture.from_json(behind.to_json()) == behind
+        again = GroupFold(lambda: picture, kind, behind=behind)
+        assert [more for one in found if one.id > each.id for more in again.translate(one)] == told[place + 1 :]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from pathlib import Path
 
@@ -119,7 +120,13 @@ def test_bytes_may_be_written_as_people_write_them_and_nonsense_is_refused() -> 
     assert ByByteRate("2MB", 4).target == 2_000_000
     for policy in (ByByteRate("2MB", 4, 3), ByEventRate(5.5)):
         assert rate_from_json(rate_to_json(policy)) == policy
-    for wrong in ({"target": 0}, {"target": -1}, {"target": 1, "factor": 1}, {"target": 1, "minimum": 0}):
+    for wrong in (
+        {"target": 0},
+        {"target": math.nan},
+        {"target": math.inf},
+        {"target": 1, "factor": 1},
+        {"target": 1, "minimum": 0},
+    ):
         with pytest.raises(InvalidArgument):
             ByEventRate(**wrong)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="2MB"[:1]):

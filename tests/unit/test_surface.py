@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 import inspect
+import pickle
 import re
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 import anabranch
 from anabranch import errors
@@ -99,6 +102,24 @@ def test_all_errors_are_exported_and_say_what_they_mean() -> None:
     assert errors.__all__ == sorted(errors.__all__)
     for value in classes().values():
         assert value.__doc__
+
+
+def sample(kind: type[errors.AnabranchError]) -> errors.AnabranchError:
+    if not inspect.isfunction(kind.__init__):  # its only argument is the sentence
+        return kind("something is wrong")
+    values = {"int": 7, "Mapping[str, int]": {"0.0": 7}}
+    wanted = list(inspect.signature(kind).parameters.values())
+    assert wanted
+    return kind(*(values.get(each.annotation, each.name) for each in wanted if each.kind is not each.KEYWORD_ONLY))
+
+
+@pytest.mark.parametrize("name", errors.__all__)
+def test_an_error_comes_through_a_pickle_as_it_is_under_its_public_name(name: str) -> None:
+    error = sample(getattr(errors, name))
+    error.add_note("a note")
+    there = pickle.loads(pickle.dumps(error))
+    assert type(there) is type(error) and type(there).__module__ == "anabranch.errors"
+    assert (str(there), there.args, vars(there)) == (str(error), error.args, vars(error))
 
 
 def test_an_errors_text_is_one_sentence_for_a_person() -> None:

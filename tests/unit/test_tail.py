@@ -8,11 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
+import pytest
+
 from anabranch.catalog.port import Catalog
 from anabranch.log.tail import Tail
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
-from tests.waiting import until, until_ended
+from tests.pressed import Pressed
+from tests.waiting import PATIENCE_S, until, until_ended
 
 
 class Token:
@@ -102,6 +105,17 @@ def test_polling_goes_on_when_the_one_who_polls_leaves() -> None:
     token.value += 1
     until_ended(second)
     assert woken == [True]
+
+
+def test_polling_goes_on_where_ctrl_c_struck_when_it_had_just_begun() -> None:
+    token = Token()
+    tail = tail_of(token)
+    since = tail.seen()
+    tail._changed = Pressed()
+    with pytest.raises(KeyboardInterrupt):
+        tail.wait(since, PATIENCE_S)
+    token.value += 1
+    assert tail.wait(since, PATIENCE_S)
 
 
 def test_waiting_ends_in_time_or_with_the_tail() -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import apsw
+import pytest
 
 from anabranch import limits
 from anabranch.catalog.port import Reading
 from anabranch.catalog.sqlite.adapter import SqliteCatalog
 from anabranch.model.ids import Micros
 from anabranch.runtime.ports import Runtime
+from anabranch.runtime.tasks import Task, ThreadTasks
 
 
 def _commit(catalog: SqliteCatalog, numbers: range) -> None:
@@ -35,6 +38,47 @@ def test_the_log_is_lengthened_for_who_commits_often_and_only_then(tmp_path: Pat
     assert size == limits.MIB
     _commit(catalog, range(40, 100))
     assert log.stat().st_size == size, "commits write over the room that was made"
+    catalog.close()
+
+
+def test_a_checkpoint_for_which_there_is_no_thread_fails_no_commit_and_is_made_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Tasks(ThreadTasks):
+        refused = 0
+
+        def spawn(self, name: str, work: Callable[[], None]) -> Task:
+            if name == "checkpoint" and not self.refused:
+                self.refused += 1
+                raise RuntimeError("can't start new thread")
+            return super().spawn(name, work)
+
+    monkeypatch.setattr(limits, "WAL_PAGES_CHECKPOINT", 1)
+    tasks = Tasks()
+    catalog = SqliteCatalog(tmp_path, Runtime(tasks=tasks))
+    _commit(catalog, range(64))
+    assert tasks.refused and catalog._checkpoint is None
+    _commit(catalog, range(64, 128))
+    assert catalog._checkpoint is not None
+    with catalog.reading() as snapshot:
+        assert _numbers(snapshot, 128) == [str(number) for number in range(128)]
+    catalog.close()
+
+
+def test_a_checkpoint_that_ends_at_once_is_not_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Tasks(ThreadTasks):
+        checkpoints = 0
+
+        def spawn(self, name: str, work: Callable[[], None]) -> Task:
+            task = super().spawn(name, work)
+            self.checkpoints += task.join()
+            return task
+
+    monkeypatch.setattr(limits, "WAL_PAGES_CHECKPOINT", 1)
+    tasks = Tasks()
+    catalog = SqliteCatalog(tmp_path, Runtime(tasks=tasks))
+    _commit(catalog, range(200))
+    assert tasks.checkpoints > 1
     catalog.close()
 
 

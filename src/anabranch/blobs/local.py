@@ -6,6 +6,7 @@ import errno
 import os
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -45,7 +46,8 @@ class LocalBlobs:
                 os.close(file)
             _sync_folder(path.parent)
         except OSError as exc:
-            path.unlink(missing_ok=True)
+            with suppress(OSError):  # left behind, it is collected as an orphan
+                path.unlink(missing_ok=True)
             raise _translate(exc, key) from exc
 
     def get(self, key: str, offset: int = 0, length: int | None = None) -> pa.Buffer:
@@ -112,9 +114,11 @@ class LocalBlobs:
     def _make_folder(self, folder: Path) -> None:
         if folder in self._folders:
             return
-        missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
+        above = (folder, *folder.parents)
+        # One that is there may have been made by another process that has not come to sync it.
+        unsure = [parent for parent in above if self._root in parent.parents or not parent.exists()]
         folder.mkdir(parents=True, exist_ok=True)
-        for made in missing:
+        for made in unsure:
             _sync_folder(made.parent)
         self._folders.add(folder)
 

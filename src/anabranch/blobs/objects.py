@@ -6,6 +6,7 @@ and never overwrites. Requests are repeated here and not in the library, so that
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
@@ -165,12 +166,14 @@ class ObjectBlobs:
         except BlobMissing:
             return
 
-    def clear(self) -> None:
-        """Remove all that lies here, in no order; no part of the port. What comes meanwhile may stay. Raises as `delete`."""
-        found = self._ask(
+    def clear(self, below: re.Pattern[str]) -> None:
+        """Remove every blob whose key begins with a match, in no order; no part of the port. What comes meanwhile may stay. Raises
+        as `delete`."""
+        listed = self._ask(
             lambda: [entry["path"] for page in obstore.list(self._store) for entry in page],
             "its blobs can't be listed",
         )
+        found = [key for key in listed if below.match(key)]
         for first in range(0, len(found), limits.BLOB_PAGE_ROWS):
             some = found[first : first + limits.BLOB_PAGE_ROWS]
             self._ask(partial(obstore.delete, self._store, some), "blobs can't be removed", writing=True)

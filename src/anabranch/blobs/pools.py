@@ -142,17 +142,19 @@ class _Slowed:
 
     def enter(self) -> None:
         """Waits for its turn."""
-        with self._changed:
-            while self._inside >= limits.HISTORY_FETCHES_MAX:
-                self._changed.wait()
-            self._inside += 1
-            debt_s = self._paid_at - self._runtime.clock.monotonic()
-        if debt_s > 0:
-            try:
+        inside = False
+        try:
+            with self._changed:
+                while self._inside >= limits.HISTORY_FETCHES_MAX:
+                    self._changed.wait()
+                self._inside, inside = self._inside + 1, True
+                debt_s = self._paid_at - self._runtime.clock.monotonic()
+            if debt_s > 0:
                 self._runtime.tasks.sleep(debt_s)
-            except BaseException:
+        except BaseException:  # Ctrl-C, which may strike between any two lines
+            if inside:
                 self.leave(0)
-                raise
+            raise
 
     def leave(self, size: int) -> None:
         """`size` bytes were fetched."""
@@ -196,24 +198,30 @@ class _Pool:
 
     def get(self, place: _Range, fetch: Callable[[], pa.Buffer]) -> pa.Buffer:
         """The bytes, fetched unless they are here or on their way. Raises what `fetch` raises."""
-        with self._changed:
-            while True:
-                known = self._find(place)
-                if known is not None:
-                    return known
-                flight = self._flights.get(place)
-                if flight is None:
-                    flight = self._flights[place] = _Flight()
-                    break
-                while not flight.over:
-                    self._changed.wait()
-                if flight.error is not None:
-                    raise flight.error
-                if flight.data is not None:
-                    return flight.data
-        return self._fetch(place, flight, fetch)
+        mine: _Flight | None = None
+        try:
+            with self._changed:
+                while True:
+                    known = self._find(place)
+                    if known is not None:
+                        return known
+                    flight = self._flights.get(place)
+                    if flight is None:
+                        # Ours before it is known: if Ctrl-C strikes before the next line, nobody waits for it for ever.
+                        mine = self._flights[place] = _Flight()
+                        break
+                    while not flight.over:
+                        self._changed.wait()
+                    if flight.error is not None:
+                        raise flight.error
+                    if flight.data is not None:
+                        return flight.data
+            return self._fetch(mine, fetch)
+        finally:
+            if mine is not None:
+                self._land(place, mine)
 
-    def _fetch(self, place: _Range, flight: _Flight, fetch: Callable[[], pa.Buffer]) -> pa.Buffer:
+    def _fetch(self, flight: _Flight, fetch: Callable[[], pa.Buffer]) -> pa.Buffer:
         try:
             self._gate.enter()
             try:
@@ -224,13 +232,14 @@ class _Pool:
         except Exception as exc:
             flight.error = exc
             raise
-        finally:
-            with self._changed:
-                del self._flights[place]
-                flight.over = True
-                if flight.data is not None:
-                    self._keep(place, _Chunks([flight.data]))
-                self._changed.notify_all()
+
+    def _land(self, place: _Range, flight: _Flight) -> None:
+        with self._changed:
+            del self._flights[place]
+            flight.over = True
+            if flight.data is not None:
+                self._keep(place, _Chunks([flight.data]))
+            self._changed.notify_all()
 
     def _find(self, place: _Range) -> pa.Buffer | None:
         whole = _whole(place.key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
@@ -14,8 +14,17 @@ from anabranch.model.names import StreamName
 from anabranch.model.schema import StreamSchema
 from anabranch.model.stream import Extent, Scope, Segment, Span, StreamInfo, StreamView
 
+
+@dataclass(frozen=True, slots=True)
+class StreamEnd:
+    """A stream, and a log of it whose last extent is going to be looked at first."""
+
+    stream: StreamId
+    log: LogId
+
+
 # What a transaction is about; see `Catalog.writing`.
-Subject: TypeAlias = StreamName | StreamId | str
+Subject: TypeAlias = StreamName | StreamId | StreamEnd | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +198,8 @@ class Reading(Protocol):
         """The next rows of the change outbox."""
         ...
 
-    def pieces(self, kind: str) -> list[Checkpointed]:
-        """All named pieces of a kind, by name."""
+    def pieces(self, kind: str, limit: int | None = None) -> list[Checkpointed]:
+        """The named pieces of a kind, by name: all, or the first `limit`."""
         ...
 
     def piece(self, kind: str, name: str) -> Checkpointed | None:
@@ -211,6 +220,18 @@ class Reading(Protocol):
 
 class Writing(Reading, Protocol):
     """A transaction that holds the locks it needs from its start. Leaving its context commits; an exception undoes."""
+
+    def ahead(
+        self,
+        *,
+        scopes: Sequence[str] = (),
+        streams: Sequence[StreamName | StreamId] = (),
+        pieces: Sequence[tuple[str, str]] = (),
+        logs_of: Sequence[StreamId] = (),
+    ) -> None:
+        """Say what is going to be looked at, and that as many logs are going to be made as those streams have open segments.
+        Where each question is a round trip, all are asked with the next one. Nothing else differs."""
+        ...
 
     def put_scope(self, scope: Scope) -> None:
         """Insert or replace a scope."""
@@ -260,6 +281,11 @@ class Writing(Reading, Protocol):
     def append(self, unit: Unit, *, now: Micros, blobs: Sequence[BlobEntry] = ()) -> tuple[Verdict, ...]:
         """One atomic unit inside this transaction; see `Catalog.commit`. Verdicts are decided on what the transaction
         has changed so far."""
+        ...
+
+    def append_last(self, unit: Unit, *, now: Micros) -> Callable[[], tuple[Verdict, ...]]:
+        """The same as the last thing that this transaction does; where a round trip counts, together with its end. What
+        came of it is to be asked when the context has been left."""
         ...
 
     def put_progress(self, log: LogId, writer: WriterId, progress: Progress, *, now: Micros) -> None:

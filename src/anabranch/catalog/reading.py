@@ -19,6 +19,7 @@ from anabranch.model.names import StreamName
 from anabranch.model.schema import StreamSchema
 from anabranch.model.stream import Extent, Scope, Span, StreamInfo, StreamView
 
+_ALL: Final = 1 << 62  # more rows than there are of anything
 _BEHIND_ALL: Final = "~"  # greater than what any name begins with
 
 
@@ -220,8 +221,9 @@ class SqlReading:
             for sequence, stream, at, kind, detail in self._rows("changes", (after, limit))
         ]
 
-    def pieces(self, kind: str) -> list[Checkpointed]:
-        return [Checkpointed(row[0], row[1], json.loads(row[2])) for row in self._rows("pieces", (kind,))]
+    def pieces(self, kind: str, limit: int | None = None) -> list[Checkpointed]:
+        most = _ALL if limit is None else limit
+        return [Checkpointed(row[0], row[1], json.loads(row[2])) for row in self._rows("pieces", (kind, most))]
 
     def piece(self, kind: str, name: str) -> Checkpointed | None:
         row = self._row("piece", (kind, name))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from anabranch.catalog.tables import TABLES, Value
 from anabranch.errors import BlobExpired, StreamExists
 from anabranch.model.append import BlobEntry, LogState, Progress, Unit, Verdict
 from anabranch.model.ids import BlobId, LogId, Micros, SegmentId, StreamId, WriterId
+from anabranch.model.names import StreamName
 from anabranch.model.stream import Extent, Scope, Segment, Span, StreamInfo
 
 
@@ -39,6 +40,20 @@ class SqlWriting(SqlReading):
 
     def append(self, unit: Unit, *, now: Micros, blobs: Sequence[BlobEntry] = ()) -> tuple[Verdict, ...]:
         raise NotImplementedError
+
+    def append_last(self, unit: Unit, *, now: Micros) -> Callable[[], tuple[Verdict, ...]]:
+        verdicts = self.append(unit, now=now)
+        return lambda: verdicts
+
+    def ahead(
+        self,
+        *,
+        scopes: Sequence[str] = (),
+        streams: Sequence[StreamName | StreamId] = (),
+        pieces: Sequence[tuple[str, str]] = (),
+        logs_of: Sequence[StreamId] = (),
+    ) -> None:
+        """Questions cost nothing here."""
 
     # scopes and streams
 

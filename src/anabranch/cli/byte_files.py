@@ -42,7 +42,8 @@ def put(
     name = StreamName.parse(stream)
     path = None if file == "-" else Path(file)
     with _source(path) as source, open_store(store, create=True) as opened:
-        opened.streams.create_scope(name.scope, exist_ok=True)
+        if new or opened.streams.find(name) is None:
+            opened.streams.create_scope(name.scope, exist_ok=True)
         with opened.bytes(name, "xb" if new else "ab") as target:
             begin = target.tell()
             with Meter(f"writing {stream}", total=None if path is None else path.stat().st_size) as meter:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from anabranch.cli.output import say
 from anabranch.cli.progress import Meter
+from anabranch.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from anabranch.store import Store
     from anabranch.streams.jobs.job import Job
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 ToStoreOption = Annotated[
     str | None,
@@ -28,6 +34,20 @@ ToHistoryOption = Annotated[
 ToKeysOption = Annotated[
     str | None, typer.Option("--to-keys", metavar="PLACE", help="The keys it is encrypted with, as --keys.")
 ]
+FromStoreOption = Annotated[
+    list[str] | None,
+    typer.Option("--from-store", metavar="NAME=PATH", help="A store that sources named NAME:scope/name live in."),
+]
+FromBlobsOption = Annotated[
+    list[str] | None, typer.Option("--from-blobs", metavar="NAME=PLACE", help="Where that store's blobs are.")
+]
+FromHistoryOption = Annotated[
+    list[str] | None,
+    typer.Option("--from-history", metavar="NAME=PLACE", help="Where its compacted files are."),
+]
+FromKeysOption = Annotated[
+    list[str] | None, typer.Option("--from-keys", metavar="NAME=PLACE", help="The keys it is encrypted with.")
+]
 WindowOption = Annotated[
     int, typer.Option("--window", metavar="N", min=1, help="How many pieces are moved at the same time.")
 ]
@@ -38,6 +58,35 @@ def open_elsewhere(url: str, blobs: str | None, history: str | None, keys: str |
     from anabranch.store import connect
 
     return connect(url, blobs=blobs, history=history, keys=keys, create=False)
+
+
+@contextmanager
+def open_named(
+    stores: Sequence[str] | None,
+    blobs: Sequence[str] | None,
+    history: Sequence[str] | None,
+    keys: Sequence[str] | None,
+) -> Iterator[dict[str, Store]]:
+    """Other stores by the names that they are given. Raises as `open_elsewhere`, InvalidArgument."""
+    urls, *wheres = (_named(each) for each in (stores, blobs, history, keys))
+    for name in (name for where in wheres for name in where if name not in urls):
+        raise InvalidArgument(f"say where the store '{name}' is: --from-store {name}=PATH")
+    with ExitStack() as stack:
+        found = {}
+        for name, url in urls.items():
+            found[name] = open_elsewhere(url, *(where.get(name) for where in wheres))
+            stack.callback(found[name].close)
+        yield found
+
+
+def _named(texts: Sequence[str] | None) -> dict[str, str]:
+    found = {}
+    for text in texts or ():
+        name, sign, value = text.partition("=")
+        if not (_NAME.fullmatch(name) and sign and value):
+            raise InvalidArgument(f"name each store, as --from-store lake=PATH, not '{text}'")
+        found[name] = value
+    return found
 
 
 def finish(job: Job, meter: Meter, store: str) -> Any:

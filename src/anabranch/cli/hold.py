@@ -24,7 +24,7 @@ from anabranch.cli.options import (
     store_path,
 )
 from anabranch.cli.output import iso_time, print_columns, print_json, say
-from anabranch.errors import StreamNotFound
+from anabranch.errors import StreamNotFound, StreamRenamed
 
 if TYPE_CHECKING:
     from anabranch.catalog.port import Reading
@@ -123,6 +123,8 @@ def print_holders(holders: list[dict[str, Any]]) -> None:
 def _taken(streams: Streams, stream: str, **wanted: Any) -> Held:
     try:
         return streams.hold(stream)
+    except StreamRenamed:
+        raise  # it is there, under another name
     except StreamNotFound:
         return streams.ephemeral(stream, **wanted)
 

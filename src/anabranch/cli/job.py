@@ -7,18 +7,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from anabranch import limits
 from anabranch.cli.elsewhere import WindowOption, finish, open_elsewhere
 from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store, store_path
 from anabranch.cli.output import counted, iso_time, print_columns, print_json, say, size_text
 from anabranch.cli.progress import Meter
+from anabranch.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from anabranch.streams.jobs.job import Job
-    from anabranch.streams.jobs.row import JobRow, Progress
+    from anabranch.streams.jobs.progress import Progress
+    from anabranch.streams.jobs.row import JobRow
 
 app = new_app("Watch, pause, resume and cancel the jobs that write to this store, or archive it.")
 
-_NOTICED_S: Final = 30.0  # how long a job that was asked to stop is waited for
+_NOTICED_S: Final = limits.JOB_SILENT_US / 1_000_000 + 5  # how long a job that was asked to stop is waited for
 
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
 
@@ -59,7 +62,7 @@ def show(
         progress = opened.jobs.get(job).progress()
     described = _described(progress)
     if ranges:
-        names = ("segment", "from", "to", "reached")
+        names = ("stream", "segment", "from", "to", "reached")
         described["ranges"] = [dict(zip(names, each, strict=True)) for each in progress.ranges]
     if as_json:
         print_json(described)
@@ -69,7 +72,7 @@ def show(
             shown = ", ".join(value) if isinstance(value, list) else value
             print(f"{name.replace('_', ' '):<16}  {shown}")
     if ranges:
-        print_columns(("SEGMENT", "FROM", "TO", "REACHED"), progress.ranges, indent="  ")
+        print_columns(("STREAM", "SEGMENT", "FROM", "TO", "REACHED"), progress.ranges, indent="  ")
 
 
 @app.command()
@@ -98,9 +101,12 @@ def cancel(job: JobArgument, as_json: JsonOption = False, store: StoreOption = N
 def resume(
     job: JobArgument,
     from_store: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            "--from-store", metavar="PATH", help="The store it reads. Default: where that was.", show_default=False
+            "--from-store",
+            metavar="PATH",
+            help="The store it reads, or each of several, as job show lists them. Default: where they were.",
+            show_default=False,
         ),
     ] = None,
     from_blobs: Annotated[
@@ -129,16 +135,23 @@ def resume(
       anabranch job resume 3f9a61c02b7d --from-store postgresql://reader@db/river --from-blobs s3://bucket/river
     """
     with open_store(store) as opened:
-        source = None if from_store is None else open_elsewhere(from_store, from_blobs, from_history, from_keys)
+        where = (from_blobs, from_history, from_keys)
+        if len(from_store or ()) > 1 and any(where):
+            raise InvalidArgument(
+                "--from-blobs and its kind belong to one --from-store: of several, none can be told apart"
+            )
+        sources = [open_elsewhere(each, *where) for each in from_store or ()]
         try:
             events = opened.jobs.get(job).row().verb == "archive"  # of which it tells; other jobs tell bytes
             with Meter(f"job {job}", unit_bytes=not events) as meter:
-                going = opened.jobs.resume(job, source=source, window=window, progress=meter.show, take_over=take_over)
+                going = opened.jobs.resume(
+                    job, source=sources or None, window=window, progress=meter.show, take_over=take_over
+                )
                 finish(going, meter, store_path(store))
             progress = going.progress()
         finally:
             opened.jobs.close()
-            if source is not None:
+            for source in sources:
                 source.close()
     _tell(progress, as_json)
 
@@ -179,7 +192,8 @@ def wait(
 
 
 def _stop(job: str, how: Callable[[Job], object], as_json: bool, store: str | None) -> None:
-    """Ask for it, and wait until the process that runs the job has noticed; it does before its next step."""
+    """Ask for it, and wait until the process that runs the job has noticed, which it does before its next step, or has
+    not been heard of for so long that it is taken to be gone."""
     with open_store(store) as opened:
         found = opened.jobs.get(job)
         how(found)
@@ -187,6 +201,8 @@ def _stop(job: str, how: Callable[[Job], object], as_json: bool, store: str | No
         until = clock.monotonic() + _NOTICED_S
         while (row := found.row()).wanted is not None and clock.monotonic() < until and not row.state.ended:
             opened.runtime.tasks.sleep(0.05)
+            if row.silent(opened.runtime.clock.now()):
+                how(found)
         progress = found.progress()
     _tell(progress, as_json)
 
@@ -197,7 +213,7 @@ def _tell(progress: Progress, as_json: bool) -> None:
         print_json(_described(progress))
         return
     moved = f"{counted(progress.events + row.followed, 'event')} of {row.events + row.followed + row.lag:,}"
-    say(f"job {row.id} is {row.state.value}: {moved} of '{_sources(row)}' are in '{row.target}'")
+    say(f"job {row.id} is {_state(progress)}: {moved} of '{_sources(row)}' are in '{row.target}'")
 
 
 def _described(progress: Progress) -> dict[str, Any]:
@@ -207,7 +223,7 @@ def _described(progress: Progress) -> dict[str, Any]:
         "verb": row.verb,
         "state": _state(progress),
         "sources": list(row.sources),
-        "from": row.place.get("url"),
+        "from": _from(row),
         "target": row.target,
         "created_at": iso_time(row.created_at),
         "streams": row.members or None,
@@ -238,6 +254,11 @@ def _to_give_up(row: JobRow) -> bool:
 
 def _sources(row: JobRow) -> str:
     return ", ".join(row.sources)
+
+
+def _from(row: JobRow) -> list[str] | str | None:
+    """Where its sources live: all places, where they live in several stores."""
+    return [place.get("url", "here") for place in row.places] if row.more_places else row.place.get("url")
 
 
 def _share(progress: Progress) -> str:

@@ -173,7 +173,7 @@ def stop(
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Stop a pipeline, whichever process on this machine runs it. What it published stays.
+    """Stop a pipeline, whichever process runs it. What it published stays.
 
     Example:
 

@@ -29,10 +29,17 @@ class Meter:
                 Progress,
                 TextColumn,
                 TimeElapsedColumn,
+                TimeRemainingColumn,
             )
 
             counted = DownloadColumn() if self._unit_bytes else MofNCompleteColumn()
-            columns = [TextColumn("{task.description}"), BarColumn(), counted, TimeElapsedColumn()]
+            columns = [
+                TextColumn("{task.description}"),
+                BarColumn(),
+                counted,
+                TimeElapsedColumn(),
+                TimeRemainingColumn(),
+            ]
             self._bar = Progress(
                 *columns, console=Console(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False
             )

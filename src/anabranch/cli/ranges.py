@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _PLACES = "head, tail, a cut, a pointer, a time, or as -2h before now"
 RangeArgument = Annotated[
-    str, typer.Argument(metavar="STREAM", help="The stream, as scope/name, or a range of it: scope/name[start,end].")
+    str, typer.Argument(metavar="STREAM", help="The stream, as scope/name, or a range of it: scope/name\\[start,end].")
 ]
 FromOption = Annotated[
     str | None, typer.Option("--from", metavar="PLACE", help=f"Begin here: {_PLACES}.", show_default="head")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from anabranch.cli.elsewhere import (
+    FromBlobsOption,
+    FromHistoryOption,
+    FromKeysOption,
+    FromStoreOption,
     ToBlobsOption,
     ToHistoryOption,
     ToKeysOption,
@@ -15,6 +19,7 @@ from anabranch.cli.elsewhere import (
     WindowOption,
     finish,
     open_elsewhere,
+    open_named,
 )
 from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store, split_list, store_path
 from anabranch.cli.output import confirm, counted, print_json, say
@@ -26,6 +31,7 @@ from anabranch.model.stream_range import StreamRange
 if TYPE_CHECKING:
     from anabranch.readers.place import TimeKind
     from anabranch.store import Store
+    from anabranch.streams.jobs.sources import InStore
 
 app = new_app()
 
@@ -35,7 +41,7 @@ def stitch(
     sources: Annotated[
         list[str],
         typer.Argument(
-            metavar="STREAM...", help="The streams in their order, or ranges of them: scope/name[start,end]."
+            metavar="STREAM...", help="The streams in their order, or ranges of them: scope/name\\[start,end]."
         ),
     ],
     into: Annotated[str, typer.Option("--into", metavar="STREAM", help="The new stream, as scope/name.")],
@@ -53,6 +59,10 @@ def stitch(
         typer.Option("--prefer", metavar="NUMBERS", help="Whose events stay, by the streams' numbers from 1 on: 2,1."),
     ] = None,
     by: ByOption = "append",
+    from_store: FromStoreOption = None,
+    from_blobs: FromBlobsOption = None,
+    from_history: FromHistoryOption = None,
+    from_keys: FromKeysOption = None,
     to_store: ToStoreOption = None,
     to_blobs: ToBlobsOption = None,
     to_history: ToHistoryOption = None,
@@ -64,8 +74,8 @@ def stitch(
 ) -> None:
     """Stitch streams together, at once and whatever their size: all of the first, then all of the second, and so on.
 
-    Columns may differ; where their types do, the wider one is taken. Keys and times must be the same columns. Places in a
-    range are head, tail, a cut, a pointer, a time, or as -2h before now; one left out is the end
+    Columns may differ; where their types do, the wider one is taken. Keys and times must be the same columns. Sources
+    may live in other stores: bytes are moved then, by a job. Places in a range are head, tail, a cut, a pointer, a time, or as -2h before now; one left out is the end
     on its side. Times are those of appending, or with --by event the events' own.
 
     Examples:
@@ -75,12 +85,14 @@ def stitch(
       anabranch stitch iot/january iot/february iot/march --into iot/quarter
       anabranch stitch iot/old iot/new --into iot/new --drop-sources
       anabranch stitch iot/left iot/right --into iot/both --deduplicate device,at
+      anabranch stitch iot/here lake:iot/there --from-store lake=/mnt/usb/river --into iot/all
     """
-    if to_store is not None or deduplicate is not None or prefer is not None:
+    if to_store is not None or deduplicate is not None or prefer is not None or from_store or _elsewhere(sources):
         if drop_sources:
             _confirm([StreamRange.parse(text) for text in sources], yes=yes)
         where = (to_store, to_blobs, to_history, to_keys)
-        _by_job(store, sources, into, by, deduplicate, prefer, where, window, as_json, drop_sources)
+        with open_named(from_store, from_blobs, from_history, from_keys) as others:
+            _by_job(store, others, sources, into, by, deduplicate, prefer, where, window, as_json, drop_sources)
         return
     with open_ranges(store, sources, by) as (streams, parts):
         if drop_sources:
@@ -95,6 +107,7 @@ def stitch(
 
 def _by_job(
     store: str | None,
+    others: Mapping[str, Store],
     sources: list[str],
     into: str,
     by: str,
@@ -112,7 +125,7 @@ def _by_job(
         other = opened if to_store is None else open_elsewhere(to_store, *where)
         try:
             with Meter("stitching") as meter:
-                parts = [_range(opened, text, times) for text in sources]
+                parts = [_source(opened, others, text, times) for text in sources]
                 job = other.jobs.stitch(
                     opened,
                     parts,
@@ -139,6 +152,23 @@ def _by_job(
 def _confirm(parts: Sequence[StreamRange], *, yes: bool) -> None:
     named = ", ".join(f"'{name}'" for name in dict.fromkeys(part.stream for part in parts))
     confirm(f"Delete {named} behind the stitch?", yes=yes)
+
+
+def _source(opened: Store, others: Mapping[str, Store], text: str, by: TimeKind) -> StreamRange | InStore:
+    """`scope/name[start,end]`, or `name:` before it where that is the name of another store."""
+    from anabranch.streams.jobs.sources import InStore  # what it stands on is much to load for `--help`
+
+    name, colon, rest = text.partition(":")
+    if not (colon and _elsewhere([text])):
+        return _range(opened, text, by)
+    if name not in others:
+        raise InvalidArgument(f"say where the store '{name}' is: --from-store {name}=PATH")
+    return InStore(others[name], _range(others[name], rest, by))
+
+
+def _elsewhere(sources: Sequence[str]) -> bool:
+    """True if one names a store."""
+    return any(":" in text.partition("[")[0] for text in sources)
 
 
 def _range(opened: Store, text: str, by: TimeKind) -> StreamRange:

@@ -41,12 +41,6 @@ app = new_app("Create, list, show, scale, seal, truncate and delete streams.")
 
 KeyOption = Annotated[str | None, typer.Option("--key", metavar="COLUMN", help="The column that is the routing key.")]
 TimeOption = Annotated[str | None, typer.Option("--time", metavar="COLUMN", help="The column that is the event time.")]
-app.command()(hold)
-app.command()(keep)
-app.command()(retain)
-app.command()(autoscale)
-app.command()(watermark)
-
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
@@ -270,6 +264,10 @@ def delete(stream: StreamArgument, yes: YesOption = False, store: StoreOption = 
         confirm(f"Delete stream '{name}'{also} with its {counted(events, 'event')}?", yes=yes)
         names.streams.delete(stream)
     say(f"stream '{stream}' is deleted")
+
+
+for _verb in (retain, autoscale, watermark, hold, keep):
+    app.command()(_verb)
 
 
 def _events(names: Names, stream: str) -> int:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
 from importlib import import_module
+from inspect import cleandoc
 from typing import Annotated, Any, NamedTuple, NoReturn
 
 import typer
@@ -38,6 +40,8 @@ _NOUNS = {
     "stitch": _Noun("stitch", "Scopes and streams"),
     "cut": _Noun("cut", "Scopes and streams", "cut_app"),
     "distance": _Noun("cut", "Scopes and streams", "distance_app"),
+    "compare": _Noun("compare", "Scopes and streams", "compare_app"),
+    "contains": _Noun("compare", "Scopes and streams", "contains_app"),
     "diff": _Noun("diff", "Scopes and streams", "diff_app"),
     "lineage": _Noun("diff", "Scopes and streams", "lineage_app"),
     "rename": _Noun("rename", "Scopes and streams", "rename_app"),
@@ -79,6 +83,7 @@ class _Nouns(Mapping[str, Any]):
         noun = _NOUNS[name]
         command: Any = get_command(getattr(import_module(f"anabranch.cli.{noun.module}"), noun.app))
         command.name, command.rich_help_panel = name, noun.panel
+        _reflow(command)
         return command
 
     def __iter__(self) -> Iterator[str]:
@@ -88,11 +93,31 @@ class _Nouns(Mapping[str, Any]):
         return len(_NOUNS)
 
 
+def _reflow(command: Any) -> None:
+    """Join the lines of each paragraph of help, so that they break where the terminal does and not where our source does.
+    Examples, which are indented, stay as they are."""
+    paragraphs = cleandoc(command.help or "").split("\n\n")
+    command.help = "\n\n".join(p if re.search(r"^ ", p, re.MULTILINE) else p.replace("\n", " ") for p in paragraphs)
+    for verb in getattr(command, "commands", {}).values():
+        _reflow(verb)
+
+
+# What a wrong option or a missing argument is; Typer has no public name for it.
+_UsageError: Any = typer.BadParameter.__mro__[1]
+
+
 class _Root(TyperGroup):
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         commands: Any = _Nouns()
         self.commands = commands
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        """Read what stands before the verb."""
+        try:
+            return super().make_context(*arguments, **options)
+        except _UsageError as exc:
+            _misused(exc)
 
     def invoke(self, ctx: Any) -> Any:
         """Run a verb. What it raises ends here: 2 for what can't be done, 130 for Ctrl-C, 0 where the reader of our
@@ -100,6 +125,8 @@ class _Root(TyperGroup):
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
+        except _UsageError as exc:
+            _misused(exc)
         except AnabranchError as exc:
             _fail(str(exc))
         except BrokenPipeError:
@@ -113,6 +140,14 @@ class _Root(TyperGroup):
             _silence()
             raise typer.Exit(130) from None
         return result
+
+
+def _misused(exc: Any) -> NoReturn:
+    if type(exc).__name__ == "NoArgsIsHelpError":  # the help is shown by then
+        raise exc
+    message = exc.format_message().rstrip(".")
+    path = exc.ctx.command_path if exc.ctx is not None else "anabranch"
+    _fail(f"{message[:1].lower()}{message[1:]}; see: {path} --help")
 
 
 def _fail(message: str) -> NoReturn:

@@ -9,7 +9,7 @@ import typer
 from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store
 from anabranch.cli.output import counted, iso_time, print_columns, print_json, say
 from anabranch.errors import TransactionNotFound
-from anabranch.model.transaction import TransactionInfo, TransactionState
+from anabranch.model.transaction import TransactionInfo
 
 if TYPE_CHECKING:
     from anabranch.store import Store
@@ -33,7 +33,7 @@ def list_(
       anabranch txn list --all --json
     """
     with open_store(store) as opened:
-        found = [each for each in opened.transactions() if every or each.state is TransactionState.OPEN]
+        found = opened.transactions(ended=every)
     if as_json:
         print_json([_told(each) for each in found])
     elif found:

@@ -11,7 +11,12 @@ app = new_app()
 
 @app.command()
 def version(as_json: JsonOption = False) -> None:
-    """Print the release."""
+    """Print the release.
+
+    Example:
+
+      anabranch version --json
+    """
     if as_json:
         print_json({"version": __version__})
     else:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from anabranch.cli.options import JsonOption, StoreOption, StreamArgument, new_app, open_store
 from anabranch.cli.output import iso_time, print_columns, print_json, say, strong
@@ -63,6 +65,30 @@ def show(stream: StreamArgument, as_json: JsonOption = False, store: StoreOption
             for each in status.writers
         ]
         print_columns(("WRITER", "NOTED", "HEARD OF", "IDLE"), rows, indent="  ")
+
+
+@app.command()
+def idle(
+    stream: StreamArgument,
+    seconds: Annotated[
+        float | None, typer.Argument(metavar="[SECONDS]", help="From now on; default: only show it.")
+    ] = None,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Show or say for how long a writer may note no time before the watermark waits for it no longer.
+
+    Examples:
+
+      anabranch watermark idle iot/sensors
+      anabranch watermark idle iot/sensors 600
+    """
+    with open_store(store) as opened:
+        idle_s = opened.watermark_idle(stream, seconds)
+    if as_json:
+        print_json({"name": stream, "idle_s": idle_s})
+    else:
+        print(duration(idle_s))
 
 
 def watermark(stream: StreamArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:

@@ -77,7 +77,8 @@ def write(
     new = _New(key, time, schema, segments)
     with Source(None if file == "-" else Path(file)) as source, open_store(store, create=create) as opened:
         began = opened.runtime.clock.monotonic()
-        present = opened.streams.get(name).schema if opened.streams.exists(name) else None
+        found = opened.streams.find(name)
+        present = None if found is None else found.schema
         if present is None and not create:
             raise StreamNotFound(stream)
         with Meter(f"writing {stream}", total=source.size) as meter:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anabranch.core.raw_event import RawEvent
 from anabranch.core.widen import as_type
 from anabranch.errors import CorruptBlob
 from anabranch.model.append import Bounds
@@ -12,9 +13,9 @@ from anabranch.model.ids import Micros
 from anabranch.model.schema import StreamSchema
 
 
-def encode(batch: pa.RecordBatch) -> pa.Buffer:
+def encode(batch: pa.RecordBatch | RawEvent) -> pa.Buffer:
     """The batch as one encapsulated IPC message without its schema, uncompressed. Slices are written without the rest."""
-    return batch.serialize()
+    return pa.py_buffer(batch.message) if isinstance(batch, RawEvent) else batch.serialize()
 
 
 def decode(message: pa.Buffer, schema: pa.Schema, *, key: str = "inline") -> pa.RecordBatch:
@@ -25,8 +26,10 @@ def decode(message: pa.Buffer, schema: pa.Schema, *, key: str = "inline") -> pa.
         raise CorruptBlob(key, f"no Arrow record batch of the stream's schema ({exc})") from exc
 
 
-def event_bounds(batch: pa.RecordBatch, schema: StreamSchema) -> Bounds:
+def event_bounds(batch: pa.RecordBatch | RawEvent, schema: StreamSchema) -> Bounds:
     """Smallest and greatest event time of a batch that holds the stream's time column."""
+    if isinstance(batch, RawEvent):
+        return batch.bounds
     if schema.time is None or batch.num_rows == 0:
         return Bounds(None, None)
     column = batch.column(schema.time)

@@ -14,11 +14,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from anabranch import limits
+from anabranch.model.append import Bounds
 from anabranch.model.ids import LogId, Micros, StreamId
 from anabranch.model.stream import Extent
 
 ARROW = "arrow"
 PARQUET = "parquet"
+GONE = "gone"  # nobody viewed these events any more: their bytes were collected (see `core.holes`)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,8 @@ def _runs(log: LogExtents, policy: CompactionPolicy) -> Iterator[tuple[int, int]
     """Index ranges of neighbouring extents that may be rewritten."""
     first = 0
     for index, (extent, size) in enumerate(zip(log.extents, log.sizes, strict=True)):
-        done = extent.encoding == PARQUET and (size >= policy.bytes_min or extent.key in log.attached)
+        whole = extent.encoding == PARQUET and (size >= policy.bytes_min or extent.key in log.attached)
+        done = whole or extent.encoding == GONE
         gap = index > first and log.extents[index - 1].stop != extent.start
         if (done or gap) and first < index:
             yield first, index
@@ -181,3 +184,11 @@ def _pack(small: list[FilePart], policy: CompactionPolicy) -> list[FilePlan]:
 def _part(log: LogExtents, first: int, stop: int) -> FilePart:
     size = sum(log.sizes[first:stop])
     return FilePart(log.log, log.stream, log.columns, log.version, log.extents[first:stop], size)
+
+
+def joined(bounds: Iterable[Bounds]) -> Bounds:
+    """The least and the greatest time of several extents; None where none has any."""
+    known = [(each.low, each.high) for each in bounds if each.low is not None and each.high is not None]
+    if not known:
+        return Bounds(None, None)
+    return Bounds(Micros(min(low for low, _ in known)), Micros(max(high for _, high in known)))

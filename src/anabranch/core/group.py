@@ -39,12 +39,13 @@ class Member:
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """A named place of a group, begun at `at`. `waiting` are the readers that have not come to it yet; it is complete
-    when there are none, and then `offsets` holds a cut of every stream."""
+    when there are none, and then `offsets` holds a cut of every stream. A `silent` one is nobody's business but of who began it."""
 
     name: str
     at: Micros
     offsets: Offsets
     waiting: frozenset[str] = frozenset()
+    silent: bool = False
 
     def cut(self, stream: StreamId) -> StreamCut:
         """Its cut of one stream."""
@@ -55,7 +56,7 @@ class Checkpoint:
 class GroupState:
     """All that the readers of a group share. `starts` is where a rewound group begins; `ends`, for streams that are
     read to an end, how far each segment is read there (segments behind the end are missing). `lease_us`: a reader that
-    gives no sign of life for so long is presumed dead. `checkpoint_us`: how often a checkpoint begins by itself, 0: never.
+    gives no sign of life for so long is presumed dead. `refresh_us`: how often a reader looks and tells. `checkpoint_us`: how often a checkpoint begins by itself, 0: never.
     `resets` counts how often all readers were sent away. `ended` once everything was read and nothing can follow; only
     a reset takes that back."""
 
@@ -64,6 +65,7 @@ class GroupState:
     ends: Mapping[StreamId, Mapping[SegmentId, int]]
     positions: Offsets
     lease_us: int = limits.READER_LEASE_US
+    refresh_us: int = limits.READER_REFRESH_US
     checkpoint_us: int = 0
     owners: Mapping[StreamSegment, str] = field(default_factory=dict)
     members: Mapping[str, Member] = field(default_factory=dict)
@@ -198,11 +200,19 @@ def advance(state: GroupState, views: Views) -> GroupState:
         if checkpoint.waiting:
             return state
         done = replace(checkpoint, offsets={**state.positions, **checkpoint.offsets})
-        kept = (*state.checkpoints, done)[-limits.CHECKPOINTS_KEPT :]
-        state = replace(state, checkpoint=None, checkpoints=kept)
+        state = replace(state, checkpoint=None, checkpoints=_kept((*state.checkpoints, done)))
     state = _settled(state, views)
     # Never taken back here: a view that is older than the state must not let the end come a second time.
     return state if state.ended or state.live(views) else replace(state, ended=True)
+
+
+def _kept(checkpoints: tuple[Checkpoint, ...]) -> tuple[Checkpoint, ...]:
+    """The last ones of each kind. A silent one is let go of by who began it, unless that was killed."""
+    kept: list[Checkpoint] = []
+    for each in reversed(checkpoints):
+        if sum(one.silent == each.silent for one in kept) < limits.CHECKPOINTS_KEPT:
+            kept.append(each)
+    return tuple(reversed(kept))
 
 
 def _settled(state: GroupState, views: Views) -> GroupState:
@@ -239,14 +249,26 @@ def skip_truncated(state: GroupState, views: Views) -> GroupState:
 # checkpoints
 
 
-def begin_checkpoint(state: GroupState, group: str, name: str, now: Micros) -> GroupState:
+def begin_checkpoint(state: GroupState, group: str, name: str, now: Micros, *, silent: bool = False) -> GroupState:
     """All present readers are to come to it. Raises AlreadyExists where one of the name is kept; asked for again while it
-    is gathered, it goes on. One that is gathered under another name is given up for it."""
-    if state.checkpoint is not None and state.checkpoint.name == name:
+    is gathered, it goes on. One that is gathered under another name is given up for it, but not for a silent one."""
+    if state.checkpoint is not None and (silent or state.checkpoint.name == name):
         return state
     if any(each.name == name for each in state.checkpoints):
         raise AlreadyExists(f"group '{group}' has a checkpoint '{name}' already")
-    return replace(state, checkpoint=Checkpoint(name, now, {}, frozenset(state.members)))
+    return replace(state, checkpoint=Checkpoint(name, now, {}, frozenset(state.members), silent))
+
+
+def cancel_checkpoint(state: GroupState) -> GroupState:
+    """Give up the one that is gathered."""
+    return state if state.checkpoint is None else replace(state, checkpoint=None)
+
+
+def forget_checkpoint(state: GroupState, name: str) -> GroupState:
+    """Give it up, or let go of it where it is complete. What is not there is let be."""
+    if state.checkpoint is not None and state.checkpoint.name == name:
+        return cancel_checkpoint(state)
+    return replace(state, checkpoints=tuple(each for each in state.checkpoints if each.name != name))
 
 
 def is_due(state: GroupState, now: Micros) -> bool:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from anabranch import limits
 from anabranch.core.group import Checkpoint, GroupState, Member, Offsets
 from anabranch.errors import CorruptStore, FormatTooNew
 from anabranch.model.ids import Micros, SegmentId, StreamId
@@ -29,6 +30,7 @@ class GroupCodec:
             },
             "positions": _offsets(value.positions),
             "lease_us": value.lease_us,
+            "refresh_us": value.refresh_us,
             "checkpoint_us": value.checkpoint_us,
             "owners": {str(segment): owner for segment, owner in sorted(value.owners.items())},
             "members": {
@@ -56,6 +58,7 @@ class GroupCodec:
                 },
                 positions=_parsed(told["positions"]),
                 lease_us=told["lease_us"],
+                refresh_us=told.get("refresh_us", limits.READER_REFRESH_US),
                 checkpoint_us=told["checkpoint_us"],
                 owners={StreamSegment.parse(segment): owner for segment, owner in told["owners"].items()},
                 members={
@@ -84,8 +87,10 @@ def _checkpoint(checkpoint: Checkpoint) -> dict[str, Any]:
         "at": checkpoint.at,
         "offsets": _offsets(checkpoint.offsets),
         "waiting": sorted(checkpoint.waiting),
+        "silent": checkpoint.silent,
     }
 
 
 def _parsed_checkpoint(told: Mapping[str, Any]) -> Checkpoint:
-    return Checkpoint(told["name"], Micros(told["at"]), _parsed(told["offsets"]), frozenset(told["waiting"]))
+    offsets, waiting = _parsed(told["offsets"]), frozenset(told["waiting"])
+    return Checkpoint(told["name"], Micros(told["at"]), offsets, waiting, told.get("silent", False))

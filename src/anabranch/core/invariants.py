@@ -5,12 +5,13 @@ They assume nothing: any row may have been changed by anybody.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from anabranch import limits
-from anabranch.core.compaction import ARROW, PARQUET
+from anabranch.core.compaction import ARROW, GONE, PARQUET
+from anabranch.core.holes import Range, sees, viewed
 from anabranch.model.append import LogState, Progress
 from anabranch.model.ids import LogId, SegmentId, StreamId, WriterId
 from anabranch.model.keyspace import WHOLE, KeyRange
@@ -109,7 +110,8 @@ def _placement_flaws(log: LogState | None, span: Span) -> Iterator[str]:
     stop = log.length if span.stop is None else span.stop
     if not 0 <= span.start <= stop:
         yield f"the span at offset {span.offset} runs from position {span.start} to {stop}"
-    elif stop > log.length:
+    elif stop > log.length and not (log.sealed and span.start == stop):
+        # A sealed log is cut behind the last event that is viewed, so a span that views none may lie behind that.
         yield f"the span at offset {span.offset} ends at position {stop}, its log at {log.length}"
     elif span.start < log.low_water and span.start < stop:
         yield f"the span at offset {span.offset} begins at position {span.start}, its log only at {log.low_water}"
@@ -152,9 +154,16 @@ def log_flaws(log: LogState, spans: Sequence[tuple[StreamId, Span]]) -> Iterator
 
 @dataclass(slots=True)
 class ExtentChain:
-    """A log's extents, told one after another from its low-water mark on; each answer is what does not hold."""
+    """A log's extents, told one after another from its low-water mark on; each answer is what does not hold. `_viewed` is
+    what the log's spans view."""
 
+    _viewed: list[Range]
     _last: Extent | None = field(default=None)
+
+    @classmethod
+    def of(cls, spans: Iterable[tuple[StreamId, Span]]) -> ExtentChain:
+        """The chain of a log that these spans view."""
+        return cls(viewed(span for _, span in spans))
 
     def follow(self, log: LogState, extent: Extent) -> Iterator[str]:
         """The next extent; `log` as of the same snapshot."""
@@ -169,6 +178,8 @@ class ExtentChain:
             yield f"positions {last.stop} … {extent.start - 1} are in no extent"
         elif extent.start < last.stop:
             yield f"{here} overlaps the one before, which ends at {last.stop}"
+        if extent.encoding == GONE and sees(self._viewed, extent):
+            yield f"{here} was collected, though a span views it"
         if extent.stop > log.length:
             yield f"{here} reaches beyond the log's length {log.length}"
         if extent.size_end < (last.size_end if last else 0):
@@ -207,6 +218,10 @@ def _time_flaws(log: LogState, extent: Extent, last: Extent | None) -> Iterator[
 
 
 def _form_flaws(extent: Extent) -> Iterator[str]:
+    if extent.encoding == GONE:
+        if extent.blob is not None or extent.data is not None:
+            yield "was collected, but has bytes"
+        return
     if extent.encoding not in (ARROW, PARQUET):
         yield f"has an unknown encoding '{extent.encoding}'"
     if extent.blob is None and extent.data is None:

@@ -108,6 +108,17 @@ class GroupPicture:
         ends = (replace(base, kind=END_OF_DATA),) if self.ended else ()
         return (base, replace(base, kind=READERS, detail=names), *ends)
 
+    def to_json(self) -> dict[str, Any]:
+        """As JSON; `docs/FORMATS.md` tells the fields."""
+        segments = {f"{stream:016x}": count for stream, count in sorted(self.segments.items())}
+        return {"group": self.group, "segments": segments, "readers": list(self.readers), "ended": self.ended}
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> GroupPicture:
+        """The inverse of `to_json`."""
+        segments = {StreamId(int(stream, 16)): int(count) for stream, count in told["segments"].items()}
+        return cls(told["group"], segments, tuple(told["readers"]), told["ended"])
+
 
 def step(picture: GroupPicture, each: Notification) -> tuple[GroupPicture, tuple[Notification, ...]]:
     """What is known behind one more notification, and what the group's listeners get for it."""

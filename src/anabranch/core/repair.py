@@ -104,7 +104,7 @@ def mend_log(
 
 
 def _log_flaws(log: LogState, spans: Sequence[tuple[StreamId, Span]], extents: Extents) -> set[str]:
-    chain = ExtentChain()
+    chain = ExtentChain.of(spans)
     found = set(log_flaws(log, spans))
     for extent in extents(max(0, log.low_water)):
         # Which numbers a sentence tells may change with the row; that the log's own row is what is wrong does not.

@@ -70,12 +70,14 @@ class Noted:
 @dataclass(frozen=True, slots=True)
 class TimeState:
     """What the writers of a stream share: their last notes, and the watermark. That never goes back. `latest_us` is the
-    latest time noted since the watermark was made, `tail` where the stream ended at the last note."""
+    latest time noted since the watermark was made, `tail` where the stream ended at the last note. `idle_us`: a writer that
+    noted nothing for so long is waited for no longer; None: for as long as whoever looks says."""
 
     writers: Mapping[str, Noted] = field(default_factory=dict)
     mark: Watermark | None = None
     latest_us: Micros | None = None
     tail: StreamCut | None = None
+    idle_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,7 @@ def note(state: TimeState, writer: str, time_us: Micros, tail: StreamCut, now: M
         raise InvalidArgument(f"writer '{writer}' noted {noted} before, and can't go back to {asked}")
     writers = {**state.writers, writer: Noted(time_us, now)}
     latest = time_us if state.latest_us is None else max(time_us, state.latest_us)
-    return _marked(replace(state, writers=_live(writers, now, idle_us), latest_us=latest), tail, now)
+    return _marked(replace(state, writers=_live(state, writers, now, idle_us), latest_us=latest), tail, now)
 
 
 def leave(state: TimeState, writer: str, tail: StreamCut, now: Micros, *, idle_us: int) -> TimeState:
@@ -134,7 +136,7 @@ def leave(state: TimeState, writer: str, tail: StreamCut, now: Micros, *, idle_u
     if writer not in state.writers:
         return state
     writers = {name: noted for name, noted in state.writers.items() if name != writer}
-    return _marked(replace(state, writers=_live(writers, now, idle_us)), tail, now)
+    return _marked(replace(state, writers=_live(state, writers, now, idle_us)), tail, now)
 
 
 def pass_by(state: TimeState, writer: str, time_us: Micros, tail: StreamCut, now: Micros, *, idle_us: int) -> TimeState:
@@ -146,16 +148,21 @@ def pass_by(state: TimeState, writer: str, time_us: Micros, tail: StreamCut, now
 def status(state: TimeState, stream: str, newest_us: Micros | None, now: Micros, *, idle_us: int) -> WatermarkStatus:
     """How the watermark of a stream of this name stands."""
     writers = (
-        WriterTime(name, noted.time_us, noted.heard_at, now - noted.heard_at >= idle_us)
+        WriterTime(name, noted.time_us, noted.heard_at, now - noted.heard_at >= _patience(state, idle_us))
         for name, noted in state.writers.items()
     )
     ordered = sorted(writers, key=lambda each: (each.time_us, each.writer))
     return WatermarkStatus(stream, now, state.mark, newest_us, tuple(ordered))
 
 
-def _live(writers: Mapping[str, Noted], now: Micros, idle_us: int) -> dict[str, Noted]:
+def _live(state: TimeState, writers: Mapping[str, Noted], now: Micros, idle_us: int) -> dict[str, Noted]:
     """Without those that were not heard of for so long: the watermark does not wait for them."""
+    idle_us = _patience(state, idle_us)
     return {name: noted for name, noted in writers.items() if now - noted.heard_at < idle_us}
+
+
+def _patience(state: TimeState, idle_us: int) -> int:
+    return idle_us if state.idle_us is None else state.idle_us
 
 
 def _marked(state: TimeState, tail: StreamCut, now: Micros) -> TimeState:
@@ -215,6 +222,7 @@ class TimeCodec:
             "mark": None if value.mark is None else _told(value.mark),
             "latest": value.latest_us,
             "tail": None if value.tail is None else str(value.tail),
+            "idle": value.idle_us,
         }
         return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
 
@@ -230,6 +238,7 @@ class TimeCodec:
                 None if mark is None else _heard(*mark),
                 told["latest"],
                 None if tail is None else StreamCut.parse(tail),
+                told.get("idle"),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as exc:
             raise CorruptStore(f"these are no watermarks: {exc!r}") from exc

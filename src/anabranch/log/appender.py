@@ -128,7 +128,7 @@ class Appender:
             with self._changed:
                 if done():
                     return True
-                if self._closed and not self._in_flight and not self._ready:
+                if self._closed and not (self._gathering or self._in_flight or self._ready):
                     return False
                 left = None if deadline is None else deadline - self._runtime.clock.monotonic()
                 if left is not None and left <= 0:

@@ -192,7 +192,7 @@ class _Check:
     def _log_pages(
         self, log: LogId, reading: Callable[[], AbstractContextManager[Reading]], blobs: dict[BlobId, None]
     ) -> list[str]:
-        chain = ExtentChain()
+        chain = ExtentChain.of(())
         flaws: list[str] = []
         position: int | None = None
         while True:
@@ -202,7 +202,9 @@ class _Check:
                     return []  # collected meanwhile
                 if position is None:
                     position = state.low_water
-                    flaws += log_flaws(state, snapshot.spans_of_log(log))
+                    spans = snapshot.spans_of_log(log)
+                    chain = ExtentChain.of(spans)
+                    flaws += log_flaws(state, spans)
                 page = snapshot.extents(log, position, _FOR_EVER, limits.EXTENTS_PER_PLAN_MAX)
                 schemas = {extent.schema: self._schema(snapshot, state, extent.schema) for extent in page}
                 last = len(page) < limits.EXTENTS_PER_PLAN_MAX

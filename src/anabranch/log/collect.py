@@ -22,14 +22,19 @@ from anabranch.blobs import keys
 from anabranch.blobs.attached import ATTACHMENT
 from anabranch.blobs.port import BlobInfo, Blobs
 from anabranch.catalog.port import BlobRow, Catalog, Reading, Writing
+from anabranch.core.compaction import GONE
+from anabranch.core.holes import Range, gaps, hollow, mark, viewed
 from anabranch.log.manifest import newest_at
 from anabranch.log.rebuild import kept
 from anabranch.log.watch import Watch, silent
 from anabranch.model.append import LogState
 from anabranch.model.ids import BlobId, LogId, Micros
+from anabranch.model.stream import Extent
 from anabranch.runtime.ports import Runtime
 
 FOR_EVER: Final = 1 << 62
+# What reaches into a hole that has been emptied: one extent at each edge and the mark between them.
+_EDGES: Final = 3
 
 
 @dataclass(slots=True)
@@ -124,7 +129,9 @@ class _Collection:
         viewed = _viewed(snapshot, log)
         if viewed.empty:
             return log.low_water < log.length or not log.sealed or self._forgettable(log, viewed)
-        return viewed.low > log.low_water or _tail(snapshot, log, viewed.high, 1) < log.length
+        if viewed.low > log.low_water or _tail(snapshot, log, viewed.high, 1) < log.length:
+            return True
+        return any(_hollow(snapshot, log.id, hole, _EDGES) for hole in viewed.holes)
 
     def _forgettable(self, log: LogState, viewed: _Viewed) -> bool:
         # The log's row keeps what its writers landed: whoever still retries an append to it gets the first answer.
@@ -152,7 +159,7 @@ class _Collection:
             return self._bury(txn, log, viewed)
         if viewed.low > log.low_water:
             return self._trim_head(txn, log, viewed.low)
-        return self._trim_tail(txn, log, viewed.high)
+        return self._empty_holes(txn, log.id, viewed.holes) or self._trim_tail(txn, log, viewed.high)
 
     def _bury(self, txn: Writing, log: LogState, viewed: _Viewed) -> bool:
         """A log that nothing views: its extents go now, its row once it is old."""
@@ -175,6 +182,20 @@ class _Collection:
         self.report.extents += txn.drop_extents(log.id, stop)
         txn.update_log(replace(log, low_water=stop))
         return True
+
+    def _empty_holes(self, txn: Writing, log: LogId, found: Sequence[Range]) -> bool:
+        """Let extents go that lie between what is viewed, about a page of them; a mark stays in the place of neighbours.
+        True if there may be more."""
+        room = limits.EXTENTS_PER_PLAN_MAX
+        for hole in found:
+            while page := _hollow(txn, log, hole, limits.EXTENTS_PER_PLAN_MAX):
+                if room <= 0:
+                    return True
+                swapped = txn.swap_extents(log, page, [mark(page)])
+                assert swapped, "they were read in this transaction"
+                self.report.extents += sum(extent.encoding != GONE for extent in page)
+                room -= len(page)
+        return False
 
     def _trim_tail(self, txn: Writing, log: LogState, high: int) -> bool:
         """Cut a page of extents off a sealed log, behind the last position that a span views: a copy of a stream's
@@ -310,12 +331,13 @@ class _Collection:
 
 
 class _Viewed(NamedTuple):
-    """What of a log its spans view: positions `low <= position < high`, with whatever lies between. `named`: a span
-    refers to the log, be it one that holds nothing."""
+    """What of a log its spans view: positions `low <= position < high`, but for the `holes`. `named`: a span refers to the
+    log, be it one that holds nothing."""
 
     low: int
     high: int
     named: bool
+    holes: Sequence[Range] = ()
 
     @property
     def empty(self) -> bool:
@@ -325,16 +347,15 @@ class _Viewed(NamedTuple):
 
 def _viewed(snapshot: Reading, log: LogState) -> _Viewed:
     spans = [span for _, span in snapshot.spans_of_log(log.id)]
-    if any(span.stop is None for span in spans):
-        # It is followed: whatever is appended next is viewed too.
-        low = min(span.start for span in spans if span.stop is None or span.start < span.stop)
-        return _Viewed(low, FOR_EVER, True)
-    full = [(span.start, span.stop) for span in spans if span.stop is not None and span.start < span.stop]
-    if not full:
+    if not (found := viewed(spans)):
         return _Viewed(0, 0, bool(spans))
     # Behind an unsealed log's last span there may be more to come; it is cut once it is sealed.
-    high = max(stop for _, stop in full) if log.sealed else FOR_EVER
-    return _Viewed(min(start for start, _ in full), high, True)
+    return _Viewed(found[0][0], found[-1][1] if log.sealed else FOR_EVER, True, gaps(found))
+
+
+def _hollow(snapshot: Reading, log: LogId, hole: Range, limit: int) -> list[Extent]:
+    """Neighbouring extents in a hole that are to go, among the first `limit` that reach into it."""
+    return hollow(snapshot.extents(log, *hole, limit), hole)
 
 
 def _tail(snapshot: Reading, log: LogState, high: int, limit: int) -> int:

@@ -15,6 +15,7 @@ from anabranch.blobs.sealed import inlined_place
 from anabranch.catalog.port import Catalog, Writing
 from anabranch.core.checksum import checksum
 from anabranch.core.codec import encode, event_bounds
+from anabranch.core.raw_event import RawEvent
 from anabranch.errors import AnabranchError, AppendUncertain
 from anabranch.log.ahead import Ahead, put_ahead
 from anabranch.model.append import (
@@ -65,7 +66,7 @@ class Draft:
     one. `bounds`, and `size` in logical bytes, may be given by who knows them already."""
 
     log: LogId
-    batch: pa.RecordBatch
+    batch: pa.RecordBatch | RawEvent
     schema: StreamSchema
     schema_version: int
     writer: WriterName
@@ -188,19 +189,24 @@ class Committer:
 
     def commit(self, encoded: Encoded) -> list[Outcome]:
         """Have the catalog append what was prepared: one outcome per work. Raises nothing: an error is an outcome."""
-        outcomes: list[Outcome] = []
         try:
-            for _ in range(_REWRITE_TRIES):
-                outcomes = self._commit_once(encoded)
-                horizon = max(map(_horizon, outcomes))
-                if not horizon:
-                    break
+            outcomes = self._commit_once(encoded)
+        except AnabranchError as exc:
+            return [exc] * len(encoded.works)
+        for _ in range(_REWRITE_TRIES - 1):
+            horizon = max(map(_horizon, outcomes))
+            if not horizon:
+                break
+            try:
                 # The writer was stalled behind the collector's horizon: the blob may be gone, so write it again. Not
                 # before the horizon: this clock may be late, and the horizon that of another clock.
                 works = [self._anew(work, not_before=horizon) for work in encoded.works]
                 encoded = self._lay_down(works, encoded.messages, encoded.bounds, not_before=horizon)
-        except AnabranchError as exc:
-            return [exc] * len(encoded.works)
+                outcomes = self._commit_once(encoded)
+            except AnabranchError as exc:
+                # What else was in the commit has been decided. To call that a failure would have its numbers given again, and
+                # the next events under them taken for a repetition.
+                return [exc if _horizon(outcome) else outcome for outcome in outcomes]
         return outcomes
 
     def _anew(self, work: Work, *, not_before: int) -> Work:

@@ -8,7 +8,7 @@ is garbage.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from anabranch.core.compaction import (
     CompactionPolicy,
     FilePart,
     FilePlan,
+    joined,
     plan_compaction,
 )
 from anabranch.core.flatten import FlattenPolicy
@@ -33,8 +34,8 @@ from anabranch.log.parquet import ParquetBuilder, WrittenFile
 from anabranch.log.sources import Sources
 from anabranch.log.survey import Windows
 from anabranch.log.watch import Watch, silent
-from anabranch.model.append import Bounds, Place
-from anabranch.model.ids import BlobId, Micros, StreamId
+from anabranch.model.append import Place
+from anabranch.model.ids import BlobId, StreamId
 from anabranch.model.schema import StreamSchema
 from anabranch.model.stream import Extent
 from anabranch.runtime.ids import token
@@ -261,17 +262,10 @@ def _extent(part: FilePart, row: int, blob: BlobId, key: str, checksum: int) -> 
         place=Place(0, 0, row),
         schema=part.version,
         checksum=checksum,
-        appended=_joined(extent.appended for extent in part.extents),
-        events=_joined(extent.events for extent in part.extents),
+        appended=joined(extent.appended for extent in part.extents),
+        events=joined(extent.events for extent in part.extents),
         size_end=part.extents[-1].size_end,
     )
-
-
-def _joined(bounds: Iterable[Bounds]) -> Bounds:
-    known = [(each.low, each.high) for each in bounds if each.low is not None and each.high is not None]
-    if not known:
-        return Bounds(None, None)
-    return Bounds(Micros(min(low for low, _ in known)), Micros(max(high for _, high in known)))
 
 
 class _Lost(Exception):

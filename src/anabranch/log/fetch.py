@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -13,7 +14,7 @@ from anabranch.blobs.port import Blobs
 from anabranch.blobs.sealed import unsealed
 from anabranch.blobs.summed import file_checksum
 from anabranch.core.checksum import checksum
-from anabranch.errors import AnabranchError, CorruptBlob
+from anabranch.errors import CorruptBlob
 from anabranch.log.helper import Helper
 from anabranch.log.parquet import ParquetReader
 from anabranch.model.stream import Extent
@@ -21,6 +22,13 @@ from anabranch.runtime.ports import Runtime
 
 _Place = tuple[str, int]  # a blob's key and an offset in it
 _WHOLE = -1  # stands for the offset of a whole file
+
+
+class _File(NamedTuple):
+    """An opened file, and its bytes."""
+
+    reader: ParquetReader
+    size: int
 
 
 class Fetcher:
@@ -32,7 +40,7 @@ class Fetcher:
     def __init__(self, blobs: Blobs, runtime: Runtime) -> None:
         self._blobs = blobs
         self._verified: dict[_Place, None] = {}
-        self._files: dict[str, ParquetReader] = {}
+        self._files: dict[str, _File] = {}
         self._sealer = runtime.sealer
         self._opened: dict[_Place, pa.Buffer] = {}  # messages of blobs, the latest last
         self._opened_bytes = 0
@@ -68,7 +76,7 @@ class Fetcher:
 
     def _verify_ahead(self, extent: Extent, key: str) -> None:
         # What is wrong with it is told to whoever asks for it.
-        with suppress(AnabranchError):
+        with suppress(Exception):
             _verify(extent, self._blobs.get(key, extent.place.offset, extent.place.length))
             self._remember((key, extent.place.offset))
 
@@ -92,9 +100,10 @@ class Fetcher:
         """Rows of a tier-2 file from `row` on, as batches of `columns` with their append times. Raises BlobMissing,
         CorruptBlob, FormatTooNew."""
         assert extent.key is not None
-        with self._lock:
-            file = self._files.pop(extent.key, None)
         # An opened file is for one iteration at a time, so it is out of the cache while it is in use.
+        with self._lock:
+            self._make_room()
+            file = self._files.pop(extent.key, None)
         if file is None:
             data = self._blobs.get(extent.key)
             # The pages have checksums of their own, but what tells where they lie and what they mean has none.
@@ -102,14 +111,22 @@ class Fetcher:
                 if file_checksum(extent.key, data) != extent.checksum:
                     raise CorruptBlob(extent.key, "its checksum does not match its bytes")
                 self._remember((extent.key, _WHOLE))
-            file = ParquetReader(extent.key, data, self._sealer)
+            file = _File(ParquetReader(extent.key, data, self._sealer), data.size)
         try:
-            yield from file.read(row, count, columns, extent.appended.low)
+            yield from file.reader.read(row, count, columns, extent.appended.low)
         finally:
-            with self._lock:
-                self._files[extent.key] = file
-                while len(self._files) > limits.OPEN_PARQUET_MAX:
-                    self._files.pop(next(iter(self._files)))
+            # Without the lock: an iteration that was forgotten ends wherever its memory is reclaimed, perhaps under it.
+            self._files[extent.key] = file
+
+    def _make_room(self) -> None:
+        """Let go of the files that were used longest ago. Needs the lock."""
+        kept = list(self._files.items())
+        size = sum(file.size for _, file in kept)
+        for count, (key, file) in zip(range(len(kept), 0, -1), kept, strict=True):
+            if count <= limits.OPEN_PARQUET_MAX and size <= limits.OPEN_PARQUET_BYTES_MAX:
+                return
+            self._files.pop(key, None)
+            size -= file.size
 
     def _remember(self, place: _Place) -> None:
         with self._lock:

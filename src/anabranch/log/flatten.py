@@ -19,7 +19,7 @@ from anabranch import limits
 from anabranch.blobs.keys import history_key
 from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Catalog, Reading, Writing
-from anabranch.core.compaction import PARQUET
+from anabranch.core.compaction import GONE, PARQUET
 from anabranch.core.flatten import FlattenPolicy, Moved, moves, remapped, runs
 from anabranch.errors import CorruptStore
 from anabranch.log.lease import Hold
@@ -145,12 +145,12 @@ class _Flattening:
                     owner = view.logs[span.log].stream
                     schemas = {extent.schema: snapshot.schema(owner, extent.schema).columns for extent in page}
                 for extent in page:
-                    if extent.start > position:
+                    if extent.start > position or extent.encoding == GONE:
                         break
                     piece = _sliced(extent, position, min(extent.stop, span.stop))
                     yield piece, schemas[extent.schema]
                     position = piece.stop
-                if not page or page[0].start > position:
+                if not page or page[0].start > position or page[0].encoding == GONE:
                     raise _Gone(f"log {span.log} has no extent for position {position}")
 
     def _publish(

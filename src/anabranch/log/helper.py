@@ -33,9 +33,12 @@ class Helper:
             self._waiting[place] = work
             if self._running:
                 self._changed.notify_all()
-            else:
-                self._running = True
+                return
+            try:
                 self._tasks.spawn("helper", self._run)
+                self._running = True
+            except RuntimeError:  # no thread is to be had: whoever needs it does it
+                self._waiting.clear()
 
     def settle(self, place: Hashable) -> None:
         """Wait for the end of a work that is under way. One that was not begun is not done any more."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import TracebackType
 
 from anabranch import limits
@@ -64,9 +65,9 @@ class Hold:
             return
         with self._catalog.writing(f"lease {self._lease.id}") as writing:
             self.verify(writing)
-            lease = self._lease
-            self._lease = Lease(lease.id, lease.kind, lease.holder, lease.begun_at, Micros(now + limits.LEASE_US))
-            writing.put_lease(self._lease)
+            lease = replace(self._lease, expires_at=Micros(now + limits.LEASE_US))
+            writing.put_lease(lease)
+        self._lease = lease  # only now: one that could not be prolonged is tried again the next time
 
     def verify(self, writing: Writing) -> None:
         """Raises LeaseExpired where the horizon has passed the lease, so that what it protected may be gone. To be

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from anabranch import limits
 from anabranch.catalog.port import Reading
+from anabranch.core.compaction import GONE
 from anabranch.core.spans import locate
 from anabranch.errors import CorruptCatalog
 from anabranch.model.ids import LogId, SegmentId, StreamId
@@ -62,7 +63,7 @@ def plan(
         if not extents or extents[0].log != span.log:  # the only span, or the catalog is newer than the view
             extents = reading.extents(span.log, low, high, left)
         for extent in extents:
-            if extent.start > position:
+            if extent.start > position or extent.encoding == GONE:
                 break
             first, position = position, min(extent.stop, high)
             if between is None or _intersects(extent, *between):

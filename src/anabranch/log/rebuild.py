@@ -14,6 +14,7 @@ from anabranch import limits
 from anabranch.blobs import keys, layout
 from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Catalog, Checkpointed, Reading
+from anabranch.core.compaction import GONE
 from anabranch.errors import AnabranchError, CorruptStore, NotFound
 from anabranch.log import manifest as manifests
 from anabranch.log.manifest import Manifest
@@ -82,7 +83,9 @@ def rebuild(
     note = Checkpointed(KIND, NAME, {"manifest": manifest.folder, "from": manifest.horizon, "to": until})
     reload(catalog, blobs, manifest, runtime, wipe=wipe, unused=True, note=note, progress=progress)
     report = RebuildReport(manifest.folder, manifest.taken_at, manifest.rows("streams"), 0, 0, damaged)
-    report.events = sum(row["stop"] - row["start"] for row in manifests.rows(blobs, manifest, "extents"))
+    report.events = sum(
+        row["stop"] - row["start"] for row in manifests.rows(blobs, manifest, "extents") if row["encoding"] != GONE
+    )
     with catalog.reading() as snapshot:
         _look_at_blobs(report, manifest, blobs, snapshot, progress)
     report.unknown = list(UNKNOWN)

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from anabranch.catalog.port import Catalog
 from anabranch.core import cuts
+from anabranch.core.compaction import GONE
 from anabranch.core.spans import locate, offset_of
 from anabranch.errors import BlobMissing, InvalidArgument
 from anabranch.log.plan import Piece
@@ -89,6 +90,9 @@ def _first_in_log(
             extent = reading.extent_at_time(log, start, time, by_event_time=by_event_time)
             if extent is None or extent.start >= stop:
                 return None
+            if extent.encoding == GONE:  # truncated and collected since the view was taken
+                start = extent.stop
+                continue
             state = reading.logs([log])[log]
             columns = logs.columns(reading, state.stream, extent.schema)
         if missing is not None and extent.key == missing.key:

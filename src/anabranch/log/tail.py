@@ -42,20 +42,22 @@ class Tail:
         """Wait until something may have changed since `seen` returned `since`; False after `timeout_s` seconds, or
         once closed. True may be a false alarm."""
         deadline = None if timeout_s is None else self._clock.monotonic() + timeout_s
-        with self._changed:
-            while self._polling:
+        mine = False
+        try:
+            with self._changed:
+                while self._polling:
+                    if (woken := self._woken(since, deadline)) is not None:
+                        return woken
+                    self._changed.wait(self._left(deadline))
                 if (woken := self._woken(since, deadline)) is not None:
                     return woken
-                self._changed.wait(self._left(deadline))
-            if (woken := self._woken(since, deadline)) is not None:
-                return woken
-            self._polling = True
-        try:
+                self._polling = mine = True  # in one step for Ctrl-C, which may strike before the next line
             return self._wait_polling(since, deadline)
         finally:
-            with self._changed:
-                self._polling = False
-                self._changed.notify_all()  # somebody else polls from now on
+            if mine:
+                with self._changed:
+                    self._polling = False
+                    self._changed.notify_all()  # somebody else polls from now on
 
     def _wait_polling(self, since: int, deadline: float | None) -> bool:
         interval = self._interval_min

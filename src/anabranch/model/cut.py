@@ -38,6 +38,15 @@ class Order(Enum):
     CONCURRENT = "concurrent"
 
 
+def place_of(cut: object) -> StreamCut | Edge:
+    """A place in a stream as callers give it: a cut or its text, `HEAD` or `TAIL`. Raises InvalidCut."""
+    if isinstance(cut, StreamCut | Edge):
+        return cut
+    if isinstance(cut, str):
+        return Edge(cut) if cut in ("head", "tail") else StreamCut.parse(cut)
+    raise InvalidCut(f"a place is a stream cut or its text, HEAD or TAIL, not {type(cut).__name__}")
+
+
 @dataclass(frozen=True, slots=True)
 class StreamCut:
     """Positions in one stream: `offsets` holds (segment, offset) in segment order, each segment once.

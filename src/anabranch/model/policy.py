@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
@@ -31,7 +32,7 @@ class _ByRate:
     minimum: int = 1
 
     def __post_init__(self) -> None:
-        if not isinstance(self.target, int | float) or not self.target > 0:
+        if not isinstance(self.target, int | float) or not 0 < self.target < math.inf:
             raise InvalidArgument(f"the target of a scaling policy is above 0 a second, not {self.target}")
         _check_count("factor of a scaling policy", self.factor, least=2)
         _check_count("least number of segments", self.minimum)

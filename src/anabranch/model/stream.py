@@ -72,7 +72,8 @@ class Extent:
     """A run of consecutive events of a log, `start <= position < stop`, that lie together in one blob, or inline.
 
     `size_end` is the log's running logical bytes at `stop`; `schema` the version of the stream's schema they were
-    encoded with; `encoding` is 'arrow' or 'parquet'. The events of a tier-1 extent share one append time.
+    encoded with; `encoding` is 'arrow' or 'parquet', or 'gone' where the bytes of what nobody views any more were
+    collected. The events of a tier-1 extent share one append time.
     """
 
     log: LogId

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from anabranch.errors import InvalidCut
-from anabranch.model.cut import HEAD, TAIL, Edge, StreamCut
+from anabranch.model.cut import HEAD, TAIL, Edge, StreamCut, place_of
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 
@@ -23,12 +23,12 @@ class StreamRange:
     end: StreamCut | Edge | str = TAIL
 
     @classmethod
-    def of(cls, source: StreamName | str | StreamRange) -> StreamRange:
+    def of(cls, source: StreamName | StreamId | str | StreamRange) -> StreamRange:
         """A whole stream, or the range itself, with its name and cuts parsed. Raises InvalidName, InvalidCut."""
         if not isinstance(source, StreamRange):
             source = cls(source)
         stream = source.stream if isinstance(source.stream, int) else StreamName.parse(source.stream)
-        return cls(stream, _cut(source.start), _cut(source.end))
+        return cls(stream, place_of(source.start), place_of(source.end))
 
     @classmethod
     def parse(cls, text: str) -> StreamRange:
@@ -46,9 +46,3 @@ class StreamRange:
         start, end = (cut.value if isinstance(cut, Edge) else str(cut) for cut in (self.start, self.end))
         stream = f"{self.stream:016x}" if isinstance(self.stream, int) else str(self.stream)
         return stream if (start, end) == ("head", "tail") else f"{stream}[{start},{end}]"
-
-
-def _cut(cut: StreamCut | Edge | str) -> StreamCut | Edge:
-    if isinstance(cut, str):
-        return Edge(cut) if cut in ("head", "tail") else StreamCut.parse(cut)
-    return cut

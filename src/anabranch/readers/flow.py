@@ -77,6 +77,7 @@ class Flow:
                 try:
                     rows = self._next(segment)
                 except _Stale:
+                    self._turns.appendleft(segment)  # as long as the stream can't be looked at anew
                     self._reload()
                     continue
                 except BaseException:

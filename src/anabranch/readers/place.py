@@ -8,7 +8,7 @@ from typing import Literal
 
 from anabranch.catalog.port import Catalog
 from anabranch.core import cuts
-from anabranch.errors import EventNotFound, InvalidPointer
+from anabranch.errors import EventNotFound, InvalidArgument, InvalidPointer
 from anabranch.log.plan import Plan
 from anabranch.log.read import LogReader, Rows, Selection
 from anabranch.log.seek import cut_at
@@ -43,6 +43,8 @@ def to_cut(catalog: Catalog, logs: LogReader, view: StreamView, place: Place, *,
     A pointer stands for the cut at its event's append time, with its own segment exactly at the event. A time is an
     append or event time, as `by` says. Raises InvalidArgument and its kinds, EventNotFound, Truncated.
     """
+    if by not in ("append", "event"):
+        raise InvalidArgument(f"by is 'append' or 'event', not '{by}'")
     if isinstance(place, str):
         place = parse_place(place)
     if isinstance(place, Edge | StreamCut):

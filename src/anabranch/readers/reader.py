@@ -111,6 +111,7 @@ class Reader:
         self._flow = Flow(catalog, logs, view, start=begin, end=self._end, selection=self._selection())
         self._busy = runtime.tasks.lock()
         self._ready: Delivery | None = None  # pulled for a coroutine, but not handed out yet
+        self._astray = False  # what was pulled may not have been handed out: Ctrl-C struck in between
         self._pump = Pump(runtime.tasks, self._fill, tail.notify)
         self._closed = False
 
@@ -186,6 +187,7 @@ class Reader:
         left = iter(range(rows.batch.num_rows))
         # `map` over C iterators makes an event in a tenth of a microsecond; a loop of our own takes thrice as long.
         self._under_way = _UnderWay(delivery, left, map(Event, repeat(run), left))
+        self._astray = False
 
     # batches
 
@@ -203,11 +205,13 @@ class Reader:
         return None if delivery is None else self._batch(delivery)
 
     def _batch(self, delivery: Delivery) -> pa.RecordBatch:
-        self._deliver(delivery, whole=True)
         rows, shared = delivery.rows, len(self._delivered) > 1
         segment = constant(delivery.segment.packed, rows.batch.num_rows)
         added = [segment, offsets_of(rows, shared=shared), appended_of(rows, shared=shared)]
-        return pa.RecordBatch.from_arrays([*rows.batch.columns[: len(self._names)], *added], schema=self.schema)
+        batch = pa.RecordBatch.from_arrays([*rows.batch.columns[: len(self._names)], *added], schema=self.schema)
+        self._deliver(delivery, whole=True)
+        self._astray = False
+        return batch
 
     # going on behind what is gone
 
@@ -227,6 +231,7 @@ class Reader:
             self._flow.close()
             self._under_way, self._ready, self._delivered = None, None, goal.as_dict()
             self._flow = Flow(self._catalog, self._logs, view, start=goal, end=self._end, selection=self._selection())
+            self._astray = False
             return cuts.distance(view, position, goal)
 
     # closing
@@ -271,15 +276,19 @@ class Reader:
             raise Closed("reader")
         if self._pump.busy:
             raise InvalidArgument("a reader has one consumer at a time; open another reader")
-        if as_events is self._as_events:
+        if as_events is self._as_events and not self._astray:
             return
         with self._busy:
-            # The other kind needs other columns: begin anew from the position.
-            start, view = self.position, self._flow.view
-            self._flow.close()
-            self._as_events, self._under_way, self._ready = as_events, None, None
-            self._delivered = start.as_dict()
-            self._flow = Flow(self._catalog, self._logs, view, start=start, end=self._end, selection=self._selection())
+            self._begin_anew(as_events=as_events)  # the other kind needs other columns
+
+    def _begin_anew(self, *, as_events: bool) -> None:
+        """Read on from the position, whatever was pulled already."""
+        start, view = self.position, self._flow.view
+        self._flow.close()
+        self._as_events, self._under_way, self._ready = as_events, None, None
+        self._delivered = start.as_dict()
+        self._flow = Flow(self._catalog, self._logs, view, start=start, end=self._end, selection=self._selection())
+        self._astray = False
 
     def _selection(self) -> Selection:
         schema = self._info.schema
@@ -297,7 +306,13 @@ class Reader:
         or the reader was closed."""
         try:
             with self._busy:
+                if self._astray:
+                    self._begin_anew(as_events=self._as_events)
+                self._astray = True
                 return self._supplied(self._take() or self._wait_alone(timeout_s, lambda: self._closed))
+        except Exception:
+            self._astray = False  # the flow knows how to go on behind an error
+            raise
         finally:
             self._tidy()
 
@@ -339,16 +354,19 @@ class Reader:
         return None
 
     def _supplied(self, delivery: Delivery | None) -> Delivery | None:
-        if delivery is None and not self._closed:
-            # All that was delivered is handed out, and what lies behind it was left out.
-            self._delivered, self._under_way = self._flow.positions, None
+        if delivery is None:
+            if not self._closed:
+                # All that was delivered is handed out, and what lies behind it was left out.
+                self._delivered, self._under_way = self._flow.positions, None
+            self._astray = False
         return delivery
 
     def _deliver(self, delivery: Delivery, *, whole: bool) -> None:
         """Move the position: behind what was under way, into the delivery's segment, and behind the delivery."""
         if self._under_way is not None:
-            before, self._under_way = self._under_way, None
-            self._delivered[before.delivery.segment] = before.delivery.rows.stop
+            before = self._under_way.delivery
+            self._delivered[before.segment] = before.rows.stop
+            self._under_way = None
         if delivery.skipped or delivery.segment not in self._delivered:
             self._delivered = cuts.settle(delivery.view, {**self._delivered, **delivery.skipped})
         if whole:

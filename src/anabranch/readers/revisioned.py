@@ -6,7 +6,7 @@ appends says at which revision it believes the stream to be; of several who say 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Sequence as Rows
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
@@ -14,10 +14,10 @@ from typing import NamedTuple, TypeAlias
 import pyarrow as pa
 
 from anabranch.blobs.sealed import inlined_place
-from anabranch.catalog.port import Catalog, Reading
+from anabranch.catalog.port import Catalog, Reading, StreamEnd
 from anabranch.core.checksum import checksum
-from anabranch.core.codec import encode, event_bounds
 from anabranch.core.cuts import below_head, truncated
+from anabranch.core.raw_event import RawEvent
 from anabranch.errors import (
     AnabranchError,
     AppendUncertain,
@@ -30,8 +30,9 @@ from anabranch.errors import (
     TooLarge,
 )
 from anabranch.log.commit import Committer, Draft, Outcome, Work, WriterName
-from anabranch.log.plan import Piece
+from anabranch.log.plan import Piece, Plan
 from anabranch.log.read import LogReader, Selection
+from anabranch.log.read import Rows as ReadRows
 from anabranch.log.view import load, refresh
 from anabranch.model.append import Appended, Part, Place, Refusal, Refused, Sequence, Unit
 from anabranch.model.columns import RAW_COLUMNS
@@ -81,8 +82,7 @@ class RevisionedStream:
         self._runtime = runtime
         self._truncate = truncate
         self._committed = committed
-        self._writer = WriterName(WriterId(token(runtime.ids)))
-        self._sent = 0
+        self._begin_numbers()
         with catalog.reading() as reading:
             self._adopt(load(reading, stream))
 
@@ -96,6 +96,17 @@ class RevisionedStream:
         self._log = view.open_log(self._segment)
         span = view.spans[self._segment][-1]
         self._shift = span.offset - span.start
+
+    def _begin_numbers(self) -> None:
+        """Number appends anew, under another name."""
+        self._writer = WriterName(WriterId(token(self._runtime.ids)))
+        self._sent = 0
+        self._unanswered = False  # whether the last append was sent, and what became of it is not known
+
+    def _begin_append(self) -> None:
+        # What was lost, or broken off by Ctrl-C, may have landed: under its number the next would be taken for it.
+        if self._unanswered:
+            self._begin_numbers()
 
     @property
     def name(self) -> str:
@@ -125,14 +136,15 @@ class RevisionedStream:
     def read(self, start: int = 0) -> Iterator[Entry]:
         """The entries behind revision `start`, in order, up to the revision as of this call. Raises Truncated."""
         stop = self.latest()
-        while start < stop:
+
+        def page(revision: int) -> Plan:
             with self._catalog.reading() as reading:
                 view = self._refresh(reading)
-                if below_head(view, {self._segment: start}):
+                if below_head(view, {self._segment: revision}):
                     raise truncated(view)
-                page = self._logs.plan(reading, view, self._segment, start, stop)
-            yield from self._entries(page.pieces)
-            start = page.stop
+                return self._logs.plan(reading, view, self._segment, revision, stop)
+
+        yield from _entries(self._logs.read(page, start, stop, _PAYLOAD))
 
     def append(self, value: bytes, *, expected: int | None = None) -> int:
         """Append an entry, durably, and return the revision it made.
@@ -141,16 +153,16 @@ class RevisionedStream:
         Raises TooLarge, StreamSealed, StreamNotFound, AppendUncertain.
         """
         self._check_size(value)
+        self._begin_append()
         for _ in range(2):
             verdict = self._commit(value, expected)
             if isinstance(verdict, Appended):
-                self._sent += 1
-                self._committed()
+                self._answered()
                 return verdict.start + self._shift + 1
-            if verdict.reason in _NUMBERED_ANEW:
-                self._writer, self._sent = WriterName(WriterId(token(self._runtime.ids))), 0
-                continue
-            raise self._error(verdict, expected)
+            self._unanswered = False
+            if verdict.reason not in _NUMBERED_ANEW:
+                raise self._error(verdict, expected)
+            self._begin_numbers()
         raise Conflict(f"the append to '{self.name}' was refused again and again")
 
     def append_in_turn(self, decide: Callable[[Entry | None], tuple[bytes, Told] | None]) -> tuple[int, bool]:
@@ -158,6 +170,7 @@ class RevisionedStream:
         It is called within the transaction, so it must be quick and only compute; None appends nothing. Returns the
         revision, and False where that came of an earlier call of `decide`, whose answer was lost. Raises ConditionFailed where an append that takes no turns was first after all, and as `append`.
         """
+        self._begin_append()
         for last in (False, False, True):
             try:
                 verdict, revision = self._in_turn(decide)
@@ -169,21 +182,27 @@ class RevisionedStream:
             if verdict is None:
                 return revision, True
             if isinstance(verdict, Appended):
-                self._sent += 1
-                self._committed()
+                self._answered()
                 made = verdict.start + self._shift + 1
                 return made, made == revision + 1
+            self._unanswered = False
             if verdict.reason not in _NUMBERED_ANEW:
                 raise self._error(verdict, revision)
-            self._writer, self._sent = WriterName(WriterId(token(self._runtime.ids))), 0
+            self._begin_numbers()
         raise Conflict(f"the append to '{self.name}' was refused again and again")
+
+    def _answered(self) -> None:
+        """The append under the present number has landed."""
+        self._sent += 1
+        self._unanswered = False
+        self._committed()
 
     def _in_turn(
         self, decide: Callable[[Entry | None], tuple[bytes, Told] | None]
     ) -> tuple[Appended | Refused | None, int]:
         """The verdict, None where nothing was to be appended, and the revision that it was decided on."""
         now = self._runtime.clock.now()
-        with self._catalog.writing(self.id) as txn:
+        with self._catalog.writing(self.id if self._log is None else StreamEnd(self.id, self._log)) as txn:
             revision, entry = self._newest(txn)
             decided = decide(entry)
             if decided is None:
@@ -192,11 +211,16 @@ class RevisionedStream:
             part = self.part(value, revision)
             fence = self._writer.fences.get(part.log, 0)
             part = replace(part, sequence=Sequence(self._writer.id, self._sent, fence))
-            (verdict,) = txn.append(Unit((part,)), now=now)
-            if isinstance(verdict, Appended):
-                for kind, detail in told:
-                    txn.add_change(self.id, kind, detail, now=now)
-            return verdict, revision
+            self._unanswered = True
+            unit = Unit((part,))
+            if told:
+                (verdict,) = txn.append(unit, now=now)
+                if isinstance(verdict, Appended):
+                    for kind, detail in told:
+                        txn.add_change(self.id, kind, detail, now=now)
+                return verdict, revision
+            verdicts = txn.append_last(unit, now=now)
+        return verdicts()[0], revision
 
     def append_telling(self, value: bytes, told: Told, *, expected: int) -> int:
         """The same, with rows of the change outbox in the same transaction: they are there if and only if the entry is.
@@ -216,20 +240,20 @@ class RevisionedStream:
         """An entry as a part of somebody else's atomic unit, on the condition that the revision is `expected`. It
         travels in the catalog's row. Raises TooLarge."""
         self._check_size(value)
-        batch = _batch(value, self._runtime)
-        log, message = self._open_log(), encode(batch)
+        event = RawEvent(None, self._runtime.clock.now(), value)
+        log, message = self._open_log(), event.message
         if self._runtime.sealer is not None:
-            message = self._runtime.sealer.seal(message, inlined_place(log))
+            message = self._runtime.sealer.seal(pa.py_buffer(message), inlined_place(log)).to_pybytes()
         return Part(
             log=log,
             count=1,
             schema=self._view.info.schema_version,
-            place=Place(0, message.size),
+            place=Place(0, len(message)),
             checksum=checksum(message),
-            size=batch.nbytes,
-            bounds=event_bounds(batch, self._view.info.schema),
+            size=event.nbytes,
+            bounds=event.bounds,
             expected=expected - self._shift,
-            data=message.to_pybytes(),
+            data=message,
         )
 
     def truncate(self, revision: int) -> None:
@@ -255,7 +279,8 @@ class RevisionedStream:
         if revision == self._view.segments[self._segment].head:
             return revision, None
         columns = self._logs.columns(reading, self._view.logs[last.log].stream, last.schema)
-        (entry,) = self._entries([Piece(last, last.stop - 1, last.stop, self._shift, columns)])
+        newest = Piece(last, last.stop - 1, last.stop, self._shift, columns)
+        (entry,) = _entries(self._logs.rows([newest], _PAYLOAD))
         return revision, entry
 
     def _newest_of_view(self, reading: Reading) -> tuple[int, Entry | None]:
@@ -264,14 +289,14 @@ class RevisionedStream:
         if revision == view.segments[self._segment].head:
             return revision, None
         page = self._logs.plan(reading, view, self._segment, revision - 1, revision)
-        (entry,) = self._entries(page.pieces)
+        (entry,) = _entries(self._logs.rows(page.pieces, _PAYLOAD))
         return revision, entry
 
     def _commit(self, value: bytes, expected: int | None) -> Appended | Refused:
         outcomes: list[Outcome] = []
         draft = Draft(
             log=self._open_log(),
-            batch=_batch(value, self._runtime),
+            batch=RawEvent(None, self._runtime.clock.now(), value),
             schema=self._view.info.schema,
             schema_version=self._view.info.schema_version,
             writer=self._writer,
@@ -279,6 +304,7 @@ class RevisionedStream:
             expected=None if expected is None else expected - self._shift,
         )
         works = (Work((draft,), outcomes.append),)
+        self._unanswered = True
         (outcome,) = self._committer.commit(self._committer.prepare(works))
         if isinstance(outcome, AnabranchError):
             raise outcome
@@ -312,12 +338,8 @@ class RevisionedStream:
             raise StreamSealed(self.name)
         return self._log
 
-    def _entries(self, pieces: Rows[Piece]) -> Iterator[Entry]:
-        for rows in self._logs.rows(pieces, _PAYLOAD):
-            for i, value in enumerate(rows.batch.column(0).to_pylist()):
-                yield Entry(rows.first + i + 1, value)
 
-
-def _batch(value: bytes, runtime: Runtime) -> pa.RecordBatch:
-    columns = [pa.array([None], pa.string()), pa.array([runtime.clock.now()], RAW_COLUMNS.field("time").type)]
-    return pa.RecordBatch.from_arrays([*columns, pa.array([value], pa.binary())], schema=RAW_COLUMNS)
+def _entries(read: Iterable[ReadRows]) -> Iterator[Entry]:
+    for rows in read:
+        for i, value in enumerate(rows.batch.column(0).to_pylist()):
+            yield Entry(rows.first + i + 1, value)

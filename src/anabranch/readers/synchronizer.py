@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar
 
 from anabranch import limits
-from anabranch.errors import AppendUncertain, ConditionFailed, InvalidArgument, StoreBusy
+from anabranch.errors import AnabranchError, AppendUncertain, ConditionFailed, InvalidArgument, StoreBusy
 from anabranch.model.append import Part
 from anabranch.readers.revisioned import Entry, RevisionedStream, Told
 from anabranch.runtime.ports import Runtime
@@ -142,10 +143,12 @@ class StateSynchronizer(Generic[T]):
             found[:] = [wanted]
             return None if wanted == before else (self._codec.encode(wanted), self._told(before, wanted))
 
+        deadline = self._deadline()
         while True:
             try:
                 revision, just_now = self._stream.append_in_turn(decide)
             except ConditionFailed:  # one who takes no turn, where the catalog lets it pass
+                self._give_up_after(deadline)
                 continue
             break
         if just_now:
@@ -158,7 +161,7 @@ class StateSynchronizer(Generic[T]):
     def _update(
         self, change: Callable[[T], T], append: Callable[[bytes, T], int], *, always: bool = False, once: bool = False
     ) -> T:
-        deadline = self._runtime.clock.monotonic() + self._runtime.settings.catalog_lock_s
+        deadline = self._deadline()
         late = 0
         while True:
             wanted = change(self._state)
@@ -175,10 +178,7 @@ class StateSynchronizer(Generic[T]):
                 if once:
                     raise
                 late += 1
-                if self._runtime.clock.monotonic() > deadline:
-                    raise StoreBusy(
-                        f"others change '{self._stream.name}' so often that no update gets through"
-                    ) from None
+                self._give_up_after(deadline)
                 self._pause(late)
                 self._load()
                 continue
@@ -187,7 +187,9 @@ class StateSynchronizer(Generic[T]):
 
     def _thin(self) -> None:
         if self._entries_kept is not None and self._revision % self._entries_kept == 0:
-            self.compact()
+            # The update is durable: to raise now would have it made again. What is left is let go of the next time.
+            with suppress(AnabranchError):
+                self.compact()
 
     def compact(self) -> None:
         """Let go of all values but the present one. Done by itself, every `entries_kept` updates."""
@@ -209,6 +211,13 @@ class StateSynchronizer(Generic[T]):
             self._adopt(self._stream.append(self._codec.encode(initial), expected=0), initial)
         except ConditionFailed:
             self._load()  # another was first, and its value is the one
+
+    def _deadline(self) -> float:
+        return self._runtime.clock.monotonic() + self._runtime.settings.catalog_lock_s
+
+    def _give_up_after(self, deadline: float) -> None:
+        if self._runtime.clock.monotonic() > deadline:
+            raise StoreBusy(f"others change '{self._stream.name}' so often that no update gets through") from None
 
     def _pause(self, late: int) -> None:
         """Twice as long each time, and by chance, so that those who met once do not meet again."""

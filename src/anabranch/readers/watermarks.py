@@ -4,6 +4,7 @@ the history of it too."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from anabranch import limits
 from anabranch.catalog.port import Catalog
@@ -58,6 +59,17 @@ class Watermarks:
             tail, now = self._tail(), self._runtime.clock.now()
             idle_us = limits.TIME_IDLE_US
             self._shared.update(lambda state: changes.leave(state, writer, tail, now, idle_us=idle_us))
+
+    def idle_us(self) -> int:
+        """For how long a writer may note nothing before it is waited for no longer."""
+        with self._lock:
+            state = self._shared.fetch()
+        return limits.TIME_IDLE_US if state.idle_us is None else state.idle_us
+
+    def set_idle(self, idle_us: int) -> None:
+        """Say so; it counts from the next note on."""
+        with self._lock:
+            self._shared.update(lambda state: replace(state, idle_us=idle_us))
 
     def latest(self) -> Watermark | None:
         """The watermark now; None where no writer has noted a time."""

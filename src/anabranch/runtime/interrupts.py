@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 
 # What `signal` wraps, at a tenth of its cost.
-from _signal import SIGINT, SIGTERM, getsignal, signal  # type: ignore[import-not-found]
+from _signal import SIGALRM, SIGHUP, SIGINT, SIGTERM, getsignal, signal  # type: ignore[import-not-found]
 from types import FrameType, TracebackType
 from typing import Any
 
-_SIGNALS = (SIGINT, SIGTERM)
+_SIGNALS = (SIGINT, SIGTERM, SIGALRM, SIGHUP)  # alarms are how some give a call a time limit
 
 
 class Undisturbed:
@@ -35,21 +35,28 @@ class Undisturbed:
                     self._handlers[number] = handler
                     signal(number, self._note)
         except BaseException:
-            self._restore()
+            self._restore(list(self._handlers))
             raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._restore()
-        for number, frame in self._pending:
-            self._handlers[number](number, frame)
+        try:
+            self._restore(list(self._handlers))
+        finally:
+            for number, frame in self._pending:
+                self._handlers[number](number, frame)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self._pending.append((number, frame))
 
-    def _restore(self) -> None:
-        for number, handler in self._handlers.items():
+    def _restore(self, numbers: list[int]) -> None:
+        if not numbers:
+            return
+        number = numbers.pop(0)
+        try:
             # A handler that was changed meanwhile is somebody's wish.
             if getsignal(number) == self._note:
-                signal(number, handler)
+                signal(number, self._handlers[number])
+        finally:  # Ctrl-C may strike as soon as it can
+            self._restore(numbers)

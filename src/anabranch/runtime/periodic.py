@@ -15,7 +15,8 @@ _log = logging.getLogger("anabranch.maintenance")
 class Periodic:
     """Calls `work` every `period_s` seconds in a task of its own; None: never. The first time is a whole period away.
 
-    An error does not end it: it is logged, kept in `failure`, and the next round tries again.
+    An error does not end it: it is logged, kept in `failure` until a round succeeds, and the next one tries again. One that
+    is none of the store's own stays in `fault`.
     """
 
     def __init__(self, runtime: Runtime, name: str, period_s: float | None, work: Callable[[], object]) -> None:
@@ -28,6 +29,7 @@ class Periodic:
         self.closing = False
         self.rounds = 0
         self.failure: AnabranchError | None = None
+        self.fault: Exception | None = None
 
     def start(self) -> None:
         """Begin, where there is a period. A second call is harmless."""
@@ -54,6 +56,10 @@ class Periodic:
             except AnabranchError as exc:
                 self.failure = exc
                 _log.warning("%s failed and will be tried again in %g s: %s", self._name, self._period_s, exc)
+            except Exception as exc:  # ours to mend; but what else is to be done shall not wait for that
+                self.failure = AnabranchError(f"{self._name} failed: {exc!r}")
+                self.failure.__cause__ = self.fault = exc
+                _log.exception("%s failed and will be tried again in %g s", self._name, self._period_s)
             self.rounds += 1
 
     def _rest(self, seconds: float) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Protocol
-from urllib.parse import urlsplit
+from typing import Final, Protocol
 
 from anabranch.blobs.address import is_remote, parse
 from anabranch.errors import BlobMissing, InvalidArgument
@@ -14,6 +15,11 @@ from anabranch.runtime.ports import Runtime
 from anabranch.spark.s3a import hadoop_path
 
 __all__ = ["CheckpointPlace", "checkpoint_place", "joined", "lasting"]
+
+
+# Below the folder of a pipeline: scope.stream/generation. People may name any folder for it, so nothing else is removed.
+_CHECKPOINT: Final = re.compile(r"[^/]+\.[^/]+/\d{4,}(?=/|$)")
+_URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://|(?=/))")
 
 
 class CheckpointPlace(Protocol):
@@ -42,21 +48,23 @@ class CheckpointPlace(Protocol):
         ...
 
     def empty(self) -> None:
-        """Remove the checkpoints below, which lie two levels down. What can't be removed stays."""
+        """Remove the checkpoints of a pipeline below, and nothing else. What can't be removed stays."""
         ...
 
     def remove(self) -> None:
-        """Remove it with all that is in it."""
+        """The same, and then the folder, if nothing else is in it."""
         ...
 
 
 def checkpoint_place(text: str, runtime: Runtime) -> CheckpointPlace:
     """The folder at a path or URL. Raises InvalidArgument for a URL of a kind that holds no checkpoints."""
     if not is_remote(text):
-        parts = urlsplit(text)
-        if parts.scheme not in ("", "file"):
-            raise InvalidArgument(f"checkpoints lie in a folder or in S3, not in {parts.scheme}://")
-        return _Folder(Path(parts.path))
+        # No URL parser: to it the rest of a path behind `#` or `?` is no part of the path.
+        url = _URL.match(text)
+        scheme = "file" if url is None else url[1]
+        if scheme != "file":
+            raise InvalidArgument(f"checkpoints lie in a folder or in S3, not in {scheme}://")
+        return _Folder(Path(text if url is None else text[url.end() :]))
     kind = parse(text).kind
     if kind != "s3":
         raise InvalidArgument(f"checkpoints lie in a folder or in S3, not in {kind}://: name a place by checkpoints=")
@@ -102,10 +110,15 @@ class _Folder:
 
     def empty(self) -> None:
         for old in self.path.glob("*/*"):
-            shutil.rmtree(old, ignore_errors=True)
+            if _CHECKPOINT.fullmatch(f"{old.parent.name}/{old.name}"):
+                shutil.rmtree(old, ignore_errors=True)
+                with suppress(OSError):  # of another generation that could not be removed
+                    old.parent.rmdir()
 
     def remove(self) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
+        self.empty()
+        with suppress(OSError):
+            self.path.rmdir()
 
 
 class _Bucket:
@@ -137,8 +150,8 @@ class _Bucket:
             return None
 
     def empty(self) -> None:
-        self._objects.clear()
+        # Marks of empty folders, which Hadoop leaves, stay: they are no objects to the library.
+        self._objects.clear(_CHECKPOINT)
 
     def remove(self) -> None:
-        # Marks of empty folders, which Hadoop leaves, stay: they are no objects to the library.
-        self._objects.clear()
+        self.empty()

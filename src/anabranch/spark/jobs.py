@@ -1,7 +1,7 @@
 """Jobs whose bytes are moved by Spark's tasks: `store.jobs.copy(…, carrier=carrier(spark, source, target))`. Archives and
 imports, which know one store only, take it for both.
 
-Each task opens both stores and moves the ranges or files it is given. A task that is repeated, or runs twice at once, finds how
+Each task opens the stores and moves the ranges or files it is given. A task that is repeated, or runs twice at once, finds how
 far its ranges have come by the length of their logs, and appends nothing twice. The driver makes the job, holds its
 lease and finishes it.
 
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from anabranch import limits
+from anabranch.errors import InvalidArgument
 from anabranch.spark.stores import open_store, places_of
 from anabranch.store import Places, Store
 from anabranch.streams.jobs.carry import Bundle, carry
@@ -31,31 +32,35 @@ _Digests: TypeAlias = tuple[bytes, bytes, bytes]  # low words, high words, ranks
 _Repeats: TypeAlias = tuple[int, bytes]  # how many ranks a look has, and which of them repeat: 64 bits each
 
 
-def carrier(spark: SparkSession, source: Store, target: Store) -> SparkCarrier:
-    """Moves the bundles of a job from `source` to `target` on Spark, a task each. Raises InvalidArgument for stores that
-    other processes can't open, such as one in memory."""
-    return SparkCarrier(spark, places_of(source), places_of(target))
+def carrier(spark: SparkSession, source: Store | Sequence[Store], target: Store) -> SparkCarrier:
+    """Moves the bundles of a job from `source` to `target` on Spark, a task each. Where its sources live in several stores
+    these are given in the order in which they come up among them. Raises InvalidArgument for stores that other processes
+    can't open, such as one in memory."""
+    sources = [source] if isinstance(source, Store) else source
+    return SparkCarrier(spark, [places_of(each) for each in sources], places_of(target))
 
 
 class SparkCarrier:
     """A carrier and a sifter (`streams.jobs`) of one Spark session."""
 
-    def __init__(self, spark: SparkSession, source: Places, target: Places) -> None:
+    def __init__(self, spark: SparkSession, sources: Sequence[Places], target: Places) -> None:
         self._spark = spark
-        self._places = source, target
+        self._places = tuple(sources), target
 
     def __call__(self, bundles: Sequence[Bundle]) -> None:
-        """Move the bundles, a task each."""
+        """Move the bundles, a task each. Raises InvalidArgument for a job of more stores than it knows."""
         if bundles:
+            self._need(bundles)
             context = self._spark.sparkContext
             work = _Work(*self._places)
             context.parallelize(list(bundles), len(bundles)).mapPartitions(work).collect()
 
     def sift(self, looks: Sequence[Look]) -> Mapping[int, bytes]:
-        """Find the repeats. A task holds the digests of one look, or about `limits.SIFT_ROWS` of all."""
+        """Find the repeats. Raises as a call. A task holds the digests of one look, or about `limits.SIFT_ROWS` of all."""
         events = sum(look.events for look in looks)
         if not events:
             return {}
+        self._need(looks)
         parts = -(-events // limits.SIFT_ROWS)
         digested = self._spark.sparkContext.parallelize(list(looks), len(looks)).mapPartitions(
             _Digesting(*self._places, parts)
@@ -64,31 +69,39 @@ class SparkCarrier:
         found: list[tuple[int, bytes]] = repeats.groupByKey(len(looks)).map(_pack).collect()
         return dict(found)
 
+    def _need(self, works: Sequence[Bundle | Look]) -> None:
+        stores = max(each.store for each in works) + 1
+        if stores > len(self._places[0]):
+            raise InvalidArgument(
+                f"the job reads {stores} stores, and this carrier knows {len(self._places[0])} of them"
+            )
+
 
 class _Work:
     """What a task does."""
 
-    def __init__(self, source: Places, target: Places) -> None:
-        self._source = source
+    def __init__(self, sources: Sequence[Places], target: Places) -> None:
+        self._sources = sources
         self._target = target
 
     def __call__(self, bundles: Iterable[Bundle]) -> Iterator[bool]:
-        source, target = open_store(self._source).store, open_store(self._target).store
+        target = open_store(self._target).store
         for bundle in bundles:
-            yield carry(bundle, source.site, target.site)
+            yield carry(bundle, open_store(self._sources[bundle.store]).store.site, target.site)
 
 
 class _Digesting:
     """What a task does that digests looks: for each of so many parts, the digests that belong to it."""
 
-    def __init__(self, source: Places, target: Places, parts: int) -> None:
-        self._source = source
+    def __init__(self, sources: Sequence[Places], target: Places, parts: int) -> None:
+        self._sources = sources
         self._target = target
         self._parts = np.uint64(parts)
 
     def __call__(self, looks: Iterable[Look]) -> Iterator[tuple[int, _Digests]]:
-        source, target = open_store(self._source).store, open_store(self._target).store
+        target = open_store(self._target).store
         for look in looks:
+            source = open_store(self._sources[look.store]).store
             found = [
                 (low, high, np.arange(first, first + len(low), dtype=np.int64))
                 for first, (low, high) in look.digests(source.site, target.site)

@@ -1,4 +1,4 @@
-"""A stream's place as Spark keeps it in a query's checkpoint.
+"""A stream's place as Spark keeps it in a query's checkpoint, and the series of the batches that it numbers.
 
 Spark compares offsets as text and knows nothing of what they mean, so the same place always has the same text. They
 name their stream because Spark's log does not say which source a line belongs to.
@@ -13,7 +13,12 @@ from anabranch.errors import InvalidArgument
 from anabranch.model.cut import StreamCut
 from anabranch.model.names import StreamName
 
-__all__ = ["SourceOffset"]
+__all__ = ["SourceOffset", "series_of"]
+
+
+def series_of(query: str) -> str:
+    """The series in which the batches of a query are published; `query` is Spark's id of it."""
+    return f"spark:{query}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,13 @@ Spark."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
 from anabranch.errors import PipelineNotFound, PipelineRunning
 from anabranch.spark import pipeline_row as row_of
-from anabranch.spark.pipeline_home import output_place
+from anabranch.spark.pipeline_home import LOG, log_folder, output_place
 from anabranch.spark.pipeline_row import PipelineRow
 from anabranch.store import Store
 
@@ -70,9 +71,11 @@ def delete(store: Store, name: str, *, drop_results: bool = False) -> tuple[str,
 
 
 def drop_checkpoints(store: Store, row: PipelineRow) -> None:
-    """Remove the checkpoints of all generations."""
+    """Remove the checkpoints of all generations, and what Spark said."""
     roots = (output_place(store, output.checkpoint).above(2) for output in row.outputs if output.checkpoint)
     for root in {root.text: root for root in roots}.values():
+        with suppress(OSError):
+            (log_folder(root) / LOG).unlink()
         root.remove()
 
 

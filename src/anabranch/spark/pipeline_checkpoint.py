@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from anabranch.catalog.port import Catalog
 from anabranch.model.cut import StreamCut
 from anabranch.spark.checkpoint_place import CheckpointPlace
-from anabranch.spark.offsets import SourceOffset
+from anabranch.spark.offsets import SourceOffset, series_of
+from anabranch.streams.publish import last_published
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -48,9 +49,8 @@ def _batches(root: CheckpointPlace, folder: str) -> list[int]:
 
 def _published(catalog: Catalog, root: CheckpointPlace, batch: int) -> bool:
     """True for a batch that was interrupted between its publication and Spark's note of it."""
-    query = json.loads(_text(root, "metadata"))["id"]
-    with catalog.reading() as txn:
-        return txn.request(f"spark:{query}:{batch}") is not None
+    last = last_published(catalog, series_of(json.loads(_text(root, "metadata"))["id"]))
+    return last is not None and batch <= last
 
 
 def _planned(root: CheckpointPlace, batch: int) -> tuple[int, list[SourceOffset]]:

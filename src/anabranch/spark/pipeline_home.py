@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from anabranch.blobs.address import is_remote
 from anabranch.catalog.postgres.address import PREFIXES as POSTGRES
@@ -12,9 +13,10 @@ from anabranch.spark.checkpoint_place import CheckpointPlace, checkpoint_place, 
 from anabranch.spark.stores import places_of
 from anabranch.store import Store
 
-__all__ = ["checkpoint_root", "home", "log_folder", "output_place", "output_text"]
+__all__ = ["LOG", "checkpoint_root", "home", "log_folder", "output_place", "output_text"]
 
-_PIPELINES = "pipelines"
+LOG: Final = "spark.log"
+_PIPELINES: Final = "pipelines"
 
 
 def home(store: Store) -> str:

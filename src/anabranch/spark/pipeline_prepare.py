@@ -3,6 +3,7 @@ generation and found again by every later run of it."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from anabranch.streams.holding import Held
 
 __all__ = ["Prepared", "prepare"]
+
+# Views have their names from a statement's place in its file, and a session has one of each name: two pipelines that begin
+# at the same time would read each other's streams.
+_views = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +66,13 @@ def prepare(
             if not row.prepared:
                 starts = resolve_starts(store, step, row.restart)
                 output = replace(output, starts=starts, checkpoint=_checkpoint(row, step, checkpoints))
-            try:
-                frame = analyze(spark, store, step, output.starts, events_max)
-                late = late_account(store, step, frame)
-                create_streams(store, step, frame, late, created, held)
-            finally:
-                drop_views(spark, step)
+            with _views:
+                try:
+                    frame = analyze(spark, store, step, output.starts, events_max)
+                finally:
+                    drop_views(spark, step)
+            late = late_account(store, step, frame)
+            create_streams(store, step, frame, late, created, held)
             outputs.append(replace(output, late=None if late is None else str(late.target)))
             made[step.target] = Prepared(frame, late, _reached(spark, store, output), output.starts)
     except BaseException:
@@ -82,6 +88,7 @@ def prepare(
 
 def _settle(store: Store, row: PipelineRow, steps: Sequence[Step], outputs: Sequence[Output]) -> None:
     """Make the generation's beginnings final. Done twice, after a crash in the middle, it is as if done once."""
+    save(store.catalog, row)  # from here on the generation before is given up
     if row.restart.replace:
         for step in steps:
             for name in step.statement.targets:

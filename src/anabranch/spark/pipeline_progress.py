@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from py4j.protocol import Py4JError
+
 from anabranch.errors import AnabranchError
 from anabranch.model.cut import StreamCut
 from anabranch.model.names import StreamName
@@ -19,8 +21,10 @@ from anabranch.store import Store
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["Gauge", "QueryProgress"]
+__all__ = ["SILENT", "Gauge", "QueryProgress"]
 
+# What calls of Spark raise when its Java process was killed: the one under way the first, those after it the second.
+SILENT: Final = (Py4JError, ConnectionError)
 RATE_OVER_S: Final = 5.0
 
 
@@ -72,11 +76,10 @@ class Gauge:
         """The query now; its last known progress where Spark or the store can't say."""
         if query is None:
             return self._last
-        report = query.lastProgress
-        told = {} if report is None else json.loads(report.json)
-        state = "starting" if report is None else "running"
-        if not query.isActive:
-            state = "failed" if query.exception() is not None else "ended"
+        try:
+            state, told = _asked(query)
+        except SILENT:  # of which the supervision tells
+            return self._last
         self._follow(told)
         try:
             read, lag = self._distances()
@@ -125,6 +128,15 @@ class Gauge:
             self._history.popleft()
         passed = now - self._history[0][0]
         return (read - self._history[0][1]) / passed if passed > 0 else 0.0
+
+
+def _asked(query: StreamingQuery) -> tuple[str, Mapping[str, Any]]:
+    """A query's state, and Spark's report of its last batch."""
+    report = query.lastProgress
+    state = "starting" if report is None else "running"
+    if not query.isActive:
+        state = "failed" if query.exception() is not None else "ended"
+    return state, {} if report is None else json.loads(report.json)
 
 
 def cut_of(offset: Mapping[str, Any]) -> StreamCut:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql.types import StructType, TimestampNTZType, TimestampType
 
@@ -18,6 +19,7 @@ from anabranch.spark.checkpoint_place import CheckpointPlace
 from anabranch.spark.late import WATERMARK_COLUMN
 from anabranch.spark.late_commit import LateAccount
 from anabranch.spark.pipeline_plan import Step
+from anabranch.spark.pipeline_progress import SILENT
 from anabranch.spark.statement import Statement, Window
 from anabranch.spark.stores import place_options, places_of
 from anabranch.spark.types import stored_columns
@@ -165,9 +167,10 @@ def _hold(store: Store, name: StreamName, schema: StreamSchema, held: list[Held]
 
 def _present(store: Store, name: StreamName, schema: StreamSchema) -> bool:
     """False where there is no such stream. Raises StreamExists for one with another schema."""
-    if not store.streams.exists(name):
+    present = store.streams.find(name)
+    if present is None:
         return False
-    if store.streams.get(name).schema != schema:
+    if present.schema != schema:
         raise StreamExists(str(name))
     return True
 
@@ -328,6 +331,8 @@ def _line_of(exc: PySparkException) -> int | None:
 
 def explain(exc: BaseException) -> str:
     """One sentence of what Spark, or our code inside of it, says in many lines."""
+    if isinstance(exc, SILENT) and not isinstance(exc, Py4JJavaError):
+        return "Spark's Java process has ended; run it again, and it goes on where it was"
     text = str(exc)
     # A Python error of the source or sink comes wrapped in Java's and Spark's; its own last line says it all.
     own = re.findall(r"^(?:anabranch\.errors\.)(\w+): (.+)$", text, re.MULTILINE)

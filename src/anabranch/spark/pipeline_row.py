@@ -142,29 +142,19 @@ def claim(
 ) -> PipelineRow:
     """Take the pipeline for `holder`, creating its row if there is none.
 
-    With `restart` a new generation begins. Raises PipelineRunning while another process holds it, InvalidArgument where
-    the statements are not those of its checkpoints.
+    With `restart` a new generation begins, of which the catalog learns when the row returned is saved: where it can't be
+    prepared, the next run goes on with the one before. Raises PipelineRunning while another process holds it,
+    InvalidArgument where the statements are not those of its checkpoints.
     """
     check_name(name)
     with catalog.writing(f"{KIND} {name}") as txn:
         piece = txn.piece(KIND, name)
-        if piece is None:
-            row = PipelineRow(name, text, (), 1, False, restart or Restart(), "running", now, now, now, holder=holder)
-        else:
+        row = PipelineRow(name, text, (), 1, False, Restart(), "running", now, now, now)
+        if piece is not None:
             row = _from_json(piece.value)
             _refuse_running(row, now)
-            if restart is not None:
-                row = replace(row, generation=row.generation + 1, prepared=False, restart=restart)
-        if row.prepared:
-            _refuse_changed(row, outputs)
-            kept = {output.target: output for output in row.outputs}
-            outputs = [
-                replace(new, checkpoint=kept[new.target].checkpoint, starts=kept[new.target].starts) for new in outputs
-            ]
         row = replace(
             row,
-            text=text,
-            outputs=tuple(outputs),
             state="running",
             started_at=now,
             heartbeat_at=now,
@@ -174,15 +164,30 @@ def claim(
             error=None,
             progress=(),
         )
-        _put(txn, row)
-    return row
+        wanted = replace(row, text=text, outputs=tuple(outputs))
+        if restart is not None:
+            _put(txn, row if row.prepared else wanted)
+            generation = row.generation if piece is None else row.generation + 1
+            return replace(wanted, generation=generation, prepared=False, restart=restart)
+        if row.prepared:
+            _refuse_changed(row, outputs)
+            kept = {output.target: output for output in row.outputs}
+            goes_on = [
+                replace(new, checkpoint=kept[new.target].checkpoint, starts=kept[new.target].starts) for new in outputs
+            ]
+            wanted = replace(wanted, outputs=tuple(goes_on))
+        _put(txn, wanted)
+    return wanted
 
 
 def save(catalog: Catalog, row: PipelineRow) -> None:
     """Store what its holder changed. Raises Conflict if it is the holder's no more."""
     with catalog.writing(f"{KIND} {row.name}") as txn:
         held = _held(txn, row.name, row.holder)
-        _put(txn, replace(row, stop_requested=held.stop_requested))
+        _put(
+            txn,
+            replace(row, stop_requested=held.stop_requested, heartbeat_at=held.heartbeat_at, progress=held.progress),
+        )
 
 
 def beat(catalog: Catalog, name: str, holder: Holder, *, now: int, progress: Sequence[Mapping[str, Any]] = ()) -> bool:

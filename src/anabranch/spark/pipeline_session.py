@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from anabranch.spark.pipeline_home import LOG
 from anabranch.spark.session import session
 
 if TYPE_CHECKING:
@@ -19,9 +20,8 @@ if TYPE_CHECKING:
 
     from anabranch.store import Store
 
-__all__ = ["LOG", "quiet_session"]
+__all__ = ["quiet_session"]
 
-LOG: Final = "spark.log"
 _STDERR: Final = 2
 
 

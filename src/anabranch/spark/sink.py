@@ -42,6 +42,7 @@ from anabranch.model.names import StreamName
 from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
 from anabranch.spark.checkpoint_place import checkpoint_place
+from anabranch.spark.offsets import series_of
 from anabranch.spark.options import WriteOptions
 from anabranch.spark.stores import open_store
 from anabranch.spark.types import stored_columns
@@ -164,7 +165,7 @@ class StreamWriter(_Sink, DataSourceStreamArrowWriter):
         query = self._query(messages, batchId)
         publications = [*self._publications(messages), *self._late_events(messages, batchId)]
         if publications:
-            self._store().publish(publications, request=Numbered(f"spark:{query}", batchId))
+            self._store().publish(publications, request=Numbered(series_of(query), batchId))
         self._leave(messages)
 
     def _late_events(self, messages: _Messages, batch: int) -> list[Publication]:
@@ -224,7 +225,7 @@ def _target(store: Store, options: WriteOptions, columns: pa.Schema) -> StreamId
     stream of bytes."""
     columns = pa.schema([field for field in columns if field.name not in RESERVED])
     name = options.stream
-    if not store.streams.exists(name):
+    if store.streams.find(name) is None:
         if not options.create:
             missing = StreamNotFound(str(name))
             missing.add_note("Create it first, or give .option('create', 'true') to have it made.")

@@ -219,7 +219,7 @@ class StreamReader(_Source, DataSourceStreamReader, SupportsTriggerAvailableNow)
         """The tail, from which Spark's progress tells how far behind the query is."""
         if self._first is None:
             return None
-        return self._first.at(cuts.tail_cut(self._view())).to_json()
+        return self._first.at(cuts.tail_cut(self._view(self._first.cut.stream))).to_json()
 
     def partitions(self, start: _Offset, end: _Offset) -> Sequence[InputPartition]:
         """See Spark. Raises Truncated where the stream's head has passed the start, and that counts as a failure."""

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, Protocol, cast, overload
 from anabranch import limits
 from anabranch.catalog.port import Catalog
 from anabranch.core.byte_stream import BYTES
-from anabranch.errors import InvalidArgument, StreamNotFound, StreamRenamed
+from anabranch.errors import InvalidArgument
 from anabranch.log.read import LogReader
 from anabranch.log.tail import Tail
 from anabranch.model.ids import StreamId
@@ -98,13 +98,8 @@ def _writer(store: _Parts, name: str | StreamName, *, new: bool) -> ByteWriter:
 
 
 def _make(store: _Parts, name: str | StreamName, *, new: bool) -> StreamId:
-    if not new:
-        try:
-            return store.streams.get(name).id
-        except StreamRenamed:
-            raise  # to write on is what is meant, not a second stream
-        except StreamNotFound:
-            pass
+    if not new and (present := store.streams.find(name)) is not None:
+        return present.id
     return store.streams.create(name, schema=BYTES.columns, time=BYTES.time, exist_ok=not new).id
 
 

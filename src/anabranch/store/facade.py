@@ -62,6 +62,7 @@ from anabranch.store.transacting import Transacting
 from anabranch.streams.jobs.manager import Jobs
 from anabranch.streams.jobs.site import Site
 from anabranch.streams.publish import Numbered, Publication, publish
+from anabranch.streams.requests import check_request
 from anabranch.streams.rescale import RescaleReport, rescale
 from anabranch.streams.retain import RetainReport, retain, retain_if_due
 from anabranch.streams.stage import Stager
@@ -101,6 +102,7 @@ class Store(Sharing, Transacting, Notifying, Timing, ByteStreams):
         self._lock = runtime.tasks.lock()
         self._open: dict[Closing, None] = {}  # no set: its order would differ from run to run
         self._closed = False
+        self._ending = False  # somebody closes it, or has closed it
         self.streams = StoreStreams(catalog, runtime, cut_at=self._cut_at, changed=self._tail.notify)
         self.streams.own = self
         self._journal = make_journal(self)
@@ -239,6 +241,8 @@ class Store(Sharing, Transacting, Notifying, Timing, ByteStreams):
     def publish(self, publications: Sequence[Publication], *, request: str | Numbered) -> bool:
         """Make staged events visible, all at once and only once; see `anabranch.streams.publish`."""
         self._alive()
+        if not isinstance(request, Numbered):
+            check_request(request)
         done = publish(self.catalog, self.blobs, self.runtime, publications, request=request)
         self._tail.notify()
         return done
@@ -338,10 +342,19 @@ class Store(Sharing, Transacting, Notifying, Timing, ByteStreams):
         Raises the first refusal of an accepted event that nobody has been told of.
         """
         with self._lock:
-            if self._closed:
+            if self._ending:
                 return
-            self._closed = True
+            self._closed = self._ending = True
+        try:
+            failures = self._end()
+        except BaseException:  # Ctrl-C: a second call, or the interpreter's exit, does what is left
+            self._ending = False
+            raise
         atexit.unregister(self._at_exit)
+        if failures:
+            raise failures[0]
+
+    def _end(self) -> list[AnabranchError]:
         failures: list[AnabranchError] = []
         for each in list(self._open):
             try:
@@ -358,8 +371,7 @@ class Store(Sharing, Transacting, Notifying, Timing, ByteStreams):
         self._tail.close()
         self.catalog.close()
         self.blobs.close()
-        if failures:
-            raise failures[0]
+        return failures
 
     def __enter__(self) -> Store:
         return self

@@ -20,7 +20,7 @@ from anabranch.model.names import StreamName
 from anabranch.model.pointer import EventPointer
 from anabranch.readers.history.cache import RangeCache
 from anabranch.readers.history.prefetch import Prefetch
-from anabranch.readers.history.ranges import StreamPart, ranges_between, read_range
+from anabranch.readers.history.ranges import StreamPart, columns_version, ranges_between, read_range
 from anabranch.readers.place import Place, TimeKind, to_cut
 from anabranch.runtime.ports import Runtime
 from anabranch.store.places import MEMORY, Places
@@ -111,12 +111,12 @@ class History:
         bytes_max: int = limits.HISTORY_RANGE_BYTES,
     ) -> list[HistoryRange]:
         """All events between two places, once each, as ranges of about `bytes_max` logical bytes, in reading order: a
-        key's events come in the order of the ranges. Costs nothing per event. Raises InvalidArgument and its kinds,
-        Truncated, StreamNotFound."""
+        key's events come in the order of the ranges. No commit, and no compacted file, is parted. Costs nothing per event.
+        Raises InvalidArgument and its kinds, Truncated, StreamNotFound."""
         origin = self._origin
         origin._alive()
-        if bytes_max < 1:
-            raise InvalidArgument(f"a range has at least one byte, not {bytes_max}")
+        if not isinstance(bytes_max, int) or bytes_max < 1:
+            raise InvalidArgument(f"a range has at least one byte, not {bytes_max!r}")
         view = origin.streams.view(self._stream)
         first, last = (to_cut(origin.catalog, origin._logs, view, place, by=by) for place in (start, end))
         with origin.catalog.reading() as reading:
@@ -146,7 +146,8 @@ class History:
         origin = self._origin
 
         def fetch(part: HistoryRange) -> Sequence[pa.RecordBatch]:
-            key = (StreamPart(part.stream, part.segment, part.start, part.stop, part.size), names)
+            version = columns_version(origin.catalog, part)  # what is kept may have been truncated, or lack a column
+            key = (StreamPart(part.stream, part.segment, part.start, part.stop, part.size), names, version)
             return origin.ranges.get(key, lambda: list(read_range(origin.catalog, origin._logs, part, columns)))
 
         on_close: Callable[[Prefetch[HistoryRange]], None] = origin._forget

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias, cast
 
 from anabranch import limits
 from anabranch.catalog.port import Catalog
 from anabranch.core.cuts import head_cut
-from anabranch.core.notifications import PRESENT, GroupPicture, Notification, step
+from anabranch.core.notifications import PRESENT, GroupPicture, Notification
 from anabranch.errors import Truncated
 from anabranch.log.read import LogReader
 from anabranch.log.tail import Tail
@@ -18,8 +18,9 @@ from anabranch.model.names import OWN_SCOPE, StreamName
 from anabranch.model.retention import Retention
 from anabranch.readers.notifications.bookmark import Bookmark, Told, forget
 from anabranch.readers.notifications.follow import Notifications, Translate
+from anabranch.readers.notifications.group import GroupFold
 from anabranch.readers.notifications.journal import COLUMNS, NAME, Journal
-from anabranch.readers.notifications.listen import Handle, Subscription
+from anabranch.readers.notifications.listen import Handle, Remember, Subscription
 from anabranch.readers.place import Place
 from anabranch.readers.reader import Reader
 from anabranch.runtime.ports import Runtime
@@ -96,7 +97,8 @@ class Notifying:
         ident = None if stream is None else store.streams.get(stream).id
         if name is None:
             return _subscribe(store, handle, _from_place(store, ident, start))
-        return _subscribe_named(store, handle, ident, start, Bookmark(store.catalog, store.runtime, name, ident))
+        bookmark = Bookmark(store.catalog, store.runtime, name, ident)
+        return _subscribe_named(store, handle, ident, start, bookmark)
 
     def forget_listener(self, name: str) -> None:
         """Let the next listener of this name begin anew; one that is at work ends. Unknown names are ignored."""
@@ -104,24 +106,14 @@ class Notifying:
         store._alive()
         forget(store.catalog, name)
 
-    def _listen(self, picture: Callable[[], GroupPicture], kind: str, handle: Handle) -> Subscription:
+    def _listen(self, picture: Callable[[], GroupPicture], kind: str, handle: Handle, name: str | None) -> Subscription:
         """See `readers.notifications.group.Listen`."""
         store = cast(_Parts, self)
         store._alive()
-        now: GroupPicture | None = None
-
-        def first(position: int, at: Micros) -> Sequence[Notification]:
-            nonlocal now
-            now = picture()
-            return [each for each in now.present(position, at) if each.kind == kind]
-
-        def translate(each: Notification) -> Iterable[Notification]:
-            nonlocal now
-            assert now is not None, "the present state is looked at first"
-            now, told = step(now, each)
-            return [one for one in told if one.kind == kind]
-
-        return _subscribe(store, handle, _present_first(store, first, translate))
+        if name is None:
+            fold = GroupFold(picture, kind)
+            return _subscribe(store, handle, _present_first(store, fold.first, fold.translate))
+        return _subscribe_to_group(store, handle, picture, kind, name)
 
     def _note_changes(self) -> None:
         """Note down what the outbox holds before the collector lets go of it, where somebody wants to know."""
@@ -209,10 +201,10 @@ def _subscribe(
     store: _Parts,
     handle: Handle,
     source: Notifications,
-    bookmark: Bookmark | None = None,
+    remember: Remember | None = None,
     missed: Truncated | None = None,
 ) -> Subscription:
-    subscription = Subscription(handle, source, store.runtime, on_close=store._forget, bookmark=bookmark)
+    subscription = Subscription(handle, source, store.runtime, on_close=store._forget, remember=remember)
     store._keep(subscription)
     if missed is not None:
         subscription.missed(missed)
@@ -223,20 +215,53 @@ def _subscribe(
 def _subscribe_named(
     store: _Parts, handle: Handle, stream: StreamId | None, start: Place, bookmark: Bookmark
 ) -> Subscription:
-    told = bookmark.take()
+    told, missed = bookmark.take(), None
     if told is None:
         source = _from_place(store, stream, start)
         if stream is None or start not in (TAIL, "tail"):
             # Nothing is delivered at once, so the place must be known without. It stands before all that is wanted.
             bookmark.keep(Told(source.begun_behind, source.place))
-        return _subscribe(store, handle, source, bookmark)
-    translate = _behind(told.id, stream)
+    else:
+        source, missed = _reopen(store, told, _behind(told.id, stream))
+    return _subscribe(store, handle, source, lambda each: bookmark.keep(Told(each.id, source.place)), missed)
+
+
+def _subscribe_to_group(
+    store: _Parts, handle: Handle, look: Callable[[], GroupPicture], kind: str, name: str
+) -> Subscription:
+    present = look()
+    bookmark = Bookmark(store.catalog, store.runtime, name, None, group=f"{kind} of {present.group}")
+    told, missed = bookmark.take(), None
+    source: Notifications | None = None
+    if told is not None and told.picture is not None and told.picture.segments.keys() == present.segments.keys():
+        ident, fold = told.id, GroupFold(look, kind, behind=told.picture, remembers=True)
+        source, missed = _reopen(store, told, lambda each: fold.translate(each) if each.id > ident else ())
+        if missed is not None or told.cut.stream != source.place.stream:
+            source.close()  # what is known of the group can't be worked out over a gap
+            source = None
+    if source is None:
+        fold = GroupFold(look, kind, remembers=True)
+        source = _present_first(store, fold.first, fold.translate)
+        if not fold.telling:  # else its place is noted behind what it is told of the present
+            bookmark.keep(Told(source.begun_behind, source.place, fold.now))
+    followed = source
+    return _subscribe(
+        store,
+        handle,
+        source,
+        lambda each: bookmark.keep(Told(each.id, followed.place, fold.behind(each.id))),
+        missed,
+    )
+
+
+def _reopen(store: _Parts, told: Told, translate: Translate) -> tuple[Notifications, Truncated | None]:
+    """Follow behind what a listener was told last. What the retention let go of meanwhile is an error beside it."""
     if told.cut.stream != store._journal.stream():  # somebody deleted that one, and what it held
-        return _subscribe(store, handle, _open(store, start=HEAD, follow=True, translate=translate), bookmark)
+        return _open(store, start=HEAD, follow=True, translate=translate), None
     try:
-        return _subscribe(store, handle, _open(store, start=told.cut, follow=True, translate=translate), bookmark)
+        return _open(store, start=told.cut, follow=True, translate=translate), None
     except Truncated as exc:
-        return _subscribe(store, handle, _open(store, start=HEAD, follow=True, translate=translate), bookmark, exc)
+        return _open(store, start=HEAD, follow=True, translate=translate), exc
 
 
 def _behind(after: int, stream: StreamId | None) -> Translate:

@@ -22,7 +22,8 @@ from anabranch.model.append import Part
 from anabranch.model.cut import HEAD, StreamCut
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
-from anabranch.readers.group.group import ReaderGroup, offsets_at
+from anabranch.readers.group.checkpoints import offsets_at
+from anabranch.readers.group.group import ReaderGroup
 from anabranch.readers.group.reader import GroupReader
 from anabranch.readers.notifications.listen import Handle, Subscription
 from anabranch.readers.place import Place, TimeKind
@@ -65,7 +66,9 @@ class _Parts(Protocol):
     def _keep(self, each: Any) -> None: ...
     def _forget(self, each: Any) -> None: ...
     def time_window(self, stream: str | StreamName | StreamId, position: StreamCut) -> TimeWindow: ...
-    def _listen(self, picture: Callable[[], GroupPicture], kind: str, handle: Handle) -> Subscription: ...
+    def _listen(
+        self, picture: Callable[[], GroupPicture], kind: str, handle: Handle, name: str | None
+    ) -> Subscription: ...
 
 
 class Sharing:
@@ -113,12 +116,14 @@ class Sharing:
         end: Place | Mapping[str, Place] | None = None,
         by: TimeKind = "append",
         lease_s: float = limits.READER_LEASE_US / 1e6,
+        refresh_s: float = limits.READER_REFRESH_US / 1e6,
         checkpoint_s: float | None = None,
     ) -> ReaderGroup:
         """The reader group of this name, as `scope/name`, made if it is not there and `streams` are given.
 
         The streams may be of any scopes. `start` and `end` are places as for a reader, in every stream or for each by name;
         without `end` the group follows. A reader that gives no sign of life for `lease_s` seconds is presumed dead. Every
+        `refresh_s` seconds, or an eighth of the lease, a reader looks what the others did and tells how far it is. Every
         `checkpoint_s` seconds a checkpoint begins by itself; None: never. All of this is settled when the group is made,
         and not looked at where it is there, but for `streams`, which must then be the same ones.
 
@@ -134,7 +139,7 @@ class Sharing:
         if ids is not None:
             if not ids or len(set(ids)) != len(ids):
                 raise InvalidArgument("streams= names each stream once, and at least one")
-            initial = self._new_group(ids, start, end, by, lease_s, checkpoint_s)
+            initial = self._new_group(ids, start, end, by, lease_s, refresh_s, checkpoint_s)
         shared = self._shared(full, inner, initial)
         if ids is not None and set(shared.state.streams) != set(ids):
             raise InvalidArgument(f"reader group '{full}' reads other streams; delete it first, or leave streams= out")
@@ -208,12 +213,17 @@ class Sharing:
         end: Place | Mapping[str, Place] | None,
         by: TimeKind,
         lease_s: float,
+        refresh_s: float,
         checkpoint_s: float | None,
     ) -> Callable[[], GroupState]:
         store = cast(_Parts, self)
-        lease_us = round(lease_s * 1e6)
+        lease_us, refresh_us = round(lease_s * 1e6), round(refresh_s * 1e6)
         if lease_us < limits.READER_LEASE_US_MIN:
             raise InvalidArgument(f"a lease is at least {limits.READER_LEASE_US_MIN / 1e6} s, not {lease_s}")
+        if refresh_us < limits.READER_REFRESH_US_MIN:
+            raise InvalidArgument(
+                f"readers look at most every {limits.READER_REFRESH_US_MIN / 1e6} s, not every {refresh_s}"
+            )
         if checkpoint_s is not None and checkpoint_s <= 0:
             raise InvalidArgument(f"checkpoints have some time between them, not {checkpoint_s} s")
 
@@ -228,8 +238,9 @@ class Sharing:
                         view.info.id, {s.segment: at for s, at in stops.items() if s.stream == view.info.id}
                     )
                     ends[view.info.id] = reached(view, cut)
+            checkpoint_us = round((checkpoint_s or 0) * 1e6)
             return GroupState(
-                ids, starts, ends, starts, lease_us=lease_us, checkpoint_us=round((checkpoint_s or 0) * 1e6)
+                ids, starts, ends, starts, lease_us=lease_us, refresh_us=refresh_us, checkpoint_us=checkpoint_us
             )
 
         return make

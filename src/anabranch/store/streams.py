@@ -8,13 +8,17 @@ from typing import Protocol
 from anabranch import limits
 from anabranch.core.copy import Copied
 from anabranch.core.stitch import Joined
+from anabranch.errors import InvalidArgument
 from anabranch.log.watch import Watch, silent
 from anabranch.model.names import StreamName
+from anabranch.model.stream_range import StreamRange
 from anabranch.store.archives import Archiving
 from anabranch.streams.algebra import Name, Source
+from anabranch.streams.arguments import Which
 from anabranch.streams.builder import Builder
 from anabranch.streams.jobs.manager import Jobs
 from anabranch.streams.jobs.site import Sited
+from anabranch.streams.jobs.sources import InStore
 from anabranch.streams.jobs.until import Until
 from anabranch.streams.manager import Streams
 from anabranch.streams.writer import Writer
@@ -86,7 +90,7 @@ class StoreStreams(Archiving, Streams):
     def append(
         self,
         source: Source,
-        onto: Name,
+        onto: Which,
         *,
         to: Elsewhere | None = None,
         deduplicate: Sequence[str] = (),
@@ -99,15 +103,17 @@ class StoreStreams(Archiving, Streams):
         `Jobs.append`."""
         if to is None and not deduplicate:
             return super().append(source, onto, request=request)
-        job = (to or self.own).jobs.append(
-            self.own, source, onto, deduplicate=deduplicate, window=window, progress=progress, request=request
+        other = to or self.own
+        name = other.streams.get(onto).name if isinstance(onto, int) else onto
+        job = other.jobs.append(
+            self.own, source, name, deduplicate=deduplicate, window=window, progress=progress, request=request
         )
         joined: Joined = job.wait()
         return joined
 
     def stitch(
         self,
-        sources: Sequence[Source],
+        sources: Sequence[Source | InStore],
         *,
         into: Name,
         to: Elsewhere | None = None,
@@ -120,10 +126,14 @@ class StoreStreams(Archiving, Streams):
     ) -> Joined:
         """As `Streams.stitch`, into a stream of the store `to`, or with `deduplicate` without the events that repeat
         another in all these columns: then the bytes are copied too, and `prefer` says which sources' events stay; see
-        `Jobs.stitch`. Without `keep_sources` they are deleted once the new stream is there; in another store by a
+        `Jobs.stitch`. Sources may live in several stores: what is not in this one is given as `InStore`. Without
+        `keep_sources` they are deleted once the new stream is there; in another store by a
         transaction of their own, which refuses with Conflict where they were written to meanwhile."""
-        if to is None and not deduplicate and not prefer:
-            return super().stitch(sources, into=into, keep_sources=keep_sources, request=request)
+        if isinstance(sources, str | StreamName | StreamRange):
+            raise InvalidArgument(f"a stitch takes a list of streams or ranges, not '{sources}' alone")
+        here = [each for each in sources if not isinstance(each, InStore)]
+        if to is None and not deduplicate and not prefer and len(here) == len(sources):
+            return super().stitch(here, into=into, keep_sources=keep_sources, request=request)
         job = (to or self.own).jobs.stitch(
             self.own,
             sources,

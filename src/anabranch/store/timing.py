@@ -8,7 +8,7 @@ from typing import Final, Protocol, cast
 from anabranch import limits
 from anabranch.catalog.port import Catalog
 from anabranch.core.watermarks import TimeCodec, TimeState, TimeWindow, Watermark, WatermarkStatus
-from anabranch.errors import ScopeNotFound, StreamNotFound
+from anabranch.errors import InvalidArgument, ScopeNotFound, StreamNotFound
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
@@ -49,6 +49,21 @@ class Timing:
         store._alive()
         found = _marks(store, store.streams.get(stream).id)
         return None if found is None else found.latest()
+
+    def watermark_idle(self, stream: str | StreamName, idle_s: float | None = None) -> float:
+        """For how many seconds a writer of the stream may note no time before the watermark waits for it no longer: a minute,
+        or what was said last. With `idle_s` it is said, for all who note; it counts from the next note on. A writer that was
+        not waited for may note again at any time. Raises StreamNotFound, InvalidArgument."""
+        store = cast(_Parts, self)
+        store._alive()
+        ident = store.streams.get(stream).id
+        if idle_s is None:
+            found = _marks(store, ident)
+            return (limits.TIME_IDLE_US if found is None else found.idle_us()) / 1e6
+        if not idle_s > 0:
+            raise InvalidArgument(f"a writer is idle after some time, not after {idle_s} s")
+        _begun(store, ident).set_idle(round(idle_s * 1e6))
+        return idle_s
 
     def watermark_status(self, stream: str | StreamName) -> WatermarkStatus:
         """How the watermark of a stream stands: how far it is behind the newest event, for how long it has not advanced, and

@@ -11,7 +11,7 @@ from anabranch.log.tail import Tail
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.transaction import TransactionInfo
 from anabranch.runtime.ports import Runtime
-from anabranch.streams.transaction.row import all_rows
+from anabranch.streams.transaction.row import all_rows, open_rows
 from anabranch.streams.transaction.transaction import Transaction
 
 
@@ -44,8 +44,8 @@ class Transacting:
             return Transaction.resume(*parts, ident, changed=changed, note=note)
         return Transaction.begin(*parts, lease_s=lease_s, changed=changed, note=note)
 
-    def transactions(self: _Parts) -> list[TransactionInfo]:
-        """The open transactions, and those that ended less than a week ago, the oldest first."""
+    def transactions(self: _Parts, *, ended: bool = True) -> list[TransactionInfo]:
+        """The open transactions and, where `ended`, those that ended less than a week ago; the oldest first."""
         self._alive()
         with self.catalog.reading() as txn:
-            return [row.info for row in all_rows(txn)]
+            return [row.info for row in (all_rows(txn) if ended else open_rows(txn))]

@@ -16,6 +16,7 @@ from anabranch.model.ids import Micros
 from anabranch.model.names import StreamName
 from anabranch.model.stream_range import StreamRange
 from anabranch.streams.append_stream import append_stream
+from anabranch.streams.arguments import Which, shown, which
 from anabranch.streams.change import Changes
 from anabranch.streams.copy import copy_stream
 from anabranch.streams.requests import Result
@@ -44,7 +45,7 @@ class Algebra(Changes):
 
         return Copied.from_json(self._change(f"copy {part} {full}", request, act))
 
-    def append(self, source: Source, onto: Name, *, request: str | None = None) -> Joined:
+    def append(self, source: Source, onto: Which, *, request: str | None = None) -> Joined:
         """Let the events of a stream, or of a range of one, follow the last event of `onto`.
 
         Writers and readers of `onto` go on by themselves, behind what was appended; the order of each key is kept. The
@@ -52,12 +53,12 @@ class Algebra(Changes):
         was sealed it stays so. Raises SchemaMismatch where columns of one name differ in type, or keys or times are
         other columns; InvalidCut, Truncated. Without a request id, asking twice appends twice.
         """
-        part, full = StreamRange.of(source), StreamName.parse(onto)
+        part, full = StreamRange.of(source), which(onto)
 
         def act(txn: Writing, now: Micros) -> Result:
             return append_stream(txn, part, full, now).to_json()
 
-        return Joined.from_json(self._change(f"append {part} onto {full}", request, act))
+        return Joined.from_json(self._change(f"append {part} onto {shown(full)}", request, act))
 
     def stitch(
         self, sources: Sequence[Source], *, into: Name, keep_sources: bool = True, request: str | None = None

@@ -13,13 +13,13 @@ from anabranch.model.origin import OriginPart
 from anabranch.model.stream import StreamView
 from anabranch.model.stream_range import StreamRange
 from anabranch.streams.create import open_segment
-from anabranch.streams.find import cuts_of, named, need_view
-from anabranch.streams.origins import part_of, record_origin
+from anabranch.streams.find import cuts_of, named, need_info
+from anabranch.streams.origins import ahead_of_origins, part_of, record_origin
 from anabranch.streams.scale import close_segment
 
 
 def append_stream(
-    txn: Writing, source: StreamRange, onto: StreamName, now: Micros, *, origin: OriginPart | None = None
+    txn: Writing, source: StreamRange, onto: StreamName | StreamId, now: Micros, *, origin: OriginPart | None = None
 ) -> Joined:
     """Let the events of `source` follow the last one of `onto`, which may be the same stream.
 
@@ -28,8 +28,12 @@ def append_stream(
     where the events came from, if that is not the source itself. Raises StreamNotFound,
     SchemaMismatch, InvalidCut, Truncated.
     """
-    view = need_view(txn, onto)
-    found = need_view(txn, named(source))
+    txn.ahead(streams=[onto, named(source)])
+    streams = [need_info(txn, each).id for each in (onto, named(source))]
+    ahead_of_origins(txn, streams)
+    txn.ahead(logs_of=streams[:1])
+    views = txn.views(streams)
+    view, found = (views[stream] for stream in streams)
     stretch = plan_stretch(found, *cuts_of(source))
     schema = merged_schema(view.info, found.info)
     opened = () if view.info.sealed else tuple(segment.range for segment in view.current)

@@ -5,12 +5,51 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from anabranch.errors import InvalidArgument
-from anabranch.model.ids import SegmentId
+from anabranch.errors import InvalidArgument, InvalidName
+from anabranch.model.ids import SegmentId, StreamId
+from anabranch.model.names import StreamName
+from anabranch.model.policy import Fixed, Scaling
+from anabranch.model.retention import Retention
 from anabranch.model.schema import RAW, StreamSchema
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+Which = str | StreamName | StreamId
+"""A stream that is there: by its name, by an alias, or by its id, which means the same stream whatever it is called."""
+
+
+def which(stream: Which) -> StreamName | StreamId:
+    """What a stream is found by. Raises InvalidName."""
+    if isinstance(stream, int) and not isinstance(stream, bool):
+        if not 0 <= stream < 1 << 63:
+            raise InvalidName(f"{stream} is no stream's id: these have 63 bits")
+        return stream
+    return StreamName.parse(stream)
+
+
+def shown(stream: StreamName | StreamId) -> str:
+    """The same as requests note it."""
+    return f"{stream:016x}" if isinstance(stream, int) else str(stream)
+
+
+def retention_of(policy: Any) -> Retention | None:
+    """A retention policy as it is. Raises InvalidArgument for what is none."""
+    if policy is None or isinstance(policy, Retention):
+        return policy
+    raise InvalidArgument(f"a retention policy is RetainFor or RetainBytes, both joined by |, or None, not {policy!r}")
+
+
+def scaling_of(policy: Any) -> Scaling:
+    """A scaling policy, or a number of segments as one. Raises InvalidArgument for what is none."""
+    if isinstance(policy, int) and not isinstance(policy, bool):
+        return Fixed(policy)
+    if isinstance(policy, Scaling):
+        return policy
+    raise InvalidArgument(
+        f"a scaling policy is Fixed, ByEventRate or ByByteRate, or a number of segments, not {policy!r}"
+    )
 
 
 def wanted_schema(columns: Any, key: str | None, time: str | None) -> StreamSchema:

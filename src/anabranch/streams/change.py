@@ -11,7 +11,7 @@ from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
-from anabranch.streams.requests import Result, once
+from anabranch.streams.requests import Result, check_request, once
 
 
 class Changes:
@@ -33,11 +33,23 @@ class Changes:
         request: str | None,
         act: Callable[[Writing, Micros], Result],
         *,
-        on: StreamName | None = None,
+        on: StreamName | StreamId | None = None,
         insist: bool = False,
     ) -> Result:
         """Act in one transaction, once for a request id. `on`: the one stream that `act` looks at; see
-        `Catalog.writing`. `insist`: see `insistent`."""
+        `Catalog.writing`. `insist`: see `insistent`. Raises InvalidArgument for a request id that can be none."""
+        return self._asked(operation, check_request(request), act, on=on, insist=insist)
+
+    def _asked(
+        self,
+        operation: str,
+        request: str | None,
+        act: Callable[[Writing, Micros], Result],
+        *,
+        on: StreamName | StreamId | None = None,
+        insist: bool = False,
+    ) -> Result:
+        """The same with a request id of the store's own making."""
         insist = insist or self.insistent
         if insist and request is None:
             request = token(self._runtime.ids)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from anabranch.core.raw_event import RawEvent
 from anabranch.core.routing import KeyPoints
 from anabranch.core.rows import rows_to_batch, wrong_rows
 from anabranch.errors import SchemaMismatch
@@ -20,6 +21,9 @@ from anabranch.model.schema import RAW, StreamSchema
 from anabranch.streams.ack import ChunkState
 
 Rows = npt.NDArray[np.intp]
+
+FIRST: Final[Rows] = np.zeros(1, np.intp)  # what there is of a single row
+FIRST.flags.writeable = False
 
 _VIEWED_BYTES_MIN = 1 << 20  # looking at a payload where it lies costs a microsecond more than copying a small one
 
@@ -47,6 +51,10 @@ class RawChunk:
     def close(self, now: Micros) -> list[Piece]:
         """The events as a batch; those without a time get `now`."""
         count = len(self.payloads)
+        if count == 1 and len(self.payloads[0]) < _VIEWED_BYTES_MIN:
+            self.state.total = 1
+            time = now if self.times is None or self.times[0] is None else Micros(self.times[0])
+            return [Piece(RawEvent(self.keys[0], time, self.payloads[0]), [(self.state, FIRST)])]
         if self.times is None:
             times = pa.repeat(pa.scalar(now, TIME_TYPE), count)
         else:
@@ -114,7 +122,7 @@ class Piece:
     an `expected` one is appended only where its segment holds that many events. A `large` one is a single event, which
     lies `ahead` in a blob of its own once it is durable."""
 
-    batch: pa.RecordBatch
+    batch: pa.RecordBatch | RawEvent
     origins: list[tuple[ChunkState, Rows]]
     points: KeyPoints | None = None
     atomic: bool = False
@@ -144,10 +152,14 @@ def join(pieces: Sequence[Piece]) -> Piece:
     points = [piece.points for piece in pieces]
     known = [each for each in points if each is not None]
     return Piece(
-        pa.concat_batches([piece.batch for piece in pieces]),
+        pa.concat_batches([_plain(piece.batch) for piece in pieces]),
         [origin for piece in pieces for origin in piece.origins],
         KeyPoints.joined(known) if len(known) == len(points) else None,
     )
+
+
+def _plain(batch: pa.RecordBatch | RawEvent) -> pa.RecordBatch:
+    return batch.batch() if isinstance(batch, RawEvent) else batch
 
 
 def origins_of(piece: Piece, rows: Rows) -> list[tuple[ChunkState, Rows, int]]:
@@ -155,6 +167,8 @@ def origins_of(piece: Piece, rows: Rows) -> list[tuple[ChunkState, Rows, int]]:
     within `rows`)."""
     if len(piece.origins) == 1:
         state, numbers = piece.origins[0]
+        if len(numbers) == 1:
+            return [(state, numbers, 0)]
         return [(state, numbers[rows], 0)]
     found, begin = [], 0
     for state, numbers in piece.origins:

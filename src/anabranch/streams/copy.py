@@ -14,8 +14,8 @@ from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.stream import Segment, Span, StreamInfo, StreamView
 from anabranch.model.stream_range import StreamRange
-from anabranch.streams.find import cuts_of, named, need_view
-from anabranch.streams.origins import part_of, record_origin
+from anabranch.streams.find import cuts_of, named, need_info, need_view
+from anabranch.streams.origins import ahead_of_origins, part_of, record_origin
 from anabranch.streams.scope import need_scope
 
 COPIED: Final = "copied"  # the kind of pieces that say what a stream was copied from, by the stream's id
@@ -29,7 +29,11 @@ def copy_stream(txn: Writing, source: StreamRange, target: StreamName, stream: S
     fences stay behind. Asked again with the same arguments, nothing changes. Raises StreamExists where `target` is
     anything else, StreamNotFound, ScopeNotFound, InvalidCut, Truncated.
     """
-    view = need_view(txn, named(source))
+    txn.ahead(scopes=[target.scope], streams=[named(source), target])
+    info = need_info(txn, named(source))
+    ahead_of_origins(txn, [info.id, stream])
+    txn.ahead(logs_of=[info.id])
+    view = need_view(txn, info.id)
     need_scope(txn, target.scope)
     return copy_view(txn, view, source, target, stream, now)
 

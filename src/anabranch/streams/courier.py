@@ -15,6 +15,7 @@ from anabranch.errors import (
     AppendUncertain,
     ConditionFailed,
     Conflict,
+    CorruptCatalog,
     Fenced,
     InvalidArgument,
     OutOfSequence,
@@ -102,6 +103,7 @@ class Courier:
         self._barrier = False
         self._broken = False  # a refusal left a hole in the sequence numbers
         self._uncertain: set[LogId] = set()
+        self._left: set[LogId] = set()  # logs that said that the events belong elsewhere
         self._next: dict[LogId, int] = {}
         self._landed: dict[LogId, int] = {}
         self._spread = runtime.ids.bits(63)
@@ -297,6 +299,11 @@ class Courier:
                     self._land(flight, part, first, verdict)
             elif refused.reason in _MOVED or (refused.reason in _MISNUMBERED and self._broken):
                 self._barrier = True
+                self._left.update(
+                    part.log
+                    for part, verdict in zip(flight.slices, outcome, strict=True)
+                    if isinstance(verdict, Refused) and verdict.reason in _MOVED
+                )
                 # Of a unit, the parts for segments that are open still have left a hole there.
                 self._broken = self._broken or len(flight.slices) > 1
                 self._returned.append((flight.order, _back(flight)))
@@ -369,6 +376,7 @@ class Courier:
                 self._ask_progress(sorted(self._uncertain))
                 self._uncertain.clear()
             self.routes = self._load_routes()
+            self._refuse_circles()
         except StreamNotFound:
             self.dead = StreamNotFound(str(self.routes.info.name))
         except (StreamSealed, Fenced) as exc:
@@ -381,6 +389,15 @@ class Courier:
         self._next = dict(self._landed)
         if self.dead is not None:
             self._fail_queue(self.dead)
+
+    def _refuse_circles(self) -> None:
+        """Raise CorruptCatalog where a segment that is open lies in a log that takes no more: to ask again would never end."""
+        left, self._left = self._left, set()
+        for log in left.intersection(self.routes.logs):
+            name = self.routes.info.name
+            raise CorruptCatalog(
+                f"a segment of '{name}' is open, but its log {log} is not; see: anabranch check {name}"
+            )
 
     def _fail_queue(self, error: AnabranchError) -> None:
         while self._queue:

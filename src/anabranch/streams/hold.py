@@ -40,12 +40,12 @@ def create_held(
     return stream
 
 
-def join_holders(txn: Writing, name: StreamName, holder: Holder) -> StreamId:
+def join_holders(txn: Writing, stream: StreamName | StreamId, holder: Holder) -> StreamId:
     """One more holder. Raises InvalidArgument for a lasting stream, StreamNotFound."""
-    info = need_info(txn, name)
+    info = need_info(txn, stream)
     holders = holders_of(txn, info.id)
     if holders is None:
-        raise InvalidArgument(f"stream '{name}' is lasting: it stays without being held")
+        raise InvalidArgument(f"stream '{info.name}' is lasting: it stays without being held")
     put_holders(txn, info.id, (*holders, holder))
     return info.id
 
@@ -74,9 +74,9 @@ def sweep_stream(txn: Writing, stream: StreamId, now: Micros) -> bool:
     return holders is not None and _settle(txn, stream, holders, now)
 
 
-def keep_stream(txn: Writing, name: StreamName, now: Micros) -> StreamId:
+def keep_stream(txn: Writing, stream: StreamName | StreamId, now: Micros) -> StreamId:
     """Let an ephemeral stream last, whoever holds it. A lasting one stays as it is. Raises StreamNotFound."""
-    info = need_info(txn, name)
+    info = need_info(txn, stream)
     if holders_of(txn, info.id) is not None:
         drop_holders(txn, info.id)
         txn.add_change(info.id, "kept", {"name": str(info.name)}, now=now)

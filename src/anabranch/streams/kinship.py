@@ -9,15 +9,13 @@ from anabranch.core.diff import Range, plan_diff
 from anabranch.log.sizes import segment_bytes
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import SegmentId, StreamId
-from anabranch.model.names import StreamName
 from anabranch.model.origin import Origin
 from anabranch.model.segment_range import Distance, SegmentRange
 from anabranch.model.stream import StreamView
+from anabranch.streams.arguments import Which, which
 from anabranch.streams.change import Changes
 from anabranch.streams.find import need_info, need_view
 from anabranch.streams.origins import origins_of
-
-Name = str | StreamName
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +52,11 @@ class Diff:
 class Kinship(Changes):
     """What `Streams` tells of copies, and of what they were made from."""
 
-    def diff(self, first: Name, second: Name) -> Diff:
+    def diff(self, first: Which, second: Which) -> Diff:
         """Where two streams view the same bytes and where they part. No event is looked at: equal events that were
         appended twice are two. Raises StreamNotFound."""
         with self._catalog.reading() as txn:
-            views = [need_view(txn, StreamName.parse(name)) for name in (first, second)]
+            views = [need_view(txn, which(name)) for name in (first, second)]
             plan = plan_diff(*views)
 
             def weighed(view: StreamView, ranges: Iterable[Range]) -> tuple[SegmentRange, ...]:
@@ -74,11 +72,11 @@ class Kinship(Changes):
                 weighed(views[1], plan.others),
             )
 
-    def lineage(self, name: Name) -> tuple[Origin, ...]:
+    def lineage(self, name: Which) -> tuple[Origin, ...]:
         """Where the stream's events came from, but for those that writers appended: what it was copied or stitched from,
         what was appended to it, the oldest first. It is told also when the sources are gone. Raises StreamNotFound."""
         with self._catalog.reading() as txn:
-            return origins_of(txn, need_info(txn, StreamName.parse(name)).id)
+            return origins_of(txn, need_info(txn, which(name)).id)
 
 
 def _sum(parts: Iterable[SegmentRange]) -> Distance:

@@ -8,9 +8,9 @@ from typing import Any
 from anabranch import limits
 from anabranch.catalog.port import Catalog, Writing
 from anabranch.core.scale import ScalePlan, plan_merge, plan_replacement, plan_segments, plan_split
-from anabranch.errors import InvalidArgument
-from anabranch.model.cut import StreamCut
-from anabranch.model.ids import Micros, SegmentId, StreamId
+from anabranch.errors import InvalidArgument, ScopeNotFound, ScopeRenamed, StreamNotFound, StreamRenamed
+from anabranch.model.cut import Edge, StreamCut, place_of
+from anabranch.model.ids import Micros, SegmentId
 from anabranch.model.keyspace import KeyRange
 from anabranch.model.names import StreamName
 from anabranch.model.policy import Fixed, Scaling, rate_to_json, segments_of
@@ -18,7 +18,18 @@ from anabranch.model.retention import Retention
 from anabranch.model.stream import Segment, StreamInfo, StreamView
 from anabranch.runtime.ports import Runtime
 from anabranch.streams.algebra import Algebra
-from anabranch.streams.arguments import columns_of, digest, said, segment_id, wanted_schema
+from anabranch.streams.arguments import (
+    Which,
+    columns_of,
+    digest,
+    retention_of,
+    said,
+    scaling_of,
+    segment_id,
+    shown,
+    wanted_schema,
+    which,
+)
 from anabranch.streams.create import create_stream, delete_stream
 from anabranch.streams.evolve import evolve_stream, tag_stream
 from anabranch.streams.find import need_info, need_view
@@ -42,7 +53,8 @@ class Streams(Scopes, Naming, CutAlgebra, Keeping, Kinship, Algebra, Temporary):
     """Scopes and streams by name. Every change is durable when its call returns.
 
     Each change takes a `request` id: asked again with the same id, it does nothing and returns its first result, so
-    a call whose answer was lost can be repeated. Raises StreamNotFound and ScopeNotFound for unknown names.
+    a call whose answer was lost can be repeated. A stream that is there is known by its name, an alias, or its id, which
+    means the same one whatever it is called by then. Raises StreamNotFound and ScopeNotFound for unknown names.
     """
 
     def __init__(self, catalog: Catalog, runtime: Runtime, *, cut_at: CutAt, changed: Callable[[], None]) -> None:
@@ -79,7 +91,7 @@ class Streams(Scopes, Naming, CutAlgebra, Keeping, Kinship, Algebra, Temporary):
         """
         full = StreamName.parse(name)
         wanted = wanted_schema(schema, key, time)
-        policy = scaling if isinstance(scaling, Scaling) else Fixed(scaling)
+        policy, kept_for = scaling_of(scaling), retention_of(retention)
         begin = Fixed(segments_of(policy))
         stream = self._new_id()
 
@@ -88,13 +100,13 @@ class Streams(Scopes, Naming, CutAlgebra, Keeping, Kinship, Algebra, Temporary):
             if exist_ok and present is not None and present.schema == wanted:
                 return told_info(present)
             info = create_stream(txn, full, stream, wanted, begin, tags or {}, now)
-            if retention is not None:
-                put_policy(txn, stream, retention, now)
+            if kept_for is not None:
+                put_policy(txn, stream, kept_for, now)
             if not isinstance(policy, Fixed):
                 put_rate_policy(txn, stream, policy, now)
             return told_info(info)
 
-        kept = None if retention is None else said(**retention.to_json())
+        kept = None if kept_for is None else said(**kept_for.to_json())
         rate = None if isinstance(policy, Fixed) else said(**rate_to_json(policy))
         asked = said(schema=wanted, segments=begin.segments, tags=tags, exist_ok=exist_ok, retention=kept, scaling=rate)
         operation = f"create {full}{asked}"
@@ -113,40 +125,52 @@ class Streams(Scopes, Naming, CutAlgebra, Keeping, Kinship, Algebra, Temporary):
                 return
             after = page[-1].name
 
-    def get(self, name: Name) -> StreamInfo:
+    def get(self, name: Which) -> StreamInfo:
         """One stream."""
         with self._catalog.reading() as txn:
-            return need_info(txn, StreamName.parse(name))
+            return need_info(txn, which(name))
 
-    def view(self, name: Name | StreamId) -> StreamView:
+    def find(self, name: Which) -> StreamInfo | None:
+        """One stream, or None, for who then makes it. Raises StreamRenamed and ScopeRenamed for a former name: what is meant
+        has another one now, and is not to be made a second time."""
+        try:
+            return self.get(name)
+        except (StreamRenamed, ScopeRenamed):
+            raise
+        except (StreamNotFound, ScopeNotFound):
+            return None
+
+    def view(self, name: Which) -> StreamView:
         """One stream with its segments, spans and logs."""
         with self._catalog.reading() as txn:
-            return need_view(txn, name if isinstance(name, int) else StreamName.parse(name))
+            return need_view(txn, which(name))
 
-    def exists(self, name: Name) -> bool:
+    def exists(self, name: Which) -> bool:
         """True if there is such a stream."""
         with self._catalog.reading() as txn:
-            return txn.stream(StreamName.parse(name)) is not None
+            return txn.stream(which(name)) is not None
 
-    def delete(self, name: Name, *, request: str | None = None) -> None:
+    def delete(self, name: Which, *, request: str | None = None) -> None:
         """Remove a stream, with what the store keeps for it alone. Writers and readers of it get StreamNotFound."""
-        full = StreamName.parse(name)
-        self._change(f"delete {full}", request, lambda txn, now: {"stream": delete_stream(txn, full, now)}, on=full)
+        full = which(name)
+        self._change(
+            f"delete {shown(full)}", request, lambda txn, now: {"stream": delete_stream(txn, full, now)}, on=full
+        )
         self.sweep_orphans()
 
-    def seal(self, name: Name, *, request: str | None = None) -> None:
+    def seal(self, name: Which, *, request: str | None = None) -> None:
         """No event can be appended any more. Sealing again changes nothing."""
-        full = StreamName.parse(name)
+        full = which(name)
 
         def act(txn: Writing, now: Micros) -> Result:
             seal_stream(txn, need_view(txn, full), now)
             return {}
 
-        self._change(f"seal {full}", request, act, on=full)
+        self._change(f"seal {shown(full)}", request, act, on=full)
 
     def scale(
         self,
-        name: Name,
+        name: Which,
         segments: int | None = None,
         *,
         split: SegmentId | str | None = None,
@@ -163,7 +187,7 @@ class Streams(Scopes, Naming, CutAlgebra, Keeping, Kinship, Algebra, Temporary):
         """
         if sum([segments is not None, split is not None, bool(merge), replace is not None]) != 1:
             raise InvalidArgument("say one of: segments=, split=, merge=, replace=")
-        full = StreamName.parse(name)
+        full = which(name)
 
         def plan(view: StreamView) -> ScalePlan | None:
             if segments is not None:
@@ -185,45 +209,48 @@ class Streams(Scopes, Naming, CutAlgebra, Keeping, Kinship, Algebra, Temporary):
             return {"segments": told_segments(current)}
 
         asked = said(segments=segments, split=split, into=into if split else None, merge=merge, replace=replace)
-        return heard_segments(self._change(f"scale {full}{asked}", request, act, on=full)["segments"])
+        return heard_segments(self._change(f"scale {shown(full)}{asked}", request, act, on=full)["segments"])
 
-    def fence(self, name: Name, fence: int, *, request: str | None = None) -> None:
+    def fence(self, name: Which, fence: int, *, request: str | None = None) -> None:
         """Refuse appends that carry a lower fence from now on. It covers the segments of later scalings too."""
-        full = StreamName.parse(name)
+        full = which(name)
 
         def act(txn: Writing, now: Micros) -> Result:
             fence_stream(txn, need_view(txn, full, unsealed=True), fence, now)
             return {}
 
-        self._change(f"fence {full} {fence}", request, act, on=full)
+        self._change(f"fence {shown(full)} {fence}", request, act, on=full)
 
-    def truncate(self, name: Name, cut: StreamCut, *, request: str | None = None) -> None:
-        """Events before the cut can't be read any more. Offsets do not change. Raises InvalidCut, Truncated."""
-        full = StreamName.parse(name)
+    def truncate(self, name: Which, cut: StreamCut | Edge | str, *, request: str | None = None) -> None:
+        """Events before the cut, or its text, can't be read any more; at `TAIL` those that are there when it is done. Offsets
+        do not change. Raises InvalidCut, Truncated."""
+        full, place = which(name), place_of(cut)
 
         def act(txn: Writing, now: Micros) -> Result:
-            truncate_stream(txn, need_view(txn, full), cut, now)
+            truncate_stream(txn, need_view(txn, full), place, now)
             return {}
 
-        self._change(f"truncate {full} {cut}", request, act, on=full)
+        self._change(
+            f"truncate {shown(full)} {place.value if isinstance(place, Edge) else place}", request, act, on=full
+        )
 
-    def evolve(self, name: Name, schema: Any, *, request: str | None = None) -> StreamInfo:
+    def evolve(self, name: Which, schema: Any, *, request: str | None = None) -> StreamInfo:
         """Add the nullable columns of `schema` that the stream lacks. Raises SchemaMismatch for any other change."""
-        full = StreamName.parse(name)
+        full = which(name)
         columns = columns_of(schema)
 
         def act(txn: Writing, now: Micros) -> Result:
             evolve_stream(txn, need_info(txn, full), columns, now)
             return told_info(need_info(txn, full))
 
-        return heard_info(self._change(f"evolve {full}{said(schema=digest(columns))}", request, act, on=full))
+        return heard_info(self._change(f"evolve {shown(full)}{said(schema=digest(columns))}", request, act, on=full))
 
-    def tag(self, name: Name, tags: Mapping[str, str], *, request: str | None = None) -> StreamInfo:
+    def tag(self, name: Which, tags: Mapping[str, str], *, request: str | None = None) -> StreamInfo:
         """Replace the stream's tags."""
-        full = StreamName.parse(name)
+        full = which(name)
 
         def act(txn: Writing, now: Micros) -> Result:
             tag_stream(txn, need_info(txn, full), tags, now)
             return told_info(need_info(txn, full))
 
-        return heard_info(self._change(f"tag {full}{said(tags=tags)}", request, act, on=full))
+        return heard_info(self._change(f"tag {shown(full)}{said(tags=tags)}", request, act, on=full))

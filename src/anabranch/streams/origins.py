@@ -22,6 +22,11 @@ _LINEAGE: Final = "lineage"
 _PAGE: Final = 16  # origins in one piece
 
 
+def ahead_of_origins(txn: Writing, streams: Sequence[StreamId]) -> None:
+    """Where their events came from is going to be looked at."""
+    txn.ahead(pieces=[(_LINEAGE, f"{stream:016x}") for stream in streams])
+
+
 def part_of(txn: Reading, stretch: Stretch) -> OriginPart:
     """A stretch of a stream as that is called now. To be taken before the stream is deleted."""
     info = stretch.view.info

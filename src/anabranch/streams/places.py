@@ -9,37 +9,36 @@ from anabranch.core import cuts
 from anabranch.core.advance import advance
 from anabranch.errors import InvalidArgument
 from anabranch.log.sizes import measure, segment_bytes
-from anabranch.model.cut import HEAD, TAIL, Edge, Order, StreamCut
+from anabranch.model.cut import HEAD, TAIL, Edge, Order, StreamCut, place_of
 from anabranch.model.ids import Micros
-from anabranch.model.names import StreamName
 from anabranch.model.pointer import EventPointer
 from anabranch.model.segment_range import Between, Distance
 from anabranch.model.stream import StreamView
 from anabranch.model.stream_range import StreamRange
 from anabranch.model.times import to_micros
+from anabranch.streams.arguments import Which, which
 from anabranch.streams.change import Changes
 from anabranch.streams.find import cuts_of, named, need_view
 
 CutAt = Callable[[StreamView, Micros, bool], StreamCut]
-Name = str | StreamName
-Cut = StreamCut | Edge
+Cut = StreamCut | Edge | str
 
 
 class CutAlgebra(Changes):
-    """What `Streams` tells of places. Bytes are logical, and counted as `anabranch.log.sizes` says. Every method raises
+    """What `Streams` tells of places. A cut may be given by its text. Bytes are logical, and counted as `anabranch.log.sizes` says. Every method raises
     StreamNotFound, and for a cut that is given InvalidCut, or Truncated where it lies before the head."""
 
     _cut_at: CutAt
 
-    def head(self, name: Name) -> StreamCut:
+    def head(self, name: Which) -> StreamCut:
         """The cut before the first event that can be read."""
         return cuts.head_cut(self._seen(name))
 
-    def tail(self, name: Name) -> StreamCut:
+    def tail(self, name: Which) -> StreamCut:
         """The cut behind the last event."""
         return cuts.tail_cut(self._seen(name))
 
-    def cut_at(self, name: Name, time: datetime | int | str, *, by: str = "append") -> StreamCut:
+    def cut_at(self, name: Which, time: datetime | int | str, *, by: str = "append") -> StreamCut:
         """The cut before the first event at or after `time` in stream order, by append time or by `event` time."""
         if by not in ("append", "event"):
             raise InvalidArgument(f"by is 'append' or 'event', not '{by}'")
@@ -47,7 +46,7 @@ class CutAlgebra(Changes):
 
     def cut_after(
         self,
-        name: Name,
+        name: Which,
         cut: Cut = HEAD,
         *,
         events: int | None = None,
@@ -66,29 +65,29 @@ class CutAlgebra(Changes):
         if not isinstance(amount, int) or isinstance(amount, bool) or amount < 0:
             raise InvalidArgument(f"a number of events or bytes is an integer from 0 on, not {amount!r}")
         with self._catalog.reading() as txn:
-            view = need_view(txn, StreamName.parse(name))
-            start = cuts.resolve(view, cut)
+            view = need_view(txn, which(name))
+            start = cuts.resolve(view, place_of(cut))
             if events is not None:
                 return advance(view, start, events, lambda segment, low, high: high - low, at_most=at_most)
             return advance(view, start, amount, lambda *part: segment_bytes(txn, view, *part), at_most=at_most)
 
-    def between(self, name: Name, start: Cut = HEAD, end: Cut = TAIL) -> Between:
+    def between(self, name: Which, start: Cut = HEAD, end: Cut = TAIL) -> Between:
         """The segment ranges between two cuts, with their events and bytes. Raises InvalidCut if `end` lies before
         `start` in a segment."""
         with self._catalog.reading() as txn:
-            view = need_view(txn, StreamName.parse(name))
-            return measure(txn, view, cuts.resolve(view, start), cuts.resolve(view, end))
+            view = need_view(txn, which(name))
+            return measure(txn, view, cuts.resolve(view, place_of(start)), cuts.resolve(view, place_of(end)))
 
-    def distance(self, name: Name, start: Cut = HEAD, end: Cut = TAIL) -> Distance:
+    def distance(self, name: Which, start: Cut = HEAD, end: Cut = TAIL) -> Distance:
         """How many events, and how many bytes, lie between two cuts. Raises as `between`."""
         return self.between(name, start, end).distance
 
-    def compare(self, name: Name, first: Cut, second: Cut) -> Order:
+    def compare(self, name: Which, first: Cut, second: Cut) -> Order:
         """How the place `first` lies to `second`: before, after, the same, or neither (`Order.CONCURRENT`)."""
         view = self._seen(name)
-        return cuts.compare(view, cuts.resolve(view, first), cuts.resolve(view, second))
+        return cuts.compare(view, cuts.resolve(view, place_of(first)), cuts.resolve(view, place_of(second)))
 
-    def contains(self, part: Name | StreamRange, place: EventPointer | Cut) -> bool:
+    def contains(self, part: Which | StreamRange, place: EventPointer | Cut) -> bool:
         """True if an event lies in a range of a stream, or a cut neither before its start nor behind its end."""
         parsed = StreamRange.of(part)
         with self._catalog.reading() as txn:
@@ -99,9 +98,9 @@ class CutAlgebra(Changes):
             return place.stream == view.info.id and any(
                 segment == place.segment and low <= place.offset < high for segment, low, high in ranges
             )
-        cut = cuts.resolve(view, place)
+        cut = cuts.resolve(view, place_of(place))
         return cuts.before(view, start, cut) and cuts.before(view, cut, end)
 
-    def _seen(self, name: Name) -> StreamView:
+    def _seen(self, name: Which) -> StreamView:
         with self._catalog.reading() as txn:
-            return need_view(txn, StreamName.parse(name))
+            return need_view(txn, which(name))

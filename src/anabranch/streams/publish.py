@@ -82,6 +82,12 @@ def publish(
     raise uncertain
 
 
+def last_published(catalog: Catalog, series: str) -> int | None:
+    """The last number of a series; None where nothing was published in it."""
+    with catalog.reading() as reading:
+        return _last(reading, series)
+
+
 def end_series(catalog: Catalog, series: str) -> None:
     """Forget a series in which nothing will be published any more."""
     with catalog.writing(f"{_SERIES} {series}") as txn:
@@ -128,12 +134,17 @@ def _publish(
 
 def _was_published(txn: Reading, request: str | Numbered) -> bool:
     if isinstance(request, Numbered):
-        last = txn.piece(_SERIES, request.series)
-        return last is not None and int(str(last.value["number"])) >= request.number
+        last = _last(txn, request.series)
+        return last is not None and last >= request.number
     known = txn.request(request)
     if known is not None and known[0] != _OPERATION:
         raise RequestMismatch(f"request '{request}' was '{known[0]}'; it can't publish as well")
     return known is not None
+
+
+def _last(txn: Reading, series: str) -> int | None:
+    piece = txn.piece(_SERIES, series)
+    return None if piece is None else int(str(piece.value["number"]))
 
 
 def _check(parts: Sequence[Part], verdicts: Sequence[Verdict]) -> None:

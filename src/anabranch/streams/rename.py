@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from anabranch.catalog.port import Writing
-from anabranch.model.ids import Micros
+from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.stream import StreamInfo
 from anabranch.streams.find import need_free, need_info
@@ -13,7 +13,7 @@ from anabranch.streams.former import remember
 from anabranch.streams.scope import need_scope
 
 
-def rename_stream(txn: Writing, old: StreamName, new: StreamName, now: Micros) -> StreamInfo:
+def rename_stream(txn: Writing, old: StreamName | StreamId, new: StreamName, now: Micros) -> StreamInfo:
     """Readers and writers that are open go on, since they know the stream by its id; its aliases stay. Raises
     StreamExists, also where `new` is an alias of it; StreamNotFound, ScopeNotFound."""
     info = need_info(txn, old)

@@ -6,11 +6,24 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from anabranch import limits
 from anabranch.catalog.port import Writing
-from anabranch.errors import RequestMismatch
+from anabranch.errors import InvalidArgument, RequestMismatch
 from anabranch.model.ids import Micros
 
 Result = dict[str, Any]
+
+
+def check_request(request: str | None) -> str | None:
+    """Return a request id if it can be one. Raises InvalidArgument."""
+    if request is None:
+        return None
+    # Not the empty text: more likely a variable that was never set, and each call with it would be taken for the first.
+    if not isinstance(request, str) or not 0 < len(request) <= limits.REQUEST_CHARS_MAX or not request.isprintable():
+        raise InvalidArgument(
+            f"a request id is text of 1 to {limits.REQUEST_CHARS_MAX} characters that can be printed, not {request!r:.60}"
+        )
+    return request
 
 
 def once(txn: Writing, request: str | None, operation: str, now: Micros, act: Callable[[], Result]) -> Result:

@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.core.routing import KeyPoints, key_points, spread_points
+from anabranch.core.raw_event import RawEvent
+from anabranch.core.routing import KeyPoints, key_points, point_of, spread_point, spread_points
 from anabranch.errors import StreamSealed
 from anabranch.model.append import Bounds
 from anabranch.model.ids import LogId, Micros, SegmentId
@@ -26,7 +27,7 @@ class Slice(NamedTuple):
 
     segment: SegmentId
     log: LogId
-    batch: pa.RecordBatch
+    batch: pa.RecordBatch | RawEvent
     rows: Rows
     bounds: Bounds | None
     size: int | None
@@ -48,7 +49,7 @@ class Routes:
             self.logs.append(span.log)
             self.offsets[span.log] = span.offset - span.start
 
-    def split(self, batch: pa.RecordBatch, points: KeyPoints | None) -> Iterator[Slice]:
+    def split(self, batch: pa.RecordBatch | RawEvent, points: KeyPoints | None) -> Iterator[Slice]:
         """The batch by segment, each in the order it came; `points` None where there is but one segment."""
         schema = self.info.schema
         count = batch.num_rows
@@ -60,6 +61,7 @@ class Routes:
             first = int(where[0])
             yield Slice(self.segments[first].id, self.logs[first], batch, np.arange(count), None, None)
             return
+        assert not isinstance(batch, RawEvent), "it goes to one segment"
         order = np.argsort(where, kind="stable")
         counts = np.bincount(where, minlength=len(self.segments))
         stops = np.cumsum(counts)
@@ -77,8 +79,11 @@ class Routes:
         return len(self.segments) > 1
 
 
-def points_of(batch: pa.RecordBatch, schema: StreamSchema, spread_from: int) -> KeyPoints:
+def points_of(batch: pa.RecordBatch | RawEvent, schema: StreamSchema, spread_from: int) -> KeyPoints:
     """The key points of a batch; events without a key are spread, counted from `spread_from`."""
+    if isinstance(batch, RawEvent):
+        point = spread_point(spread_from) if batch.key is None else point_of(batch.key)
+        return KeyPoints(np.array([point], np.uint64), np.zeros(1, np.intp))
     if schema.key is None:
         return KeyPoints(spread_points(batch.num_rows, spread_from), np.arange(batch.num_rows))
     return key_points(batch.column(schema.key), spread_from=spread_from)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from anabranch.catalog.port import Writing
-from anabranch.core.cuts import check_cut, reached
+from anabranch.core.cuts import reached, resolve
 from anabranch.core.scale import ScalePlan
 from anabranch.errors import InvalidArgument
 from anabranch.model.append import LogState
-from anabranch.model.cut import StreamCut
+from anabranch.model.cut import Edge, StreamCut
 from anabranch.model.ids import Micros
 from anabranch.model.stream import Segment, StreamView
 from anabranch.streams.create import open_segment
@@ -64,9 +64,9 @@ def fence_stream(txn: Writing, view: StreamView, fence: int, now: Micros) -> Non
     txn.add_change(view.info.id, "fenced", {"fence": fence}, now=now)
 
 
-def truncate_stream(txn: Writing, view: StreamView, cut: StreamCut, now: Micros) -> None:
-    """Events before the cut can't be read any more; offsets do not change. A head never moves back."""
-    check_cut(view, cut)
+def truncate_stream(txn: Writing, view: StreamView, place: StreamCut | Edge, now: Micros) -> None:
+    """Events before the place can't be read any more; offsets do not change. A head never moves back."""
+    cut = resolve(view, place)
     stream = view.info.id
     for segment, offset in reached(view, cut).items():
         if offset > view.segments[segment].head:

@@ -66,6 +66,8 @@ def streams_in(txn: Reading, scope: str | None) -> Iterator[StreamInfo]:
 
 def check_tags(tags: Mapping[str, str]) -> dict[str, str]:
     """Tags as they are stored. Raises InvalidArgument."""
+    if not isinstance(tags, Mapping):
+        raise InvalidArgument(f"tags are a mapping of text to text, not {type(tags).__name__}")
     if len(tags) > limits.TAGS_MAX:
         raise InvalidArgument(f"at most {limits.TAGS_MAX} tags, not {len(tags)}")
     for name, value in tags.items():

@@ -17,7 +17,7 @@ from anabranch.streams.companions import Companions
 from anabranch.streams.copy_scope import copy_page, prepare_scope
 from anabranch.streams.delete_scope import delete_page
 from anabranch.streams.move_scope import move_scope
-from anabranch.streams.requests import Result
+from anabranch.streams.requests import Result, check_request
 from anabranch.streams.scope import create_scope, delete_scope, need_scope, streams_in
 from anabranch.streams.told import heard_scope, told_scope
 
@@ -133,6 +133,7 @@ class Scopes(Companions):
     ) -> Iterator[Mapping[str, Any]]:
         """A change in several transactions, each with its own request id, until one says that it is `over`. Asked again,
         those that were made tell their results again, and the rest follows."""
+        check_request(request)
         last: Mapping[str, Any] | None = None
         number = 0
         while last is None or not last["over"]:
@@ -141,7 +142,7 @@ class Scopes(Companions):
             def act(txn: Writing, now: Micros, last: Mapping[str, Any] | None = last) -> Result:
                 return next_page(txn, now, last)
 
-            last = self._change(operation, own, act)
+            last = self._asked(operation, own, act)
             yield last
             number += 1
 

@@ -15,8 +15,8 @@ from anabranch.model.stream import StreamInfo, StreamView
 from anabranch.model.stream_range import StreamRange
 from anabranch.streams.append_stream import put_pieces
 from anabranch.streams.create import delete_stream, open_segment
-from anabranch.streams.find import cuts_of, named, need_free, need_view
-from anabranch.streams.origins import part_of, record_origin
+from anabranch.streams.find import cuts_of, named, need_free, need_info
+from anabranch.streams.origins import ahead_of_origins, part_of, record_origin
 from anabranch.streams.scope import need_scope
 
 
@@ -38,8 +38,14 @@ def stitch_streams(
     where the events came from, if that are not the sources themselves. Raises StreamExists, StreamNotFound,
     ScopeNotFound, SchemaMismatch, InvalidCut, Truncated.
     """
+    names = list(dict.fromkeys(named(part) for part in parts))
+    txn.ahead(scopes=[into.scope], streams=[*names, into])
     need_scope(txn, into.scope)
-    views = {part: need_view(txn, part) for part in dict.fromkeys(named(part) for part in parts)}
+    ids = [need_info(txn, name).id for name in names]
+    ahead_of_origins(txn, [*ids, stream])
+    txn.ahead(logs_of=ids[:1])
+    found = txn.views(ids)
+    views = {name: found[each] for name, each in zip(names, ids, strict=True)}
     gone = {view.info.id for view in views.values() if not keep_sources or view.info.id in drop}
     present = txn.stream(into)
     if present is None or present.id not in gone:

@@ -7,12 +7,13 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from anabranch.catalog.port import Writing
+from anabranch.errors import InvalidArgument
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.policy import Fixed
 from anabranch.model.stream import StreamInfo
 from anabranch.runtime.ids import token
-from anabranch.streams.arguments import said, wanted_schema
+from anabranch.streams.arguments import Which, said, scaling_of, shown, wanted_schema, which
 from anabranch.streams.change import Changes
 from anabranch.streams.ephemeral import Holder, ephemeral_streams, holders_of, is_ephemeral
 from anabranch.streams.find import need_info
@@ -53,7 +54,11 @@ class Temporary(Changes):
         of `create`. Raises StreamExists, ScopeNotFound.
         """
         wanted = wanted_schema(schema, key, time)
-        policy = scaling if isinstance(scaling, Fixed) else Fixed(scaling)
+        policy = scaling_of(scaling)
+        if not isinstance(policy, Fixed):
+            raise InvalidArgument(
+                "an ephemeral stream is scaled by hand: scaling= takes Fixed, or a number of segments"
+            )
         full = self._unnamed() if name is None else StreamName.parse(name)
         stream = self._new_id()
         ident = token(self._runtime.ids)
@@ -66,36 +71,37 @@ class Temporary(Changes):
         what = said(name=name and full, schema=wanted, segments=policy.segments, tags=tags)
         return self._held(self._change(f"ephemeral{what}", request, act, on=full))
 
-    def hold(self, name: Name, *, request: str | None = None) -> Held:
+    def hold(self, name: Which, *, request: str | None = None) -> Held:
         """Hold an ephemeral stream too, until `leave` or the end of the `with` block. Raises InvalidArgument for a lasting
         stream, StreamNotFound."""
-        full = StreamName.parse(name)
+        full = which(name)
         ident = token(self._runtime.ids)
 
         def act(txn: Writing, now: Micros) -> Result:
             holder = self._holdings.holder(ident, now)
-            return _told(join_holders(txn, full, holder), full, holder)
+            stream = join_holders(txn, full, holder)
+            return _told(stream, full if isinstance(full, StreamName) else need_info(txn, stream).name, holder)
 
-        return self._held(self._change(f"hold {full}", request, act, on=full))
+        return self._held(self._change(f"hold {shown(full)}", request, act, on=full))
 
-    def keep(self, name: Name, *, request: str | None = None) -> StreamInfo:
+    def keep(self, name: Which, *, request: str | None = None) -> StreamInfo:
         """Let an ephemeral stream last, whoever holds it. A lasting one stays as it is. Raises StreamNotFound."""
-        full = StreamName.parse(name)
+        full = which(name)
 
         def act(txn: Writing, now: Micros) -> Result:
             return told_info(need_info(txn, keep_stream(txn, full, now)))
 
-        return heard_info(self._change(f"keep {full}", request, act, on=full))
+        return heard_info(self._change(f"keep {shown(full)}", request, act, on=full))
 
-    def is_ephemeral(self, name: Name) -> bool:
+    def is_ephemeral(self, name: Which) -> bool:
         """True if the stream goes when nobody holds it any more. Raises StreamNotFound."""
         with self._catalog.reading() as txn:
-            return is_ephemeral(txn, need_info(txn, StreamName.parse(name)).id)
+            return is_ephemeral(txn, need_info(txn, which(name)).id)
 
-    def holders(self, name: Name) -> tuple[Holder, ...]:
+    def holders(self, name: Which) -> tuple[Holder, ...]:
         """Who holds an ephemeral stream, who came first foremost; nobody holds a lasting one. Raises StreamNotFound."""
         with self._catalog.reading() as txn:
-            found = holders_of(txn, need_info(txn, StreamName.parse(name)).id) or ()
+            found = holders_of(txn, need_info(txn, which(name)).id) or ()
         return tuple(sorted(found, key=lambda holder: holder.since))
 
     def sweep(self) -> int:

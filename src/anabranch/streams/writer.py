@@ -178,18 +178,17 @@ class Writer:
         pieces = deque(self._pieces(table, state, whole=atomic or expected is not None))
         for piece in pieces:
             piece.atomic, piece.expected = atomic, expected
-        accepted = False
+        count = len(pieces)
         try:
             while pieces:
                 with self._large.before(pieces[0]) as durable:
                     if not durable:
                         pieces.popleft()
                         continue
-                    self._accept(pieces, 1, state, begun=accepted)
-                    accepted = True
+                    self._accept(pieces, 1, state, begun=len(pieces) < count)
                     self._offer()
         except BaseException:
-            if accepted:  # Ctrl-C while too much was pending: flush must not wait for the rest
+            if len(pieces) < count:  # Ctrl-C, perhaps while too much was pending: flush must not wait for the rest
                 self._courier.abandon(pieces, AppendRefused("the call that wrote this batch was interrupted"))
             raise
         return BatchAck(state)
@@ -207,6 +206,7 @@ class Writer:
             states = self._courier.outstanding()
             if len(self._chunk):
                 states.append(self._chunk.state)
+            if self._courier.pending_bytes:  # Ctrl-C may have struck where it was accepted and not yet offered
                 self._appender.again(self._courier)
         for state in states:
             state.wait(None)

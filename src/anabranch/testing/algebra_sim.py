@@ -12,13 +12,14 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Final
 
-from anabranch.testing import lives_changing, lives_making
+from anabranch.testing import lives_changing, lives_joining, lives_making
 from anabranch.testing.lives import SECOND, House, Lives
 
 _TEXT: Final = """\
 Draws one operation on streams after the other: writing, scaling, sealing, truncation, retention, copies, appends and
 stitches within a store and to another one, builders, renaming, aliases, whole scopes, archives, imports and attachments,
-ephemeral streams, compaction and collection. The model is a list of events for each key.
+ephemeral streams, columns that are added and widened, transactions that stay open meanwhile, compaction and collection. The
+model is a list of events for each key.
 
 After every step each stream reads what its lists say, every pointer that was ever handed out fetches its event or says
 that it is gone, and `check` finds nothing. In the end collection has removed all that no stream can see, and nothing
@@ -33,11 +34,11 @@ examples:
 
 exit code: 0 all sound, 1 a violation, 2 wrong arguments, 130 interrupted"""
 
-VERBS: Final = {verb.__name__: verb for verb in (*lives_changing.VERBS, *lives_making.VERBS)}
+VERBS: Final = {verb.__name__: verb for verb in (*lives_changing.VERBS, *lives_making.VERBS, *lives_joining.VERBS)}
 
 # How often each is done, where others are done once.
 _OFTEN: Final = {"write": 10, "compact": 3} | dict.fromkeys(
-    ("scale", "truncate", "collect", "copy", "append", "stitch"), 2
+    ("scale", "truncate", "collect", "copy", "append", "stitch", "ephemeral"), 2
 )
 
 
@@ -90,13 +91,15 @@ def _step(lives: Lives, number: int, trace: list[str]) -> None:
 
 
 def _weight(name: str, done: int) -> float:
-    """What was done seldom is drawn more often, so that even short lives see most verbs."""
+    """What was done seldom is drawn more often, and most of all what never was, so that even short lives see most verbs."""
     often = _OFTEN.get(name, 1)
-    return often / (1 + done / often) ** 2
+    return often / (1 + done / often) ** 2 if done else 5 * often
 
 
 def _end(lives: Lives, house: House, trace: list[str]) -> None:
     """Collection takes what nobody sees and nothing else; then one stream after the other goes."""
+    for each in [each for each in lives.transactions if each.house is house]:
+        lives_joining.abort(each)
     _collect_all(lives, house)
     house.judge()
     house.judge_storage()

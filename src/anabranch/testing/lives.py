@@ -2,7 +2,8 @@
 to (`testing.algebra_sim`).
 
 The model knows nothing of segments, spans or logs. A stream is a list of bodies for each key; a place in it is how many
-events of each key lie before. Every body is unlike all others.
+events of each key lie before. Every body is unlike all others. A typed stream has it in the column `body`, beside others, of
+which the model remembers what was written with each body.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
 
 from anabranch import limits
 from anabranch.catalog.port import Reading
 from anabranch.catalog.tables import BY_NAME, Value
+from anabranch.core.compaction import GONE
 from anabranch.core.copy import Copied
 from anabranch.core.stitch import Joined
 from anabranch.errors import StreamNotFound, Truncated
@@ -30,6 +34,7 @@ from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store, connect
 from anabranch.streams.holding import Held
+from anabranch.streams.transaction.transaction import Transaction
 
 SECOND: Final = 1_000_000  # µs
 STREAMS_MAX: Final = 7  # of a store
@@ -101,6 +106,7 @@ class Known:
     mixed: bool = False
     sealed: bool = False
     ephemeral: bool = False
+    typed: bool = False
     cuts: list[tuple[StreamCut, Counts]] = field(default_factory=list)
     held: list[Held] = field(default_factory=list)
 
@@ -108,6 +114,20 @@ class Known:
     def scope(self) -> str:
         """Where it is."""
         return self.name.partition("/")[0]
+
+    @property
+    def payload(self) -> str:
+        """The column of its bodies."""
+        return "body" if self.typed else "payload"
+
+    def put(self, writer: Writing, key: str, body: bytes) -> Any:
+        """Write an event, with a value in each of the columns that the stream has now."""
+        if not self.typed:
+            return writer.write(body, key=key)
+        names = self.house.store.streams.get(self.id).schema.columns.names
+        written = {name: len(self.house.written) for name in names if name not in ("k", "body")}
+        self.house.written[body] = written
+        return writer.write({"k": key, "body": body, **written})
 
     @property
     def size(self) -> int:
@@ -135,7 +155,7 @@ class Known:
     def note_pointers(self) -> None:
         """Remember where each event lies."""
         for event in self.events():
-            self.house.pointers[event.pointer] = event.body
+            self.house.pointers[event.pointer] = self.house.body_of(event)
 
 
 @dataclass(eq=False)
@@ -148,6 +168,17 @@ class House:
     streams: list[Known] = field(default_factory=list)
     aliases: dict[str, Known] = field(default_factory=dict)
     pointers: dict[EventPointer, bytes] = field(default_factory=dict)
+    written: dict[bytes, dict[str, int]] = field(default_factory=dict)  # values of columns, by body
+
+    def body_of(self, event: Event) -> bytes:
+        """The body of an event, all of whose other columns hold what was written, and null what was not."""
+        if isinstance(event.body, bytes):
+            return event.body
+        body: bytes = event.body["body"]
+        found = {name: value for name, value in event.body.items() if name not in ("k", "body")}
+        wanted = {name: self.written[body].get(name) for name in found}
+        require(found == wanted, f"{event.pointer} holds {found}, not {wanted}")
+        return body
 
     def begin(self, name: str, bodies: Keyed, *, mixed: bool = False, sealed: bool | None = False) -> Known:
         """There is a stream now, sealed as told; None: as it says itself."""
@@ -155,6 +186,7 @@ class House:
         if sealed is not None:
             require(info.sealed == sealed, f"{name} is sealed: {info.sealed}, not {sealed}")
         known = Known(self, name, info.id, {key: list(each) for key, each in bodies.items()}, mixed, info.sealed)
+        known.typed = not info.schema.raw
         self.streams.append(known)
         known.note_edges()
         known.note_pointers()
@@ -177,13 +209,14 @@ class House:
         for event in copy.events():
             old = event.pointer._replace(stream=result.source)
             require(result.pointer(old) == event.pointer, f"{old} is mapped to {result.pointer(old)}")
-            require(source.pointers.get(old, event.body) == event.body, f"{event.pointer} was {old}, another event")
+            body = self.body_of(event)
+            require(source.pointers.get(old, body) == body, f"{event.pointer} was {old}, another event")
 
     def joined(self, source: House, old: dict[EventPointer, bytes], result: Joined) -> None:
         """The result names where old pointers of the source lie now."""
         for pointer, body in old.items():
             for new in result.pointers(pointer):
-                found = self.store.fetch(new).body
+                found = self.body_of(self.store.fetch(new))
                 require(found == body, f"{pointer} of {source.title} is at {new} now: {found!r}, not {body!r}")
                 self.pointers[new] = body
 
@@ -204,7 +237,7 @@ class House:
         for known in self.streams:
             found: Keyed = {}
             for event in known.events():
-                found.setdefault(str(event.key), []).append(event.body)
+                found.setdefault(str(event.key), []).append(self.body_of(event))
                 readable.add(event.pointer)
             wanted = {key: bodies for key, bodies in known.bodies.items() if bodies}
             require(found == wanted, f"{known.name} reads {shown(found)}, not {shown(wanted)}")
@@ -220,7 +253,7 @@ class House:
     def fetched(self, pointer: EventPointer, living: set[StreamId]) -> bytes | None:
         """The body behind a pointer; None where the store says, in the one right way, that it is gone."""
         try:
-            body: bytes = self.store.fetch(pointer).body
+            body = self.body_of(self.store.fetch(pointer))
         except Truncated:
             require(pointer.stream in living, f"{pointer} is truncated, though its stream is gone")
             return None
@@ -230,14 +263,17 @@ class House:
         return body
 
     def judge_storage(self) -> None:
-        """Nothing is stored that no span can see. To be asked behind a collection that may take all."""
+        """Nothing is stored that no span can see, and all of what one sees. To be asked behind a collection that may take
+        all."""
         with self.store.catalog.reading() as reading:
             rows: dict[str, list[Any]] = {
                 table: list(_whole(reading, table)) for table in ("spans", "extents", "blobs")
             }
-        for log, start, stop, *_ in rows["extents"]:
+        for log, start, stop, _, encoding, *_ in rows["extents"]:
             seen = [s for s in rows["spans"] if s[3] == log and s[4] < stop and (s[5] is None or s[5] > start)]
-            require(bool(seen), f"the extent {start} to {stop} of log {log} is seen by nobody")
+            what = f"the extent {start} to {stop} of log {log}"
+            require(bool(seen) or encoding == GONE, f"{what} is seen by nobody")
+            require(not seen or encoding != GONE, f"{what} is gone, though it is seen")
         used = {row[3] for row in rows["extents"]}
         unused = [row[0] for row in rows["blobs"] if row[1] not in used]
         require(not unused, f"nothing lies in {unused}")
@@ -279,6 +315,8 @@ class Lives:
         self.clock = HandClock()
         self.done: Counter[str] = Counter()
         self.appended: dict[bytes, int] = {}  # when, µs
+        self.written: dict[bytes, dict[str, int]] = {}
+        self.transactions: list[Open] = []
         self.archives = 0
         self._limits = {name: getattr(limits, name) for name in _LIMITS}
         for name, value in _LIMITS.items():
@@ -288,7 +326,7 @@ class Lives:
 
     def _house(self, title: str) -> House:
         runtime = Runtime(clock=self.clock, settings=Settings(inline_bytes_max=200))
-        house = House(title, connect("memory://", runtime=runtime))
+        house = House(title, connect("memory://", runtime=runtime), written=self.written)
         for scope in SCOPES[:2]:
             house.store.streams.create_scope(scope)
             house.scopes.append(scope)
@@ -317,9 +355,10 @@ class Lives:
         """The store that it is not."""
         return self.houses[house is self.houses[0]]
 
-    def some(self, house: House, *, unsealed: bool = False) -> Known | None:
-        """A stream of a store, rather one that holds something."""
+    def some(self, house: House, *, unsealed: bool = False, like: Known | None = None) -> Known | None:
+        """A stream of a store, rather one that holds something; `like` another raw or typed."""
         found = [known for known in house.streams if not (unsealed and known.sealed)]
+        found = [known for known in found if like is None or known.typed == like.typed]
         return self.rng.choices(found, [1 + min(known.size, 5) for known in found])[0] if found else None
 
     def free(self, house: House, scope: str | None = None) -> str | None:
@@ -332,6 +371,13 @@ class Lives:
         """A scope that is not there."""
         scopes = [scope for scope in SCOPES if scope not in house.scopes]
         return self.rng.choice(scopes) if scopes else None
+
+    def columns(self) -> dict[str, Any]:
+        """Of a new stream: a raw one, or a typed one, whose numbers are small or large."""
+        if self.rng.random() < 0.5:
+            return {}
+        kind = self.rng.choice([pa.int32(), pa.int64()])
+        return {"schema": pa.schema([("k", pa.string()), ("body", pa.binary()), ("n", kind)]), "key": "k"}
 
     def address(self, known: Known) -> str:
         """A name of the stream: its own, or an alias."""
@@ -355,6 +401,23 @@ class Lives:
             self.appended[body] = self.clock.micros
             found.append((key, body))
         return found
+
+
+class Writing(Protocol):
+    """What writes events: a writer, that of a transaction, that of a part."""
+
+    def write(self, event: Any, *, key: Any = None) -> Any:
+        """One event."""
+        ...
+
+
+@dataclass(eq=False)
+class Open:
+    """A transaction that is open, and what it holds for which stream."""
+
+    house: House
+    transaction: Transaction
+    events: list[tuple[Known, str, bytes]] = field(default_factory=list)
 
 
 Done = tuple[str, list[House]] | None

@@ -18,7 +18,7 @@ def create(lives: Lives) -> Done:
     house = lives.house()
     if (name := lives.free(house)) is None:
         return None
-    house.store.streams.create(name, scaling=lives.rng.randint(1, 3))
+    house.store.streams.create(name, scaling=lives.rng.randint(1, 3), **lives.columns())
     house.begin(name, {})
     return name, [house]
 
@@ -35,7 +35,7 @@ def write(lives: Lives) -> Done:
 def append_events(known: Known, name: str, events: Sequence[tuple[str, bytes]]) -> None:
     """Write keys and bodies to a stream, by one of its names."""
     with known.house.store.writer(name) as writer:
-        acks = [(body, writer.write(body, key=key)) for key, body in events]
+        acks = [(body, known.put(writer, key, body)) for key, body in events]
         for body, ack in acks:
             known.house.pointers[ack.result()] = body
     known.bodies = joined(known.bodies, *({key: [body]} for key, body in events))
@@ -104,7 +104,7 @@ def _retained(lives: Lives, known: Known, policy: Retention) -> set[bytes]:
     streams.retention(known.name, None)
     left: Keyed = {key: [] for key in known.bodies}
     for event in known.events():
-        left[str(event.key)].append(event.body)
+        left[str(event.key)].append(known.house.body_of(event))
     gone: set[bytes] = set()
     for key, bodies in known.bodies.items():
         first = len(bodies) - len(left[key])
@@ -212,7 +212,7 @@ def ephemeral(lives: Lives) -> Done:
     house = lives.house()
     if (name := lives.free(house)) is None:
         return None
-    held = house.store.streams.ephemeral(name, scaling=lives.rng.randint(1, 2))
+    held = house.store.streams.ephemeral(name, scaling=lives.rng.randint(1, 2), **lives.columns())
     known = house.begin(name, {})
     known.ephemeral, known.held = True, [held]
     return name, [house]

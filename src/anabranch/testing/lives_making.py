@@ -88,7 +88,8 @@ def append_elsewhere(lives: Lives) -> Done:
 def _append(lives: Lives, *, elsewhere: bool) -> Done:
     house = lives.house()
     target = lives.other(house) if elsewhere else house
-    source, onto = lives.some(house), lives.some(target)
+    source = lives.some(house)
+    onto = lives.some(target, like=source)
     if source is None or onto is None or large([source, onto]):
         return None
     (part, bodies), old = lives.part(source), house.pointers_of(source)
@@ -105,12 +106,13 @@ def append_new(lives: Lives) -> Done:
     """An append of what the other stream does not have."""
     house = lives.house()
     target = lives.rng.choice(lives.houses)
-    source, onto = lives.some(house), lives.some(target)
+    source = lives.some(house)
+    onto = lives.some(target, like=source)
     if source is None or onto is None or large([source, onto]):
         return None
     (part, bodies), to = lives.part(source), None if target is house else target.store
     name = lives.address(onto)
-    result = house.store.streams.append(part, name, to=to, deduplicate=["payload"], window=2)
+    result = house.store.streams.append(part, name, to=to, deduplicate=[source.payload], window=2)
     there = {body for each in onto.bodies.values() for body in each}
     new = {key: [body for body in dict.fromkeys(each) if body not in there] for key, each in bodies.items()}
     repeats = sum(len(bodies[key]) - len(new[key]) for key in bodies)
@@ -167,7 +169,7 @@ def deduplicate(lives: Lives) -> Done:
     parts, keep = [lives.part(known) for known in sources], lives.rng.random() < 0.6
     to = None if target is house else target.store
     result = house.store.streams.stitch(
-        [part for part, _ in parts], into=name, to=to, keep_sources=keep, deduplicate=["payload"], window=2
+        [part for part, _ in parts], into=name, to=to, keep_sources=keep, deduplicate=[sources[0].payload], window=2
     )
     _given_up(house, [] if keep else sources)
     whole = joined(*(held for _, held in parts))
@@ -183,8 +185,10 @@ def _given_up(house: House, sources: list[Known]) -> None:
 
 
 def _several(lives: Lives, house: House) -> list[Known]:
-    """One to three streams, perhaps the same one again; none where they are too large together."""
-    found = [known for _ in range(lives.rng.randint(1, 3)) if (known := lives.some(house)) is not None]
+    """One to three streams of one kind, perhaps the same one again; none where they are too large together."""
+    first = lives.some(house)
+    more = [lives.some(house, like=first) for _ in range(lives.rng.randint(0, 2))]
+    found = [known for known in (first, *more) if known is not None]
     return [] if large(found) else found
 
 
@@ -204,7 +208,7 @@ def build(lives: Lives) -> Done:
         events = lives.new_events()
         with parts.writer(scaling=lives.rng.randint(1, 2)) as writer:
             for key, body in events:
-                writer.write(body, key=key)
+                sources[0].put(writer, key, body)
     house.begin(name, joined(*held, *({key: [body]} for key, body in events)), mixed=True)
     house.joined(house, old, parts.joined)
     return f"{name} of {len(sources)} parts and {len(events)} events", [house]

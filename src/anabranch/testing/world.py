@@ -205,6 +205,15 @@ class Process:
         self.group.on_dead.append(partial(atexit.unregister, store._at_exit))
         return store
 
+    def beside(self, name: str) -> Store:
+        """A second store in this process, as durable as the first, behind the same gate. Call it from a task of the process."""
+        folder = self.world.folder / name
+        folder.mkdir(exist_ok=True)
+        catalog = _MortalCatalog(folder, self.runtime, self.group, self.world.disk.vfs)
+        return self.compose(
+            SimCatalog(catalog, self.gate), SimBlobs(self.world.folder_blobs(f"{name}/blobs"), self.gate)
+        )
+
     def _blobs(self) -> Blobs:
         if self.world.bucket is not None:
             return self.world.bucket.blobs(self.runtime, self.gate)

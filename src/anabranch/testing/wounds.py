@@ -20,7 +20,7 @@ from anabranch.catalog.port import Reading, Writing
 from anabranch.catalog.sqlite import adapter, append
 from anabranch.catalog.sqlite.adapter import SqliteCatalog
 from anabranch.catalog.sqlite.append import Appending
-from anabranch.catalog.sqlite.connection import open_database, translated
+from anabranch.catalog.sqlite.connection import Translated, open_database
 from anabranch.catalog.writing import SqlWriting
 from anabranch.core.decide import advance_progress, decide
 from anabranch.errors import AnabranchError, AppendRefused, AppendUncertain
@@ -158,7 +158,7 @@ def decide_before_the_lock() -> AbstractContextManager[None]:
             parts = [(part, part.sequence) for unit in what.units for part in unit.parts]
             stale = {(p.log, s.writer): snapshot.progress(p.log, s.writer) for p, s in parts if s is not None}
         self._runtime.tasks.sleep(0.005)
-        with self._turn(), translated(self._path):
+        with self._turn(), Translated(self._path):
             try:
                 self._database.execute("begin immediate")
                 appending = Appending(self._database, what.now, what.units, what.blobs)

@@ -17,7 +17,6 @@ from anabranch.model.append import Unit
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import Micros, SegmentId, StreamId
 from anabranch.model.policy import ByRate
-from anabranch.model.transaction import TransactionState
 from anabranch.readers.byte_map import ByteMap
 from anabranch.readers.notifications import journal
 from anabranch.readers.notifications.journal import Journal
@@ -104,19 +103,15 @@ def sweep_the_living() -> Iterator[None]:
         return real(catalog, runtime, ident, reason)
 
     def rows(txn: Reading) -> list[Row]:
-        return [
-            replace(each, info=replace(each.info, expires_at=Micros(0)))
-            for each in row.all_rows(txn)
-            if each.info.state is TransactionState.OPEN
-        ]
+        return [replace(each, info=replace(each.info, expires_at=Micros(0))) for each in row.open_rows(txn)]
 
-    with _replaced(sweep, "end", careless), _replaced(sweep, "all_rows", rows):
+    with _replaced(sweep, "end", careless), _replaced(sweep, "open_rows", rows):
         yield
 
 
 def never_sweep() -> AbstractContextManager[None]:
     """Transactions that were left stay open for ever."""
-    return _replaced(sweep, "all_rows", lambda txn: [])
+    return _replaced(sweep, "open_rows", lambda txn: [])
 
 
 # ---------------------------------------------------------------------- bytes

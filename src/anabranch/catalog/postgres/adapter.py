@@ -12,7 +12,8 @@ from psycopg import errors as pg
 from anabranch.catalog.port import Reading, Subject, Writing
 from anabranch.catalog.postgres.address import Address
 from anabranch.catalog.postgres.append import call_values, verdicts
-from anabranch.catalog.postgres.connection import AGAIN, SQL, Connection, is_lost, too_new, translate, translated
+from anabranch.catalog.postgres.connection import AGAIN, is_lost, too_new, translate, translated
+from anabranch.catalog.postgres.flight import Connection
 from anabranch.catalog.postgres.migrate import FORMAT, check_format, migrate
 from anabranch.catalog.postgres.patience import Patience
 from anabranch.catalog.postgres.pool import Pool
@@ -65,12 +66,12 @@ class PostgresCatalog:
     @contextmanager
     def reading(self) -> Iterator[Reading]:
         """See the port."""
-        database, _ = self._begin(lambda database: database.execute(SQL["begin_reading"], prepare=False))
+        database, _ = self._begin(lambda database: database.fly([("begin_reading", ())]))
         try:
             with translated(self._where):
                 yield PostgresReading(database)
         finally:
-            self._pool.give_back(database, ending="commit")
+            self._pool.give_back(database)
 
     @contextmanager
     def writing(self, on: Subject | None = None) -> Iterator[Writing]:
@@ -126,7 +127,7 @@ class PostgresCatalog:
         while True:
             database = self._pool.borrow(patience)
             try:
-                row = database.execute(SQL["append"], values, binary=True).fetchone()
+                (answer,) = database.fly([("append", values)])
             except AGAIN as exc:
                 self._pool.give_back(database)
                 if not patience.pause():
@@ -138,10 +139,10 @@ class PostgresCatalog:
                 self._pool.discard(database)
                 raise
             self._pool.give_back(database)
-            answer = verdicts(commit.units, row)
-            if any(isinstance(each, Appended) and not each.duplicate for unit in answer for each in unit):
+            decided = verdicts(commit.units, answer.rows[0])
+            if any(isinstance(each, Appended) and not each.duplicate for unit in decided for each in unit):
                 self._tell()
-            return answer
+            return decided
 
     def _failed(self, database: Connection, exc: psycopg.Error) -> AnabranchError:
         if is_lost(database, exc):

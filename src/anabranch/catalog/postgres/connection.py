@@ -5,14 +5,14 @@ from __future__ import annotations
 import selectors
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Any
 
 import psycopg
 from psycopg import errors as pg
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
 from anabranch.catalog.postgres.address import Address
-from anabranch.catalog.queries import load
+from anabranch.catalog.postgres.flight import SQL, Connection
 from anabranch.errors import (
     AnabranchError,
     Conflict,
@@ -25,12 +25,11 @@ from anabranch.errors import (
     StoreUnavailable,
 )
 
-SQL = load("anabranch.catalog.postgres")
-Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
-
 # Nothing of the call took place, and it may be made again at once.
 AGAIN = (pg.DeadlockDetected, pg.LockNotAvailable, pg.SerializationFailure)
 
+# Unlike the default one it takes one call of the kernel, not four.
+_Selector: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.SelectSelector)
 _CONNECT_S = 10  # for one attempt, unless the URL says otherwise
 # What a connection attempt meets while a server restarts, fails over or is crowded: by SQLSTATE, where there is one.
 _PASSING = {"57P03", "57P01", "57P02", "53300", "08000", "08001", "08003", "08004", "08006"}
@@ -44,15 +43,15 @@ def connect(address: Address, *, lock_s: float) -> Connection:
     extra: dict[str, Any] = {"application_name": "anabranch"}
     if "connect_timeout" not in address.conninfo:
         extra["connect_timeout"] = _CONNECT_S
-    database = psycopg.connect(address.conninfo, autocommit=True, prepare_threshold=2, **extra)
+    # The driver prepares nothing: what it has prepared it forgets at each rollback, and our statements with its own.
+    database = Connection.connect(address.conninfo, autocommit=True, prepare_threshold=None, **extra)
     try:
-        database.prepared_max = None  # the store has some 150 statements, and would take turns with 100
         # One type for every integer: otherwise a statement is planned once for each mixture of sizes.
         database.adapters.register_dumper(int, Int8Dumper)
         database.adapters.register_dumper(int, Int8BinaryDumper)
         milliseconds = str(max(1, int(lock_s * 1000)))
         values = {"schema": address.schema, "lock_ms": milliseconds, "idle_ms": milliseconds}
-        database.execute(SQL["begin_session"], values, prepare=False)
+        database.execute(SQL["begin_session"], values)
     except BaseException:
         database.close()
         raise
@@ -64,7 +63,7 @@ def is_alive(database: Connection) -> bool:
     so, and an idle connection has nothing else to say."""
     if database.closed or database.broken:
         return False
-    with selectors.DefaultSelector() as selector:
+    with _Selector() as selector:
         selector.register(database.fileno(), selectors.EVENT_READ)
         return not selector.select(0)
 

@@ -7,7 +7,8 @@ from importlib.resources import files
 
 from psycopg import sql
 
-from anabranch.catalog.postgres.connection import SQL, Connection, too_new, translated
+from anabranch.catalog.postgres.connection import too_new, translated
+from anabranch.catalog.postgres.flight import SQL, Connection
 from anabranch.catalog.queries import migrations
 from anabranch.errors import CorruptCatalog, StoreNotFound
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import psycopg
 from psycopg.pq import TransactionStatus
 
 from anabranch import limits
 from anabranch.catalog.postgres.address import Address
-from anabranch.catalog.postgres.connection import Connection, connect, is_alive, is_passing, translate
+from anabranch.catalog.postgres.connection import connect, is_alive, is_passing, translate
+from anabranch.catalog.postgres.flight import Connection
 from anabranch.catalog.postgres.patience import Patience
 from anabranch.errors import Closed, StoreBusy
 from anabranch.runtime.ports import Runtime
@@ -68,13 +67,12 @@ class Pool:
                 if not is_passing(exc) or self._closed or not patience.pause():
                     raise translate(exc, self._address.shown) from exc
 
-    def give_back(self, database: Connection, *, ending: Literal["rollback", "commit"] = "rollback") -> None:
-        """End whatever transaction is open, and keep the connection where it can be used again. Where nothing was changed a
-        "commit" ends it better: at a rollback the driver lets go of all statements that it has prepared."""
+    def give_back(self, database: Connection) -> None:
+        """Undo whatever transaction is open, and keep the connection where it can be used again."""
         status = database.info.transaction_status
         try:
             if status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
-                database.execute(ending, prepare=False)
+                database.fly([("rollback", ())])
                 status = database.info.transaction_status
         except psycopg.Error:
             status = TransactionStatus.UNKNOWN

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from contextlib import nullcontext
-from typing import Any, Final
-
-import psycopg
+from typing import Any
 
 from anabranch.catalog import rows
-from anabranch.catalog.postgres.connection import SQL, Connection
+from anabranch.catalog.postgres.flight import Connection
 from anabranch.catalog.reading import SqlReading
-
-_PIPELINES: Final = psycopg.Pipeline.is_supported()
 
 
 class PostgresReading(SqlReading):
@@ -26,20 +21,13 @@ class PostgresReading(SqlReading):
         self._database = database
 
     def _rows(self, name: str, values: Any = ()) -> list[rows.Row]:
-        cursor = self._database.execute(SQL[name], values or None, binary=True)
-        return cursor.fetchall() if cursor.description else []
+        return self._database.fly([(name, values)])[0].rows
 
     def _several(self, queries: Sequence[tuple[str, Any]]) -> list[list[rows.Row]]:
-        return [cursor.fetchall() if cursor.description else [] for cursor in self._flight(queries)]
-
-    def _flight(self, queries: Sequence[tuple[str, Any]]) -> list[psycopg.Cursor[rows.Row]]:
-        """Run several statements in one round trip. Raises what the first of them raises that fails."""
-        # Their results are there when the pipeline is left. A libpq before 14 knows none, and asks one after the other.
-        with self._database.pipeline() if _PIPELINES and len(queries) > 1 else nullcontext():
-            return [self._database.execute(SQL[name], values or None, binary=True) for name, values in queries]
+        return [answer.rows for answer in self._database.fly(queries)]
 
     def _row(self, name: str, values: Any = ()) -> rows.Row | None:
-        return self._database.execute(SQL[name], values or None, binary=True).fetchone()
+        return next(iter(self._rows(name, values)), None)
 
     def _array(self, values: Sequence[Any]) -> list[Any]:
         return list(values)

@@ -10,7 +10,7 @@ from psycopg import sql
 
 from anabranch import limits
 from anabranch.catalog.postgres.address import Address
-from anabranch.catalog.postgres.connection import SQL, Connection
+from anabranch.catalog.postgres.flight import SQL, Connection
 from anabranch.catalog.postgres.pool import Pool
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.tasks import Task

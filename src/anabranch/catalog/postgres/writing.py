@@ -3,7 +3,7 @@
 A transaction that does not say what it is on holds the lock `writing` alone: what it reads of names, segments, spans,
 leases, pieces and marks of blobs stays as it is until it ends, as on SQLite. One that says so shares `writing` and takes
 a lock on its subject, so that it excludes those on the same subject and those on everything, and nobody else: a name's
-lock before its stream's. It may not look further (`_WHOLE`, `_own`); what it touches besides has a lock of its own. Each
+lock before its stream's. It may not look further (`asking._WHOLE`, `_own`); what it touches besides has a lock of its own. Each
 of them has one subject, taken first, so no two of them can wait for each other.
 
 Rows of the outbox are numbered in the order of their commits. Side by side, they are written last of all, behind the lock
@@ -27,72 +27,38 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from psycopg import errors as pg
 
 from anabranch.catalog import rows
-from anabranch.catalog.port import Change, Checkpointed, Lease, Subject
+from anabranch.catalog.port import Change, Checkpointed, Lease, StreamEnd, Subject
 from anabranch.catalog.postgres.append import call_values, verdicts
-from anabranch.catalog.postgres.connection import SQL, Connection
+from anabranch.catalog.postgres.asking import PostgresAsking
+from anabranch.catalog.postgres.flight import Connection
 from anabranch.catalog.postgres.patience import Patience
-from anabranch.catalog.postgres.reading import PostgresReading
 from anabranch.catalog.tables import Value
 from anabranch.catalog.writing import SqlWriting
 from anabranch.model.append import BlobEntry, LogState, Progress, Unit, Verdict
 from anabranch.model.ids import LogId, Micros, SegmentId, StreamId, WriterId
 from anabranch.model.names import StreamName
-from anabranch.model.stream import Segment, Span, StreamInfo, StreamView
+from anabranch.model.stream import Extent, Segment, Span, StreamInfo, StreamView
 
-# Statements that concern more than one stream: only for who holds the lock `writing` alone.
-_WHOLE = {
-    "scopes",
-    "put_scope",
-    "drop_scope",
-    "streams",
-    "aliases",
-    "logs_after",
-    "spans_of_log",
-    "fragmented",
-    "drop_log",
-    "drop_extents",
-    "leases",
-    "pieces",
-    "put_meta",
-    "blobs_after",
-    "blob_in_use",
-    "extents_of_blob",
-    "set_blob_dead",
-    "drop_blob",
-    "drop_progress_before",
-    "drop_requests_before",
-    "drop_changes_before",
-}
+_BEHIND_ALL: Final = 1 << 62  # greater than any position of a log
 
 
-# Changes of which nobody asks what came of them: they may wait for the next question.
-_UNANSWERED = {
-    *("put_schema", "put_segment", "put_span", "drop_spans", "update_log", "put_progress", "inherit_fences"),
-    *("put_piece", "drop_piece", "record_request", "add_change", "insert_extent", "set_blob_dead", "drop_blob"),
-}
-
-
-class PostgresWriting(PostgresReading, SqlWriting):
+class PostgresWriting(PostgresAsking, SqlWriting):
     """`catalog.port.Writing` over a connection inside a transaction that holds the lock `writing`: alone, or shared
     where it is `on` something. It has begun when `enter` returns, which waits for those locks."""
 
     TAKEN = pg.UniqueViolation
 
     def __init__(self, database: Connection, patience: Patience, on: Subject | None = None) -> None:
-        super().__init__(database)
+        super().__init__(database, on)
         self._patience = patience
         self._locked: set[LogId] = set()
-        self._on = on
         self._streams: set[StreamId] = set()  # those it is on: one, as soon as that exists
         self._names: set[StreamName] = set()
-        self._changes: list[tuple[Any, ...]] = []  # not written yet
-        self._unsent: list[tuple[str, Any]] = []  # what goes out with the next question, in one round trip
-        self._known: StreamInfo | None = None  # the stream it is on, as it was read behind its lock
 
     def enter(self) -> int:
         """Begin the transaction and take the locks it needs from its start, in one round trip. Returns the catalog's format,
@@ -110,9 +76,14 @@ class PostgresWriting(PostgresReading, SqlWriting):
                 ("stream_by_name", (on.scope, on.name)),
             ]
         elif on is not None:
-            self._streams.add(on)
-            asked += [("lock", (f"stream {on}",)), ("stream_by_id", (on,))]
-        found = super()._several(asked)
+            stream = on.stream if isinstance(on, StreamEnd) else on
+            self._streams.add(stream)
+            asked += [("lock", (f"stream {stream}",)), ("stream_by_id", (stream,))]
+        if isinstance(on, StreamEnd):
+            asked.append(("extent_before", (on.log, _BEHIND_ALL)))
+        found = [answer.rows for answer in self._database.fly(asked)]
+        if isinstance(on, StreamEnd):
+            self._end = next(map(rows.extent, found.pop()), None)
         if not isinstance(on, str | None):
             self._known = next(map(rows.stream, found[-1]), None)
         if isinstance(on, StreamName):
@@ -127,62 +98,8 @@ class PostgresWriting(PostgresReading, SqlWriting):
             self._rows("lock", (f"stream {stream}",))
             self._streams.add(stream)
 
-    def commit(self) -> bool:
-        """Commit, in one round trip with all that was not sent yet. False where the database undid the transaction
-        instead. May be called once; whatever it raises but a lost connection, nothing was changed."""
-        return self._flight([*self._last(), ("commit", ())])[-1].statusmessage == "COMMIT"
-
-    def _last(self) -> list[tuple[str, Any]]:
-        """What is to be sent where only the commit follows: behind all else the rows of the outbox, and their lock."""
-        asked, self._unsent = self._unsent, []
-        changes, self._changes = self._changes, []
-        if changes:
-            asked += [("lock", ("changes",)), *(("add_change", values) for values in changes)]
-        return asked
-
-    def _take(self, lock: str) -> None:
-        """Take a lock before the next question or change."""
-        self._unsent.append(("lock", (lock,)))
-
     def _own(self, stream: StreamId) -> None:
         assert self._on is None or stream in self._streams, f"a transaction on {self._on} touched stream {stream:016x}"
-
-    def _allow(self, statement: str) -> None:
-        assert self._on is None or statement not in _WHOLE, f"a transaction on {self._on} asked for '{statement}'"
-
-    def _rows(self, name: str, values: Any = ()) -> list[rows.Row]:
-        return self._several([(name, values)])[0]
-
-    def _row(self, name: str, values: Any = ()) -> rows.Row | None:
-        return next(iter(self._rows(name, values)), None)
-
-    def _several(self, queries: Sequence[tuple[str, Any]]) -> list[list[rows.Row]]:
-        for name, _ in queries:
-            self._allow(name)
-        unsent, self._unsent = self._unsent, []
-        if not unsent and len(queries) == 1:
-            return [super()._rows(*queries[0])]
-        return super()._several([*unsent, *queries])[len(unsent) :]
-
-    def _do(self, name: str, values: Any) -> int:
-        self._allow(name)
-        if name in _UNANSWERED:
-            self._unsent.append((name, values))
-            return 0
-        if not self._unsent:
-            return self._database.execute(SQL[name], values).rowcount
-        unsent, self._unsent = self._unsent, []
-        return self._flight([*unsent, (name, values)])[-1].rowcount
-
-    def _send(self) -> None:
-        unsent, self._unsent = self._unsent, []
-        if unsent:
-            self._flight(unsent)
-
-    def _many(self, name: str, values: Sequence[Any]) -> None:
-        self._send()
-        with self._database.cursor() as cursor:
-            cursor.executemany(SQL[name], values)
 
     def _loadable(self, table: str, row: Sequence[Value]) -> Sequence[Any]:
         if table != "writers":
@@ -234,7 +151,11 @@ class PostgresWriting(PostgresReading, SqlWriting):
 
     def stream(self, stream: StreamName | StreamId) -> StreamInfo | None:
         known = self._known
-        found = known if known is not None and stream in (known.id, known.name) else super().stream(stream)
+        if known is not None and stream in (known.id, known.name):
+            found: StreamInfo | None = known
+        else:
+            self.ahead(streams=[stream])
+            found = super().stream(stream)
         if self._on is not None:
             own = stream in self._names or stream in self._streams or (found is not None and found.id in self._streams)
             assert own, f"a transaction on {self._on} looked at {stream}"
@@ -267,6 +188,12 @@ class PostgresWriting(PostgresReading, SqlWriting):
                 self._own(log.stream)
         return found
 
+    def extent_before(self, log: LogId, stop: int) -> Extent | None:
+        end = self._end
+        if end is not None and end.log == log and end.start < stop:
+            return end
+        return super().extent_before(log, stop)
+
     def progress(self, log: LogId, writer: WriterId) -> Progress | None:
         self._lock_logs(log)
         return super().progress(log, writer)
@@ -297,15 +224,15 @@ class PostgresWriting(PostgresReading, SqlWriting):
 
     def insert_stream(self, info: StreamInfo) -> None:
         assert self._on is None or info.name in self._names, f"a transaction on {self._on} made {info.name}"
-        self._known = None
         super().insert_stream(info)
+        self._known = None
         self._streams.add(info.id)
 
     def update_stream(self, info: StreamInfo) -> None:
         self._own(info.id)
         assert self._on is None or info.name in self._names, f"a transaction on {self._on} renamed it {info.name}"
-        self._known = None
         super().update_stream(info)
+        self._known = None
 
     def drop_stream(self, stream: StreamId) -> None:
         self._own(stream)
@@ -326,7 +253,11 @@ class PostgresWriting(PostgresReading, SqlWriting):
 
     def new_log(self, stream: StreamId, *, appended_at: Micros) -> LogId:
         self._own(stream)
-        return super().new_log(stream, appended_at=appended_at)
+        if not self._foreseen.logs:
+            return super().new_log(stream, appended_at=appended_at)
+        log = self._foreseen.logs.pop(0)
+        self._do("put_log", (log, stream, appended_at))
+        return log
 
     def put_progress(self, log: LogId, writer: WriterId, progress: Progress, *, now: Micros) -> None:
         self._lock_logs(log)
@@ -341,6 +272,7 @@ class PostgresWriting(PostgresReading, SqlWriting):
         super().set_horizon(horizon)
 
     def append(self, unit: Unit, *, now: Micros, blobs: Sequence[BlobEntry] = ()) -> tuple[Verdict, ...]:
+        self._end = None
         values = call_values([unit], blobs, now, patience_ms=None)
         (answer,) = verdicts([unit], self._row("append", values))
         return answer

@@ -10,7 +10,7 @@ import apsw
 
 from anabranch.catalog.port import Reading, Subject, Writing
 from anabranch.catalog.sqlite.append import Appending
-from anabranch.catalog.sqlite.connection import check_format, migrate, open_database, translated, was_refused
+from anabranch.catalog.sqlite.connection import Translated, check_format, migrate, open_database, was_refused
 from anabranch.catalog.sqlite.lock import FairLock
 from anabranch.catalog.sqlite.reading import SqliteReading
 from anabranch.catalog.sqlite.wal import WriteAheadLog
@@ -42,7 +42,8 @@ class SqliteCatalog:
         self._pool: list[apsw.Connection] = []
         self._closed = False
         self._commits = 0
-        self._checkpoint: Task | None = None
+        self._checkpoint: Task | None = None  # the last one
+        self._checkpointing = False
         self._fair = None if folder is None or read_only else FairLock(folder, runtime)
         self._database = open_database(self._path, read_only=read_only, vfs=vfs)
         if read_only:
@@ -80,7 +81,7 @@ class SqliteCatalog:
             return
         database = self._borrow()
         try:
-            with translated(self._path):
+            with Translated(self._path):
                 try:
                     database.execute("begin")
                     yield SqliteReading(database)
@@ -92,7 +93,7 @@ class SqliteCatalog:
     @contextmanager
     def writing(self, on: Subject | None = None) -> Iterator[Writing]:
         """See the port. SQLite has one writer at a time, whatever it is on."""
-        with self._turn(), translated(self._path):
+        with self._turn(), Translated(self._path):
             try:
                 self._database.execute("begin immediate")
                 yield SqliteWriting(self._database)
@@ -103,7 +104,7 @@ class SqliteCatalog:
 
     def commit(self, commit: Commit) -> tuple[tuple[Verdict, ...], ...]:
         """See the port."""
-        with self._turn(), translated(self._path):
+        with self._turn(), Translated(self._path):
             database = self._database
             try:
                 database.execute("begin immediate")
@@ -133,13 +134,15 @@ class SqliteCatalog:
         """Exclude the other threads, then the other processes."""
         if self._read_only:
             raise ReadOnlyStore(f"the store at {self._path} was opened for reading only")
+        # Counted from here: else of many threads each would wait as long as a process may, one after the other.
+        until = None if self._fair is None else self._fair.patience()
         with self._exclusive:
             self._alive()
             if self._fair is None:
                 yield
                 return
             try:
-                self._fair.acquire()
+                self._fair.acquire(until)
                 yield
             finally:
                 self._fair.release()
@@ -147,8 +150,15 @@ class SqliteCatalog:
     # checkpoints of the write-ahead log
 
     def _checkpoint_if_due(self) -> None:
-        if self._wal is not None and self._checkpoint is None and self._wal.full:
+        if self._wal is None or self._checkpointing or not self._wal.full:
+            return
+        self._checkpointing = True
+        try:
             self._checkpoint = self._runtime.tasks.spawn("checkpoint", self._run_checkpoint)
+        except (
+            RuntimeError
+        ):  # no thread is to be had, but what was committed stays committed: a later commit asks again
+            self._checkpointing = False
 
     def _run_checkpoint(self) -> None:
         """Move the log's pages into the database: the bulk while others commit, the rest in a turn of its own, after
@@ -156,7 +166,7 @@ class SqliteCatalog:
         try:
             database = self._borrow()
             try:
-                with translated(self._path):
+                with Translated(self._path):
                     database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
                     with self._turn():
                         database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
@@ -165,7 +175,7 @@ class SqliteCatalog:
         except AnabranchError:
             pass  # another process is at it, or the disk is full: a later commit asks again
         finally:
-            self._checkpoint = None
+            self._checkpointing = False
 
     # connections
 
@@ -189,7 +199,7 @@ class SqliteCatalog:
             return self._commits
         with self._watch_lock:
             self._alive()
-            with translated(self._path):
+            with Translated(self._path):
                 return int(self._watch.pragma("data_version"))
 
     def _alive(self) -> None:
@@ -205,7 +215,7 @@ class SqliteCatalog:
                     return
                 self._closed = True
                 pool, self._pool = self._pool, []
-            with translated(self._path) if not self.in_memory else nullcontext():
+            with Translated(self._path) if not self.in_memory else nullcontext():
                 for database in pool:
                     database.close()
                 if self._watch is not self._database:

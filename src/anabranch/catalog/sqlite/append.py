@@ -39,8 +39,14 @@ class Appending:
         self._horizon = self._reading.horizon() if blobs else Micros(0)
         self._now = now
         parts = [part for unit in units for part in unit.parts]
-        self._logs: dict[LogId, LogState] = self._reading.logs(sorted({part.log for part in parts}))
-        self._progress = self._progress_of({(p.log, p.sequence.writer): None for p in parts if p.sequence is not None})
+        self._logs: dict[LogId, LogState]
+        self._progress: dict[_Writer, Progress | None]
+        if len(parts) == 1 and parts[0].sequence is not None:
+            self._look_up(parts[0].log, parts[0].sequence.writer)
+        else:
+            self._logs = self._reading.logs(sorted({part.log for part in parts}))
+            writers = {(p.log, p.sequence.writer): None for p in parts if p.sequence is not None}
+            self._progress = self._progress_of(writers)
         self._changed_logs: set[LogId] = set()
         self._changed_writers: set[_Writer] = set()
         self._extents: list[tuple[object, ...]] = []
@@ -81,19 +87,27 @@ class Appending:
         """Write what was accepted; False where there was nothing."""
         if not self._extents:
             return False
-        execute, many = self._database.execute, self._database.executemany
-        many(SQL["insert_extent"], self._extents)
-        many(SQL["update_log"], [rows.log_values(self._logs[log]) for log in sorted(self._changed_logs)])
+        self._write("insert_extent", self._extents)
+        self._write("update_log", [rows.log_values(self._logs[log]) for log in sorted(self._changed_logs)])
         kept = []
         for log, writer in sorted(self._changed_writers):
             progress = self._progress[log, writer]
             assert progress is not None
             kept.append((log, writer, progress.next, progress.fence, rows.pack_recent(progress.recent), self._now))
-        if len(kept) == 1:
-            execute(SQL["put_progress"], kept[0])
-        else:
-            many(SQL["put_progress"], kept)
+        self._write("put_progress", kept)
         return True
+
+    def _write(self, name: str, values: Sequence[tuple[object, ...]]) -> None:
+        if len(values) == 1:  # a lone event on an idle store: its caller waits for each microsecond
+            self._database.execute(SQL[name], values[0])
+        else:
+            self._database.executemany(SQL[name], values)
+
+    def _look_up(self, log: LogId, writer: WriterId) -> None:
+        """One log and one writer, in one statement."""
+        row = self._database.execute(SQL["log_and_progress"], (writer, log)).fetchone()
+        self._logs = {} if row is None else {log: rows.log(row[:9])}
+        self._progress = {(log, writer): None if row is None or row[9] is None else rows.progress(row[9:])}
 
     def _progress_of(self, writers: Iterable[_Writer]) -> dict[_Writer, Progress | None]:
         logs_of: dict[WriterId, list[LogId]] = {}

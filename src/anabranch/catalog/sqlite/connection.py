@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
-from contextlib import contextmanager
+from types import TracebackType
 
 import apsw
 
@@ -27,7 +26,7 @@ FORMAT = len(MIGRATIONS)
 def open_database(path: str, *, read_only: bool = False, vfs: str | None = None) -> apsw.Connection:
     """A connection with the durability the commit protocol rests on: every commit synced, no automatic checkpoint.
     `path` may be `:memory:`. Changes nothing in the file. `vfs` names SQLite's door to the disk; None is the system's."""
-    with translated(path):
+    with Translated(path):
         flags = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         database = apsw.Connection(path, flags=flags, vfs=vfs, statementcachesize=200)
         database.set_busy_timeout(5_000)  # ours is the fair lock; this covers foreign tools and recovery
@@ -39,7 +38,7 @@ def open_database(path: str, *, read_only: bool = False, vfs: str | None = None)
 
 def check_format(database: apsw.Connection, path: str) -> int:
     """The format of the database, 0 for a new one. Raises CorruptCatalog for a foreign file, FormatTooNew."""
-    with translated(path):
+    with Translated(path):
         found = int(database.pragma("user_version"))
         owner = int(database.pragma("application_id"))
         if owner != APPLICATION_ID and (found or database.pragma("schema_version")):
@@ -54,22 +53,30 @@ def migrate(database: apsw.Connection, path: str) -> None:
     holds the lock. A database that is not ours, or too new for us, is left as it is."""
     found = check_format(database, path)
     if path != ":memory:":
-        with translated(path):
+        with Translated(path):
             database.pragma("journal_mode", "wal")
     for number in range(found, FORMAT):
-        with translated(path), database:
+        with Translated(path), database:
             database.execute(MIGRATIONS[number])
             database.pragma("application_id", APPLICATION_ID)
             database.pragma("user_version", number + 1)
 
 
-@contextmanager
-def translated(path: str) -> Iterator[None]:
-    """Raise the database's errors as the store's."""
-    try:
-        yield
-    except apsw.Error as exc:
-        raise _translate(exc, path) from exc
+class Translated:
+    """A context manager that raises the database's errors as the store's."""
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, apsw.Error):
+            raise _translate(error, self._path) from error
 
 
 def was_refused(database: apsw.Connection, exc: apsw.IOError) -> bool:

@@ -41,24 +41,24 @@ class FairLock:
         except OSError as exc:
             raise ReadOnlyStore(f"the folder {folder} can't be written: {exc.strerror}") from exc
 
-    def acquire(self) -> None:
-        """Wait for the lock, at most `settings.catalog_lock_s`. Raises StoreBusy."""
+    def patience(self) -> float:
+        """Until when who begins to wait now may wait, on the monotonic clock: `settings.catalog_lock_s` from now."""
+        return self._runtime.clock.monotonic() + self._runtime.settings.catalog_lock_s
+
+    def acquire(self, until: float | None = None) -> None:
+        """Wait for the lock as long as `patience` allows, or did when that was asked for. Raises StoreBusy."""
         try:
-            self._take()
+            self._take(self.patience() if until is None else until)
         except BaseException:  # Ctrl-C too: whoever leaves the queue must not keep it
             self.release()
             raise
         fcntl.flock(self._queue, fcntl.LOCK_UN)
 
-    def _take(self) -> None:
-        deadline: float | None = None
+    def _take(self, until: float) -> None:
         for file, pauses in ((self._queue, _IN_QUEUE), (self._lock, _NEXT_IN_LINE)):
             pause = pauses.first
             while not _try(file):
-                now = self._runtime.clock.monotonic()
-                if deadline is None:
-                    deadline = now + self._runtime.settings.catalog_lock_s
-                if now > deadline:
+                if self._runtime.clock.monotonic() > until:
                     raise StoreBusy(
                         f"another process has held the store in {self._folder} for over "
                         f"{self._runtime.settings.catalog_lock_s:g} s; is it stopped?"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ from anabranch import limits
 from anabranch.catalog.port import Catalog, Reading
 from anabranch.core import cuts
 from anabranch.core import group as changes
-from anabranch.core.group import Checkpoint, GroupState
+from anabranch.core.group import GroupState
 from anabranch.core.notifications import GroupPicture
 from anabranch.core.watermarks import TimeWindow, least
 from anabranch.errors import GroupNotFound, InvalidArgument, NotFound, StreamNotFound
@@ -19,16 +19,16 @@ from anabranch.log.sizes import segment_bytes
 from anabranch.log.tail import Tail
 from anabranch.log.view import load
 from anabranch.model.cut import StreamCut
-from anabranch.model.ids import Micros, SegmentId, StreamId
+from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.position import Position, StreamSegment
 from anabranch.model.stream import StreamView
+from anabranch.readers.group.checkpoints import GroupCheckpoints
 from anabranch.readers.group.intake import Intake
 from anabranch.readers.group.ports import Outputs, StoredPositions
 from anabranch.readers.group.progress import DeliveryMode
 from anabranch.readers.group.reader import GroupReader
 from anabranch.readers.group.share import Share
 from anabranch.readers.notifications.group import GroupListening, Listen
-from anabranch.readers.place import Place, TimeKind, to_cut
 from anabranch.readers.synchronizer import StateSynchronizer
 from anabranch.runtime.ports import Runtime
 
@@ -55,7 +55,7 @@ class Distribution:
     unassigned: tuple[StreamSegment, ...]
 
 
-class ReaderGroup(GroupListening):
+class ReaderGroup(GroupCheckpoints, GroupListening):
     """A group of readers that share streams; see `Store.reader_group`. Thread-safe.
 
     What it says is as of the call. Cuts are by stream name, as the streams are called now. Raises GroupNotFound once it
@@ -220,84 +220,10 @@ class ReaderGroup(GroupListening):
         events, size = (sum(each[i] for each in segments.values()) for i in (0, 1))
         return Unread(events, size, segments)
 
-    # checkpoints
-
-    @property
-    def checkpoints(self) -> list[Checkpoint]:
-        """The complete ones that are kept, the oldest first: the last `limits.CHECKPOINTS_KEPT`."""
-        return list(self._state().checkpoints)
-
-    def checkpoint(self, name: str, *, timeout_s: float = 60.0) -> Checkpoint:
-        """Have every reader come to a checkpoint, and return it when all have: a cut of every stream, such that what each
-        reader had handed out when it came there lies before it. Readers do not wait for each other.
-
-        A reader comes to it when it asks for more. Raises TimeoutError where one does not within `timeout_s` seconds; the
-        checkpoint is still gathered then, and will be among `checkpoints`. Raises AlreadyExists where one of this name is
-        kept.
-        """
-        deadline = self._runtime.clock.monotonic() + timeout_s
-        now = Micros(self._runtime.clock.now())
-        state = self._update(lambda state: changes.begin_checkpoint(state, self.name, name, now))
-        while True:
-            seen = self._tail.seen()
-            if (done := _named(state, name)) is not None:
-                return done
-            pending = state.checkpoint
-            if pending is None or pending.name != name:
-                raise NotFound(
-                    f"checkpoint '{name}' of group '{self.name}' was given up: another was begun, or a reset"
-                )
-            if not pending.waiting:
-                state = self._advance()
-                continue
-            left = deadline - self._runtime.clock.monotonic()
-            if left <= 0:
-                waiting = ", ".join(sorted(pending.waiting))
-                raise TimeoutError(f"checkpoint '{name}' of group '{self.name}' waits for {waiting}")
-            self._tail.wait(seen, left)
-            state = self._state()
-
-    def _advance(self) -> GroupState:
-        state = self._state()
-        with self._catalog.reading() as reading:
-            views = self._views(reading, state)
-        return self._update(lambda state: changes.advance(state, views))
-
-    def rewind(self) -> None:
-        """Begin anew where the group began; see `reset`."""
-        self._update(lambda state: changes.reset(state, state.starts))
-
-    def reset(self, to: str | Checkpoint | Place | Mapping[str, Place], *, by: TimeKind = "append") -> None:
-        """Go on from somewhere else: a checkpoint or its name, a place in every stream (HEAD, TAIL, a time), or a place
-        for each stream by name, such as what `cut` gave. All readers get ReaderNotInGroup and are to be opened again.
-
-        Raises NotFound for a checkpoint that is not kept, InvalidCut, Truncated.
-        """
-        state = self._state()
-        offsets: Mapping[StreamSegment, int]
-        if isinstance(to, Checkpoint):
-            offsets = to.offsets
-        elif isinstance(to, str) and (known := _named(state, to)) is not None:
-            offsets = known.offsets
-        else:
-            offsets = self._offsets(state, to, by)
-        self._update(lambda state: changes.reset(state, offsets))
-
     def delete(self) -> None:
         """Remove the group and its state. Its readers get GroupNotFound. A second delete is harmless."""
         self._delete()
         self._tail.notify()
-
-    def _offsets(self, state: GroupState, to: Place | Mapping[str, Place], by: TimeKind) -> dict[StreamSegment, int]:
-        with self._catalog.reading() as reading:
-            views = self._views(reading, state)
-        try:
-            return offsets_at(self._catalog, self._logs, list(views.values()), to, by=by)
-        except InvalidArgument as exc:
-            if isinstance(to, str):
-                kept = ", ".join(each.name for each in state.checkpoints) or "none"
-                raise NotFound(f"'{to}' is no place and no checkpoint of group '{self.name}' (kept: {kept})") from exc
-            raise
 
     def _state(self) -> GroupState:
         with self._lock:
@@ -323,31 +249,6 @@ class ReaderGroup(GroupListening):
         return {stream: load(reading, stream) for stream in state.streams}
 
 
-def offsets_at(
-    catalog: Catalog,
-    logs: LogReader,
-    views: Sequence[StreamView],
-    place: Place | Mapping[str, Place],
-    *,
-    by: TimeKind = "append",
-) -> dict[StreamSegment, int]:
-    """A place in every stream, or one for each by name, as positions of a group. Raises InvalidArgument where the mapping
-    names other streams, and what `to_cut` raises."""
-    names = {str(view.info.name) for view in views}
-    if isinstance(place, Mapping) and place.keys() != names:
-        raise InvalidArgument(
-            f"a place for each of {', '.join(sorted(names))} is needed, not for {', '.join(sorted(place))}"
-        )
-    found: dict[StreamSegment, int] = {}
-    for view in views:
-        where = place[str(view.info.name)] if isinstance(place, Mapping) else place
-        cut = to_cut(catalog, logs, view, where, by=by)
-        # In its furthest form, in which segments that are read to their ends have left.
-        settled = cuts.settle(view, cut.as_dict())
-        found |= {StreamSegment(view.info.id, segment): offset for segment, offset in settled.items()}
-    return found
-
-
 def _left(state: GroupState, view: StreamView) -> list[tuple[SegmentId, int, int]]:
     here = state.cut(view.info.id)
     if cuts.below_head(view, here.as_dict()):
@@ -357,7 +258,3 @@ def _left(state: GroupState, view: StreamView) -> list[tuple[SegmentId, int, int
     if end is None:
         return list(found)
     return [(segment, low, min(high, end.get(segment, 0))) for segment, low, high in found if low < end.get(segment, 0)]
-
-
-def _named(state: GroupState, name: str) -> Checkpoint | None:
-    return next((each for each in state.checkpoints if each.name == name), None)

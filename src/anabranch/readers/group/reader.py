@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from anabranch import limits
 from anabranch.core.shared import constant
 from anabranch.core.watermarks import TimeWindow
 from anabranch.errors import (
@@ -48,7 +47,7 @@ class GroupReader:
     before a batch of events is handed out; what was not done with is lost. `exactly_once`: by `commit` alone, together
     with the output. A reader that is closed after an error, or left by one, does not have the last event accepted.
 
-    A task of its own gives signs of life and tells positions, every `limits.READER_REFRESH_US`, however long the
+    A task of its own gives signs of life and tells positions, as often as the group refreshes, however long the
     application takes for an event. A reader that was presumed dead all the same gets ReaderNotInGroup, within a batch
     of `limits.READER_ROWS_MAX`; what it reads until then is accepted from nobody.
 
@@ -78,7 +77,7 @@ class GroupReader:
         self._standing = Standing(share, intake, self._progress, positions)
         self._tail = tail
         self._clock = runtime.clock
-        self._refresh_s = min(limits.READER_REFRESH_US, share.state.lease_us // 8) / 1e6
+        self._refresh_s = min(share.state.refresh_us, share.state.lease_us // 8) / 1e6
         self._units = OutputUnits(share, outputs)
         self._on_close = on_close
         self._window = window
@@ -121,8 +120,8 @@ class GroupReader:
         return self._window(stream)
 
     def on_checkpoint(self, handle: Callable[[str], None]) -> None:
-        """Call `handle` with a checkpoint's name when the reader comes to it: between two events or batches, in the thread
-        that asks for the next. What it handed out before lies before the checkpoint."""
+        """Call `handle` with a checkpoint's name when the reader comes to it: between two batches, also where it hands out their
+        events one by one, in the thread that asks for the next. What it handed out before lies before the checkpoint."""
         self._on_checkpoint.append(handle)
 
     # events and batches
@@ -253,17 +252,17 @@ class GroupReader:
         return None
 
     def _come_to_checkpoint(self) -> None:
-        name = self._share.awaited_checkpoint
-        if name is None:
+        checkpoint = self._share.awaited_checkpoint
+        if checkpoint is None:
             return
         with self._busy:
             self._alive()
             self._standing.put_down()
-        for handle in self._on_checkpoint:
-            handle(name)
+        for handle in () if checkpoint.silent else self._on_checkpoint:
+            handle(checkpoint.name)
         with self._busy:
             self._alive()
-            self._standing.meet(at_checkpoint=True)
+            self._standing.meet(at_checkpoint=checkpoint.name)
 
     # the group
 

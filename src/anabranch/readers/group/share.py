@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from anabranch.core import group as changes
-from anabranch.core.group import GroupState, Views
+from anabranch.core.group import Checkpoint, GroupState, Views
 from anabranch.errors import GroupNotFound, ReaderNotInGroup, StreamNotFound
 from anabranch.model.append import Part
 from anabranch.model.ids import Micros
@@ -58,10 +58,10 @@ class Share:
             raise GroupNotFound(self.group) from exc
 
     @property
-    def awaited_checkpoint(self) -> str | None:
+    def awaited_checkpoint(self) -> Checkpoint | None:
         """The checkpoint that waits for this reader, as last seen."""
         checkpoint = self.state.checkpoint
-        return checkpoint.name if checkpoint is not None and self.reader in checkpoint.waiting else None
+        return checkpoint if checkpoint is not None and self.reader in checkpoint.waiting else None
 
     def join(self) -> None:
         """Become a member, in place of one of the same name."""
@@ -73,11 +73,11 @@ class Share:
         views: Views,
         *,
         keep: Collection[StreamSegment],
-        at_checkpoint: bool = False,
+        at_checkpoint: str | None = None,
     ) -> None:
         """Tell how far this reader is, hear how far the others are, and work out who reads what.
 
-        What is in `keep` is not given up. With `at_checkpoint` it comes to the one that waits for it.
+        What is in `keep` is not given up. With `at_checkpoint` it comes to the one of that name, if that waits for it.
         """
         self._shared.fetch() if self.changed else None
         now_s = self._clock.monotonic()
@@ -90,7 +90,7 @@ class Share:
             now = self._clock.now()
             if changes.is_due(after, now):
                 after = changes.begin_checkpoint(after, self.group, f"auto-{now}", now)
-            if at_checkpoint:
+            if after.checkpoint is not None and after.checkpoint.name == at_checkpoint:
                 after = changes.come_to_checkpoint(after, self.reader)
             after = changes.rebalance(changes.advance(after, views), self.reader, views, keep)
             return changes.beat(after, self.reader) if due or after != state else state

@@ -48,7 +48,7 @@ class Standing:
         """True if the group has read everything, and nothing can follow."""
         return self._share.state.finished(self._intake.views)
 
-    def meet(self, *, at_checkpoint: bool = False) -> None:
+    def meet(self, *, at_checkpoint: str | None = None) -> None:
         """Exchange news with the group; see `Share.meet`."""
         progress, views = self._progress, self._intake.views
         self._share.meet(progress.done_with(), views, keep=progress.kept(), at_checkpoint=at_checkpoint)

@@ -11,7 +11,7 @@ from anabranch.readers.history.ranges import StreamPart
 from anabranch.runtime.tasks import Tasks
 
 Batches = Sequence[pa.RecordBatch]
-Key = tuple[StreamPart, tuple[str, ...] | None]
+Key = tuple[StreamPart, tuple[str, ...] | None, int]  # a range, which of its columns, and of which version
 
 
 class RangeCache:

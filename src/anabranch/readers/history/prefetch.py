@@ -250,12 +250,15 @@ class Prefetch(Generic[P]):
 
     def _number_of(self, pointer: EventPointer) -> int:
         for number, part in enumerate(self._parts):
-            if part.segment == pointer.segment and part.start <= pointer.offset < part.stop:
+            if (part.stream, part.segment) == (
+                pointer.stream,
+                pointer.segment,
+            ) and part.start <= pointer.offset < part.stop:
                 return number
         raise InvalidArgument(f"none of the ranges holds the event {pointer}")
 
 
 def _at_least(least: int, value: int, what: str) -> int:
-    if value < least:
-        raise InvalidArgument(f"the {what} is at least {least}, not {value}")
+    if not isinstance(value, int) or value < least:
+        raise InvalidArgument(f"the {what} is an integer and at least {least}, not {value!r}")
     return value

@@ -47,6 +47,12 @@ def ranges_between(
     return [StreamPart(view.info.id, each.segment, each.start, each.stop, each.bytes) for each in found]
 
 
+def columns_version(catalog: Catalog, part: StreamPart) -> int:
+    """Of the columns that its stream has by now. Raises StreamNotFound, Truncated where events of the range are gone."""
+    with catalog.reading() as reading:
+        return _readable(reading, part, part.start).info.schema_version
+
+
 def read_range(
     catalog: Catalog, logs: LogReader, part: StreamPart, columns: Sequence[str] | None
 ) -> Iterator[pa.RecordBatch]:
@@ -66,11 +72,16 @@ def read_range(
 
     def page(offset: int) -> Plan:
         with catalog.reading() as reading:
-            view = load(reading, part.stream)  # what flattened a segment meanwhile has changed its spans
-            if part.segment not in view.segments or cuts.below_head(view, {part.segment: offset}):
-                raise cuts.truncated(view)
+            view = _readable(reading, part, offset)  # what flattened a segment meanwhile has changed its spans
             return logs.plan(reading, view, part.segment, offset, part.stop)
 
     for rows in logs.read(page, part.start, part.stop, selection):
         added = [constant(part.segment.packed, rows.batch.num_rows), offsets_of(rows), appended_of(rows)]
         yield pa.RecordBatch.from_arrays([*rows.batch.columns[: len(names)], *added], schema=told)
+
+
+def _readable(reading: Reading, part: StreamPart, offset: int) -> StreamView:
+    view = load(reading, part.stream)
+    if part.segment not in view.segments or cuts.below_head(view, {part.segment: offset}):
+        raise cuts.truncated(view)
+    return view

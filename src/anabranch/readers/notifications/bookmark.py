@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from anabranch import limits
 from anabranch.catalog.port import Catalog, Checkpointed, Writing
+from anabranch.core.notifications import GroupPicture
 from anabranch.errors import AppendUncertain, Conflict, InvalidArgument
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import StreamId
@@ -19,23 +20,29 @@ KIND: Final = "listener"  # pieces by the listener's name
 
 class Told(NamedTuple):
     """What a listener was told last: the id of the notification, and a cut of the notification stream behind which those
-    that follow lie, at most a batch before them."""
+    that follow lie, at most a batch before them. A group's listener has what was known of the group there, too."""
 
     id: int
     cut: StreamCut
+    picture: GroupPicture | None = None
 
 
 class Bookmark:
-    """That of one listener, to `stream` or with None to all. It belongs to who took it last. Any number of processes may
-    have one; each is for one thread at a time."""
+    """That of one listener, to `stream` or with None to all; or to one kind of what a reader group tells, `group` as
+    `KIND of NAME`. It belongs to who took it last. Any number of processes may have one; each is for one thread at a
+    time."""
 
-    def __init__(self, catalog: Catalog, runtime: Runtime, name: str, stream: StreamId | None) -> None:
+    def __init__(
+        self, catalog: Catalog, runtime: Runtime, name: str, stream: StreamId | None, *, group: str | None = None
+    ) -> None:
         """Raises InvalidArgument for what is no name."""
         if not isinstance(name, str) or not 0 < len(name) <= limits.NAME_CHARS_MAX:
             raise InvalidArgument(f"a listener's name is text of 1 to {limits.NAME_CHARS_MAX} characters")
         self._catalog = catalog
         self._name = name
-        self._stream = None if stream is None else f"{stream:016x}"
+        self._listens_to = {"stream": None if stream is None else f"{stream:016x}"} | (
+            {} if group is None else {"group": group}
+        )
         self._owner = token(runtime.ids)
 
     def take(self) -> Told | None:
@@ -47,7 +54,7 @@ class Bookmark:
             if piece is None:
                 self._put(txn, None)
                 return None
-            if piece.value["stream"] != self._stream:
+            if {name: piece.value.get(name) for name in ("stream", "group")} != {"group": None, **self._listens_to}:
                 raise InvalidArgument(
                     f"listener '{self._name}' listens to something else; Store.forget_listener lets it begin anew"
                 )
@@ -70,7 +77,9 @@ class Bookmark:
 
     def _put(self, txn: Writing, told: Told | None) -> None:
         known = None if told is None else [told.id, str(told.cut)]
-        value = {"stream": self._stream, "owner": self._owner, "told": known}
+        value: dict[str, Any] = {**self._listens_to, "owner": self._owner, "told": known}
+        if told is not None and told.picture is not None:
+            value["picture"] = told.picture.to_json()
         txn.put_piece(Checkpointed(KIND, self._name, value))
 
     def _insist(self, act: Callable[[Writing], T]) -> T:
@@ -92,4 +101,8 @@ def forget(catalog: Catalog, name: str) -> None:
 
 def _told(piece: Checkpointed) -> Told | None:
     told: Any = piece.value["told"]
-    return None if told is None else Told(int(told[0]), StreamCut.parse(told[1]))
+    if told is None:
+        return None
+    picture: Any = piece.value.get("picture")
+    known = None if picture is None else GroupPicture.from_json(picture)
+    return Told(int(told[0]), StreamCut.parse(told[1]), known)

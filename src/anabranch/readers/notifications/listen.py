@@ -9,7 +9,6 @@ from typing import TypeAlias
 from anabranch import limits
 from anabranch.core.notifications import Notification
 from anabranch.errors import AnabranchError, Closed, Conflict, Truncated
-from anabranch.readers.notifications.bookmark import Bookmark, Told
 from anabranch.readers.notifications.follow import Notifications
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.tasks import Task
@@ -17,15 +16,16 @@ from anabranch.runtime.tasks import Task
 _log = logging.getLogger("anabranch.notifications")
 
 Handle: TypeAlias = Callable[[Notification], object]
+Remember: TypeAlias = Callable[[Notification], None]
 
 
 class Subscription:
     """A listener. Calling it ends it: `handle` is not called again, but for a call that is under way.
 
     It is told of each change once, in order, as long as its process lives. What `handle` raises is logged and kept in
-    `failure`, counted in `failures`, and it goes on with the next. With a `bookmark`, which is moved behind each call of
-    `handle`, the next process goes on there: it is told again what `handle` was at when this one was killed, if anything. A
-    listener whose bookmark another process takes over ends, and its `failure` says so. `delivered` counts what it is done with.
+    `failure`, counted in `failures`, and it goes on with the next. One that has a name is given `remember`, which moves its
+    bookmark behind each call of `handle`; the next process goes on there: it is told again what `handle` was at when this one
+    was killed, if anything. A listener whose bookmark another process takes over ends, and its `failure` says so. `delivered` counts what it is done with.
     """
 
     def __init__(
@@ -35,13 +35,13 @@ class Subscription:
         runtime: Runtime,
         *,
         on_close: Callable[[Subscription], None],
-        bookmark: Bookmark | None = None,
+        remember: Remember | None = None,
     ) -> None:
         self._handle = handle
         self._source = source
         self._runtime = runtime
         self._on_close = on_close
-        self._bookmark = bookmark
+        self._remember = remember
         self._stopped = False
         self._task: Task | None = None
         self.delivered = 0
@@ -72,17 +72,27 @@ class Subscription:
             except Closed:
                 return
             except Truncated as exc:
-                missed = self._source.skip_truncated()
-                self._fail(exc, f"{missed} notifications were let go before they could be delivered")
+                self._skip(exc)
                 continue
-            except AnabranchError as exc:
-                self._fail(exc, "no notifications can be read now; it will be tried again")
-                self._runtime.tasks.sleep(limits.NOTIFICATION_RETRY_S)
+            except Exception as exc:  # whatever it is: a listener that falls silent for ever would be worse
+                self._retry(exc)
                 continue
             if found is not None and not self._stopped:
                 self._deliver(found)
-                self._remember(found)
+                self._note(found)
                 self.delivered += 1
+
+    def _skip(self, error: Truncated) -> None:
+        try:
+            missed = self._source.skip_truncated()
+        except AnabranchError as exc:
+            self._retry(exc)
+        else:
+            self._fail(error, f"{missed} notifications were let go before they could be delivered")
+
+    def _retry(self, error: Exception) -> None:
+        self._fail(error, "no notifications can be read now; it will be tried again")
+        self._runtime.tasks.sleep(limits.NOTIFICATION_RETRY_S)
 
     def _deliver(self, each: Notification) -> None:
         try:
@@ -90,11 +100,11 @@ class Subscription:
         except Exception as exc:  # whatever a listener raises is its own affair
             self._fail(exc, f"a listener raised on notification {each.id} ('{each.kind}')")
 
-    def _remember(self, each: Notification) -> None:
-        if self._bookmark is None:
+    def _note(self, each: Notification) -> None:
+        if self._remember is None:
             return
         try:
-            self._bookmark.keep(Told(each.id, self._source.place))
+            self._remember(each)
         except Conflict as exc:
             self._fail(exc, "a listener ends")
             self()

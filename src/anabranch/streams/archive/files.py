@@ -1,13 +1,14 @@
 """Data files of archives: writing one, and reading one back.
 
 Each is a tier-2 file (`log.parquet`) of one part, whose rows also tell their segment and offset. It ends where a block of
-the digest ends, or where the segment does, so files and blocks can be looked at one by one.
+the digest ends, or where the segment does, so files and blocks can be looked at one by one; a block of large events may lie in
+several, of which each sums up what it holds, and the block is summed up over them.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -40,15 +41,40 @@ class Part(NamedTuple):
 
 
 class Summed(NamedTuple):
-    """A data file as the metadata names it, and the digests of its blocks."""
+    """A data file as the metadata names it, and the digests of its blocks, of those at its edges as much as it holds."""
 
     file: ArchivedFile
     blocks: list[bytes]
 
 
+ReadFile = Callable[[ArchivedFile], Iterable[tuple[pa.RecordBatch, pa.Array]]]
+
+
+def blocks_of(files: Sequence[Summed], read: ReadFile) -> list[bytes]:
+    """The digests of the blocks that files of a segment hold, in order. Those in which a block goes on are read again: `read`
+    yields a file's columns and append times."""
+    blocks: list[bytes] = []
+    parts: list[Summed] = []
+    for number, summed in enumerate(files, 1):
+        parts.append(summed)
+        if summed.file.stop % BLOCK_ROWS and number < len(files):
+            continue
+        blocks += parts[0].blocks if len(parts) == 1 else _spanning(parts, read)
+        parts = []
+    return blocks
+
+
+def _spanning(parts: Sequence[Summed], read: ReadFile) -> list[bytes]:
+    sums = BlockSums(parts[0].file.start)
+    for part in parts:
+        for batch, appended in read(part.file):
+            sums.add(batch, appended)
+    return sums.blocks()
+
+
 class Writing:
-    """A data file under construction. Memory: the file, of about `limits.PARQUET_BYTES_MAX` of events before they are
-    compressed, and a row group."""
+    """A data file under construction. Memory: the file, of at most about `limits.ARCHIVE_FILE_BYTES_MAX` of events before they
+    are compressed or of one that weighs more, and a row group."""
 
     def __init__(self, part: Part, start: int) -> None:
         self._part = part
@@ -74,7 +100,7 @@ class Writing:
 
 def read_back(name: str, data: pa.Buffer, part: Part, start: int, stop: int) -> Summed:
     """Read a data file again and sum it up. Raises CorruptBlob where it is damaged, or holds something else than the
-    `part` from `start` to some offset before or at `stop` (at the end of a block or there)."""
+    `part` from `start` to some offset before or at `stop`."""
     reader = ParquetReader(name, data)
     parts = reader.parts()
     told = parts[0] if len(parts) == 1 else {}
@@ -82,7 +108,7 @@ def read_back(name: str, data: pa.Buffer, part: Part, start: int, stop: int) -> 
     if {each: told.get(each) for each in asked} != asked or reader.rows != told["stop"] - start:
         raise CorruptBlob(name, "it holds other events than its name says")
     end = int(told["stop"])
-    if not start < end <= stop or (end < stop and end % BLOCK_ROWS):
+    if not start < end <= stop:
         raise CorruptBlob(name, f"it ends at offset {end}, which is no place to end at")
     rows = _Rows(part, start)
     for batch, appended in reader.read(0, reader.rows, part.schema.columns):

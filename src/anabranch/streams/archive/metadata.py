@@ -7,7 +7,10 @@ import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
 
 from anabranch.blobs.port import Blobs
 from anabranch.core.archive import (
@@ -28,8 +31,9 @@ from anabranch.errors import (
     MissingExtra,
     NotFound,
 )
+from anabranch.log.parquet import ParquetReader
 from anabranch.log.watch import Watch, silent
-from anabranch.streams.archive.files import Part, read_back
+from anabranch.streams.archive.files import Part, Summed, blocks_of, read_back
 
 _SIGNED: Final = b"anabranch archive 1\n"  # before the digest, so that nothing else is ever signed by the same bytes
 
@@ -171,6 +175,14 @@ def read_file(blobs: Blobs, place: str, file: ArchivedFile) -> Any:
     return data
 
 
+def read_events(
+    blobs: Blobs, place: str, stream: ArchivedStream, file: ArchivedFile
+) -> Iterator[tuple[pa.RecordBatch, pa.Array]]:
+    """The events of a data file of a stream, with their append times. Raises CorruptArchive, CorruptBlob."""
+    reader = ParquetReader(file.name, read_file(blobs, place, file))
+    yield from reader.read(0, reader.rows, stream.schemas[file.schema - 1].columns)
+
+
 def verify(blobs: Blobs, found: Found, *, content: bool = True, progress: Watch = silent) -> Iterator[ArchiveFlaw]:
     """All that is wrong with an archive's files. Their bytes are all read; with `content` their events are too, and the
     digests of segments worked out anew. `progress` hears of bytes."""
@@ -180,15 +192,19 @@ def verify(blobs: Blobs, found: Found, *, content: bool = True, progress: Watch 
     done = 0
     for stream in found.archive.streams:
         for segment in stream.segments:
-            blocks: list[bytes] | None = []
+            summed: list[Summed] | None = []
             for file in segment.files:
-                told = () if file.name in wrong else tuple(_file_flaws(blobs, found, stream, file, content, blocks))
+                told = () if file.name in wrong else tuple(_file_flaws(blobs, found, stream, file, content, summed))
                 yield from told
                 if told or file.name in wrong:
-                    blocks = None
+                    summed = None
                 done += file.size
                 progress("verifying", done, found.archive.size)
-            if content and blocks is not None and not _is_digest(segment.part, blocks):
+            if (
+                content
+                and summed is not None
+                and not _is_digest(segment.part, blocks_of(summed, partial(read_events, blobs, found.place, stream)))
+            ):
                 yield ArchiveFlaw(
                     METADATA, f"tells another digest of segment {segment.part.segment} of '{stream.name}'"
                 )
@@ -199,14 +215,19 @@ def _is_digest(part: SegmentPart, blocks: list[bytes]) -> bool:
 
 
 def _file_flaws(
-    blobs: Blobs, found: Found, stream: ArchivedStream, file: ArchivedFile, content: bool, blocks: list[bytes] | None
+    blobs: Blobs,
+    found: Found,
+    stream: ArchivedStream,
+    file: ArchivedFile,
+    content: bool,
+    all_summed: list[Summed] | None,
 ) -> Iterator[ArchiveFlaw]:
     try:
         data = read_file(blobs, found.place, file)
         if content:
             summed = read_back(file.name, data, part_of(stream, file), file.start, file.stop)
-            if blocks is not None:
-                blocks += summed.blocks
+            if all_summed is not None:
+                all_summed.append(summed)
             told = summed.file
             if (told.stop, told.appended, told.events) != (file.stop, file.appended, file.events):
                 yield ArchiveFlaw(METADATA, f"tells another extent or other times of {file.name}")

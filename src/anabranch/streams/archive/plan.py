@@ -1,13 +1,13 @@
 """What is to be archived of a stream, fixed before anything is written: what the metadata says of it, and its files.
 
 Files end where blocks of the digest do, at about `limits.PARQUET_BYTES_MAX` of logical bytes, so that each can be written,
-read back and kept by itself. Where each ends follows from what lies before it alone: what is appended meanwhile changes
+read back and kept by itself; only a block of so large events that a file must not hold it lies in several. Where each ends follows from what lies before it alone: what is appended meanwhile changes
 the last file of a segment only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from anabranch.model.keyspace import KeyRange
 from anabranch.model.segment_range import SegmentRange
 from anabranch.model.stream import Segment, StreamView
 from anabranch.streams.archive.export import Chosen
-from anabranch.streams.archive.files import Part, Summed
+from anabranch.streams.archive.files import Part, ReadFile, Summed, blocks_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +57,14 @@ class ArchivePlan:
         """The name of the file that holds a range."""
         return file_name(self.folder, range_.segment, range_.start)
 
-    def archived(self, files: Sequence[Summed]) -> ArchivedStream:
-        """The stream with its files, those of `ranges` in their order."""
+    def archived(self, files: Sequence[Summed], read: ReadFile) -> ArchivedStream:
+        """The stream with its files, those of `ranges` in their order. `read`: see `blocks_of`."""
         of_segment: dict[SegmentId, list[Summed]] = {}
         for range_, summed in zip(self.ranges, files, strict=True):
             of_segment.setdefault(range_.segment, []).append(summed)
         return replace(
-            self.stream, segments=tuple(_archived(*each, of_segment.get(each[0].id, ())) for each in self.segments)
+            self.stream,
+            segments=tuple(_archived(*each, of_segment.get(each[0].id, ()), read) for each in self.segments),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -111,8 +112,8 @@ def plan_archive(txn: Reading, chosen: Chosen) -> ArchivePlan:
     return ArchivePlan(stream, tuple((piece.segment, piece.stop) for piece in stretch.pieces), ranges)
 
 
-def _archived(segment: Segment, stop: int, files: Sequence[Summed]) -> ArchivedSegment:
-    blocks = [block for summed in files for block in summed.blocks]
+def _archived(segment: Segment, stop: int, files: Sequence[Summed], read: ReadFile) -> ArchivedSegment:
+    blocks = blocks_of(files, read)
     digest = segment_digest(segment.id, segment.range, segment.head, stop, blocks)
     return ArchivedSegment(segment, digest, tuple(summed.file for summed in files))
 
@@ -124,14 +125,26 @@ def _ranges(txn: Reading, view: StreamView, piece: Piece) -> Iterator[SegmentRan
         return segment_bytes(txn, view, segment, start, stop)
 
     while start < piece.stop:
+        first, last = start // BLOCK_ROWS + 1, -(-piece.stop // BLOCK_ROWS)
+        if start % BLOCK_ROWS and start > piece.segment.head:
+            last = first  # the rest of a block that lies in several files
         # The first end of a block behind which the file weighs enough.
-        low, high = start // BLOCK_ROWS + 1, -(-piece.stop // BLOCK_ROWS)
-        while low < high:
-            middle = (low + high) // 2
-            if size(middle * BLOCK_ROWS) >= limits.PARQUET_BYTES_MAX:
-                high = middle
-            else:
-                low = middle + 1
-        stop = min(low * BLOCK_ROWS, piece.stop)
+        number = _first(first, last, lambda each: size(each * BLOCK_ROWS) >= limits.PARQUET_BYTES_MAX)
+        if number > first and size(min(number * BLOCK_ROWS, piece.stop)) > limits.ARCHIVE_FILE_BYTES_MAX:
+            number -= 1
+        stop = min(number * BLOCK_ROWS, piece.stop)
+        if size(stop) > limits.ARCHIVE_FILE_BYTES_MAX:
+            stop = _first(start + 1, stop, lambda each: size(each + 1) > limits.ARCHIVE_FILE_BYTES_MAX)
         yield SegmentRange(segment, start, stop, size(stop))
         start = stop
+
+
+def _first(low: int, high: int, fits: Callable[[int], bool]) -> int:
+    """The first number from `low` on that fits, as all behind it do; `high` where none before it does."""
+    while low < high:
+        middle = (low + high) // 2
+        if fits(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return low

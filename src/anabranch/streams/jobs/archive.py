@@ -1,24 +1,28 @@
 """Archiving as a job: data files are written side by side, what is known of each goes into the catalog, and the metadata
 is written last of all.
 
-Its row lies in the catalog of the store that is archived. A file that is whole but not known to be, because the run that
-wrote it was killed, is read back and kept.
+Its row lies in the catalog of the store that is archived. A run that goes on keeps the files that are whole: of those that
+are known to be, the bytes are compared with their digest; one that is not known to be, because the run that wrote it was
+killed, is read back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
+
+import pyarrow as pa
 
 from anabranch import limits
 from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Reading
-from anabranch.core.archive import Archive
+from anabranch.core.archive import Archive, ArchivedFile, ArchivedStream
+from anabranch.errors import CorruptArchive
 from anabranch.streams.archive.export import ArchiveReport, file_there, finish_archive, give_up, write_file
 from anabranch.streams.archive.files import Summed
-from anabranch.streams.archive.metadata import signing_key
+from anabranch.streams.archive.metadata import read_events, read_file, signing_key
 from anabranch.streams.archive.plan import ArchivePlan
 from anabranch.streams.archive.source import Source
 from anabranch.streams.jobs.bundles import bundles
@@ -31,11 +35,13 @@ from anabranch.streams.jobs.site import Site
 
 @dataclass(frozen=True)
 class Filing(Bundle):
-    """Data files of one stream of an archive in `place`: the numbers of their ranges in the stream's plan."""
+    """Data files of one stream of an archive in `place`: the numbers of their ranges in the stream's plan, and what is
+    known of those that were whole when the run began."""
 
     place: str
     number: int
     indices: tuple[int, ...]
+    known: Mapping[int, ArchivedFile] = field(default_factory=dict)
 
     def move(self, source: Site, target: Site, porter: Porter) -> None:
         """Write what is missing of them. Raises as `write_file`."""
@@ -54,6 +60,10 @@ class Filing(Bundle):
             name, part = plan.file_name(range_), plan.part(range_.segment)
             porter.control.look()
             porter.hold.renew()
+            if index in self.known and _whole(blobs, place, self.known[index]):
+                kept += 1
+                porter.moved(range_.events, range_.bytes)
+                continue
             summed = file_there(blobs, name, part, range_)
             if summed is not None:
                 kept += 1
@@ -102,31 +112,40 @@ class Archiving:
         with self._site.open_place(row.target, create=True) as (blobs, place):
             with self._site.catalog.reading() as snapshot:
                 plans = [archive_plan(snapshot, row.id, number) for number in range(row.members)]
-                whole = filed(snapshot, row.id)
-            there = {info.key: info.size for info in blobs.list()}
-            whole = {at: each for at, each in whole.items() if there.get(each.file.name) == each.file.size}
-            self._kept, self._total = len(whole), row.events
-            self._done = sum(plans[number].ranges[index].events for number, index in whole)
-            missing = [each for number, plan in enumerate(plans) for each in self._bundles(row, number, plan, whole)]
+                known = filed(snapshot, row.id)
+            self._total = row.events
+            filings = [each for number, plan in enumerate(plans) for each in self._bundles(row, number, plan, known)]
             if self._means.carrier is None:
-                self._write(plans, missing, blobs, place)
+                self._write(plans, filings, blobs, place)
             else:
-                self._carry(missing)
+                self._kept = len(known)
+                self._carry(filings)
             return self._finish(row, plans, blobs, place)
 
     def _bundles(
-        self, row: JobRow, number: int, plan: ArchivePlan, whole: dict[tuple[int, int], Summed]
+        self, row: JobRow, number: int, plan: ArchivePlan, known: Mapping[tuple[int, int], Summed]
     ) -> list[Filing]:
-        left = [index for index in range(len(plan.ranges)) if (number, index) not in whole]
+        files = {index: summed.file for (stream, index), summed in known.items() if stream == number}
         edges = bundles(
-            [plan.ranges[index].bytes for index in left],
+            [each.bytes for each in plan.ranges],
             bytes_max=limits.JOB_RANGE_BYTES,
             count_max=limits.JOB_BUNDLE_RANGES_MAX,
         )
         owner, lease = self._means.control.owner, self._means.hold.lease
-        return [Filing(row.id, owner, lease, row.target, number, tuple(left[low:high])) for low, high in edges]
+        return [
+            Filing(
+                row.id,
+                owner,
+                lease,
+                row.target,
+                number,
+                tuple(range(low, high)),
+                {index: files[index] for index in range(low, high) if index in files},
+            )
+            for low, high in edges
+        ]
 
-    def _write(self, plans: Sequence[ArchivePlan], missing: Sequence[Filing], blobs: Blobs, place: str) -> None:
+    def _write(self, plans: Sequence[ArchivePlan], filings: Sequence[Filing], blobs: Blobs, place: str) -> None:
         means = self._means
         porter = Porter(means.control, means.hold, means.gauge, self._moved)
 
@@ -136,13 +155,13 @@ class Archiving:
                 self._kept += kept
 
         means.window.run(
-            [partial(work, each) for each in missing], interrupted=lambda: means.control.stop(State.PAUSED)
+            [partial(work, each) for each in filings], interrupted=lambda: means.control.stop(State.PAUSED)
         )
 
-    def _carry(self, missing: Sequence[Filing]) -> None:
+    def _carry(self, filings: Sequence[Filing]) -> None:
         assert self._means.carrier is not None
         try:
-            self._means.carrier(missing)
+            self._means.carrier(filings)
         except Exception:
             self._means.control.look()  # what was asked to stop has not failed
             raise
@@ -154,12 +173,22 @@ class Archiving:
             self._done += events
             self._means.progress("archiving", self._done, self._total)
 
+    def _read(
+        self, blobs: Blobs, place: str, stream: ArchivedStream, file: ArchivedFile
+    ) -> Iterator[tuple[pa.RecordBatch, pa.Array]]:
+        """What a file holds, for the sum of a block that lies in several."""
+        self._means.control.look()
+        return read_events(blobs, place, stream, file)
+
     def _finish(self, row: JobRow, plans: Sequence[ArchivePlan], blobs: Blobs, place: str) -> JobRow:
         self._means.control.check()
         with self._site.catalog.reading() as snapshot:
             whole = filed(snapshot, row.id)
         streams = tuple(
-            plan.archived([whole[number, index] for index in range(len(plan.ranges))])
+            plan.archived(
+                [whole[number, index] for index in range(len(plan.ranges))],
+                partial(self._read, blobs, place, plan.stream),
+            )
             for number, plan in enumerate(plans)
         )
         scope, options = row.options["scope"] or {}, row.options
@@ -178,6 +207,15 @@ class Archiving:
                 return done
 
         return insist(self._site.runtime.tasks, act)
+
+
+def _whole(blobs: Blobs, place: str, file: ArchivedFile) -> bool:
+    """True if the file's bytes are those that were written."""
+    try:
+        read_file(blobs, place, file)
+    except CorruptArchive:
+        return False
+    return True
 
 
 def files_of(txn: Reading, job: str) -> list[str]:

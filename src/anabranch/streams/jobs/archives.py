@@ -22,11 +22,13 @@ from anabranch.streams.archive.metadata import Found, listing_flaws, read_metada
 from anabranch.streams.archive.plan import plan_archive
 from anabranch.streams.jobs.carry import Carrier
 from anabranch.streams.jobs.filed import put_archive_plans
+from anabranch.streams.jobs.how import How
 from anabranch.streams.jobs.import_archive import wish_of
 from anabranch.streams.jobs.job import Job
 from anabranch.streams.jobs.members import MEMBER, member_id
 from anabranch.streams.jobs.row import ARCHIVE, IMPORT, JOB, JobRow, State
 from anabranch.streams.jobs.site import Site
+from anabranch.streams.requests import check_request
 from anabranch.streams.scope import need_scope
 
 Url = str | os.PathLike[str]
@@ -44,14 +46,10 @@ class ArchiveJobs(ABC):
     @abstractmethod
     def _write_down(
         self,
-        request: str | None,
         operation: str,
         act: Callable[[Writing, str, Micros], JobRow],
-        site: Site,
-        *,
-        window: int,
-        carrier: Carrier | None,
-        progress: Watch,
+        sites: Sequence[Site],
+        how: How,
     ) -> Job:
         """Make a job in one transaction, once for a request id, and start it."""
 
@@ -77,10 +75,7 @@ class ArchiveJobs(ABC):
             lambda txn: _whole_range(txn, part),
             {"sign": sign, "scope": None},
             in_the_clear,
-            request,
-            window=window,
-            carrier=carrier,
-            progress=progress,
+            How(request, window, carrier, progress),
         )
 
     def archive_scope(
@@ -107,10 +102,7 @@ class ArchiveJobs(ABC):
             lambda txn: choose_scope(txn, scope, internal=internal, ephemeral=ephemeral),
             {"sign": sign, "scope": {"name": scope, "tags": tags}, "internal": internal, "ephemeral": ephemeral},
             in_the_clear,
-            request,
-            window=window,
-            carrier=carrier,
-            progress=progress,
+            How(request, window, carrier, progress),
         )
 
     def _archive(
@@ -120,11 +112,7 @@ class ArchiveJobs(ABC):
         choose: Callable[[Reading], Sequence[Chosen]],
         options: Mapping[str, Any],
         in_the_clear: bool,
-        request: str | None,
-        *,
-        window: int,
-        carrier: Carrier | None,
-        progress: Watch,
+        how: How,
     ) -> Job:
         self._alive()
         site = self._site
@@ -132,6 +120,7 @@ class ArchiveJobs(ABC):
             raise InvalidArgument(
                 "this store is encrypted, and an archive of it is not: allow that by in_the_clear=True (--in-the-clear)"
             )
+        check_request(how.request)
         if options["sign"] is not None:
             signing_key(options["sign"])
         with site.catalog.reading() as txn:  # a name that is not there leaves no folder behind
@@ -141,7 +130,7 @@ class ArchiveJobs(ABC):
             with site.catalog.reading() as txn:
                 begun, there = _archived_to(txn, wanted), None
             if begun is None:  # else what lies there is its own
-                there = made_before(blobs, place, request)
+                there = made_before(blobs, place, how.request)
                 refuse_strangers(blobs, place, [plan.folder for plan in plans])
 
         def act(txn: Writing, ident: str, now: Micros) -> JobRow:
@@ -151,7 +140,7 @@ class ArchiveJobs(ABC):
             if there is not None:
                 row = replace(row, members=0, state=State.DONE, result=there.to_json())
             else:
-                chosen = {**options, "made_by": site.made_by, "request": request}
+                chosen = {**options, "made_by": site.made_by, "request": how.request}
                 amount = (sum(plan.events for plan in plans), sum(plan.bytes for plan in plans))
                 row = replace(row, options=chosen, amount=amount)
                 put_archive_plans(txn, ident, plans)
@@ -159,8 +148,7 @@ class ArchiveJobs(ABC):
             return row
 
         said = "".join(f" {name}" for name in ("internal", "ephemeral", "sign") if options.get(name))
-        operation = f"job archive {source} {place}{said}"
-        return self._write_down(request, operation, act, site, window=window, carrier=carrier, progress=progress)
+        return self._write_down(f"job archive {source} {place}{said}", act, [site], how)
 
     def import_archive(
         self,
@@ -201,7 +189,7 @@ class ArchiveJobs(ABC):
             return row
 
         operation = f"job import {found.digest} {target}{' retention' if retention else ''}"
-        return self._write_down(request, operation, act, site, window=window, carrier=carrier, progress=progress)
+        return self._write_down(operation, act, [site], How(request, window, carrier, progress))
 
 
 class Wished(NamedTuple):
@@ -229,7 +217,7 @@ def wishes(found: Found, as_: str | StreamName | None) -> list[Wished]:
     if archive.scope is None:
         (stream,) = archive.streams
         name = stream.name if as_ is None else StreamName.parse(as_)
-        return [Wished(stream, name, name.name == stream.name.name, None)]
+        return [Wished(stream, name, False, None)]
     scope = check_scope(archive.scope if as_ is None else str(as_))
     return [Wished(each, StreamName(scope, each.name.name), True, dict(archive.tags or {})) for each in archive.streams]
 

@@ -32,23 +32,25 @@ from anabranch.streams.scope import need_scope
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A source as it was looked at: what lies between its cuts, in slices, every schema it has had, and where it came from."""
+    """A source as it was looked at: what lies between its cuts, in slices, every schema it has had, and where it came from.
+    `store` is the number of its store."""
 
     asked: StreamRange
     stretch: Stretch
     schemas: tuple[StreamSchema, ...]
     origin: OriginPart
     slices: tuple[SegmentRange, ...]
+    store: int = 0
 
 
-def draw(source: Site, part: StreamRange) -> Drawn:
+def draw(source: Site, part: StreamRange, store: int = 0) -> Drawn:
     """Look at a source. Raises StreamNotFound, InvalidCut, Truncated."""
     with source.catalog.reading() as reading:
         view = need_view(reading, named(part))
         stretch = plan_stretch(view, *cuts_of(part))
         schemas = [reading.schema(view.info.id, version) for version in range(1, view.info.schema_version + 1)]
         found = slices(reading, stretch, bytes_max=limits.JOB_RANGE_BYTES, count_max=limits.JOB_RANGES_MAX)
-        return Drawn(part, stretch, tuple(schemas), part_of(reading, stretch), tuple(found))
+        return Drawn(part, stretch, tuple(schemas), part_of(reading, stretch), tuple(found), store)
 
 
 def make_job(
@@ -59,17 +61,17 @@ def make_job(
     sources: Sequence[Drawn],
     stages: Sequence[StreamId],
     *,
-    place: Mapping[str, str],
+    places: Sequence[Mapping[str, str]],
     options: Mapping[str, Any],
     now: Micros,
 ) -> JobRow:
-    """Write down a job that is not begun yet, with a stage for each of its sources; or find the copy that was asked for
-    before with the same arguments and is not done. Raises ScopeNotFound; StreamExists
+    """Write down a job that is not begun yet, with a stage for each of its sources, which live in these places; or find
+    the copy that was asked for before with the same arguments and is not done. Raises ScopeNotFound; StreamExists
     where a copy's target is something else. A target that is that copy already makes a job that is done."""
     need_scope(txn, target.scope)
     if verb == "copy" and (same := _under_way(txn, target, sources[0], options)) is not None:
         return same
-    row = JobRow(job, verb, str(target), (), place, options, now)
+    row = JobRow(job, verb, str(target), (), places[0], options, now, more_places=tuple(places[1:]))
     if options.get("shared"):
         return _viewing(txn, row, sources[0], stages[0])
     if verb == "copy" and (made := made_copy(txn, target, sources[0], options)) is not None:
@@ -165,7 +167,8 @@ def stage_part(txn: Writing, row: JobRow, number: int, drawn: Drawn, stage: Stre
         stage,
         stretch.events,
         sum(each.bytes for each in drawn.slices),
-        replace(drawn.origin, place=None if row.options.get("within") else row.place.get("url")),
+        replace(drawn.origin, place=row.places[drawn.store].get("url")),
+        drawn.store,
     )
 
 

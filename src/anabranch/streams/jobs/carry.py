@@ -38,6 +38,11 @@ class Bundle(ABC):
     owner: str
     lease: Lease
 
+    @property
+    def store(self) -> int:
+        """The number of the store that it reads, among those of the job."""
+        return 0
+
     @abstractmethod
     def move(self, source: Site, target: Site, porter: Porter) -> None:
         """Do what is missing of it. Raises Stopped, JobRunning, and what moving raises."""
@@ -45,13 +50,15 @@ class Bundle(ABC):
 
 @dataclass(frozen=True)
 class Moving(Bundle):
-    """Ranges of one source of a job; where repeats are left out, with what stays of them."""
+    """Ranges of one source of a job, which lives in its store of the number `store`; where repeats are left out, with what stays
+    of them."""
 
     stream: StreamId
     stage: StreamId
     schema_version: int
     ranges: tuple[Range, ...]
     sifted: Sifted | None = None
+    store: int = 0
 
     def move(self, source: Site, target: Site, porter: Porter) -> None:
         """Raises as `Mover.move`."""

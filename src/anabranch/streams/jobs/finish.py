@@ -29,7 +29,7 @@ def finish_job(txn: Writing, row: JobRow, plans: Sequence[Plan], stream: StreamI
     if row.verb == "copy":
         return finish_copy(txn, row, plans[0], now)
     if row.gives_up and row.options.get("within"):
-        give_up_sources(txn, row, now)
+        give_up_sources(txn, row, 0, now)
     names = [stage_name(row.stream, row.id, number) for number in range(len(row.parts))]
     for part, plan, name in zip(row.parts, plans, names, strict=True):
         close_stage(txn, part, plan, name, now, sieved="deduplicate" in row.options)

@@ -215,6 +215,7 @@ class Follower:
         now = self._target.runtime.clock.now()
         detail = {
             "epoch": epoch,
+            "sealed": [str(each.id) for each in source.ordered if each.retired == epoch],
             "created": [str(each.id) for each in created],
             "segments": len(source.at_epoch(epoch)),
         }

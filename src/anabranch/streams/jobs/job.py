@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -13,7 +14,8 @@ from anabranch.model.ids import Micros
 from anabranch.streams.archive.export import ArchiveReport
 from anabranch.streams.jobs.archive import files_of, remove_files
 from anabranch.streams.jobs.measure import measure
-from anabranch.streams.jobs.row import ARCHIVE, COPY_SCOPE, IMPORT, JobRow, Progress, State, need_job
+from anabranch.streams.jobs.progress import Progress
+from anabranch.streams.jobs.row import ARCHIVE, COPY_SCOPE, IMPORT, JobRow, State, need_job
 from anabranch.streams.jobs.run import Run, settle
 from anabranch.streams.jobs.site import Site
 
@@ -32,8 +34,8 @@ class Job:
         self._ended = False
         self._failure: BaseException | None = None
 
-    def start(self, run: Run, *, take_over: bool = False) -> None:
-        """Run it here, beside the caller. Raises JobNotFound, JobRunning, JobStopped for a cancelled one."""
+    def start(self, run: Run, *, take_over: bool = False, ended: Callable[[], None] = lambda: None) -> None:
+        """Run it here, beside the caller; `ended` is called when that is over. Raises JobNotFound, JobRunning, JobStopped for a cancelled one."""
         row = run.begin(take_over=take_over)
 
         def work() -> None:
@@ -41,6 +43,7 @@ class Job:
                 run.carry_out(row)
             except BaseException as exc:
                 self._failure = exc
+            ended()
             with self._changed:
                 self._ended = True
                 self._changed.notify_all()

@@ -18,16 +18,17 @@ from anabranch.streams.jobs.archives import ArchiveJobs
 from anabranch.streams.jobs.begin import draw, make_job, whole
 from anabranch.streams.jobs.carry import Carrier
 from anabranch.streams.jobs.copy_scope import look_at_scope, make_scope_job
+from anabranch.streams.jobs.how import How
 from anabranch.streams.jobs.job import Job
-from anabranch.streams.jobs.row import ARCHIVE, IMPORT, JOB, JobRow, need_job
+from anabranch.streams.jobs.row import JOB, JobRow, need_job
 from anabranch.streams.jobs.run import Run
 from anabranch.streams.jobs.sift import Sifter
 from anabranch.streams.jobs.site import Site, Sited
+from anabranch.streams.jobs.sources import InStore, Source, given, placed, places_of
 from anabranch.streams.jobs.until import Until
-from anabranch.streams.requests import once
+from anabranch.streams.requests import check_request, once
 
 Name = str | StreamName
-Source = Name | StreamRange
 Open = Callable[[Mapping[str, str]], Sited]
 
 
@@ -74,7 +75,7 @@ class Jobs(ArchiveJobs):
         within = source.site.catalog is self._site.catalog
         if within:
             options["independent" if independent else "shared"] = True
-        return self._begin("copy", source, [stream], target, request, window, progress, options, carrier)
+        return self._begin("copy", source, [stream], target, options, How(request, window, carrier, progress))
 
     def append(
         self,
@@ -95,12 +96,12 @@ class Jobs(ArchiveJobs):
         SchemaMismatch, InvalidArgument; Truncated where `onto` was truncated before the comparison was made.
         """
         options = _left_out(deduplicate, carrier)
-        return self._begin("append", source, [stream], onto, request, window, progress, options, carrier)
+        return self._begin("append", source, [stream], onto, options, How(request, window, carrier, progress))
 
     def stitch(
         self,
         source: Sited,
-        streams: Sequence[Source],
+        streams: Sequence[Source | InStore],
         into: Name,
         *,
         keep_sources: bool = True,
@@ -111,16 +112,17 @@ class Jobs(ArchiveJobs):
         progress: Watch = silent,
         request: str | None = None,
     ) -> Job:
-        """A new stream of all events of the first stream of another store, then all of the second, and so on.
+        """A new stream of all events of the first stream of another store, then all of the second, and so on. Sources that
+        live in further stores, or in this one, are given as `InStore`.
 
         With `deduplicate`, of events that are equal in all these columns only one stays: that of the first stream, or
         of the stream that stands first in `prefer`, a list of numbers of streams, from 0 on; within a stream the first.
         Those streams are read first. `JobRow.repeats` counts what was left out. Offsets are not those of the sources
         then. The events of all streams are digested first, 24 bytes each, on disk.
 
-        Without `keep_sources` the streams are deleted, all together, once the new one is in place and durable; until then
-        the job is not done, and whoever resumes it does that. Where one holds events by then that were written since the
-        job was made, none is deleted, and the job fails with Conflict. Raises as `copy`, SchemaMismatch, InvalidArgument.
+        Without `keep_sources` the streams are deleted, all of a store together, once the new one is in place and durable;
+        until then the job is not done, and whoever resumes it does that. Where one holds events by then that were written
+        since the job was made, none is deleted, and the job fails with Conflict. Raises as `copy`, SchemaMismatch, InvalidArgument.
         """
         if not streams:
             raise InvalidArgument("a stitch takes at least one stream")
@@ -131,7 +133,7 @@ class Jobs(ArchiveJobs):
             options["prefer"] = list(prefer)
         if not keep_sources:
             options["drop"] = True
-        return self._begin("stitch", source, streams, into, request, window, progress, options, carrier)
+        return self._begin("stitch", source, streams, into, options, How(request, window, carrier, progress))
 
     def copy_scope(
         self,
@@ -160,61 +162,57 @@ class Jobs(ArchiveJobs):
 
         said = "".join(f" {name}" for name in ("internal", "ephemeral") if options[name])
         operation = f"job copy scope {scope} {target}{said}"
-        return self._write_down(request, operation, act, site, window=window, carrier=carrier, progress=progress)
+        return self._write_down(operation, act, [site], How(request, window, carrier, progress))
 
     def _begin(
         self,
         verb: str,
         source: Sited,
-        streams: Sequence[Source],
+        streams: Sequence[Source | InStore],
         target: Name,
-        request: str | None,
-        window: int,
-        progress: Watch,
-        options: Mapping[str, Any] | None = None,
-        carrier: Carrier | None = None,
+        options: Mapping[str, Any],
+        how: How,
     ) -> Job:
         self._alive()
         full = StreamName.parse(target)
-        parts = [StreamRange.of(each) for each in streams]
-        site = source.site
+        sites, parts = placed(source.site, streams)
         # Who asks again gets the job that was made, also where its sources are gone since.
-        drawn = [] if self._known(request) else [draw(site, part) for part in parts]
-        within = {"within": True} if site.catalog is self._site.catalog else {}
-        chosen: dict[str, Any] = {**(options or {}), **within}
+        drawn = [] if self._known(how.request) else [draw(sites[each.store], *each) for each in parts]
+        places = places_of(sites, self._site)
+        within = {"within": True} if places == [{}] else {}
+        chosen: dict[str, Any] = {**options, **within}
         stages = [StreamId(self._site.runtime.ids.bits(63)) for _ in drawn]
 
         def act(txn: Writing, ident: str, now: Micros) -> JobRow:
-            return make_job(txn, ident, verb, full, drawn, stages, place=site.place, options=chosen, now=now)
+            return make_job(txn, ident, verb, full, drawn, stages, places=places, options=chosen, now=now)
 
         for name in chosen.get("deduplicate", ()) if drawn else ():
             if not any(name in each.stretch.view.info.schema.columns.names for each in drawn):
                 raise InvalidArgument(f"deduplicate= names columns of the streams; none of them has '{name}'")
         said = "".join(_said(name, value) for name, value in chosen.items() if name != "within")
-        operation = f"job {verb} {','.join(map(str, parts))} {full}{said}"
-        return self._write_down(request, operation, act, site, window=window, carrier=carrier, progress=progress)
+        named = ",".join(f"{each.store}:{each.part}" if each.store else str(each.part) for each in parts)
+        operation = f"job {verb} {named} {full}{said}"
+        return self._write_down(operation, act, sites, how)
 
     def _known(self, request: str | None) -> bool:
+        check_request(request)
         with self._site.catalog.reading() as reading:
             return request is not None and reading.request(request) is not None
 
     def _write_down(
         self,
-        request: str | None,
         operation: str,
         act: Callable[[Writing, str, Micros], JobRow],
-        site: Site,
-        *,
-        window: int,
-        carrier: Carrier | None,
-        progress: Watch,
+        sites: Sequence[Site],
+        how: How,
     ) -> Job:
+        check_request(how.request)
         now = self._site.runtime.clock.now()
         ident = f"{self._site.runtime.ids.bits(48):012x}"
         with self._site.catalog.writing() as txn:
-            result = once(txn, request, operation, now, lambda: {"job": act(txn, ident, now).id})
+            result = once(txn, how.request, operation, now, lambda: {"job": act(txn, ident, now).id})
             self._sweep(txn, now)
-        return self._start(str(result["job"]), site, window=window, carrier=carrier, progress=progress)
+        return self._start(str(result["job"]), sites, how)
 
     # finding
 
@@ -226,8 +224,8 @@ class Jobs(ArchiveJobs):
 
     def get(self, job: str) -> Job:
         """One job. Raises JobNotFound."""
-        if job in self._running:
-            return self._running[job]
+        if (here := self._running.get(job)) is not None:
+            return here
         found = Job(self._site, job)
         found.row()
         return found
@@ -239,40 +237,46 @@ class Jobs(ArchiveJobs):
             if not row.state.ended:
                 raise InvalidArgument(f"job {job} is {row.state.value}: cancel it first")
             txn.drop_piece(JOB, job)
-        self._running.pop(job, None)
 
     def resume(
         self,
         job: str,
         *,
-        source: Sited | None = None,
+        source: Sited | Sequence[Sited] | None = None,
         window: int = limits.JOB_WINDOW,
         carrier: Carrier | None = None,
         progress: Watch = silent,
         take_over: bool = False,
     ) -> Job:
-        """Go on with a job that was paused, has failed, or whose process is gone. `source` is the store it reads, by
-        default opened where it was. Raises JobNotFound, JobRunning; what opening a store raises."""
+        """Go on with a job that was paused, has failed, or whose process is gone. `source` is the store it reads, or
+        all other stores that it does in the order of `JobRow.places`; by default they are opened where they were. Raises JobNotFound, JobRunning; what opening a store raises."""
         self._alive()
-        row = Job(self._site, job).row()
-        if source is not None:
-            site = source.site
+        places = Job(self._site, job).row().places
+        if source is None:
+            sites = [self._open_site(place).site if place else self._site for place in places]
         else:
-            own = row.options.get("within") or row.verb in (ARCHIVE, IMPORT)
-            site = self._site if own else self._open_site(row.place).site
-        return self._start(job, site, window=window, carrier=carrier, progress=progress, take_over=take_over)
+            sites = given(places, self._site, source if isinstance(source, Sequence) else [source])
+        return self._start(job, sites, How(None, window, carrier, progress), take_over=take_over)
 
-    def _start(
-        self, ident: str, site: Site, *, window: int, carrier: Carrier | None, progress: Watch, take_over: bool = False
-    ) -> Job:
+    def _start(self, ident: str, sites: Sequence[Site], how: How, *, take_over: bool = False) -> Job:
         here = self._running.get(ident)
         if here is not None and here.alive:
             return here
+        _, window, carrier, progress = how
         job = Job(self._site, ident)
-        run = Run(site, self._site, ident, window=window, carrier=carrier, progress=progress, changed=self._changed)
-        job.start(run, take_over=take_over)
+        run = Run(sites, self._site, ident, window=window, carrier=carrier, progress=progress, changed=self._changed)
         self._running[ident] = job
+        try:
+            job.start(run, take_over=take_over, ended=lambda: self._let_go(job))
+        except BaseException:
+            self._let_go(job)
+            raise
         return job
+
+    def _let_go(self, job: Job) -> None:
+        """Who still has it may ask it for what it made."""
+        if self._running.get(job.id) is job:
+            del self._running[job.id]
 
     # ending
 
@@ -281,7 +285,6 @@ class Jobs(ArchiveJobs):
         self._closed = True
         for job in tuple(self._running.values()):
             job.stop()
-        self._running.clear()
 
     def _alive(self) -> None:
         if self._closed:

@@ -7,9 +7,8 @@ from typing import NamedTuple
 from anabranch.catalog.port import Reading
 from anabranch.streams.jobs.filed import archive_plan, filed
 from anabranch.streams.jobs.members import members_of
+from anabranch.streams.jobs.progress import Reached
 from anabranch.streams.jobs.row import ARCHIVE, JobRow, State, need_plan
-
-Reached = tuple[str, int, int, int]  # a segment; of a range of it the first offset, the one behind it, the one reached
 
 
 class Measured(NamedTuple):
@@ -34,9 +33,15 @@ def _of_stages(txn: Reading, row: JobRow) -> Measured:
     """Of what is written to logs: how long these are."""
     if row.state is State.DONE or row.result is not None:
         return Measured(row.events, row.bytes, ())
-    ranges = [each for number in range(len(row.parts)) for each in need_plan(txn, row.id, number).ranges]
-    logs = txn.logs([each.log for each in ranges]) if ranges else {}
-    reached = tuple((str(r.segment), r.start, r.stop, r.start + logs[r.log].length) for r in ranges)
+    ranges = [
+        (str(part.name), each)
+        for number, part in enumerate(row.parts)
+        for each in need_plan(txn, row.id, number).ranges
+    ]
+    logs = txn.logs([each.log for _, each in ranges]) if ranges else {}
+    reached = tuple(
+        Reached(stream, str(r.segment), r.start, r.stop, r.start + logs[r.log].length) for stream, r in ranges
+    )
     return Measured(sum(log.length for log in logs.values()), sum(log.size for log in logs.values()), reached)
 
 
@@ -46,9 +51,11 @@ def _of_archive(txn: Reading, row: JobRow) -> Measured:
     events = size = 0
     reached: list[Reached] = []
     for number in range(row.members):
-        for index, each in enumerate(archive_plan(txn, row.id, number).ranges):
+        plan = archive_plan(txn, row.id, number)
+        for index, each in enumerate(plan.ranges):
             there = (number, index) in whole
-            reached.append((str(each.segment), each.start, each.stop, each.stop if there else each.start))
+            come = each.stop if there else each.start
+            reached.append(Reached(str(plan.stream.name), str(each.segment), each.start, each.stop, come))
             events += each.events if there else 0
             size += each.bytes if there else 0
     return Measured(events, size, tuple(reached))

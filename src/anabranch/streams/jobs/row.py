@@ -6,7 +6,7 @@ How far a range has come stands in neither: it is the length of the log that the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
@@ -25,8 +25,12 @@ PLAN: Final = "job_plan"
 ARCHIVE: Final = "archive"
 IMPORT: Final = "import"
 COPY_SCOPE: Final = "copy scope"
-_FORMAT: Final = 2
-_STREAMS: Final = ("copy", "append", "stitch")  # the verbs that the first format knew
+_FORMAT: Final = 3
+_STREAMS: Final = (
+    "copy",
+    "append",
+    "stitch",
+)  # the verbs that the first format knew; only the third knows several stores
 
 
 class State(Enum):
@@ -47,7 +51,8 @@ class State(Enum):
 @dataclass(frozen=True, slots=True)
 class Part:
     """One source: the events of `stream` between two cuts, written to the internal stream `stage` of the target.
-    `origin` is what the target will tell of where they came from."""
+    `origin` is what the target will tell of where they came from. `store` is the number of its store among those of the
+    job."""
 
     stream: StreamId
     name: StreamName
@@ -58,6 +63,7 @@ class Part:
     events: int
     bytes: int
     origin: OriginPart
+    store: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +77,8 @@ class JobRow:
 
     `target` is a stream, or what the verb makes else: a scope, or the place of an archive. A job of several streams has
     `members`, which weigh `amount`: so many events, and logical bytes; each has a row or a plan of its own. `source` is
-    what it reads, for people, where no parts say so.
+    what it reads, for people, where no parts say so. `place` is where the source lives; `more_places` are the other stores
+    of a job with sources in several, where an empty one is the job's own.
     """
 
     id: str
@@ -96,6 +103,13 @@ class JobRow:
     source: str = ""
     members: int = 0
     amount: tuple[int, int] = (0, 0)
+    more_places: tuple[Mapping[str, str], ...] = ()
+
+    @property
+    def places(self) -> tuple[Mapping[str, str], ...]:
+        """Where its sources live, by the numbers that its parts tell. The job's own store is an empty one."""
+        own = self.options.get("within") or self.verb in (ARCHIVE, IMPORT)
+        return ({} if own else self.place, *self.more_places)
 
     @property
     def stream(self) -> StreamName:
@@ -130,7 +144,7 @@ class JobRow:
     def to_piece(self, kind: str = JOB) -> Checkpointed:
         """As the catalog keeps it."""
         value = {
-            "format": 1 if self.verb in _STREAMS and kind == JOB else _FORMAT,
+            "format": _FORMAT if self.more_places else 1 if self.verb in _STREAMS and kind == JOB else 2,
             "verb": self.verb,
             "target": self.target,
             "parts": [_told_part(part) for part in self.parts],
@@ -152,6 +166,7 @@ class JobRow:
             "source": self.source,
             "members": self.members,
             "amount": list(self.amount),
+            "more_places": [dict(place) for place in self.more_places],
         }
         return Checkpointed(kind, self.id, value)
 
@@ -185,6 +200,7 @@ class JobRow:
             source=value.get("source", ""),
             members=value.get("members", 0),
             amount=(int(amount[0]), int(amount[1])),
+            more_places=tuple(value.get("more_places", ())),
         )
 
     def released(self, state: State, error: str | None = None) -> JobRow:
@@ -258,20 +274,6 @@ class Plan:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a job has come: events, logical bytes, bytes a second of the present run, and the seconds left at that
-    rate, None where it can't be told. `silent`: see `JobRow.silent`. `ranges` are (segment, first offset, offset behind the last, offset reached)."""
-
-    row: JobRow
-    events: int
-    bytes: int
-    rate: float | None
-    seconds_left: float | None
-    ranges: tuple[tuple[str, int, int, int], ...] = field(default=())
-    silent: bool = False
-
-
 def plan_name(job: str, number: int) -> str:
     """The name of the plan of a job's `number`th source."""
     return f"{job}.{number}"
@@ -304,6 +306,7 @@ def _told_part(part: Part) -> dict[str, object]:
         "events": part.events,
         "bytes": part.bytes,
         "origin": part.origin.to_json(),
+        "store": part.store,
     }
 
 
@@ -318,4 +321,5 @@ def _heard_part(value: Mapping[str, Any]) -> Part:
         value["events"],
         value["bytes"],
         OriginPart.from_json(value["origin"]),
+        value.get("store", 0),
     )

@@ -25,7 +25,7 @@ from anabranch.streams.jobs.filed import drop_files
 from anabranch.streams.jobs.finish import drop_plans, drop_stages, finish_job
 from anabranch.streams.jobs.follow import Follower, open_positions
 from anabranch.streams.jobs.gauge import Gauge
-from anabranch.streams.jobs.give_up import give_up_sources
+from anabranch.streams.jobs.give_up import give_up_sources, refuse_written
 from anabranch.streams.jobs.import_archive import Importing
 from anabranch.streams.jobs.means import Means, insist
 from anabranch.streams.jobs.measure import measure
@@ -55,11 +55,11 @@ _WORKERS: Final[Mapping[str, Callable[[Means], Worker]]] = {
 
 
 class Run:
-    """One run of a job in this process."""
+    """One run of a job in this process; `sources` are the stores of `JobRow.places`."""
 
     def __init__(
         self,
-        source: Site,
+        sources: Sequence[Site],
         target: Site,
         job: str,
         *,
@@ -71,7 +71,7 @@ class Run:
         self.control = Control(target, job)
         self.window = Window(target.runtime.tasks, window)
         self.gauge = Gauge(target.runtime.tasks)
-        self._source = source
+        self._sources = sources
         self._target = target
         self._carrier = carrier
         self._progress = progress
@@ -130,13 +130,17 @@ class Run:
         return row
 
     def _give_up(self, row: JobRow) -> JobRow:
-        """The target is in place: let the sources of another store go, and be done. Either may have been done before."""
+        """The target is in place: let the sources go, and be done. Any of it may have been done before."""
+        for number, site in enumerate(self._sources):
+            with site.catalog.reading() as snapshot:
+                refuse_written(snapshot, row, number)
+        for number, site in enumerate(self._sources):
 
-        def let_go() -> None:
-            with self._source.catalog.writing() as txn:
-                give_up_sources(txn, row, self._source.runtime.clock.now())
+            def let_go(number: int = number, site: Site = site) -> None:
+                with site.catalog.writing() as txn:
+                    give_up_sources(txn, row, number, site.runtime.clock.now())
 
-        insist(self._target.runtime.tasks, let_go)
+            insist(self._target.runtime.tasks, let_go)
         return self._end()
 
     def _end(self) -> JobRow:
@@ -147,7 +151,7 @@ class Run:
 
     def _means(self, hold: Hold) -> Means:
         return Means(
-            self._source,
+            self._sources[0],
             self._target,
             self.control,
             self.window,
@@ -194,8 +198,9 @@ class Run:
                     plan.schema_version,
                     tuple(each),
                     None if sifted is None else sifted.of(each),
+                    part.store,
                 )
-                for part, plan in zip(row.parts, plans, strict=True)
+                for part, plan in ((row.parts[number], plans[number]) for number in preferred(row))
                 for each in bundled(plan.ranges)
             ]
             carrier(bundles)
@@ -216,7 +221,7 @@ class Run:
 
     def _compared(self, row: JobRow, cargoes: Sequence[Cargo], plans: Sequence[Plan]) -> list[Looked]:
         """What is looked at for repeats, in the order of preference."""
-        sources = [Looked(cargoes[n], plans[n].ranges, moved=True) for n in preferred(row)]
+        sources = [Looked(cargoes[n], plans[n].ranges, moved=True, store=row.parts[n].store) for n in preferred(row)]
         return [*there_already(row, self._target), *sources]
 
     def _note(self, repeats: int) -> None:
@@ -226,7 +231,7 @@ class Run:
     def _follow(self, row: JobRow, hold: Hold) -> JobRow:
         until = Until.from_json(row.options["follow"])
         return Follower(
-            self._source,
+            self._sources[0],
             self._target,
             row.parts[0],
             until,
@@ -242,7 +247,7 @@ class Run:
     def _cargo(self, part: Part, plan: Plan) -> Cargo:
         with self._target.catalog.reading() as snapshot:
             schemas = [snapshot.schema(part.stage, version) for version in range(1, plan.schema_version + 1)]
-        return Cargo(self._source, part.stream, schemas)
+        return Cargo(self._sources[part.store], part.stream, schemas)
 
     def _tell(self, events: int, size: int) -> None:
         with self._telling:

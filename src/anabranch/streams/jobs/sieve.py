@@ -43,12 +43,13 @@ class Masks(Protocol):
 
 
 class Looked(NamedTuple):
-    """Ranges of one stream that are looked at, in their order. With `moved` they are those of a source; else of what is
-    there already, whose events stay."""
+    """Ranges of one stream that are looked at, in their order. With `moved` they are those of a source, in the job's store
+    of that number; else of what is there already, whose events stay."""
 
     cargo: Cargo
     ranges: Sequence[Range]
     moved: bool
+    store: int = 0
 
 
 class Sieve:

@@ -28,8 +28,8 @@ from anabranch.streams.jobs.site import Site
 @dataclass(frozen=True, slots=True)
 class Look:
     """Ranges of one stream that a task digests: a small value that travels. Its events have the ranks from `rank` on.
-    `known` are, for each range, the offsets that are known to be repeats. The stream lies in the source of the job, or,
-    where `moved` is false, in its target."""
+    `known` are, for each range, the offsets that are known to be repeats. The stream lies in the job's store of the number
+    `store`, or, where `moved` is false, in its target."""
 
     number: int
     stream: StreamId
@@ -38,6 +38,7 @@ class Look:
     known: tuple[tuple[tuple[int, int], ...], ...]
     columns: tuple[str, ...]
     rank: int
+    store: int = 0
 
     @property
     def events(self) -> int:
@@ -89,7 +90,8 @@ def sift(compared: Sequence[Looked], columns: Sequence[str], sifter: Sifter, con
         for ranges in bundled(looked.ranges):
             control.check()
             edges = tuple(tuple(known.look(looked.cargo, range_)) for range_ in ranges)
-            look = Look(len(looks), looked.cargo.stream, looked.moved, tuple(ranges), edges, tuple(columns), rank)
+            whose = looked.cargo.stream, looked.moved
+            look = Look(len(looks), *whose, tuple(ranges), edges, tuple(columns), rank, looked.store)
             looks.append(look)
             rank += look.events
     found = sifter.sift(looks)

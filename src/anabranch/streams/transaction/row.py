@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -11,7 +11,9 @@ from anabranch.errors import InvalidArgument, TransactionAborted, TransactionNot
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.transaction import TransactionInfo, TransactionState
 
-KIND: Final = "transaction"  # pieces by transaction id
+KIND: Final = "transaction"  # of an open one: pieces by transaction id
+_ENDED: Final = "ended transaction"  # of one that is over: the same
+_END: Final = "transaction end"  # when one ended, and its id, as 16 hex digits and a dash: so the first ones are found
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ def added(one: Mapping[StreamId, int], other: Mapping[StreamId, int]) -> dict[St
 
 def find_row(txn: Reading, ident: str) -> Row | None:
     """The row of a transaction, None where there is none."""
-    piece = txn.piece(KIND, ident)
+    piece = txn.piece(KIND, ident) or txn.piece(_ENDED, ident)
     return None if piece is None else _parse(piece)
 
 
@@ -74,17 +76,28 @@ def need_open(txn: Reading, ident: str) -> Row:
     return row
 
 
+def open_rows(txn: Reading) -> list[Row]:
+    """The open transactions, the oldest first."""
+    return _in_order(txn.pieces(KIND))
+
+
 def all_rows(txn: Reading) -> list[Row]:
     """All transactions, the oldest first."""
-    return sorted(map(_parse, txn.pieces(KIND)), key=lambda row: (row.info.begun_at, row.info.id))
+    return _in_order([*txn.pieces(KIND), *txn.pieces(_ENDED)])
+
+
+def ended_by(txn: Reading, time: Micros, limit: int) -> list[str]:
+    """Of the transactions that ended up to a time, which ended first: at most so many, each as its end is kept."""
+    return [each.name for each in txn.pieces(_END, limit) if int(each.name[:16], 16) <= time]
 
 
 def put_row(txn: Writing, row: Row) -> None:
-    """Keep the row, and its lease while it is open."""
+    """Keep the row, and its lease while it is open. One that has ended is kept apart: those that are open are looked at
+    again and again, and are few."""
     info = row.info
     txn.put_piece(
         Checkpointed(
-            KIND,
+            KIND if info.ended_at is None else _ENDED,
             info.id,
             {
                 "state": info.state.value,
@@ -99,15 +112,23 @@ def put_row(txn: Writing, row: Row) -> None:
             },
         )
     )
-    if info.state is TransactionState.OPEN:
+    if info.ended_at is None:
         txn.put_lease(row.lease)
     else:
+        txn.put_piece(Checkpointed(_END, f"{info.ended_at:016x}-{info.id}", {}))
+        txn.drop_piece(KIND, info.id)
         txn.drop_lease(row.lease.id)
 
 
-def drop_row(txn: Writing, ident: str) -> None:
-    """Forget a transaction."""
-    txn.drop_piece(KIND, ident)
+def forget(txn: Writing, ends: Iterable[str]) -> None:
+    """Forget transactions that have ended, by what `ended_by` told."""
+    for end in ends:
+        txn.drop_piece(_ENDED, end[17:])
+        txn.drop_piece(_END, end)
+
+
+def _in_order(pieces: Iterable[Checkpointed]) -> list[Row]:
+    return sorted(map(_parse, pieces), key=lambda row: (row.info.begun_at, row.info.id))
 
 
 def _parse(piece: Checkpointed) -> Row:

@@ -7,12 +7,12 @@ from typing import Final
 from anabranch import limits
 from anabranch.catalog.port import Catalog
 from anabranch.model.ids import Micros
-from anabranch.model.transaction import TransactionState
 from anabranch.runtime.ports import Runtime
-from anabranch.streams.transaction.row import KIND, all_rows, drop_row
+from anabranch.streams.transaction.row import KIND, ended_by, forget, open_rows
 from anabranch.streams.transaction.transaction import end
 
 EXPIRED: Final = "its lease ran out"
+_PAGE: Final = 1_000  # how many are forgotten in one transaction
 
 
 def sweep_transactions(catalog: Catalog, runtime: Runtime) -> int:
@@ -24,14 +24,17 @@ def sweep_transactions(catalog: Catalog, runtime: Runtime) -> int:
     """
     now = runtime.clock.now()
     with catalog.reading() as txn:
-        rows = all_rows(txn)
-    aborted = 0
-    for row in rows:
-        info = row.info
-        if info.state is TransactionState.OPEN:
-            if info.expires_at <= now:
-                aborted += end(catalog, runtime, info.id, EXPIRED, expired_by=now)
-        elif info.ended_at is not None and info.ended_at <= Micros(now - limits.TRANSACTIONS_KEPT_US):
-            with catalog.writing(f"{KIND} {info.id}") as writing:
-                drop_row(writing, info.id)
+        late = [row.info.id for row in open_rows(txn) if row.info.expires_at <= now]
+    aborted = sum(end(catalog, runtime, ident, EXPIRED, expired_by=now) for ident in late)
+    _forget(catalog, Micros(now - limits.TRANSACTIONS_KEPT_US))
     return aborted
+
+
+def _forget(catalog: Catalog, horizon: Micros) -> None:
+    while True:
+        with catalog.reading() as txn:
+            old = ended_by(txn, horizon, _PAGE)
+        if not old:
+            return
+        with catalog.writing(f"{KIND} forgotten") as writing:
+            forget(writing, old)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
@@ -88,6 +89,8 @@ class Transaction:
         note: Note | None = None,
     ) -> Transaction:
         """A new transaction. Raises InvalidArgument for a lease that is none."""
+        if not isinstance(lease_s, (int, float)) or not math.isfinite(lease_s):
+            raise InvalidArgument(f"a lease is a number of seconds, not {lease_s!r}")
         lease_us = round(lease_s * 1_000_000)
         if lease_us <= 0:
             raise InvalidArgument(f"a lease of {lease_s:g} seconds would be over before it began")

@@ -14,6 +14,7 @@ from anabranch.testing.clients.copy import copy
 from anabranch.testing.clients.copy_scope import copy_scope
 from anabranch.testing.clients.group import feed, share
 from anabranch.testing.clients.hold import hold
+from anabranch.testing.clients.listeners import attend, perform
 from anabranch.testing.clients.maintain import collect, maintain
 from anabranch.testing.clients.notifications import change, listen
 from anabranch.testing.clients.publish import publish
@@ -138,6 +139,7 @@ UPKEEPERS: Final[Sequence[Cast]] = (
 LISTENERS: Final[Sequence[Cast]] = (
     (("change", change), ("listen", listen), ("listen", listen), ("collect", collect)),
     (("change", change), ("listen", listen), ("rename", rename), ("share", share), ("feed", feed)),
+    (("perform", perform), ("attend", attend), ("attend", attend), ("collect", collect)),
 )
 # Byte streams, beside those that compact and collect.
 SCRIBES: Final[Sequence[Cast]] = (

@@ -63,8 +63,9 @@ def tend(arena: Arena, store: Store, name: str) -> None:
             store.runtime.tasks.sleep(0.2 + arena.rng.random())
             for each in (scaling, upkeep):
                 each.close()
-                if each.failure is not None and not isinstance(each.failure, EXPECTED):
-                    arena.violations.append(f"upkeep failed: {each.failure!r}")
+                for failure in (each.fault, each.failure):
+                    if failure is not None and not isinstance(failure, EXPECTED):
+                        arena.violations.append(f"upkeep failed: {failure!r}")
                 arena.done["round of upkeep"] += each.rounds
 
 

@@ -384,6 +384,7 @@ class CatalogContract:
         with self.catalog.reading() as reading:
             pieces = reading.pieces("pipeline")
             assert [(piece.name, piece.value["value"]) for piece in pieces] == [("a", 2), ("b", 3)]
+            assert reading.pieces("pipeline", 1) == pieces[:1]
             assert reading.piece("pipeline", "a") == pieces[0]
             assert reading.piece("pipeline", "c") is None
         with self.catalog.writing() as writing:

@@ -166,7 +166,7 @@ select operation, result from requests where id = %s;
 select sequence, stream, at, kind, detail from changes where sequence > %s order by sequence limit %s;
 
 -- name: pieces
-select kind, name, value from pieces where kind = %s order by name;
+select kind, name, value from pieces where kind = %s order by name limit %s;
 
 -- name: piece
 select kind, name, value from pieces where kind = %s and name = %s;

@@ -82,6 +82,14 @@ update logs set length = %s, sealed = %s, fence = %s, low_water = %s, size = %s,
     event_high = %s
 where id = %s;
 
+-- Ids of logs that a transaction is about to make: as many as a stream has open segments.
+-- name: reserve_logs
+select nextval(pg_get_serial_sequence('logs', 'id')) from segments where stream = %s and retired is null;
+
+-- name: put_log
+insert into logs (id, stream, length, sealed, fence, low_water, size, appended_at, event_high)
+values (%s, %s, 0, false, 0, 0, 0, %s, null);
+
 -- name: drop_log
 delete from logs where id = %s;
 

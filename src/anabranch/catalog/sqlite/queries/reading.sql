@@ -135,6 +135,11 @@ select next, fence, recent from writers where log = ? and writer = ?;
 -- name: progress_in
 select w.log, w.next, w.fence, w.recent from json_each(?2) l join writers w on w.log = l.value and w.writer = ?1;
 
+-- name: log_and_progress
+select l.id, l.stream, l.length, l.sealed, l.fence, l.low_water, l.size, l.appended_at, l.event_high,
+       w.next, w.fence, w.recent
+from logs l left join writers w on w.log = l.id and w.writer = ? where l.id = ?;
+
 -- name: writers_of_log
 select writer, next, fence, recent from writers where log = ? and writer > ? order by writer limit ?;
 
@@ -163,7 +168,7 @@ select operation, result from requests where id = ?;
 select sequence, stream, at, kind, detail from changes where sequence > ? order by sequence limit ?;
 
 -- name: pieces
-select kind, name, value from pieces where kind = ? order by name;
+select kind, name, value from pieces where kind = ? order by name limit ?;
 
 -- name: piece
 select kind, name, value from pieces where kind = ? and name = ?;

@@ -1,0 +1,258 @@
+"""A pipeline that runs in this process: its queries, its results, and how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from anabranch.errors import Conflict, InvalidArgument, PipelineFailed
+from anabranch.model.cut import StreamCut
+from anabranch.spark import pipeline_row as row_of
+from anabranch.spark.pipeline_admin import drop_checkpoints
+from anabranch.spark.pipeline_checkpoint import is_settled
+from anabranch.spark.pipeline_heartbeat import Heartbeat
+from anabranch.spark.pipeline_plan import Step
+from anabranch.spark.pipeline_prepare import Prepared
+from anabranch.spark.pipeline_progress import Gauge, QueryProgress
+from anabranch.spark.pipeline_query import explain, start
+from anabranch.store import Store
+from anabranch.streams.holding import Held
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["Pipeline"]
+
+
+class Pipeline:
+    """A pipeline that runs in this process. Thread-safe. Stop it, or use it as a context manager."""
+
+    def __init__(
+        self,
+        store: Store,
+        spark: SparkSession,
+        name: str,
+        steps: Sequence[Step],
+        prepared: Mapping[str, Prepared],
+        heartbeat: Heartbeat,
+        *,
+        once: bool,
+        owned: bool,
+        held: list[Held] | None = None,
+    ) -> None:
+        """`held`: the streams of an ephemeral pipeline; None for a lasting one."""
+        self.name = name
+        self.store = store
+        self._spark = spark
+        self._steps = tuple(steps)
+        self._prepared = prepared
+        self._heartbeat = heartbeat
+        self._once = once
+        self._owned = owned
+        self._held = held
+        self._lock = store.runtime.tasks.lock()
+        self._queries: dict[str, StreamingQuery] = {}
+        self._gauges = {step.target: Gauge(store, step, prepared[step.target].starts) for step in steps}
+        self._tails = {step.target: store.streams.tail(step.target) for step in steps}
+        self._stopping = self._ended = False
+        self._failure: PipelineFailed | Conflict | None = None
+        self._changed = store.runtime.tasks.condition()
+        try:
+            self._advance()
+        except BaseException:
+            self._stop_queries()
+            raise
+        self._supervisor = store.runtime.tasks.spawn(f"supervise-{name}", self._supervise)
+
+    # what it does
+
+    @property
+    def queries(self) -> Mapping[str, StreamingQuery]:
+        """Spark's queries by target; with `once` those that were started so far."""
+        return MappingProxyType(dict(self._queries))
+
+    @property
+    def active(self) -> bool:
+        """True until it ended, by itself or because it was stopped."""
+        return not self._ended
+
+    @property
+    def read_to(self) -> Mapping[str, Mapping[str, StreamCut]]:
+        """For each target, the cuts up to which its sources were read as of the last `progress`."""
+        return {
+            target: {str(name): cut for name, cut in gauge.reached.items()} for target, gauge in self._gauges.items()
+        }
+
+    @property
+    def checkpoints(self) -> Mapping[str, str]:
+        """The checkpoint folders by target, as paths or URLs."""
+        return {target: each.checkpoint.text for target, each in self._prepared.items()}
+
+    def progress(self) -> list[QueryProgress]:
+        """How far each query is, in the order in which they feed each other."""
+        with self._lock:
+            measured = [self._gauges[step.target].measure(self._queries.get(step.target)) for step in self._steps]
+        self._heartbeat.progress = measured
+        return measured
+
+    @property
+    def last_progress(self) -> list[QueryProgress]:
+        """The progress as it was last asked for, by anybody; still there when the pipeline has ended."""
+        return list(self._heartbeat.progress)
+
+    def caught_up(self) -> bool:
+        """True if every query has read its sources to their tails and closed what it can close by them."""
+        if any(each.lag or each.state != "running" for each in self.progress()):
+            return False
+        return all(is_settled(self._prepared[target].checkpoint, query) for target, query in self._queries.items())
+
+    # results
+
+    def collect(self, target: str | None = None) -> pa.Table:
+        """The results published since this run began, of one target or of the last statement. Columns as stored."""
+        target = target or self._steps[-1].target
+        if target not in self._tails:
+            raise InvalidArgument(f"the pipeline writes no '{target}'; it writes {', '.join(self._tails)}")
+        columns = self.store.streams.get(target).schema.columns
+        start = self._tails[target]
+        if self._rewrites(target):
+            start = self.store.streams.head(target)
+        with self.store.reader(target, start=start, columns=columns.names) as reader:
+            return pa.Table.from_batches(list(reader.batches()), schema=reader.schema).select(columns.names)
+
+    def dataframe(self, target: str | None = None) -> DataFrame:
+        """The same as a DataFrame of the pipeline's session."""
+        return self._spark.createDataFrame(self.collect(target))
+
+    def _rewrites(self, target: str) -> bool:
+        return any(step.target == target and step.statement.options.mode == "complete" for step in self._steps)
+
+    # its end
+
+    def await_termination(self, timeout_s: float | None = None) -> bool:
+        """Wait until it ends; False if it has not within `timeout_s` seconds. Raises PipelineFailed, and Conflict where
+        another process has taken it over."""
+        clock = self.store.runtime.clock
+        deadline = None if timeout_s is None else clock.monotonic() + timeout_s
+        with self._changed:
+            while not self._ended:
+                left = None if deadline is None else deadline - clock.monotonic()
+                if left is not None and left <= 0:
+                    return False
+                # Short waits, so that Ctrl-C is answered at once.
+                self._changed.wait(0.2 if left is None else min(left, 0.2))
+        if self._failure is not None:
+            raise self._failure
+        return True
+
+    def stop(self) -> None:
+        """Stop its queries, and return when all is settled. What is published stays, a batch under way is made again by
+        the next run. A second call is harmless."""
+        self._stopping = True
+        with self._changed:
+            self._changed.notify_all()
+        self._supervisor.join()
+
+    def __enter__(self) -> Pipeline:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    # supervision
+
+    def _advance(self) -> bool:
+        """Start what is due: everything, or with `once` the next level when the one before is done. False at the end."""
+        if any(query.isActive for query in self._queries.values()) and self._once:
+            return True
+        waiting = [step for step in self._steps if step.target not in self._queries]
+        if not waiting:
+            return any(query.isActive for query in self._queries.values())
+        for step in waiting:
+            if self._once and step.level > waiting[0].level:
+                break
+            made = self._prepared[step.target]
+            query = start(
+                self._spark,
+                self.store,
+                step,
+                made.frame,
+                made.late,
+                checkpoint=made.checkpoint,
+                name=f"{self.name}/{step.target}",
+                once=self._once,
+            )
+            with self._lock:
+                self._queries[step.target] = query
+        return True
+
+    def _supervise(self) -> None:
+        # Each is tried, whatever became of those before: where Java was killed, queries can't even be stopped. Whoever
+        # waits for the pipeline must hear of it.
+        for what, act in (
+            ("its supervision", self._watch),
+            ("its end", self._stop_queries),
+            ("its end", self.progress),
+            ("its end", self._give_back),
+        ):
+            try:
+                act()
+            except Exception as exc:
+                self._failure = self._failure or self._broken(what, exc)
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def _watch(self) -> None:
+        """Until it has to end."""
+        while not self._stopping and not self._heartbeat.stop_requested:
+            self._failure = self._heartbeat.lost or self._failed()
+            if self._failure is not None or not self._advance():
+                return
+            with self._changed:
+                if not self._stopping:
+                    self._changed.wait(0.1 if self._once else 0.5)
+            self.progress()
+
+    def _broken(self, what: str, exc: Exception) -> PipelineFailed:
+        failure = PipelineFailed(self.name, what, explain(exc))
+        failure.__cause__ = exc
+        return failure
+
+    def _failed(self) -> PipelineFailed | None:
+        for target, query in self._queries.items():
+            if not query.isActive and (why := query.exception()) is not None:
+                return self._broken(target, why)
+        return None
+
+    def _stop_queries(self) -> None:
+        for query in self._queries.values():
+            query.stop()
+
+    def _vanish(self, held: Sequence[Held], now: int) -> None:
+        """Take along what an ephemeral pipeline made for itself, unless another process has taken it over."""
+        for each in held:
+            each.leave()
+        row = row_of.remove(self.store.catalog, self.name, self._heartbeat.holder, now=now)
+        if row is not None:
+            drop_checkpoints(self.store, row)
+
+    def _give_back(self) -> None:
+        """What it held is free for the next run, or where it was ephemeral gone."""
+        self._heartbeat.close()
+        holder, now = self._heartbeat.holder, self.store.runtime.clock.now()
+        progress = [each.as_json() for each in self.last_progress]
+        error = None if self._failure is None else str(self._failure)
+        try:
+            if self._held is not None:
+                self._vanish(self._held, now)
+            row_of.finish(self.store.catalog, self.name, holder, now=now, error=error, progress=progress)
+        finally:
+            if self._owned:
+                self.store.close()

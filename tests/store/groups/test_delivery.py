@@ -1,0 +1,250 @@
+"""What a reader group accepts, and when: three ways of delivery, output and position as one."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+
+import anabranch as ab
+from anabranch.errors import (
+    AppendUncertain,
+    ReaderNotInGroup,
+    SchemaMismatch,
+    StreamNotFound,
+)
+from anabranch.store import Store
+from tests.postgres_server import shared_url
+from tests.store.groups.kit import KEYS, complete, started, take, write
+from tests.store.helpers import LostAnswers, bodies_of, sound
+from tests.waiting import until_ended
+
+
+@pytest.mark.parametrize("landed", [True, False])
+@pytest.mark.parametrize("read_on", [True, False])
+def test_output_of_which_nobody_knows_whether_it_landed_is_there_once(
+    store: Store, landed: bool, read_on: bool
+) -> None:
+    store.streams.create("s/out")
+    write(store, 0, 3)
+    group = store.reader_group("s/g", streams=["s/a"])
+    answers = LostAnswers(store.catalog)
+    with group.reader("r", delivery="exactly_once") as reader:
+        losses = 0
+        while (batch := reader.read()) is not None:
+            output = {"s/out": batch.select(["key", "payload"])}
+            answers.lose(3, landed=landed)
+            losses += 1
+            with pytest.raises(AppendUncertain):
+                reader.commit(output)
+            if not read_on:
+                group.reader("another").close()  # the group goes on meanwhile
+                with reader._busy:
+                    reader._standing.meet()
+                reader.commit(output)
+                shared = reader._share._shared
+                assert shared.revision <= shared.stream.latest()
+        reader.commit()
+        assert losses > 1
+    assert complete(bodies_of(store, "s/out"), 3) and len(bodies_of(store, "s/out")) == 3 * KEYS
+    assert group.unread().events == 0
+    with group.reader("r", delivery="exactly_once") as reader:
+        assert reader.read() is None
+
+
+def test_what_a_reader_was_given_before_an_error_comes_again_but_for_what_was_done_with(store: Store) -> None:
+    write(store, 0, 5)
+    group = store.reader_group("s/g", streams=["s/a"])
+    with pytest.raises(ZeroDivisionError), group.reader("r") as reader:  # noqa: PT012
+        for count, event in enumerate(reader, 1):
+            last = event.body
+            if count == 10:
+                raise ZeroDivisionError
+    with group.reader("r") as reader:
+        again = take(reader, 5 * KEYS - 9)
+    assert last in again and group.unread().events == 0
+
+
+def test_what_a_reader_has_done_when_it_is_left_in_order_does_not_come_again(store: Store) -> None:
+    write(store, 0, 5)
+    group = store.reader_group("s/g", streams=["s/a"])
+    with group.reader("r") as reader:
+        first = take(reader, 10)
+    with group.reader("r") as reader:
+        batch = reader.read()
+        assert batch is not None
+        rest = [*batch.column("payload").to_pylist()]
+    with group.reader("r") as reader:
+        rest += take(reader, 5 * KEYS - 10 - len(rest))
+    assert complete([*first, *rest], 5)
+
+
+def test_events_and_batches_may_be_mixed(store: Store) -> None:
+    write(store, 0, 9)
+    group = store.reader_group("s/g", streams=["s/a"], end=ab.TAIL)
+    got: list[bytes] = []
+    with group.reader("r", batch_rows=4) as reader:
+        while True:
+            got += [event.body for _, event in zip(range(3), reader, strict=False)]
+            batch = reader.read(timeout_s=0.1)
+            if batch is None:
+                break
+            got += batch.column("payload").to_pylist()
+    assert len(got) == len(set(got)) == 9 * KEYS
+
+
+def test_at_most_once_accepts_before_it_hands_out(store: Store) -> None:
+    write(store, 0, 5)
+    group = store.reader_group("s/g", streams=["s/a"])
+    reader = group.reader("r", delivery="at_most_once")
+    batch = reader.read()
+    assert batch is not None and group.unread().events == 5 * KEYS - batch.num_rows
+    reader.abandon()
+    assert group.unread().events == 5 * KEYS - batch.num_rows
+
+
+def test_exactly_once_accepts_with_the_output_alone(anywhere: Store) -> None:
+    store = anywhere
+    store.streams.create("s/out")
+    write(store, 0, 6)
+    group = store.reader_group("s/g", streams=["s/a"])
+
+    def copy(reader: ab.GroupReader, batches: int, *, commit: bool) -> None:
+        for _ in range(batches):
+            batch = reader.read(timeout_s=60)
+            assert batch is not None
+            if commit:
+                reader.commit({"s/out": pa.table({"key": batch.column("key"), "payload": batch.column("payload")})})
+
+    reader = group.reader("r", delivery="exactly_once", batch_rows=5)
+    copy(reader, 3, commit=True)
+    copy(reader, 2, commit=False)
+    reader.close()  # in order; still nothing is accepted without its output
+    assert group.unread().events == 6 * KEYS - len(bodies_of(store, "s/out"))
+    with group.reader("r", delivery="exactly_once", batch_rows=5) as reader:
+        while group.unread().events:
+            copy(reader, 1, commit=True)
+    assert complete(bodies_of(store, "s/out"), 6) and sound(store)
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_a_commit_whose_answer_was_lost_counts_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch, landed: bool
+) -> None:
+    store.streams.create("s/out")
+    write(store, 0, 2)
+    group = store.reader_group("s/g", streams=["s/a"])
+    real = store.catalog.writing
+    lost: list[bool] = []
+
+    @contextmanager
+    def writing(on: Any = None) -> Iterator[Any]:
+        with real(on) as txn:
+            yield txn
+            if not landed and not lost:
+                lost.append(True)
+                raise ab.errors.AppendUncertain("the answer was lost")
+        if not lost:
+            lost.append(True)
+            raise ab.errors.AppendUncertain("the answer was lost")
+
+    with group.reader("r", delivery="exactly_once") as reader:
+        batch = reader.read()
+        assert batch is not None
+        monkeypatch.setattr(store.catalog, "writing", writing)
+        reader.commit({"s/out": pa.table({"payload": batch.column("payload")})})
+        assert lost and len(bodies_of(store, "s/out")) == batch.num_rows
+        assert group.unread().events == 2 * KEYS - batch.num_rows
+    with store.catalog.reading() as reading:
+        assert reading.pieces("published") == []  # nothing is left behind
+    assert sound(store)
+
+
+def test_an_output_that_can_not_be_written_leaves_the_position_where_it_was(store: Store) -> None:
+    write(store, 0, 2)
+    store.streams.create("s/out", schema=pa.schema([("n", pa.int64())]))
+    group = store.reader_group("s/g", streams=["s/a"])
+    with group.reader("r", delivery="exactly_once") as reader:
+        assert reader.read() is not None
+        with pytest.raises(SchemaMismatch):
+            reader.commit({"s/out": pa.table({"other": ["x"]})})
+        with pytest.raises(StreamNotFound):
+            reader.commit({"s/none": pa.table({"n": [1]})})
+        assert group.unread().events == 2 * KEYS
+        reader.commit({"s/out": pa.table({"n": [1]})})
+    assert group.unread().events < 2 * KEYS and len(bodies_of(store, "s/out")) == 1
+
+
+def test_a_commit_gets_through_while_others_change_the_state(store: Store) -> None:
+    store.streams.create("s/out")
+    write(store, 0, 30)
+    group = store.reader_group("s/g", streams=["s/a"], end=ab.TAIL)
+
+    def work(name: str) -> None:
+        with group.reader(name, delivery="exactly_once", batch_rows=3) as reader:
+            for batch in reader.batches():
+                reader.commit({"s/out": pa.table({"key": batch.column("key"), "payload": batch.column("payload")})})
+
+    until_ended(*[started(work, f"r{i}") for i in range(3)])
+    assert complete(bodies_of(store, "s/out"), 30)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    """The application's own."""
+    if request.param == "sqlite":
+        with closing(sqlite3.connect(tmp_path / "own.db")) as own:
+            own.execute("create table output (number integer primary key autoincrement, body blob)")
+            yield own
+        return
+    with psycopg.connect(shared_url()) as own:
+        own.execute("create temporary table output (number bigserial, body bytea)")
+        yield own
+
+
+def put_out(database: Any, batch: pa.RecordBatch) -> None:
+    mark = "?" if isinstance(database, sqlite3.Connection) else "%s"
+    for body in batch.column("payload").to_pylist():
+        database.execute(f"insert into output (body) values ({mark})", (body,))
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_positions_in_the_applications_own_database(store: Store, database: Any, first: bool) -> None:
+    write(store, 0, 6)
+    group = store.reader_group("s/g", streams=["s/a"])
+
+    def consume(reader: ab.GroupReader, positions: ab.SqlPositions, *, tell: bool) -> bool:
+        batch = reader.read(timeout_s=0.3)
+        if batch is None:
+            return False
+        put_out(database, batch)
+        positions.store(reader)
+        database.commit()
+        if tell:
+            reader.commit()
+        return True
+
+    positions = ab.SqlPositions(database)
+    former = group.reader("r", delivery="exactly_once", positions=positions, batch_rows=5)
+    if not first:  # else it knows of no position where the other stores one
+        assert consume(former, positions, tell=True) and consume(former, positions, tell=False)
+    late = former.read()  # it is taken over now, and does not know
+    assert late is not None
+    other = ab.SqlPositions(database)
+    with group.reader("r", delivery="exactly_once", positions=other, batch_rows=5) as reader:
+        while consume(reader, other, tell=True):
+            pass
+        put_out(database, late)
+        with pytest.raises(ReaderNotInGroup):
+            positions.store(former)
+        database.rollback()
+    former.abandon()
+    rows = database.execute("select body from output order by number").fetchall()
+    assert complete([row[0] for row in rows], 6)
+    assert group.unread().events == 0
