@@ -78,8 +78,6 @@ def test_a_copy_that_ends_before_its_cut_is_told(tmp_path: Path, plant: Plant) -
 
 
 def _shared(tell: Tell, place: Place, stop: Path, plant: Plant) -> None:
-    # Its task that gives signs of life would mend the wound now and then, just ahead of the kill.
-    setattr(limits, "READER_REFRESH_US", 60_000_000)  # noqa: B010 - to the type checker it is final
     with plant():
         share.share(tell, place, stop, "share-1", seed=1)
 
@@ -91,7 +89,8 @@ def test_a_unit_of_a_group_without_its_position_is_told(tmp_path: Path, plant: P
         store.streams.create_scope("t")
         for stream in (share.SOURCE, share.MADE):
             store.streams.create(stream)
-        store.reader_group(share.GROUP, streams=[share.SOURCE], lease_s=600)
+        # Readers that tell their positions while they read would mend the wound now and then, just ahead of the kill.
+        store.reader_group(share.GROUP, streams=[share.SOURCE], lease_s=600, refresh_s=60)
         with store.writer(share.SOURCE) as writer:
             for number in range(200):
                 writer.write(b"%d" % number, key="k")
