@@ -32,8 +32,9 @@ class SmallDisk:
         """Leave no room, or hardly any, for a moment."""
         disk = os.statvfs(self.folder)
         used = (disk.f_blocks - disk.f_bfree) * disk.f_frsize
-        # Where somebody writes more than that meanwhile, it stays as it is.
-        _mount("-o", f"remount,size={used + rng.choice((0, 30_000, 300_000))}", str(self.folder))
+        # Where somebody writes more than that meanwhile, it stays as it is. Zero would be no limit at all, for ever.
+        size = max(used + rng.choice((0, 30_000, 300_000)), 1)
+        _mount("-o", f"remount,size={size}", str(self.folder))
         time.sleep(rng.uniform(*_FULL_S))
         self.recover()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -21,6 +22,7 @@ from tests.waiting import until
 from torture import share, transact, trim
 from torture.child import Child, Tell
 from torture.conductor import Report, Run
+from torture.disk import SmallDisk
 from torture.place import STREAMS, Place
 from torture.places import NAMES, place
 from torture.shuffle import copy
@@ -101,6 +103,16 @@ def test_a_unit_of_a_group_without_its_position_is_told(tmp_path: Path, plant: P
         for reader in share.READERS:
             store.reader_group(share.GROUP).reader_offline(reader)
         assert bool(share.wrong(store, Counter())) == (plant is not nullcontext)
+
+
+def test_a_disk_that_holds_nothing_yet_can_be_full_and_has_room_again(tmp_path: Path) -> None:
+    disk = SmallDisk(tmp_path / "disk")
+    room = shutil.disk_usage(disk.folder).total
+    for fill in disk.faults().values():  # none without the right to mount
+        for seed in range(4):
+            fill(random.Random(seed))
+            assert shutil.disk_usage(disk.folder).total == room
+    disk.close()
 
 
 # the judges, fed lies
