@@ -353,6 +353,36 @@ def test_an_error_comes_where_its_range_would_and_can_be_passed_over() -> None:
         assert numbers(iter(reading)) == [3, 4, 5]
 
 
+def test_an_outage_is_told_once_however_many_ranges_it_hit() -> None:
+    gate = Gate()
+    gate.let(*range(6))
+    gate.broken.update(range(1, 5))
+    with Prefetch(ThreadTasks(), parts_of(6), gate.fetch, window=5, fetchers=1, bytes_max=1_000) as reading:
+        assert numbers(iter([next(iter(reading))])) == [0]
+        gate.wait_for(lambda begun: 5 in begun)  # one at a time, so all that fail have failed
+        with pytest.raises(OSError, match="1"):
+            next(iter(reading))
+        gate.broken.clear()
+        assert numbers(iter(reading)) == list(range(1, 6))
+
+
+def test_what_a_cancelled_coroutine_did_not_get_is_handed_out_next() -> None:
+    gate = Gate()
+
+    async def cancelled(reading: Prefetch[StreamPart]) -> None:
+        waiting = asyncio.ensure_future(anext(aiter(reading)))
+        await asyncio.sleep(0)
+        gate.let(0, 1, 2)
+        until(lambda: not reading._pump.busy)  # the batch is there, and the event loop does not know it yet
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    with Prefetch(ThreadTasks(), parts_of(3), gate.fetch, window=1, fetchers=1, bytes_max=1_000) as reading:
+        asyncio.run(cancelled(reading))
+        assert numbers(iter(reading)) == [0, 1, 2]
+
+
 def test_a_moved_and_an_emptied_window_hold_nothing_of_the_old_place() -> None:
     gate = Gate()
     gate.let(*range(30))

@@ -24,7 +24,7 @@ class Prefetch(Generic[P]):
     `fetchers` tasks read ahead, at most `window` ranges beyond the one in hand and while what is held weighs at most
     `bytes_max` logical bytes; the range in hand is fetched in any case. So a slow consumer throttles them, and memory
     stays within `bytes_max`, or one range where that is larger. All three may be changed while it runs. An error of a
-    fetch is raised where its range would come, and again until `seek` goes elsewhere.
+    fetch is raised where its range would come; who asks again has it fetched again, and whatever else had failed by then.
     """
 
     def __init__(
@@ -53,8 +53,7 @@ class Prefetch(Generic[P]):
         self._running: set[Task] = set()
         self._active = 0
         self._closed = False
-        self._next: pa.RecordBatch | None = None  # taken for a coroutine, but not handed out yet
-        self._pump = Pump(tasks, self._fill, self._wake)
+        self._pump = Pump(tasks, self._await, self._wake)
 
     # what it does
 
@@ -108,7 +107,7 @@ class Prefetch(Generic[P]):
         if not 0 <= number <= len(self._parts):
             raise InvalidArgument(f"there is no range {number}; there are {len(self._parts)}")
         with self._changed:
-            self._place, self._begun, self._next = number, 0, None
+            self._place, self._begun = number, 0
             self._trim()
             self._start()
             self._changed.notify_all()
@@ -122,20 +121,18 @@ class Prefetch(Generic[P]):
     # consuming
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        while (batch := self._take(lambda: self._closed)) is not None:
-            yield batch
+        while not self._over():
+            self._await(lambda: False)
+            yield from self._take()
 
     async def __aiter__(self) -> AsyncIterator[pa.RecordBatch]:
-        while not self._closed:
-            if self._next is None:
-                try:
-                    await self._pump.call()
-                except Closed:
-                    return
-            batch, self._next = self._next, None
-            if batch is None:
+        while not self._over():
+            try:
+                await self._pump.call()
+            except Closed:
                 return
-            yield batch
+            for batch in self._take():
+                yield batch
 
     def close(self) -> None:
         """Stop, and wait for the fetches under way. Iterations end. A second close is harmless."""
@@ -162,29 +159,38 @@ class Prefetch(Generic[P]):
 
     # the work
 
-    def _take(self, interrupted: Callable[[], bool]) -> pa.RecordBatch | None:
-        """The next batch; None at the end, or where it was interrupted."""
+    def _await(self, interrupted: Callable[[], bool]) -> bool:
+        """Wait until there is a batch to take, or nothing more to come; False where it was interrupted before."""
         with self._changed:
-            while not interrupted() and not self._closed and self._place < len(self._parts):
+            while not self._over():
                 self._start()
                 held = self._ready.get(self._place)
                 if held is None:
+                    if interrupted():
+                        return False
                     self._changed.wait()
                 elif isinstance(held, BaseException):
-                    del self._ready[self._place]  # asking again tries again
+                    self._trim()
                     raise held
                 elif self._begun < len(held):
-                    self._begun += 1
-                    return held[self._begun - 1]
+                    return True
                 else:
                     del self._ready[self._place]
                     self._place, self._begun = self._place + 1, 0
-            return None
+            return True
 
-    def _fill(self, interrupted: Callable[[], bool]) -> bool:
-        if self._next is None:
-            self._next = self._take(interrupted)
-        return self._next is not None or not interrupted()
+    def _take(self) -> Batches:
+        """The next batch, alone, unless a `seek` came in between. Only who consumes takes, so that nothing is taken in vain
+        where a coroutine is cancelled."""
+        with self._changed:
+            held = self._ready.get(self._place, ())
+            if isinstance(held, BaseException) or self._begun >= len(held):
+                return ()
+            self._begun += 1
+            return held[self._begun - 1 : self._begun]
+
+    def _over(self) -> bool:
+        return self._closed or self._place == len(self._parts)
 
     def _wake(self) -> None:
         with self._changed:
@@ -243,7 +249,12 @@ class Prefetch(Generic[P]):
         return self._place <= number <= self._place + self._window
 
     def _trim(self) -> None:
-        self._ready = {number: held for number, held in self._ready.items() if self._wanted(number)}
+        """Let go of what is not wanted any more, and of failures: those are tried again."""
+        self._ready = {
+            number: held
+            for number, held in self._ready.items()
+            if self._wanted(number) and not isinstance(held, BaseException)
+        }
 
     def _held(self) -> int:
         return sum(self._parts[number].size for number in self._ready.keys() | self._under_way)
