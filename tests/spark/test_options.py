@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 import anabranch as ab
-from anabranch.errors import InvalidArgument, InvalidName, MissingExtra, ScopeRenamed, StreamRenamed
+from anabranch.errors import InvalidArgument, InvalidName, MissingExtra, ScopeRenamed, StreamNotFound, StreamRenamed
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.names import StreamName
@@ -79,6 +79,22 @@ def test_a_stream_that_has_another_name_by_now_is_not_made_anew() -> None:
         with pytest.raises(ScopeRenamed, match="'t'"):
             _target(store, WriteOptions.of({**NEEDED, "stream": "s/new", "create": "true"}), columns)
         assert [info.id for info in store.streams.list()] == [made]
+
+
+def test_a_sink_and_a_source_that_know_their_streams_id_find_it_under_another_name(tmp_path: Path) -> None:
+    with new_store(tmp_path) as store:
+        made = store.streams.get("s/in").id
+        options = {"path": store.url, "stream": "s/in", "streamId": str(made)}
+        store.streams.rename("s/in", "s/now")
+        columns = pa.schema([("n", pa.int64())])
+        store.streams.create("s/in", schema=columns)
+        assert _target(store, WriteOptions.of({**options, "create": "true"}), columns) == made
+        reader = stream_reader(options, schema(options))
+        assert isinstance(reader, StreamReader)
+        assert StreamCut.parse(reader.initialOffset()["cut"]).stream == made
+        store.streams.delete("s/now")
+        with pytest.raises(StreamNotFound):
+            _target(store, WriteOptions.of({**options, "create": "true"}), columns)
 
 
 def test_a_bad_stream_name_is_refused() -> None:
@@ -170,8 +186,9 @@ def test_checkpoints_lie_in_any_folder_and_nothing_but_them_is_removed(tmp_path:
 
 
 def test_an_account_of_late_events_survives_its_option() -> None:
-    account = LateAccount(StreamName("s", "late"), {StreamName("s", "in"): "at"}, (Window("at", 10, 4, 1),))
-    assert LateAccount.from_option(account.to_option()) == account
+    for target in (StreamName("s", "late"), StreamId(7)):
+        account = LateAccount(target, {StreamName("s", "in"): "at"}, (Window("at", 10, 4, 1),))
+        assert LateAccount.from_option(account.to_option()) == account
     with pytest.raises(InvalidArgument, match="option 'late' is JSON"):
         LateAccount.from_option("{}")
 

@@ -234,6 +234,47 @@ def test_a_running_pipeline_follows_is_exclusive_and_stops_when_asked(spark: Spa
     assert [each["read"] for each in pipeline_admin.find(store, "p").progress] == [60]
 
 
+def test_whatever_a_running_pipeline_reads_and_writes_may_be_renamed(spark: SparkSession, store: ab.Store) -> None:
+    devices = pa.schema([("device", pa.string()), ("room", pa.string())])
+    store.streams.create("iot/devices", schema=devices)
+    with store.writer("iot/devices") as writer:
+        writer.write({"device": "d0", "room": "hall"})
+    sql = f"""{COUNTS};
+        CREATE STREAM out.rooms AS
+        SELECT d.room, s.at FROM STREAM iot.sensors s JOIN iot.devices d ON s.device = d.device
+    """
+    put(store, range(30))
+    with run(store, sql, name="p", spark=spark) as pipeline:
+        wait_for(pipeline)
+        written = len(rows(store, "out/counts"))
+        names = {SOURCE: "iot/probes", "iot/devices": "iot/places", "out/rooms": "out/halls"}
+        names |= {"out/counts": "out/sums", "out/counts_late": "out/tardy"}
+        for old, new in names.items():
+            store.streams.rename(old, new)
+        # Who makes a stream under a former name has nothing to do with it.
+        store.streams.create("out/counts", schema=store.streams.get("out/sums").schema.columns)
+        put(store, [*range(30, 60), 1], stream="iot/probes")
+        put(store, [2, 3], stream="iot/probes")
+        wait_for(pipeline)
+        assert pipeline.collect("out/counts").num_rows == len(rows(store, "out/sums")) > written
+        progress = {each.target: each for each in pipeline.progress()}
+    assert sorted(row["at"].timestamp() - BASE // SECOND for row in rows(store, "out/tardy")) == [1, 2, 3]
+    assert sum(row["events"] for row in rows(store, "out/sums")) == 50
+    assert len(rows(store, "out/halls")) == 21  # every third of 60, and the 3 that is late elsewhere
+    told = progress["out/counts"]
+    assert (told.read, told.lag, told.late, told.written) == (63, 0, 3, len(rows(store, "out/sums")))
+    assert rows(store, "out/counts") == []
+    # The next run looks for the names in its file.
+    store.streams.delete("out/counts")
+    with pytest.raises(InvalidSql, match="stream 'iot/sensors' is called 'iot/probes' now"):
+        run(store, sql, name="p", spark=spark)
+    for old, new in names.items():
+        store.streams.alias(new, old)
+    put(store, [60, 70], stream="iot/probes")
+    finished(run(store, sql, name="p", spark=spark, once=True))
+    assert sum(row["events"] for row in rows(store, "out/sums")) == 60
+
+
 def wait_for(pipeline: Pipeline) -> None:
     until(pipeline.caught_up)
 

@@ -25,6 +25,7 @@ from anabranch.log.read import Selection
 from anabranch.log.view import load
 from anabranch.model.columns import TIME_TYPE
 from anabranch.model.cut import StreamCut
+from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.spark.checkpoint_place import CheckpointPlace
 from anabranch.spark.late import WATERMARK_COLUMN, is_late
@@ -43,9 +44,9 @@ _EARLIEST: Final = -(1 << 62)
 class LateAccount:
     """Which late events are kept and where. `sources` maps each stream that the query reads to its column of event
     times; without `windows` what counts is an event's own time. `target` has, of the sources' columns, those that
-    shall be kept, and `_watermark`."""
+    shall be kept, and `_watermark`; named by its id, it may be renamed meanwhile."""
 
-    target: StreamName
+    target: StreamName | StreamId
     sources: Mapping[StreamName, str]
     windows: tuple[Window, ...]
 
@@ -53,7 +54,8 @@ class LateAccount:
         """The value of the sink's option `late`."""
         windows = [[each.column, each.size_us, each.slide_us, each.start_us] for each in self.windows]
         sources = {str(name): column for name, column in self.sources.items()}
-        return json.dumps({"target": str(self.target), "sources": sources, "windows": windows})
+        target = str(self.target) if isinstance(self.target, StreamName) else self.target
+        return json.dumps({"target": target, "sources": sources, "windows": windows})
 
     @classmethod
     def from_option(cls, text: str) -> LateAccount:
@@ -61,7 +63,7 @@ class LateAccount:
         try:
             told = json.loads(text)
             return cls(
-                StreamName.parse(told["target"]),
+                StreamId(target) if isinstance(target := told["target"], int) else StreamName.parse(target),
                 {StreamName.parse(name): str(column) for name, column in told["sources"].items()},
                 tuple(Window(str(column), *map(int, numbers)) for column, *numbers in told["windows"]),
             )

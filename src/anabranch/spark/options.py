@@ -4,6 +4,7 @@ path                  the store's folder, or the URL of its PostgreSQL catalog
 blobs, history        where the bytes are, as `anabranch.connect` takes them; a PostgreSQL catalog needs `blobs`
 encryptionKeys        where the keys of an encrypted store are, `file:/path` or `env:NAME`, on every machine of the job
 stream                scope/name
+streamId              the id that the stream had when the query was made: found by it, it may be renamed meanwhile
 start, end            where reading begins (default: the head) and, exclusively, ends: head, tail, a stream cut, an
                       event pointer or an ISO 8601 time; as the end also `watermark`: up to where the stream is complete,
                       as its writers said. Without an end, a batch read ends at the tail as of its planning and a stream
@@ -34,6 +35,7 @@ from typing import Final
 
 from anabranch.catalog.postgres.address import PREFIXES as POSTGRES
 from anabranch.errors import InvalidArgument
+from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.readers.place import TimeKind
 from anabranch.store import Places
@@ -46,6 +48,7 @@ _READ: Final = (
     "history",
     "encryptionKeys",
     "stream",
+    "streamId",
     "start",
     "end",
     "by",
@@ -63,6 +66,7 @@ _WRITE: Final = (
     "history",
     "encryptionKeys",
     "stream",
+    "streamId",
     "create",
     "key",
     "time",
@@ -81,6 +85,7 @@ class ReadOptions:
 
     store: Places
     stream: StreamName
+    stream_id: StreamId | None
     start: str
     end: str | None
     by: TimeKind
@@ -99,6 +104,7 @@ class ReadOptions:
         return cls(
             store=said.store(),
             stream=said.stream(),
+            stream_id=said.stream_id(),
             start=said.text("start") or "head",
             end=said.text("end"),
             by="event" if said.choice("by", ("append", "event")) == "event" else "append",
@@ -118,6 +124,7 @@ class WriteOptions:
 
     store: Places
     stream: StreamName
+    stream_id: StreamId | None
     create: bool
     key: str | None
     time: str | None
@@ -133,6 +140,7 @@ class WriteOptions:
         return cls(
             store=said.store(),
             stream=said.stream(),
+            stream_id=said.stream_id(),
             create=said.choice("create", ("false", "true")) == "true",
             key=said.text("key"),
             time=said.text("time"),
@@ -182,6 +190,10 @@ class _Said:
         if name is None:
             raise InvalidArgument("say which stream: .option('stream', 'scope/name')")
         return StreamName.parse(name)
+
+    def stream_id(self) -> StreamId | None:
+        number = self.number("streamId", least=1)
+        return None if number is None else StreamId(number)
 
     def names(self, name: str) -> tuple[str, ...] | None:
         text = self.text(name)

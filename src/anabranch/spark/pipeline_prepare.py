@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from anabranch.errors import InvalidArgument
+from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.spark.checkpoint_place import CheckpointPlace
 from anabranch.spark.late_commit import LateAccount
@@ -33,9 +34,11 @@ _views = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A statement that is ready to start. `starts` holds a cut's text for each source."""
+    """A statement that is ready to start. `target` and the account's are known by their ids, so they may be renamed.
+    `starts` holds a cut's text for each source."""
 
     frame: DataFrame
+    target: StreamId
     late: LateAccount | None
     checkpoint: CheckpointPlace
     starts: Mapping[str, str]
@@ -74,7 +77,10 @@ def prepare(
             late = late_account(store, step, frame)
             create_streams(store, step, frame, late, created, held)
             outputs.append(replace(output, late=None if late is None else str(late.target)))
-            made[step.target] = Prepared(frame, late, _reached(spark, store, output), output.starts)
+            if late is not None:
+                late = replace(late, target=store.streams.get(step.statement.late_target).id)
+            target = store.streams.get(step.statement.target).id
+            made[step.target] = Prepared(frame, target, late, _reached(spark, store, output), output.starts)
     except BaseException:
         for name in created:
             store.streams.delete(name)

@@ -13,6 +13,7 @@ from py4j.protocol import Py4JError
 
 from anabranch.errors import AnabranchError
 from anabranch.model.cut import StreamCut
+from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.times import to_micros
 from anabranch.spark.pipeline_plan import Step
@@ -20,6 +21,8 @@ from anabranch.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
+
+    from anabranch.spark.pipeline_prepare import Prepared
 
 __all__ = ["SILENT", "Gauge", "QueryProgress"]
 
@@ -59,10 +62,11 @@ class QueryProgress:
 class Gauge:
     """Measures one query again and again. For one thread at a time."""
 
-    def __init__(self, store: Store, step: Step, starts: Mapping[str, str]) -> None:
+    def __init__(self, store: Store, step: Step, prepared: Prepared) -> None:
         self._store = store
-        self._step = step
-        self._starts = {StreamName.parse(name): StreamCut.parse(cut) for name, cut in starts.items()}
+        self._target = prepared.target
+        self._late = None if prepared.late is None else prepared.late.target
+        self._starts = {StreamName.parse(name): StreamCut.parse(cut) for name, cut in prepared.starts.items()}
         self._reached = dict(self._starts)
         self._history: deque[tuple[float, int]] = deque()
         self._last = QueryProgress(step.target, "waiting")
@@ -83,11 +87,11 @@ class Gauge:
         self._follow(told)
         try:
             read, lag = self._distances()
-            written, late = self._length(self._step.statement.target), self._length(self._step.statement.late_target)
+            written, late = self._length(self._target), 0 if self._late is None else self._length(self._late)
         except AnabranchError:  # a stream was truncated or deleted under us; the query itself will say so
             read, lag, written, late = self._last.read, self._last.lag, self._last.written, self._last.late
         self._last = QueryProgress(
-            target=self._step.target,
+            target=self._last.target,
             state=state,
             batch=told.get("batchId", -1),
             read=read,
@@ -113,13 +117,12 @@ class Gauge:
         read = lag = 0
         for name, cut in self._reached.items():
             streams = self._store.streams
-            read += streams.distance(name, self._starts[name], cut).events
-            lag += streams.distance(name, cut).events
+            read += streams.distance(cut.stream, self._starts[name], cut).events
+            lag += streams.distance(cut.stream, cut).events
         return read, lag
 
-    def _length(self, name: StreamName) -> int:
-        streams = self._store.streams
-        return streams.distance(name).events if streams.exists(name) else 0
+    def _length(self, stream: StreamName | StreamId) -> int:
+        return self._store.streams.distance(stream).events
 
     def _rate(self, read: int) -> float:
         now = self._store.runtime.clock.monotonic()

@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType, TimestampNTZType, TimestampType
 
 from anabranch.errors import AnabranchError, InvalidArgument, InvalidSql, NotFound, StreamExists
 from anabranch.model.columns import RESERVED, TIME_TYPE
+from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.schema import StreamSchema
 from anabranch.spark.checkpoint_place import CheckpointPlace
@@ -53,13 +54,13 @@ def analyze(
     several = len(statement.sources) > 1
     for view, name in statement.sources.items():
         try:
-            schema = store.streams.get(name).schema
+            info = store.streams.get(name)
         except NotFound as exc:
             raise InvalidSql(str(exc), line=statement.line) from exc
         limit = None if name in step.internal else events_max
-        frame = _stream(spark, store, name, starts[str(name)], events_max=limit, several=several)
-        if schema.time is not None:
-            frame = frame.withWatermark(schema.time, f"{step.delays_us[name] // 1000} milliseconds")
+        frame = _stream(spark, store, name, info.id, starts[str(name)], events_max=limit, several=several)
+        if info.schema.time is not None:
+            frame = frame.withWatermark(info.schema.time, f"{step.delays_us[name] // 1000} milliseconds")
         frame.createOrReplaceTempView(view)
     query = statement.without_tables(_make_tables(spark, store, statement))
     # Spark counts lines from the query's start: with the lines before it, they are those of the file.
@@ -87,10 +88,16 @@ def drop_views(spark: SparkSession, step: Step) -> None:
 
 
 def _stream(
-    spark: SparkSession, store: Store, name: StreamName, start: str, *, events_max: int | None, several: bool
+    spark: SparkSession,
+    store: Store,
+    name: StreamName,
+    ident: StreamId,
+    start: str,
+    *,
+    events_max: int | None,
+    several: bool,
 ) -> DataFrame:
-    places = place_options(places_of(store))
-    reader = spark.readStream.format(_FORMAT).options(**places).option("stream", str(name)).option("start", start)
+    reader = spark.readStream.format(_FORMAT).options(**_options(store, name, ident)).option("start", start)
     if events_max is not None:
         reader = reader.option("maxEventsPerTrigger", str(events_max))
     if several:
@@ -104,11 +111,16 @@ def _make_tables(spark: SparkSession, store: Store, statement: Statement) -> lis
     others = []
     for view, name in statement.tables.items():
         if store.streams.exists(name):
-            reader = spark.read.format(_FORMAT).options(**place_options(places_of(store))).option("stream", str(name))
-            reader.load().createOrReplaceTempView(view)
+            options = _options(store, name, store.streams.get(name).id)
+            spark.read.format(_FORMAT).options(**options).load().createOrReplaceTempView(view)
         else:
             others.append(view)
     return others
+
+
+def _options(store: Store, name: StreamName, ident: StreamId) -> dict[str, str]:
+    """What leads to a stream, whatever it is called later."""
+    return {**place_options(places_of(store)), "stream": str(name), "streamId": str(ident)}
 
 
 def _check_streaming(spark: SparkSession, frame: DataFrame, mode: str) -> None:
@@ -142,11 +154,11 @@ def create_streams(
         if _create(store, statement.target, wanted, statement.options.segments):
             created.append(statement.target)
         if late is not None:
-            columns = _late_schema(store, statement, late)
+            columns, target = _late_schema(store, statement, late), statement.late_target
             if held is not None:
-                _hold(store, late.target, columns, held)
-            elif _create(store, late.target, columns, None):
-                created.append(late.target)
+                _hold(store, target, columns, held)
+            elif _create(store, target, columns, None):
+                created.append(target)
     except StreamExists as exc:
         raise InvalidSql(
             f"'{exc.stream}' exists with other columns, key or time than this statement gives; delete it, "
@@ -284,6 +296,7 @@ def start(
     frame: DataFrame,
     late: LateAccount | None,
     *,
+    target: StreamId,
     checkpoint: CheckpointPlace,
     name: str,
     once: bool,
@@ -298,8 +311,7 @@ def start(
         frame.writeStream.format(_FORMAT)
         .queryName(name)
         .outputMode(statement.options.mode)
-        .options(**place_options(places_of(store)))
-        .option("stream", step.target)
+        .options(**_options(store, statement.target, target))
         .option("checkpointLocation", checkpoint.for_spark)
         .option("checkpointUrl", checkpoint.text)
     )

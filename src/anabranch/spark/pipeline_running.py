@@ -56,8 +56,8 @@ class Pipeline:
         self._held = held
         self._lock = store.runtime.tasks.lock()
         self._queries: dict[str, StreamingQuery] = {}
-        self._gauges = {step.target: Gauge(store, step, prepared[step.target].starts) for step in steps}
-        self._tails = {step.target: store.streams.tail(step.target) for step in steps}
+        self._gauges = {step.target: Gauge(store, step, prepared[step.target]) for step in steps}
+        self._tails = {target: store.streams.tail(made.target) for target, made in prepared.items()}
         self._stopping = self._ended = False
         self._failure: PipelineFailed | Conflict | None = None
         self._changed = store.runtime.tasks.condition()
@@ -117,11 +117,12 @@ class Pipeline:
         target = target or self._steps[-1].target
         if target not in self._tails:
             raise InvalidArgument(f"the pipeline writes no '{target}'; it writes {', '.join(self._tails)}")
-        columns = self.store.streams.get(target).schema.columns
         start = self._tails[target]
+        info = self.store.streams.get(start.stream)  # which may have another name by now
+        columns = info.schema.columns
         if self._rewrites(target):
-            start = self.store.streams.head(target)
-        with self.store.reader(target, start=start, columns=columns.names) as reader:
+            start = self.store.streams.head(info.id)
+        with self.store.reader(info.name, start=start, columns=columns.names) as reader:
             return pa.Table.from_batches(list(reader.batches()), schema=reader.schema).select(columns.names)
 
     def dataframe(self, target: str | None = None) -> DataFrame:
@@ -184,6 +185,7 @@ class Pipeline:
                 step,
                 made.frame,
                 made.late,
+                target=made.target,
                 checkpoint=made.checkpoint,
                 name=f"{self.name}/{step.target}",
                 once=self._once,

@@ -225,13 +225,13 @@ def _target(store: Store, options: WriteOptions, columns: pa.Schema) -> StreamId
     stream of bytes."""
     columns = pa.schema([field for field in columns if field.name not in RESERVED])
     name = options.stream
-    if store.streams.find(name) is None:
+    if options.stream_id is None and store.streams.find(name) is None:
         if not options.create:
             missing = StreamNotFound(str(name))
             missing.add_note("Create it first, or give .option('create', 'true') to have it made.")
             raise missing
         _create(store, name, options, columns)
-    info = store.streams.get(name)
+    info = store.streams.get(options.stream_id or name)
     if info.sealed:
         raise StreamSealed(str(name))
     refuse_rows(info)

@@ -54,7 +54,7 @@ _Offset = dict[str, str]
 def schema(options: Mapping[str, str]) -> StructType:
     """The columns that reading yields. Raises InvalidArgument and its kinds, StoreNotFound, StreamNotFound."""
     asked = ReadOptions.of(options)
-    stored = open_store(asked.store).store.streams.get(asked.stream).schema
+    stored = open_store(asked.store).store.streams.get(asked.stream_id or asked.stream).schema
     return spark_schema(pa.schema([*spark_columns(chosen(stored, asked.columns)), *ADDED]))
 
 
@@ -108,6 +108,7 @@ class _Source:
         return open_store(self._options.store)
 
     def _view(self, stream: StreamId | None = None) -> StreamView:
+        stream = stream or self._options.stream_id
         self._open().store.freshen(self._options.stream)
         if self._options.end == WATERMARK and self._complete is None:
             self._complete = complete_cut(self._open(), self._options.stream)
