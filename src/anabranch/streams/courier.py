@@ -4,35 +4,31 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from anabranch.catalog.port import Catalog, Reading, Writing
 from anabranch.errors import (
     AnabranchError,
     AppendUncertain,
-    ConditionFailed,
-    Conflict,
     CorruptCatalog,
     Fenced,
     InvalidArgument,
-    OutOfSequence,
     StoreUnavailable,
     StreamNotFound,
     StreamSealed,
-    WriterUnknown,
 )
 from anabranch.log.appender import Appender
-from anabranch.log.commit import Draft, Outcome, Work, WriterName
-from anabranch.model.append import Appended, Progress, Refusal, Refused
-from anabranch.model.ids import LogId, StreamId
+from anabranch.log.commit import Draft, Outcome, Work
+from anabranch.model.append import Appended, Refusal, Refused
+from anabranch.model.ids import LogId
 from anabranch.model.schema import StreamSchema
 from anabranch.runtime.ports import Runtime
 from anabranch.streams.ack import ChunkState
 from anabranch.streams.chunk import Piece, join, origins_of
+from anabranch.streams.flight import Flight, first_refusal
 from anabranch.streams.routes import Routes, Slice, points_of
+from anabranch.streams.standing import Standing
 
 _RUNS_PER_TAKE_MAX = 4  # batches of one log in a commit. Commits are decided, and if need be resolved, one at a time:
 # so a log remembers (limits.WRITER_BATCHES_KEPT) all that can ever be asked for, however many are in flight
@@ -40,21 +36,7 @@ _JOIN_BYTES_MAX = 1 << 20  # pieces are put together up to this much,
 _JOIN_BYTES_PER_LOG = 1 << 17  # or this much per log: a copy of it costs less than one more batch
 _MOVED = (Refusal.SEALED, Refusal.GONE)  # the events belong elsewhere by now
 _MISNUMBERED = (Refusal.GAP, Refusal.UNKNOWN_WRITER)  # behind a hole, these say no more than that there is one
-# Fences of a name's owners are so far apart: who was taken over may still raise his, to resolve a lost commit on a
-# segment that was sealed by then, and must not come up to his successor's.
-_TAKEOVER = 1 << 20
 _WATCHED_MIN = 64  # states that are done are forgotten when so many, or twice those left the last time, have gathered
-
-
-@dataclass(slots=True)
-class _Flight:
-    """One work on its way: the slices it was made of, and the piece they came from."""
-
-    piece: Piece
-    slices: list[Slice]
-    firsts: list[int]
-    routes: Routes
-    order: int
 
 
 class Columns(NamedTuple):
@@ -74,21 +56,14 @@ class Courier:
     def __init__(
         self,
         appender: Appender,
-        catalog: Catalog,
+        standing: Standing,
         runtime: Runtime,
-        stream: StreamId,
-        name: WriterName,
         *,
-        named: bool,
         fence: int | None,
         drain: Callable[[], None],
     ) -> None:
         self._appender = appender
-        self._catalog = catalog
-        self._runtime = runtime
-        self._stream = stream
-        self._name = name
-        self._named = named
+        self._standing = standing
         self._fence = fence
         self._drain = drain
         self._lock = runtime.tasks.lock()
@@ -102,15 +77,12 @@ class Courier:
         self._orders = 0
         self._barrier = False
         self._broken = False  # a refusal left a hole in the sequence numbers
-        self._uncertain: set[LogId] = set()
         self._left: set[LogId] = set()  # logs that said that the events belong elsewhere
-        self._next: dict[LogId, int] = {}
-        self._landed: dict[LogId, int] = {}
         self._spread = runtime.ids.bits(63)
         self.gathered_bytes = 0  # what the writer still gathers, for the appender to know that it is worth coming
         self.refusal: AnabranchError | None = None  # the first since it was last asked for
         self.dead: AnabranchError | None = None  # set once no event can ever be appended
-        self.routes = self._load_routes()
+        self.routes = standing.renew()
         # What the writer conforms its events to: the last. What is still on its way may have the columns of one before.
         self._known = [Columns(self.routes.info.schema, self.routes.info.schema_version)]
 
@@ -123,8 +95,7 @@ class Courier:
 
     def learn(self) -> bool:
         """Look whether the stream has other columns by now, which pieces may have then. False where it has not."""
-        with self._catalog.reading() as txn:
-            info = txn.stream(self._stream)
+        info = self._standing.info()
         if info is None or info.schema_version == self._known[-1].version:
             return False
         self._known.append(Columns(info.schema, info.schema_version))
@@ -261,8 +232,7 @@ class Courier:
         drafts, firsts = [], []
         columns = self.columns_of(piece.batch)
         for part in slices:
-            first = self._next.get(part.log, 0)
-            self._next[part.log] = first + part.batch.num_rows
+            first = self._standing.number(part.log, part.batch.num_rows)
             firsts.append(first)
             expected = None if piece.expected is None else piece.expected - routes.offsets[part.log]
             drafts.append(
@@ -272,7 +242,7 @@ class Courier:
                     size=piece.size if part.size is None else part.size,
                     schema=columns.schema,
                     schema_version=columns.version,
-                    writer=self._name,
+                    writer=self._standing.writer,
                     first=first,
                     expected=expected,
                     fence=self._fence,
@@ -281,17 +251,17 @@ class Courier:
                 )
             )
         self._orders += 1
-        flight = _Flight(piece, slices, firsts, routes, self._orders)
+        flight = Flight(piece, slices, firsts, routes, self._orders)
         return Work(tuple(drafts), lambda outcome: self._settle(flight, outcome))
 
     # what became of it
 
-    def _settle(self, flight: _Flight, outcome: Outcome) -> None:
+    def _settle(self, flight: Flight, outcome: Outcome) -> None:
         with self._lock:
-            refused = None if isinstance(outcome, AnabranchError) else _first_refusal(outcome)
+            refused = None if isinstance(outcome, AnabranchError) else first_refusal(outcome)
             if isinstance(outcome, AnabranchError):
                 if isinstance(outcome, AppendUncertain):
-                    self._uncertain.update(part.log for part in flight.slices)
+                    self._standing.doubt(part.log for part in flight.slices)
                 self._refuse(flight, outcome)
             elif refused is None:
                 for part, first, verdict in zip(flight.slices, flight.firsts, outcome, strict=True):
@@ -306,26 +276,22 @@ class Courier:
                 )
                 # Of a unit, the parts for segments that are open still have left a hole there.
                 self._broken = self._broken or len(flight.slices) > 1
-                self._returned.append((flight.order, _back(flight)))
+                self._returned.append((flight.order, flight.back()))
             else:
                 if refused.reason in _MISNUMBERED:
-                    self._uncertain.update(part.log for part in flight.slices)  # count anew from what the log knows
-                self._refuse(flight, self._error(flight, refused))
+                    self._standing.doubt(part.log for part in flight.slices)  # count anew from what the log knows
+                self._refuse(flight, flight.error(refused, self._standing.writer, self._fence))
             self._in_flight -= 1
             self._landed_all()
 
-    def _land(self, flight: _Flight, part: Slice, first: int, verdict: Appended) -> None:
-        self._landed[part.log] = first + part.batch.num_rows
+    def _land(self, flight: Flight, part: Slice, first: int, verdict: Appended) -> None:
+        self._standing.land(part.log, first + part.batch.num_rows)
         start = verdict.start + flight.routes.offsets[part.log]
         for state, rows, place in origins_of(flight.piece, part.rows):
             state.land(part.segment, start + place, rows)
-        self._flight_bytes -= self._share(flight, part)
+        self._flight_bytes -= flight.size_of(part)
 
-    def _share(self, flight: _Flight, part: Slice) -> int:
-        whole = flight.piece
-        return int(whole.size * part.batch.num_rows // max(1, whole.batch.num_rows))
-
-    def _refuse(self, flight: _Flight, error: AnabranchError) -> None:
+    def _refuse(self, flight: Flight, error: AnabranchError) -> None:
         self._barrier = self._broken = True
         for part in flight.slices:
             for state, rows, _ in origins_of(flight.piece, part.rows):
@@ -349,33 +315,13 @@ class Courier:
         if self._queue or self.gathered_bytes:
             self._appender.again(self)
 
-    def _error(self, flight: _Flight, refused: Refused) -> AnabranchError:
-        carried = max((self._name.fences.get(part.log, 0) for part in flight.slices), default=0)
-        match refused.reason:
-            case Refusal.FENCED:
-                return Fenced(carried if self._fence is None else self._fence, refused.actual)
-            case Refusal.GAP:
-                return OutOfSequence(refused.actual, flight.firsts[0])
-            case Refusal.UNKNOWN_WRITER:
-                return WriterUnknown(self._name.id, flight.firsts[0])
-            case Refusal.CONDITION:
-                assert flight.piece.expected is not None
-                return ConditionFailed(
-                    flight.piece.expected, refused.actual + flight.routes.offsets[flight.slices[0].log]
-                )
-            case _:
-                return Conflict(f"the append was refused again and again: {refused.reason.value}")
-
     # beginning anew
 
     def _recover(self) -> None:
         """With nothing in flight: read the routes anew, and number on from what has landed. Needs the lock."""
         self._barrier = False
         try:
-            if self._uncertain:
-                self._ask_progress(sorted(self._uncertain))
-                self._uncertain.clear()
-            self.routes = self._load_routes()
+            self.routes = self._standing.renew()
             self._refuse_circles()
         except StreamNotFound:
             self.dead = StreamNotFound(str(self.routes.info.name))
@@ -386,7 +332,6 @@ class Courier:
             self._fail_queue(as_error(exc))
             return
         self._broken = False
-        self._next = dict(self._landed)
         if self.dead is not None:
             self._fail_queue(self.dead)
 
@@ -404,52 +349,6 @@ class Courier:
             self._fail(self._queue.popleft(), error)
         self._queue_bytes = 0
 
-    def _load_routes(self) -> Routes:
-        if not self._named:
-            with self._catalog.reading() as txn:
-                routes = self._routes_of(txn)
-            for log in routes.logs:
-                self._name.fences.setdefault(log, self._name.highest)
-            return routes
-        # In one transaction, so that no scale hides a segment from the fence.
-        with self._catalog.writing(self._stream) as writing:
-            routes = self._routes_of(writing)
-            self._own(writing, [log for log in routes.logs if log not in self._landed])
-        return routes
-
-    def _routes_of(self, txn: Reading) -> Routes:
-        view = txn.view(self._stream)
-        if view is None:
-            raise StreamNotFound(f"{self._stream:016x}")
-        return Routes(view)
-
-    def _own(self, txn: Writing, logs: Sequence[LogId]) -> None:
-        """Hold the name on logs that are new to this writer: when it opens, by a fence above all others; afterwards
-        by that same fence, or not at all where another took over meanwhile. Raises Fenced."""
-        known = {log: txn.progress(log, self._name.id) or Progress() for log in logs}
-        highest = max((each.fence for each in known.values()), default=0)
-        fence = self._name.highest or (highest // _TAKEOVER + 1) * _TAKEOVER
-        if highest > fence:
-            raise Fenced(fence, highest)
-        for log, progress in known.items():
-            self._raise_fence(txn, log, progress, fence)
-
-    def _ask_progress(self, logs: Sequence[LogId]) -> None:
-        """Raise this writer's fence on the logs, so that nothing of unknown outcome can land any more, and learn how
-        far it got. Raises Fenced where another took the name over."""
-        with self._catalog.writing(self._stream) as txn:
-            for log in txn.logs(logs):
-                progress = txn.progress(log, self._name.id) or Progress()
-                carried = self._name.fences.get(log, 0)
-                if progress.fence > carried:
-                    raise Fenced(carried, progress.fence)
-                self._raise_fence(txn, log, progress, carried + 1)
-
-    def _raise_fence(self, txn: Writing, log: LogId, progress: Progress, fence: int) -> None:
-        txn.put_progress(log, self._name.id, replace(progress, fence=fence), now=self._runtime.clock.now())
-        self._name.fences[log] = fence
-        self._landed[log] = self._next[log] = progress.next
-
 
 def as_error(exc: Exception) -> AnabranchError:
     """What an append failed with, as an error of the store."""
@@ -458,19 +357,3 @@ def as_error(exc: Exception) -> AnabranchError:
     error = StoreUnavailable(f"the append failed: {exc!r}")
     error.__cause__ = exc
     return error
-
-
-def _first_refusal(outcome: tuple[Appended | Refused, ...]) -> Refused | None:
-    refusals = [verdict for verdict in outcome if isinstance(verdict, Refused)]
-    return next((r for r in refusals if r.reason is not Refusal.UNIT), refusals[0] if refusals else None)
-
-
-def _back(flight: _Flight) -> Piece:
-    """What a refused work goes back into the queue as."""
-    piece = flight.piece
-    if piece.alone or len(flight.slices) > 1:
-        return piece
-    part = flight.slices[0]
-    origins = [(state, rows) for state, rows, _ in origins_of(piece, part.rows)]
-    points = None if piece.points is None else piece.points.select(part.rows)
-    return Piece(part.batch, origins, points)

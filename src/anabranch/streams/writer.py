@@ -41,6 +41,7 @@ from anabranch.streams.chunk import Chunk, Piece, RawChunk, new_chunk
 from anabranch.streams.courier import Courier
 from anabranch.streams.large import LargeEvents
 from anabranch.streams.routes import points_of
+from anabranch.streams.standing import Standing
 
 _CHUNK_BYTES_MAX = 4 * limits.MIB  # single events are made a batch at the latest when they weigh so much
 _ROW_BYTES = 64  # what a row is taken to weigh beside its payload, before its batch is built
@@ -79,9 +80,8 @@ class Writer:
         self._lock = runtime.tasks.lock()
         self._closed = False
         self._name = WriterName(WriterId(writer_id or token(runtime.ids)))
-        self._courier = Courier(
-            appender, catalog, runtime, stream, self._name, named=writer_id is not None, fence=fence, drain=self._drain
-        )
+        standing = Standing(catalog, runtime, stream, self._name, named=writer_id is not None)
+        self._courier = Courier(appender, standing, runtime, fence=fence, drain=self._drain)
         self._learning = runtime.tasks.lock()
         self._schema: StreamSchema
         self._checker: RowChecker | None
