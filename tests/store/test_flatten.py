@@ -13,14 +13,20 @@ import pytest
 
 import anabranch as ab
 from anabranch import limits
+from anabranch.core import cuts
 from anabranch.core.flatten import FlattenPolicy
-from anabranch.errors import LeaseExpired
+from anabranch.errors import LeaseExpired, StreamNotFound, Truncated
 from anabranch.log.check import check
 from anabranch.log.flatten import flatten
+from anabranch.log.read import LogReader
+from anabranch.log.seek import about, append_time, cut_at
+from anabranch.model.ids import Micros
 from anabranch.model.stream import StreamView
+from anabranch.readers.place import fetch, to_cut
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store
+from anabranch.streams.retain import retain
 from tests.postgres_server import drop, fresh_url
 from tests.store.helpers import events_of, sound
 from tests.store.kit import HandClock
@@ -70,6 +76,16 @@ def spans(view: StreamView) -> int:
     return max(map(len, view.spans.values()))
 
 
+def flatten_and_collect(store: Store, names: list[str]) -> None:
+    """Only the last of a chain stays, in other logs than before, which are all that is left."""
+    assert store.compact().spans
+    for name in names[:-1]:  # whose open spans still view the old logs
+        store.streams.delete(name)
+    for _ in range(3):
+        store.runtime.clock.pass_time(1_000_000)  # type: ignore[attr-defined]
+        store.collect(horizon_us=0)
+
+
 def test_generations_are_flattened_once_for_all_and_their_old_logs_go(store: Store) -> None:
     names = chain(store, 24)
     before = contents(store, names)
@@ -105,16 +121,65 @@ def test_a_reader_whose_plan_is_old_goes_on(store: Store) -> None:
     with store.reader(names[-1], batch_rows=4) as reader, store.reader(names[-1]) as opened_before:
         first = reader.read()
         assert first is not None
-        assert store.compact().spans
-        for name in names[:-1]:  # whose open spans still view the old logs
-            store.streams.delete(name)
-        for _ in range(3):
-            store.runtime.clock.pass_time(1_000_000)  # type: ignore[attr-defined]
-            store.collect(horizon_us=0)
+        flatten_and_collect(store, names)
         rest = list(reader.batches())
         assert [event.offset for event in opened_before] == list(range(80))
     table = pa.Table.from_batches([first, *rest])
     assert table.column("_offset").to_pylist() == list(range(80))
+
+
+def test_places_are_found_from_a_view_that_is_older_than_the_flattening(store: Store) -> None:
+    names = chain(store, 20)
+    name = names[-1]
+    view, events = store.streams.view(name), events_of(store, name)
+    times = sorted({event.appended_us for event in events})
+    logs = LogReader(store.catalog, store.blobs, store.runtime)
+
+    def told() -> list[object]:
+        return [
+            *(fetch(store.catalog, logs, view, event.pointer).body for event in events),
+            *(append_time(store.catalog, logs, view, e.pointer.segment, e.offset) for e in events),
+            *(cut_at(store.catalog, logs, view, Micros(time + late)) for time in times for late in (0, 1)),
+            *(to_cut(store.catalog, logs, view, event.pointer) for event in events),
+        ]
+
+    before = told()
+    flatten_and_collect(store, names)
+    assert told() == before
+    for time in times:  # the extents are larger by now, so these cuts lie where they lay or before
+        cut = about(store.catalog, view, time)
+        assert cuts.before(view, cut, cut_at(store.catalog, logs, view, time))
+    store.streams.truncate(name, store.streams.cut_at(name, times[10]))
+    gone = events[0].pointer
+    with pytest.raises(Truncated):
+        fetch(store.catalog, logs, view, gone)
+    with pytest.raises(Truncated):
+        append_time(store.catalog, logs, view, gone.segment, gone.offset)
+    assert cut_at(store.catalog, logs, view, Micros(0)) == store.streams.head(name)
+    store.streams.delete(name)
+    with pytest.raises(StreamNotFound):
+        cut_at(store.catalog, logs, view, times[10])
+
+
+@pytest.mark.parametrize("by", ["age", "bytes"])
+def test_retention_lets_go_no_more_of_a_stream_that_is_flattened_meanwhile(store: Store, by: str) -> None:
+    names = chain(store, 20)  # one a second
+    size = store.streams.distance(names[-1]).bytes // 2
+    store.streams.retention(names[-1], ab.RetainFor("8s") if by == "age" else ab.RetainBytes(size) | ab.RetainFor("1d"))
+    asked: list[Micros] = []
+
+    def flattened_first(view: StreamView, at: Micros, by_event_time: bool) -> ab.StreamCut:
+        if not asked:
+            flatten_and_collect(store, names)
+        asked.append(at)
+        return store._cut_at(view, at, by_event_time)
+
+    assert retain(store.catalog, store.runtime, flattened_first).truncated == 1
+    assert asked
+    if by == "age":
+        assert len(events_of(store, names[-1])) == 8 * 4
+    else:
+        assert size <= store.streams.distance(names[-1]).bytes < 1.2 * size
 
 
 def test_ranges_truncated_copies_and_evolved_columns_follow(store: Store) -> None:

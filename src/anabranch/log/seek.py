@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.catalog.port import Catalog
+from anabranch.catalog.port import Catalog, Reading
 from anabranch.core import cuts
-from anabranch.core.compaction import GONE
-from anabranch.core.spans import locate, offset_of
+from anabranch.core.spans import locate
 from anabranch.errors import BlobMissing, InvalidArgument
 from anabranch.log.plan import Piece
 from anabranch.log.read import LogReader, Selection
+from anabranch.log.view import readable, respanned
 from anabranch.model.cut import StreamCut
-from anabranch.model.ids import LogId, Micros, SegmentId
-from anabranch.model.stream import StreamView
+from anabranch.model.ids import Micros, SegmentId
+from anabranch.model.stream import Extent, StreamView
 
 
 def cut_at(
@@ -47,65 +48,86 @@ def cut_at(
 def about(catalog: Catalog, view: StreamView, time: Micros) -> StreamCut:
     """About the cut at an append time, from the catalog alone: where that lies inside an extent, this one lies at its
     beginning. Never behind the exact one, and it does not go back when the time rises."""
+    with catalog.reading() as reading:
+        now = respanned(reading, view)
 
-    def first(segment: SegmentId) -> int | None:
-        head, length = view.segments[segment].head, view.length(segment)
-        with catalog.reading() as reading:
-            for span, low, high in locate(view.spans.get(segment, ()), head, length):
-                if view.logs[span.log].appended_at < time:
-                    continue
-                extent = reading.extent_at_time(span.log, low, time, by_event_time=False)
-                if extent is not None and extent.start < high:
-                    return offset_of(span, max(extent.start, low))
-        return None
+        def first(segment: SegmentId) -> int | None:
+            found = _first_extent(reading, now, segment, 0, view.length(segment), time, by_event_time=False)
+            return None if found is None else found.start + found.shift
 
-    return cuts.walk_cut(view, first)
+        return cuts.walk_cut(view, first)
 
 
 def first_at(
     catalog: Catalog, logs: LogReader, view: StreamView, segment: SegmentId, time: Micros, *, by_event_time: bool
 ) -> int | None:
-    """The segment's first readable offset whose event is at or after `time`, or None."""
-    head, length = view.segments[segment].head, view.length(segment)
-    for span, low, high in locate(view.spans.get(segment, ()), head, length):
-        position = _first_in_log(catalog, logs, view, span.log, low, high, time, by_event_time)
-        if position is not None:
-            return offset_of(span, position)
-    return None
-
-
-def _first_in_log(
-    catalog: Catalog,
-    logs: LogReader,
-    view: StreamView,
-    log: LogId,
-    start: int,
-    stop: int,
-    time: Micros,
-    by_event_time: bool,
-) -> int | None:
+    """The first offset of the segment that can be read and whose event is at or after `time`, or None; not beyond the
+    segment's end in the view."""
+    offset, stop = view.segments[segment].head, view.length(segment)
     missing: BlobMissing | None = None
-    while start < stop:
+    while True:
         with catalog.reading() as reading:
-            extent = reading.extent_at_time(log, start, time, by_event_time=by_event_time)
-            if extent is None or extent.start >= stop:
+            now = respanned(reading, view)
+            found = _first_extent(reading, now, segment, offset, stop, time, by_event_time=by_event_time)
+            if found is None:
                 return None
-            if extent.encoding == GONE:  # truncated and collected since the view was taken
-                start = extent.stop
-                continue
-            state = reading.logs([log])[log]
-            columns = logs.columns(reading, state.stream, extent.schema)
-        if missing is not None and extent.key == missing.key:
+            columns = logs.columns(reading, now.logs[found.extent.log].stream, found.extent.schema)
+        if missing is not None and found.extent.key == missing.key:
             raise missing
-        piece = Piece(extent, max(extent.start, start), min(extent.stop, stop), 0, columns)
+        piece = Piece(*found, columns)
         try:
             position = _first_in_piece(logs, view, piece, time, by_event_time)
         except BlobMissing as exc:
             missing = exc  # compacted and collected since: ask again, once
             continue
         if position is not None:
-            return position
-        start = piece.stop
+            return position + piece.shift
+        offset = piece.stop + piece.shift
+
+
+def append_time(catalog: Catalog, logs: LogReader, view: StreamView, segment: SegmentId, offset: int) -> Micros:
+    """When one event was appended. Raises StreamNotFound, Truncated."""
+    missing: BlobMissing | None = None
+    while True:
+        with catalog.reading() as reading:
+            now = readable(reading, view, segment, offset)
+            (piece,) = logs.plan(reading, now, segment, offset, offset + 1).pieces
+        low, high = piece.extent.appended.low, piece.extent.appended.high
+        assert low is not None, "an extent always has an append time"
+        if low == high:
+            return low
+        if missing is not None and piece.extent.key == missing.key:
+            raise missing
+        try:
+            _, times = next(logs.append_times(piece))
+        except BlobMissing as exc:
+            missing = exc  # as above
+            continue
+        return Micros(times[0].value)
+
+
+class _Found(NamedTuple):
+    """What is wanted of an extent, as a `Piece` has it."""
+
+    extent: Extent
+    start: int
+    stop: int
+    shift: int
+
+
+def _first_extent(
+    reading: Reading, view: StreamView, segment: SegmentId, start: int, stop: int, time: Micros, *, by_event_time: bool
+) -> _Found | None:
+    """The first extent that may hold an event at or after `time` among what can be read of the segment's offsets
+    `start <= offset < stop`. The view has the spans of this snapshot."""
+    if segment not in view.segments:  # truncated since
+        return None
+    for span, low, high in locate(view.spans.get(segment, ()), max(start, view.segments[segment].head), stop):
+        if not by_event_time and view.logs[span.log].appended_at < time:
+            continue
+        extent = reading.extent_at_time(span.log, low, time, by_event_time=by_event_time)
+        if extent is not None and extent.start < high:
+            return _Found(extent, max(extent.start, low), min(extent.stop, high), span.offset - span.start)
     return None
 
 

@@ -12,6 +12,7 @@ from anabranch.errors import EventNotFound, InvalidArgument, InvalidPointer
 from anabranch.log.plan import Plan
 from anabranch.log.read import LogReader, Rows, Selection
 from anabranch.log.seek import cut_at
+from anabranch.log.view import respanned
 from anabranch.model.cut import HEAD, TAIL, Edge, StreamCut
 from anabranch.model.event import Event, EventRun
 from anabranch.model.ids import Micros, SegmentId
@@ -65,11 +66,12 @@ def fetch(catalog: Catalog, logs: LogReader, view: StreamView, pointer: EventPoi
 
 def look_up(catalog: Catalog, logs: LogReader, view: StreamView, pointer: EventPointer) -> Rows:
     """The row of an event; see `fetch`."""
-    check_pointer(view, pointer)
 
     def page(offset: int) -> Plan:
         with catalog.reading() as reading:
-            return logs.plan(reading, view, pointer.segment, offset, pointer.offset + 1)
+            now = respanned(reading, view)
+            check_pointer(now, pointer)
+            return logs.plan(reading, now, pointer.segment, offset, pointer.offset + 1)
 
     rows = logs.read(page, pointer.offset, pointer.offset + 1, Selection(view.info.schema.columns))
     return next(rows)

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from anabranch.core import cuts
 from anabranch.log.read import LogReader
-from anabranch.log.seek import cut_at
+from anabranch.log.seek import append_time, cut_at
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import Micros, SegmentId
 from anabranch.model.stream import StreamView
@@ -54,14 +54,7 @@ class StoreTimes:
 
     def of(self, segment: SegmentId, offset: int) -> Micros:
         """See `AppendTimes.of`."""
-        with self._catalog.reading() as reading:
-            piece = self._logs.plan(reading, self._view, segment, offset, offset + 1).pieces[0]
-        low = piece.extent.appended.low
-        assert low is not None, "an extent always has an append time"
-        if piece.extent.encoding == "arrow":
-            return low
-        _, times = next(self._logs.append_times(piece))
-        return Micros(times[0].value)
+        return append_time(self._catalog, self._logs, self._view, segment, offset)
 
     def cut_at(self, time: Micros) -> StreamCut:
         """See `AppendTimes.cut_at`."""

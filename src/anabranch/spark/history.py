@@ -13,11 +13,11 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from anabranch import limits
 from anabranch.blobs.port import Blobs
 from anabranch.core import cuts
 from anabranch.errors import BlobMissing
 from anabranch.log.parquet import METADATA_KEY
+from anabranch.log.view import readable
 from anabranch.model.columns import plain_type
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import SegmentId
@@ -156,12 +156,11 @@ def _pieces(
     between: tuple[int, int] | None,
 ) -> Iterator[tuple[str | None, Piece, int, int]]:
     """The pieces of a segment range with the keys of their files, None for what is no file, logical bytes, and the first
-    append time."""
+    append time. Raises Truncated where events of it are gone by now."""
     while start < stop:
         with opened.store.catalog.reading() as reading:
-            page = opened.logs.plan(
-                reading, view, segment, start, stop, extents_max=limits.EXTENTS_PER_PLAN_MAX, between=between
-            )
+            now = readable(reading, view, segment, start)
+            page = opened.logs.plan(reading, now, segment, start, stop, between=between)
         for extent, low, high, shift, columns in page.pieces:
             row = extent.place.row + low - extent.start if extent.encoding == "parquet" else low + shift
             piece = Piece(row, row + high - low, segment, low + shift - row)

@@ -14,6 +14,7 @@ from anabranch.errors import StreamNotFound, Truncated
 from anabranch.log.lease import Hold
 from anabranch.log.seek import about
 from anabranch.log.sizes import measure, segment_bytes
+from anabranch.log.view import respanned
 from anabranch.log.watch import Watch, silent
 from anabranch.model.cut import Order, StreamCut
 from anabranch.model.ids import Micros, SegmentId, StreamId
@@ -106,19 +107,18 @@ def _retain_one(catalog: Catalog, runtime: Runtime, cut_at: CutAt, stream: Strea
 
     def weigh(segment: SegmentId, start: int, stop: int) -> int:
         with catalog.reading() as txn:
-            return segment_bytes(txn, view, segment, start, stop)
+            return segment_bytes(txn, respanned(txn, view), segment, start, stop)
 
     index = Index(lambda time: cut_at(view, time, False), lambda time: about(catalog, view, time), weigh)
     now = runtime.clock.now()
     try:
         cut = plan_retention(view, policy, now=now, index=index)
-        head = cuts.head_cut(view)
-        if cuts.compare(view, head, cut) is Order.SAME:
+        if cuts.compare(view, cuts.head_cut(view), cut) is Order.SAME:
             return RetainReport(streams=1)
-        with catalog.reading() as txn:
-            gone = measure(txn, view, head, cut)
         with catalog.writing(stream) as writing:
-            truncate_stream(writing, need_view(writing, stream), cut, now)
+            held = need_view(writing, stream)
+            gone = measure(writing, held, cuts.head_cut(held), cuts.check_cut(held, cut))
+            truncate_stream(writing, held, cut, now)
     except (StreamNotFound, Truncated):  # deleted, or truncated further, by somebody else
         return RetainReport(streams=1)
     return RetainReport(1, 1, gone.events, gone.bytes)
