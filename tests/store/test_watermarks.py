@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,26 +11,8 @@ from anabranch import limits
 from anabranch.errors import InvalidArgument, NotFound, StreamNotFound, TransactionAborted
 from anabranch.model.times import to_micros
 from anabranch.store import Store
-from tests.store.helpers import ANYWHERE, sound, store_at
+from tests.store.helpers import sound, store_at
 from tests.waiting import until
-
-
-@pytest.fixture(params=ANYWHERE)
-def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    with store_at(request.param, tmp_path) as store:
-        prepare(store)
-        yield store
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with store_at("memory", tmp_path) as store:
-        prepare(store)
-        yield store
-
-
-def prepare(store: Store) -> None:
-    store.streams.create("s/a", scaling=2)
 
 
 def time_of(store: Store, stream: str = "s/a") -> int | None:
@@ -260,7 +241,7 @@ def test_what_was_read_was_written_before_the_upper_bound_whoever_wrote_it(store
 
 def test_a_moved_stream_keeps_its_watermark_for_whoever_opens_the_store_anew(tmp_path: Path) -> None:
     with store_at("sqlite", tmp_path) as store:
-        prepare(store)
+        store.streams.create("s/a", scaling=2)
         store.streams.create_scope("t")
         with store.writer("s/a") as writer:
             writer.note_time(10)
@@ -301,7 +282,7 @@ def test_what_was_noted_goes_with_its_stream(anywhere: Store, how: str) -> None:
 
 def test_a_deletion_that_was_cut_off_is_finished_by_upkeep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with store_at("sqlite", tmp_path) as store:
-        prepare(store)
+        store.streams.create("s/a", scaling=2)
         with store.writer("s/a") as writer:
             writer.note_time(10)
         monkeypatch.setattr(type(store.streams), "sweep_orphans", lambda self: 0)  # as if it was killed before

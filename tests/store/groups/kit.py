@@ -12,10 +12,6 @@ from anabranch.store import Store
 KEYS = 8
 
 
-def prepare(store: Store) -> None:
-    store.streams.create("s/a", scaling=4)
-
-
 def write(store: Store, start: int, count: int, stream: str = "s/a") -> None:
     """Events `key:sequence`, so many of each key."""
     with store.writer(stream) as writer:

@@ -13,7 +13,7 @@ from anabranch.errors import (
     InvalidArgument,
 )
 from anabranch.store import Store
-from tests.store.groups.kit import KEYS, complete, prepare, started, take, write
+from tests.store.groups.kit import KEYS, complete, started, take, write
 from tests.waiting import until, until_ended
 
 
@@ -89,7 +89,7 @@ def test_a_group_reader_in_a_coroutine(store: Store) -> None:
 def test_a_store_that_is_closed_takes_its_readers_out_of_the_group(tmp_path: Path) -> None:
     with ab.connect(tmp_path / "river") as store:
         store.streams.create_scope("s")
-        prepare(store)
+        store.streams.create("s/a", scaling=4)
         write(store, 0, 2)
         group = store.reader_group("s/g", streams=["s/a"])
         in_hand = take(group.reader("r"), 1)
