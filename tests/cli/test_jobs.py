@@ -14,7 +14,7 @@ from anabranch import limits
 from anabranch.model.ids import Micros
 from anabranch.streams.jobs.row import JOB, JobRow, State
 from tests.cli.kit import Line
-from tests.store.jobs_kit import SETTINGS, Gate, image, live, small_ranges
+from tests.store.jobs_kit import SCHEMA, SETTINGS, Gate, fill, image, live, opened, small_ranges, stop_at
 from tests.waiting import PATIENCE_S, until, until_ended
 
 
@@ -74,6 +74,53 @@ def test_stitch_takes_streams_of_several_stores(sensors: Line, elsewhere: Line) 
         "stitch", "lake:t/b", "--into", "iot/x", *lake, "--from-blobs", "sea=x"
     )
     assert "name each store" in sensors.refused("stitch", "lake:t/b", "--into", "iot/x", "--from-store", "lake")
+
+
+def test_a_stitch_goes_on_where_its_stores_lie_elsewhere_by_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_ranges(monkeypatch)
+    line = Line(tmp_path / "here")
+    line("key", "new", tmp_path / "keys")
+    keys = f"file:{tmp_path / 'keys'}"
+    with opened("postgres", tmp_path / "blobs") as river:
+        with opened("folder", tmp_path / "here") as target, opened("folder", tmp_path / "lake", keys=keys) as lake:
+            for number, store in enumerate((target, river, lake)):
+                store.streams.create_scope("s")
+                store.streams.create("s/x", schema=SCHEMA, key="device", time="at")
+                fill(store, "s/x", number * 100, number * 100 + 60)
+            gate = Gate(target, 2)
+            sources = [ab.InStore(store, "s/x") for store in (target, river, lake)]
+            job = target.jobs.stitch(target, sources, "s/all", window=1)
+            stop_at(gate, job, job.pause)
+        for name in ("blobs", "lake", "keys"):
+            (tmp_path / name).rename(tmp_path / f"moved-{name}")
+        shown = line("job", "show", job.id).out
+        assert f"1 here, 2 {river.site.place['url']}, 3 {tmp_path / 'lake'}\n" in shown
+
+        resume, lake_moved = ("job", "resume", job.id), tmp_path / "moved-lake"
+        assert f"no store in {tmp_path / 'blobs'};" in line.refused(*resume)
+        said = line.refused(*resume, "--from-store", lake_moved)
+        assert said == f"say which store by its number in job show: --from-store 2={lake_moved}"
+        assert "no other store with the number 1;" in line.refused(*resume, "--from-keys", f"1={keys}")
+        places = ["--from-store", f"3={lake_moved}", "--from-blobs", f"2={tmp_path / 'moved-blobs'}"]
+        assert "keys" in line.refused(*resume, *places)
+        line(*resume, *places, "--from-keys", f"3=file:{tmp_path / 'moved-keys'}")
+        wanted = [*range(60), *range(100, 160), *range(200, 260)]
+        assert [row["n"] for row in line("read", "s/all", "--json").rows] == wanted
+
+
+def test_a_copy_goes_on_where_its_store_lies_elsewhere_by_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_ranges(monkeypatch)
+    line = Line(tmp_path / "b")
+    with opened("folder", tmp_path / "a") as source, opened("folder", tmp_path / "b") as target:
+        live(source)
+        target.streams.create_scope("t")
+        gate = Gate(target, 2)
+        job = target.jobs.copy(source, "s/a", "t/b", window=1)
+        stop_at(gate, job, job.pause)
+    (tmp_path / "a").rename(tmp_path / "moved")
+    assert "380 events of 380" in line("job", "resume", job.id, "--from-store", tmp_path / "moved").err
 
 
 def test_append_leaves_out_what_is_there_and_says_how_many(sensors: Line, elsewhere: Line) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from anabranch.streams.jobs.job import Job
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
+_NUMBERED: Final = re.compile(r"(\d+)=(.+)")
+_PLACES: Final = (
+    ("url", "--from-store"),
+    ("blobs", "--from-blobs"),
+    ("history", "--from-history"),
+    ("keys", "--from-keys"),
+)
 
 ToStoreOption = Annotated[
     str | None,
@@ -86,6 +93,47 @@ def _named(texts: Sequence[str] | None) -> dict[str, str]:
         if not (_NAME.fullmatch(name) and sign and value):
             raise InvalidArgument(f"name each store, as --from-store lake=PATH, not '{text}'")
         found[name] = value
+    return found
+
+
+@contextmanager
+def open_sources(
+    places: Sequence[Mapping[str, str]],
+    stores: Sequence[str] | None,
+    blobs: Sequence[str] | None,
+    history: Sequence[str] | None,
+    keys: Sequence[str] | None,
+) -> Iterator[list[Store] | None]:
+    """The other stores of a job whose row has these `places`, where something is said of them; None where nothing is. What is
+    not said is as it was. Raises as `open_elsewhere`, InvalidArgument."""
+    others = [number for number, place in enumerate(places, 1) if place]
+    told = zip(_PLACES, (stores, blobs, history, keys), strict=True)
+    said = {name: _numbered(option, texts or (), others) for (name, option), texts in told}
+    if not any(said.values()):
+        yield None
+        return
+    with ExitStack() as stack:
+        found = []
+        for number in others:
+            place = {**places[number - 1], **{name: of[number] for name, of in said.items() if number in of}}
+            found.append(open_elsewhere(place["url"], *(place.get(name) for name in ("blobs", "history", "keys"))))
+            stack.callback(found[-1].close)
+        yield found
+
+
+def _numbered(option: str, texts: Sequence[str], others: Sequence[int]) -> dict[int, str]:
+    """`N=PLACE`, or `PLACE` where there is one other store alone, by the store's number."""
+    found = {}
+    for text in texts:
+        told = _NUMBERED.fullmatch(text)
+        if not others:
+            raise InvalidArgument("the job reads no other store")
+        if told is None and len(others) > 1:
+            raise InvalidArgument(f"say which store by its number in job show: {option} {others[0]}={text}")
+        number, place = (int(told[1]), told[2]) if told else (others[0], text)
+        if number not in others:
+            raise InvalidArgument(f"the job reads no other store with the number {number}; job show lists them")
+        found[number] = place
     return found
 
 

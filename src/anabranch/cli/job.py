@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from anabranch import limits
-from anabranch.cli.elsewhere import WindowOption, finish, open_elsewhere
+from anabranch.cli.elsewhere import WindowOption, finish, open_sources
 from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store, store_path
 from anabranch.cli.output import counted, iso_time, print_columns, print_json, say, size_text
 from anabranch.cli.progress import Meter
-from anabranch.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from anabranch.streams.jobs.job import Job
@@ -67,6 +66,8 @@ def show(
     if as_json:
         print_json(described)
         return
+    if isinstance(described["from"], list):  # as job resume names them
+        described["from"] = [f"{number} {place}" for number, place in enumerate(described["from"], 1)]
     for name, value in described.items():
         if name != "ranges" and value is not None:
             shown = ", ".join(value) if isinstance(value, list) else value
@@ -104,19 +105,19 @@ def resume(
         list[str] | None,
         typer.Option(
             "--from-store",
-            metavar="PATH",
-            help="The store it reads, or each of several, as job show lists them. Default: where they were.",
-            show_default=False,
+            metavar="[N=]PATH",
+            help="Where the store is that it reads; of several, the one with this number in job show.",
         ),
     ] = None,
     from_blobs: Annotated[
-        str | None, typer.Option("--from-blobs", metavar="PLACE", help="Where that store's blobs are.")
+        list[str] | None, typer.Option("--from-blobs", metavar="[N=]PLACE", help="Where that store's blobs are.")
     ] = None,
     from_history: Annotated[
-        str | None, typer.Option("--from-history", metavar="PLACE", help="Where its compacted files are.")
+        list[str] | None,
+        typer.Option("--from-history", metavar="[N=]PLACE", help="Where its compacted files are."),
     ] = None,
     from_keys: Annotated[
-        str | None, typer.Option("--from-keys", metavar="PLACE", help="The keys it is encrypted with.")
+        list[str] | None, typer.Option("--from-keys", metavar="[N=]PLACE", help="The keys it is encrypted with.")
     ] = None,
     window: WindowOption = 4,
     take_over: Annotated[
@@ -127,32 +128,28 @@ def resume(
 ) -> None:
     """Go on with a job that was paused, has failed, or whose process was killed. Nothing is moved twice.
 
-    A process that was killed is noticed after 30 seconds, or with --take-over at once.
+    A process that was killed is noticed after 30 seconds, or with --take-over at once. The stores that the job reads are
+    opened where they were, but for what is said of them.
 
     Examples:
 
       anabranch job resume 3f9a61c02b7d
       anabranch job resume 3f9a61c02b7d --from-store postgresql://reader@db/river --from-blobs s3://bucket/river
+      anabranch job resume 3f9a61c02b7d --from-store 2=/mnt/usb/lake --from-keys 2=file:lake.keys
     """
     with open_store(store) as opened:
-        where = (from_blobs, from_history, from_keys)
-        if len(from_store or ()) > 1 and any(where):
-            raise InvalidArgument(
-                "--from-blobs and its kind belong to one --from-store: of several, none can be told apart"
-            )
-        sources = [open_elsewhere(each, *where) for each in from_store or ()]
-        try:
-            events = opened.jobs.get(job).row().verb == "archive"  # of which it tells; other jobs tell bytes
-            with Meter(f"job {job}", unit_bytes=not events) as meter:
-                going = opened.jobs.resume(
-                    job, source=sources or None, window=window, progress=meter.show, take_over=take_over
-                )
-                finish(going, meter, store_path(store))
-            progress = going.progress()
-        finally:
-            opened.jobs.close()
-            for source in sources:
-                source.close()
+        row = opened.jobs.get(job).row()
+        events = row.verb == "archive"  # of which it tells; other jobs tell bytes
+        with open_sources(row.places, from_store, from_blobs, from_history, from_keys) as sources:
+            try:
+                with Meter(f"job {job}", unit_bytes=not events) as meter:
+                    going = opened.jobs.resume(
+                        job, source=sources, window=window, progress=meter.show, take_over=take_over
+                    )
+                    finish(going, meter, store_path(store))
+                progress = going.progress()
+            finally:
+                opened.jobs.close()
     _tell(progress, as_json)
 
 
