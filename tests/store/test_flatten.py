@@ -132,7 +132,7 @@ def test_places_are_found_from_a_view_that_is_older_than_the_flattening(store: S
     names = chain(store, 20)
     name = names[-1]
     view, events = store.streams.view(name), events_of(store, name)
-    times = sorted({event.appended_us for event in events})
+    times = sorted({Micros(event.appended_us or 0) for event in events})
     logs = LogReader(store.catalog, store.blobs, store.runtime)
 
     def told() -> list[object]:
