@@ -148,4 +148,5 @@ def test_a_lost_answer_costs_nothing_that_was_written(store: Store, monkeypatch:
     monkeypatch.setattr(builder, "stitch_streams", stitch_and_lose)
     with store.streams.builder("s/all") as parts:
         parts.writer().write(b"written", key="k")
+    assert lost == [0]
     assert bodies_of(store, "s/all") == [b"written"]

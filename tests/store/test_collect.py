@@ -242,7 +242,16 @@ def test_large_logs_are_trimmed_in_bounded_transactions(kit: Kit, monkeypatch: p
         txn.update_log(replace(txn.logs([log])[log], sealed=True))
     kit.drop(stream)
     kit.drop(other)
+    drop_extents, dropped = SqlWriting.drop_extents, list[int]()
+
+    def counted(self: SqlWriting, log: LogId, stop: int | None = None, **more: Any) -> int:
+        dropped.append(drop_extents(self, log, stop, **more))
+        return dropped[-1]
+
+    monkeypatch.setattr(SqlWriting, "drop_extents", counted)
     assert run(kit).extents == 10 + 8
+    assert sum(dropped) == 10 + 8
+    assert max(dropped) == 3
 
 
 def test_compacted_blobs_wait_for_the_horizon_and_go(kit: Kit) -> None:

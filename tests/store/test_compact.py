@@ -423,5 +423,6 @@ def test_more_extents_than_one_plan_holds(tmp_path: Path, monkeypatch: pytest.Mo
     report = run(kit, force=True)
     assert report.events == 60 + 30
     assert report.extents == 20 + 15
+    assert report.files == 5  # of at most seven each
     assert {log: kit.read(log) for log in before} == before
     kit.close()

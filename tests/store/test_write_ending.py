@@ -430,7 +430,6 @@ def test_ctrl_c_between_the_columns_of_an_event_leaves_its_chunk_whole(tmp_path:
 
     with opened(tmp_path) as store:
         writer = store.writer("s/raw")
-        hold = threading.Event()
         writer._appender.offer = lambda source: None  # type: ignore[method-assign]
         writer.write(b"first", key="a")
         keys = writer._chunk.keys  # type: ignore[union-attr]
@@ -439,7 +438,6 @@ def test_ctrl_c_between_the_columns_of_an_event_leaves_its_chunk_whole(tmp_path:
             writer.write(b"never", key="b")
         writer._chunk.keys = keys  # type: ignore[union-attr]
         writer.write(b"second", key="c", time=5)
-        hold.set()
         writer.close()
         with store.reader("s/raw") as reader:
             assert sorted((event.key, event.body) for event in reader) == [("a", b"first"), ("c", b"second")]
