@@ -193,6 +193,20 @@ def test_a_follower_waits_for_more(store: Store) -> None:
         assert found == [b"cde"]
 
 
+def test_a_follower_comes_to_the_end_of_a_sealed_stream(store: Store) -> None:
+    put(store, b"ab")
+    with store.bytes(FILE, follow=True) as file:
+        found: list[bytes] = []
+        waiting = threading.Thread(target=lambda: found.append(file.read()))
+        waiting.start()
+        put(store, b"c")
+        store.streams.seal(FILE)
+        until_ended(waiting)
+        assert found == [b"abc"]
+    with store.bytes(FILE, follow=True) as file:
+        assert (file.read(), file.read()) == (b"abc", b"")
+
+
 def test_a_follower_that_is_closed_waits_no_more(store: Store) -> None:
     put(store, b"ab")
     file = store.bytes(FILE, follow=True)
@@ -257,6 +271,8 @@ def test_a_closed_file_says_so(store: Store) -> None:
         writer.write(b"x")
     with pytest.raises(ValueError, match="closed"):
         reader.read(1)
+    with pytest.raises(ValueError, match="closed"):
+        reader.tell()
 
 
 def test_closing_the_store_makes_durable_what_was_written(tmp_path: Path) -> None:

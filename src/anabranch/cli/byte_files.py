@@ -68,7 +68,9 @@ def get(
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", metavar="N", min=0, help="At most so many bytes.")
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on and wait for more, until Ctrl-C.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on and wait for more, until it is sealed, or Ctrl-C.")
+    ] = False,
     store: StoreOption = None,
 ) -> None:
     """Write the bytes of a byte stream to a file or to stdout.

@@ -53,6 +53,11 @@ class ByteMap:
         return self._view.length(self._segment)
 
     @property
+    def sealed(self) -> bool:
+        """Whether nothing can be appended any more."""
+        return self._view.info.sealed
+
+    @property
     def name(self) -> str:
         """The stream's full name."""
         return str(self._view.info.name)

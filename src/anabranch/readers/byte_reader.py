@@ -39,6 +39,7 @@ class RawByteReader(io.RawIOBase):
 
     def tell(self) -> int:
         """The position of the next byte."""
+        self._open()
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
@@ -60,7 +61,7 @@ class RawByteReader(io.RawIOBase):
         return position
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
-        """Fill a part of the buffer: at least a byte, or none at the tail, for which a follower waits."""
+        """Fill a part of the buffer: at least a byte, or none at the tail. There a follower waits, until the stream is sealed."""
         self._open()
         target = memoryview(buffer).cast("B")
         if not len(target):
@@ -107,7 +108,7 @@ class RawByteReader(io.RawIOBase):
             self.source.refresh()
             if self._position < self.source.tail():
                 return self.source.offset_at(self._position)
-            if not self._follow:
+            if not self._follow or self.source.sealed:
                 return None
             self._tail.wait(seen, limits.BYTE_WAIT_S)
             if self._stopped:
@@ -120,7 +121,7 @@ class RawByteReader(io.RawIOBase):
 
 class ByteReader(io.BufferedReader):
     """A byte stream as a file that is open for reading. It begins at the head, and ends at the tail, of now: what is
-    appended meanwhile is read when it is asked for again, or waited for by one that follows.
+    appended meanwhile is read when it is asked for again, or waited for by one that follows, until the stream is sealed.
 
     Positions are those of bytes, from 0 for the first that was ever written, whatever was truncated since. Reading below
     the head raises Truncated.
