@@ -187,6 +187,21 @@ def test_what_can_be_no_request_id_is_refused_and_changes_nothing(
     assert (held(store), [*store.jobs.list()], [*tmp_path.iterdir()]) == (after, jobs, [])
 
 
+@pytest.mark.parametrize("opened", ["memory", "postgres"], indirect=True)
+def test_the_further_transactions_of_a_change_are_nobodys_request(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "SCOPE_PAGE", 1)
+    streams = store.streams
+    streams.tag("s/a", {"x": "y"}, request="first/1")
+    assert len(streams.copy_scope("s", "made", request="first")) == 2
+    assert len(streams.copy_scope("s", "made", request="first")) == 2
+    for request in ("second", "second/1", "second/2", "second/3"):
+        streams.copy_scope("s", "again")
+        streams.delete_scope("again", recursive=True, request=request)
+        assert "again" not in [scope.name for scope in streams.scopes()]
+
+
 def test_every_change_is_asked_for_again_here() -> None:
     """A verb that takes a request id stands in the table above."""
     import inspect

@@ -26,6 +26,12 @@ def check_request(request: str | None) -> str | None:
     return request
 
 
+def page_of(request: str | None, number: int) -> str | None:
+    """The id of transaction `number`, from 0 on, of a change that takes several: of the first the caller's own. No caller can
+    have given one of the others, since they hold what can't be printed."""
+    return request if request is None or number == 0 else f"{request}\x1f{number}"
+
+
 def once(txn: Writing, request: str | None, operation: str, now: Micros, act: Callable[[], Result]) -> Result:
     """Act, and record the result under the request id in the same transaction; or return what was recorded.
 

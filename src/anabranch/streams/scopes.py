@@ -17,7 +17,7 @@ from anabranch.streams.companions import Companions
 from anabranch.streams.copy_scope import copy_page, prepare_scope
 from anabranch.streams.delete_scope import delete_page
 from anabranch.streams.move_scope import move_scope
-from anabranch.streams.requests import Result, check_request
+from anabranch.streams.requests import Result, check_request, page_of
 from anabranch.streams.scope import create_scope, delete_scope, need_scope, streams_in
 from anabranch.streams.told import heard_scope, told_scope
 
@@ -137,12 +137,11 @@ class Scopes(Companions):
         last: Mapping[str, Any] | None = None
         number = 0
         while last is None or not last["over"]:
-            own = request if number == 0 or request is None else f"{request}/{number}"
 
             def act(txn: Writing, now: Micros, last: Mapping[str, Any] | None = last) -> Result:
                 return next_page(txn, now, last)
 
-            last = self._asked(operation, own, act)
+            last = self._asked(operation, page_of(request, number), act)
             yield last
             number += 1
 
