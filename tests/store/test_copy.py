@@ -297,3 +297,21 @@ def test_a_copy_of_an_empty_stream_is_an_empty_stream(store: Store) -> None:
     assert numbers(store, "s/b") == []
     write(store, "s/b", 1)
     assert numbers(store, "s/b") == [1]
+
+
+@pytest.mark.parametrize("by", ["append", "event"])
+def test_times_are_found_behind_what_was_copied(store: Store, clock: HandClock, by: str) -> None:
+    """What is written to a copy lies in a log that begins at 0, at offsets that do not."""
+    store.streams.create("s/t", schema=SCHEMA, key="device", time="at")
+    for name in ("s/t", "s/u"):
+        if name == "s/u":
+            store.streams.copy("s/t", name)
+        with store.writer(name) as writer:
+            for _ in range(4):
+                clock.pass_time(SECOND)
+                writer.write({"device": "a", "at": clock.now()}).result()
+    for _ in range(2):
+        for event in events_of(store, "s/u"):
+            cut = store.streams.cut_at("s/u", event.time_us if by == "event" else event.appended_us, by=by)
+            assert dict(cut.offsets) == {event.segment: event.offset}
+        store.compact(force=True)

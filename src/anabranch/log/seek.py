@@ -150,4 +150,4 @@ def _times(logs: LogReader, view: StreamView, piece: Piece, by_event_time: bool)
     assert view.info.schema.time is not None
     wanted = pa.schema([view.info.schema.columns.field(view.info.schema.time)])
     for rows in logs.rows([piece], Selection(wanted)):
-        yield rows.first, rows.batch.column(0)
+        yield rows.first - piece.shift, rows.batch.column(0)
