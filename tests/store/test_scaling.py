@@ -27,15 +27,16 @@ from tests.waiting import until
 class Timed:
     """A store whose clock the test moves, and that can be opened a second time."""
 
-    def __init__(self, kind: str, folder: Path) -> None:
+    def __init__(self, kind: str, folder: Path, settings: Settings | None = None) -> None:
         self.clock = HandClock()
+        self.settings = settings or Settings()
         self.folder, self.kind = folder, kind
         self.url = fresh_url() if kind == "postgres" else ""
         self.store = self.open()
         self.store.streams.create_scope("s")
 
     def open(self) -> Store:
-        runtime = Runtime(clock=self.clock)
+        runtime = Runtime(clock=self.clock, settings=self.settings)
         catalog: Catalog = PostgresCatalog(self.url, runtime) if self.url else SqliteCatalog(self.folder, runtime)
         return Store(catalog, MemoryBlobs() if self.url else LocalBlobs(self.folder, runtime), runtime)
 
@@ -128,6 +129,23 @@ def test_who_is_killed_while_it_scales_is_followed_by_another_when_its_lease_is_
     assert timed.store.rescale().streams == 0
     timed.clock.pass_time(1)
     assert timed.store.rescale().scaled == 1
+
+
+def test_the_windows_and_rests_are_settings(tmp_path: Path) -> None:
+    second = 1_000_000
+    told = Settings(
+        scaling_short_us=20 * second, scaling_long_us=40 * second,
+        scaling_split_rest_us=30 * second, scaling_merge_rest_us=50 * second,
+    )  # fmt: skip
+    timed = Timed("sqlite", tmp_path, told)
+    with timed.store:
+        timed.store.streams.create("s/a", scaling=ab.ByEventRate(5))
+        segments = []
+        for events in [200] * 5 + [0] * 6:
+            timed.load("s/a", events, 10)
+            segments.append(len(timed.store.streams.view("s/a").current))
+    # Each rests, from the first look on, for 30 seconds before it is split and for 50 before it is merged.
+    assert segments == [1] * 3 + [2] * 6 + [1] * 2
 
 
 def test_a_clock_that_was_set_back_measures_anew(timed: Timed) -> None:

@@ -143,8 +143,15 @@ def test_a_trace_is_plotted_and_a_broken_one_is_named(tmp_path: Path, capsys: py
     for broken, line in (
         ("seconds,rate\n0,1\n0,2\n", "line 3"),
         ("seconds,rate\n0,x\n", "line 2"),
+        ("seconds,rate\n0,inf\n9,1\n", "line 2"),
+        ("seconds,rate\nnan,1\n9,1\n", "line 2"),
         ("a,b\n", "columns"),
     ):
         trace.write_text(broken)
         assert main(options) == 2
         assert line in capsys.readouterr().err
+    trace.write_text("seconds,rate\n0,400\n3,0\n")
+    assert main(options) == 0  # shorter than the time between decisions
+    for wrong in (["--every", "0"], ["--rows", "0"]):
+        assert main([*options, *wrong]) == 2
+        assert "above 0" in capsys.readouterr().err

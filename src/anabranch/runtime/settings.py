@@ -22,6 +22,9 @@ class Settings:
     `manifest_s`: how often that upkeep copies the catalog among the blobs, so that it can be rebuilt; None disables.
     `scaling_s`: in the background, sample the load of streams that are scaled by it every so many seconds, and scale them;
     None leaves that to other processes. Ten is a good number.
+    `scaling_short_us`, `scaling_long_us`: the windows in which a burst and a lull are seen; `scaling_split_rest_us`,
+    `scaling_merge_rest_us`: how long a new segment is left alone before it may be split, and before it may be merged.
+    To be the same in all processes that scale a store.
     `retention_s`: how often that upkeep truncates streams as their retention policies say; None disables.
     """
 
@@ -45,3 +48,7 @@ class Settings:
     manifest_s: float | None = limits.MANIFEST_S
     retention_s: float | None = limits.RETENTION_S
     scaling_s: float | None = None
+    scaling_short_us: int = limits.SCALING_SHORT_US
+    scaling_long_us: int = limits.SCALING_LONG_US
+    scaling_split_rest_us: int = limits.SCALING_SHORT_US
+    scaling_merge_rest_us: int = limits.SCALING_LONG_US

@@ -13,6 +13,7 @@ from anabranch.log.lease import Hold
 from anabranch.model.ids import Micros, SegmentId, StreamId
 from anabranch.model.stream import StreamView
 from anabranch.runtime.ports import Runtime
+from anabranch.runtime.settings import Settings
 from anabranch.streams.find import need_view
 from anabranch.streams.scale import apply_scale
 from anabranch.streams.scaling import put_samples, rate_policies, rate_policy_of, samples_of
@@ -33,21 +34,30 @@ class RescaleReport:
 def rescale(catalog: Catalog, runtime: Runtime, *, pace: Pace | None = None) -> RescaleReport:
     """Sample, and scale by a step, all streams that have a policy by load; a stream at a time, each in one transaction.
     To be called again and again, the more often the sooner it sees a burst. While another process is at it, nothing
-    is done."""
+    is done. Without a `pace` that of the settings."""
     now = runtime.clock.now()
     with catalog.reading() as txn:
         chosen = rate_policies(txn)
         busy = any(lease.kind == _LEASE and lease.expires_at > now for lease in txn.leases())
     if not chosen or busy:
         return RescaleReport()
-    scaled = 0
+    scaled, pace = 0, pace or _pace(runtime.settings)
     with Hold(catalog, runtime, _LEASE, f"{len(chosen)} stream(s)") as hold:
         for stream, _ in chosen:
             hold.renew()
-            scaled += _step(catalog, runtime, stream, pace or Pace())
+            scaled += _step(catalog, runtime, stream, pace)
     if scaled:
         _log.info("scaling by load: %d of %d streams got other segments", scaled, len(chosen))
     return RescaleReport(len(chosen), scaled)
+
+
+def _pace(settings: Settings) -> Pace:
+    return Pace(
+        settings.scaling_short_us,
+        settings.scaling_long_us,
+        settings.scaling_split_rest_us,
+        settings.scaling_merge_rest_us,
+    )
 
 
 def _step(catalog: Catalog, runtime: Runtime, stream: StreamId, pace: Pace) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -81,6 +82,8 @@ class Trace:
                     phase = Phase(**{name: float(value) for name, value in row.items() if value})
                 except (TypeError, ValueError) as exc:
                     raise InvalidArgument(f"{file}, line {rows.line_num}: {exc}") from exc
+                if not all(map(math.isfinite, phase)):
+                    raise InvalidArgument(f"{file}, line {rows.line_num}: these are no numbers to count with")
                 if phases and phase.seconds <= phases[-1].seconds:
                     raise InvalidArgument(f"{file}, line {rows.line_num}: its seconds do not rise")
                 if not (phase.rate >= 0 and 0 <= phase.share <= 1 and 0 <= phase.low < phase.high <= 1):
@@ -108,7 +111,7 @@ def simulate(trace: Trace, policy: ByRate, *, every_s: float = 10.0, pace: Pace 
     view = _begin(policy.minimum)
     totals: dict[SegmentId, float] = {segment.id: 0.0 for segment in view.current}
     samples: dict[SegmentId, tuple[Sample, ...]] = {}
-    steps = int((trace.seconds - trace.phases[0].seconds) / every_s)
+    steps = max(1, int((trace.seconds - trace.phases[0].seconds) / every_s))
     for step in range(steps):
         seconds = trace.phases[0].seconds + step * every_s
         phase = trace.at(seconds)
@@ -171,6 +174,8 @@ def main(arguments: Sequence[str]) -> int:
             if asked.events_per_second is None
             else ByEventRate(asked.events_per_second, *limits)
         )
+        if not (asked.every > 0 and asked.rows > 0):
+            raise InvalidArgument("--every and --rows are above 0")
         moments = list(simulate(Trace.read(asked.trace), policy, every_s=asked.every))
     except (InvalidArgument, OSError) as exc:
         print(f"sim scaling: {exc}", file=sys.stderr)
