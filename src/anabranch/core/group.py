@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from anabranch import limits
 from anabranch.core import cuts
 from anabranch.core.assignment import moves
-from anabranch.errors import AlreadyExists, ReaderNotInGroup
+from anabranch.errors import AlreadyExists, InvalidCut, ReaderNotInGroup
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import Micros, SegmentId, StreamId
 from anabranch.model.position import StreamSegment
@@ -145,6 +145,18 @@ def accept(state: GroupState, reader: str, offsets: Offsets) -> GroupState:
         if state.owners.get(segment) == reader and segment in positions:
             positions[segment] = max(positions[segment], offset)
     return state if positions == state.positions else replace(state, positions=positions)
+
+
+def check_given(state: GroupState, offsets: Offsets, views: Views) -> None:
+    """Raise InvalidCut where an offset that somebody states lies behind all that is there to be read of its segment: to
+    accept it would skip what comes next. Of streams and segments that are not the group's nothing is said."""
+    for each, offset in offsets.items():
+        view = views.get(each.stream)
+        if view is not None and each.segment in view.segments and offset > state.stop(view, each.segment):
+            stop = state.stop(view, each.segment)
+            raise InvalidCut(
+                f"offset {offset} lies behind the last event to be read of segment {each}, which is at {stop}"
+            )
 
 
 def beat(state: GroupState, reader: str) -> GroupState:

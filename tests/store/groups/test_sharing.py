@@ -253,6 +253,25 @@ def test_a_reader_said_to_be_offline_is_replaced_at_once_and_saying_so_twice_is_
         dead.commit()
 
 
+def test_a_position_behind_what_there_is_to_read_is_refused_for_it_would_skip_what_comes(store: Store) -> None:
+    write(store, 0, 2)
+    end = store.streams.tail("s/a")
+    group = store.reader_group("s/g", streams=["s/a"], end={"s/a": end})
+    write(store, 2, 2)  # behind the group's end, so there, but none of its business
+    with group.reader("r1", delivery="exactly_once") as reader:
+        take(reader, 1)
+
+        def ahead(events: int) -> ab.Position:
+            return ab.Position.of({each: end.as_dict()[each.segment] + events for each in reader.segments})
+
+        for too_far in (1, 1_000):
+            with pytest.raises(InvalidCut):
+                group.reader_offline("r1", ahead(too_far))
+        assert group.readers == ["r1"] and group.unread().events == 2 * KEYS
+        group.reader_offline("r1", ahead(0))
+    assert not group.readers and group.unread().events == 0
+
+
 def test_a_silent_reader_is_presumed_dead_and_learns_of_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     write(store, 0, 5)
     group = store.reader_group("s/g", streams=["s/a"], lease_s=0.4)

@@ -130,9 +130,13 @@ class ReaderGroup(GroupCheckpoints, GroupListening):
     def reader_offline(self, name: str, position: Position | str | None = None) -> None:
         """A reader is known to be dead: others go on with its segments now, not when its lease has run out. From
         `position` if the application knows that it got further than the group does; else from the accepted ones. A reader
-        that is not there is let be, so this may be said twice. Raises InvalidCut."""
+        that is not there is let be, so this may be said twice. Raises InvalidCut for a position behind what there is to read."""
         given = Position.parse(position) if isinstance(position, str) else position
         offsets = {} if given is None else given.as_dict()
+        if offsets:
+            state = self._state()
+            with self._catalog.reading() as reading:
+                changes.check_given(state, offsets, self._views(reading, state))
         self._update(lambda state: changes.leave(changes.accept(state, name, offsets), [name]))
 
     def elastic(
