@@ -61,6 +61,24 @@ def test_an_append_at_another_revision_is_refused(store: Store) -> None:
     assert one.read(1).__next__() == (2, b"b") and one.last() == (3, b"c")
 
 
+def test_who_lets_go_of_entries_while_another_lets_go_of_more_is_content(
+    plain: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = plain.revisioned("s/_x"), plain.revisioned("s/_x")
+    for _ in range(3):
+        one.append(b"a")
+    view = plain.streams.view
+
+    def slow(stream: Any) -> Any:
+        monkeypatch.undo()
+        two.truncate(2)
+        return view(stream)
+
+    monkeypatch.setattr(plain.streams, "view", slow)
+    one.truncate(1)  # it has seen that the entry is there still
+    assert one.oldest() == 2
+
+
 def test_revisions_go_on_behind_a_truncation(store: Store) -> None:
     stream = store.revisioned("s/_x")
     for value in (b"a", b"b", b"c"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar, cast
 
@@ -14,7 +15,7 @@ from anabranch.core.group import GroupState
 from anabranch.core.group_format import GroupCodec
 from anabranch.core.notifications import GroupPicture, told_of_group
 from anabranch.core.watermarks import TimeWindow
-from anabranch.errors import GroupNotFound, InvalidArgument, ScopeNotFound, StreamNotFound
+from anabranch.errors import GroupNotFound, InvalidArgument, ScopeNotFound, StreamNotFound, Truncated
 from anabranch.log.commit import Committer
 from anabranch.log.read import LogReader
 from anabranch.log.tail import Tail
@@ -85,7 +86,8 @@ class Sharing:
         info = store.streams.create(full, exist_ok=True) if create else store.streams.get(full)
 
         def truncate(stream: StreamId, cut: StreamCut) -> None:
-            store.streams.truncate(store.streams.view(stream).info.name, cut)
+            with suppress(Truncated):  # another process let go of more
+                store.streams.truncate(store.streams.view(stream).info.name, cut)
 
         return RevisionedStream(
             store.catalog,
