@@ -88,8 +88,8 @@ class Notifying:
         to `start` from. Calling what is returned ends it.
 
         A listener with a `name` goes on where the last one of that name stopped, in whichever process: `start` counts for
-        the first one alone. It is told of each change at least once, twice only if its process was killed while it was being
-        told. One process at a time has a name, the last that took it. Raises StreamNotFound, InvalidArgument for a name
+        the first one alone. It is told of each change at least once, twice only if its process was killed, or its name taken
+        over, while it was being told. One process at a time has a name, the last that took it. Raises StreamNotFound, InvalidArgument for a name
         that listens to another stream.
         """
         store = cast(_Parts, self)
@@ -223,7 +223,8 @@ def _subscribe_named(
             bookmark.keep(Told(source.begun_behind, source.place))
     else:
         source, missed = _reopen(store, told, _behind(told.id, stream))
-    return _subscribe(store, handle, source, lambda each: bookmark.keep(Told(each.id, source.place)), missed)
+    remember = Remember(bookmark.check, lambda each: bookmark.keep(Told(each.id, source.place)))
+    return _subscribe(store, handle, source, remember, missed)
 
 
 def _subscribe_to_group(
@@ -245,13 +246,11 @@ def _subscribe_to_group(
         if not fold.telling:  # else its place is noted behind what it is told of the present
             bookmark.keep(Told(source.begun_behind, source.place, fold.now))
     followed = source
-    return _subscribe(
-        store,
-        handle,
-        source,
-        lambda each: bookmark.keep(Told(each.id, followed.place, fold.behind(each.id))),
-        missed,
-    )
+
+    def keep(each: Notification) -> None:
+        bookmark.keep(Told(each.id, followed.place, fold.behind(each.id)))
+
+    return _subscribe(store, handle, source, Remember(bookmark.check, keep), missed)
 
 
 def _reopen(store: _Parts, told: Told, translate: Translate) -> tuple[Notifications, Truncated | None]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
 from anabranch import limits
-from anabranch.catalog.port import Catalog, Checkpointed, Writing
+from anabranch.catalog.port import Catalog, Checkpointed, Reading, Writing
 from anabranch.core.notifications import GroupPicture
 from anabranch.errors import AppendUncertain, Conflict, InvalidArgument
 from anabranch.model.cut import StreamCut
@@ -68,12 +68,20 @@ class Bookmark:
         """Note, durably, what the listener was told. Raises Conflict where another process has taken the name over."""
 
         def act(txn: Writing) -> None:
-            piece = txn.piece(KIND, self._name)
-            if piece is None or piece.value["owner"] != self._owner:
-                raise Conflict(f"another process listens as '{self._name}' now, or it was forgotten")
+            self._need(txn)
             self._put(txn, told)
 
         self._insist(act)
+
+    def check(self) -> None:
+        """Raise Conflict where another process has taken the name over."""
+        with self._catalog.reading() as reading:
+            self._need(reading)
+
+    def _need(self, txn: Reading) -> None:
+        piece = txn.piece(KIND, self._name)
+        if piece is None or piece.value["owner"] != self._owner:
+            raise Conflict(f"another process listens as '{self._name}' now, or it was forgotten")
 
     def _put(self, txn: Writing, told: Told | None) -> None:
         known = None if told is None else [told.id, str(told.cut)]

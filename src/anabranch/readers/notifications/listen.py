@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from anabranch import limits
 from anabranch.core.notifications import Notification
@@ -16,7 +16,13 @@ from anabranch.runtime.tasks import Task
 _log = logging.getLogger("anabranch.notifications")
 
 Handle: TypeAlias = Callable[[Notification], object]
-Remember: TypeAlias = Callable[[Notification], None]
+
+
+class Remember(NamedTuple):
+    """The bookmark of a listener that has a name. Both raise Conflict where another process has taken the name over."""
+
+    check: Callable[[], None]
+    keep: Callable[[Notification], None]
 
 
 class Subscription:
@@ -25,7 +31,8 @@ class Subscription:
     It is told of each change once, in order, as long as its process lives. What `handle` raises is logged and kept in
     `failure`, counted in `failures`, and it goes on with the next. One that has a name is given `remember`, which moves its
     bookmark behind each call of `handle`; the next process goes on there: it is told again what `handle` was at when this one
-    was killed, if anything. A listener whose bookmark another process takes over ends, and its `failure` says so. `delivered` counts what it is done with.
+    was killed or the name taken over, if anything. A listener whose name another process took over is told nothing more and ends,
+    and its `failure` says so. `delivered` counts what it is done with.
     """
 
     def __init__(
@@ -77,7 +84,7 @@ class Subscription:
             except Exception as exc:  # whatever it is: a listener that falls silent for ever would be worse
                 self._retry(exc)
                 continue
-            if found is not None and not self._stopped:
+            if found is not None and not self._stopped and self._is_its_own():
                 self._deliver(found)
                 self._note(found)
                 self.delivered += 1
@@ -94,6 +101,18 @@ class Subscription:
         self._fail(error, "no notifications can be read now; it will be tried again")
         self._runtime.tasks.sleep(limits.NOTIFICATION_RETRY_S)
 
+    def _is_its_own(self) -> bool:
+        """False where the name was taken over: what came since is told there."""
+        try:
+            if self._remember is not None:
+                self._remember.check()
+        except Conflict as exc:
+            self._end(exc)
+            return False
+        except AnabranchError:
+            pass  # told twice is better than not at all
+        return True
+
     def _deliver(self, each: Notification) -> None:
         try:
             self._handle(each)
@@ -104,13 +123,16 @@ class Subscription:
         if self._remember is None:
             return
         try:
-            self._remember(each)
+            self._remember.keep(each)
         except Conflict as exc:
-            self._fail(exc, "a listener ends")
-            self()
+            self._end(exc)
         except AnabranchError as exc:
             # The next one moves it too; told again is what this was at, should nothing come before the end.
             self._fail(exc, f"that notification {each.id} was delivered could not be noted")
+
+    def _end(self, error: Conflict) -> None:
+        self._fail(error, "a listener ends")
+        self()
 
     def missed(self, error: Truncated) -> None:
         """Say that the retention let go of what this listener, which was away, was still to be told."""
