@@ -31,6 +31,8 @@ def test_transactions_are_listed_shown_and_aborted(line: Line) -> None:
         assert line("txn", "abort", hanging.id[:10]).err == f"transaction {hanging.id} is aborted\n"
         with pytest.raises(TransactionAborted, match="from the command line"):
             hanging.commit()
+        assert line("txn", "abort", hanging.id).err == f"transaction {hanging.id} is aborted\n"
         assert "is committed" in line.refused("txn", "abort", done.id)
+        assert "2 transactions begin with ''" in line.refused("txn", "abort", "")
     assert "there is no transaction 'f00'" in line.refused("txn", "show", "f00")
     assert [row["payload"] for row in line("read", "iot/raw").rows] == ["kept"]

@@ -198,7 +198,7 @@ def test_a_stream_that_was_sealed_or_deleted_refuses_the_whole_commit(store: Sto
         txn.writer("s/a").write("never", key="k")
         txn.writer("s/b").write("never", key="k")
         refuse("s/b")
-        with pytest.raises(error):
+        with pytest.raises(error, match="s/b"):
             txn.__exit__(None, None, None)
         assert txn.info.state is TransactionState.ABORTED
         assert bodies(store, "s/a") == []

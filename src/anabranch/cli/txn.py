@@ -8,8 +8,8 @@ import typer
 
 from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store
 from anabranch.cli.output import counted, iso_time, print_columns, print_json, say
-from anabranch.errors import TransactionNotFound
-from anabranch.model.transaction import TransactionInfo
+from anabranch.errors import InvalidArgument, TransactionNotFound
+from anabranch.model.transaction import TransactionInfo, TransactionState
 
 if TYPE_CHECKING:
     from anabranch.store import Store
@@ -77,7 +77,7 @@ def show(ident: IdArgument, as_json: JsonOption = False, store: StoreOption = No
 
 @app.command()
 def abort(ident: IdArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
-    """Abort an open transaction: none of its events will ever be seen, and its owner is told so.
+    """Abort an open transaction: none of its events will ever be seen, and its owner is told so. A second call is harmless.
 
     Example:
 
@@ -85,8 +85,9 @@ def abort(ident: IdArgument, as_json: JsonOption = False, store: StoreOption = N
     """
     with open_store(store) as opened:
         info = _find(opened, ident)
-        opened.transaction(info.id).abort("it was aborted from the command line")
-        info = _find(opened, info.id)
+        if info.state is not TransactionState.ABORTED:
+            opened.transaction(info.id).abort("it was aborted from the command line")
+            info = _find(opened, info.id)
     if as_json:
         print_json(_told(info))
     else:
@@ -94,10 +95,12 @@ def abort(ident: IdArgument, as_json: JsonOption = False, store: StoreOption = N
 
 
 def _find(store: Store, ident: str) -> TransactionInfo:
-    """The one transaction whose id begins so. Raises TransactionNotFound where it is none, or not only one."""
+    """The one transaction whose id begins so. Raises TransactionNotFound; InvalidArgument where it is not only one."""
     found = [each for each in store.transactions() if each.id.startswith(ident)]
-    if len(found) != 1:
+    if not found:
         raise TransactionNotFound(ident)
+    if len(found) > 1:
+        raise InvalidArgument(f"the ids of {len(found):,} transactions begin with '{ident}'; say more of it")
     return found[0]
 
 

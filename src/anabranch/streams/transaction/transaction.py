@@ -74,6 +74,7 @@ class Transaction:
         self._holder = token(runtime.ids)
         self._ended: TransactionState | None = None
         self._writers: dict[StreamId, TransactionWriter] = {}
+        self._names: dict[str, str] = {}  # by how a stream is told that is there no more
         self._fresh: Fresh = {}
         self._flushing: tuple[str, Fresh] | None = None  # its request id and what it holds
 
@@ -140,6 +141,7 @@ class Transaction:
         refuse_rows(view.info)
         with self._lock:
             self._alive()
+            self._names[f"{view.info.id:016x}"] = str(view.info.name)
             return self._writers.setdefault(view.info.id, self._new_writer(view))
 
     def ping(self) -> None:
@@ -278,6 +280,8 @@ class Transaction:
             first = publish(*ports, publications, request=_subject(self.id), settle=settle)
         except _FlushedMeanwhile:
             return False
+        except StreamNotFound as exc:
+            raise StreamNotFound(self._names.get(exc.stream, exc.stream)) from exc
         if not first:
             self._refuse_left_out()
         return True
