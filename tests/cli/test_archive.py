@@ -58,6 +58,18 @@ def test_damage_is_named_on_a_line_and_by_the_exit_code(sensors: Line, tmp_path:
     assert "2 things wrong" in found.err
     assert file.name in sensors.refused("import", place, "iot/back")
     assert "there is no archive in" in sensors.refused("archive", "verify", tmp_path)
+    assert f"there is no folder {tmp_path / 'none'}" in sensors.refused("archive", "show", tmp_path / "none")
+    assert f"there is no folder {tmp_path / 'none'}" in sensors.refused("import", tmp_path / "none", "iot/back")
+    metadata = place / "archive.json"
+    for text, why in (
+        (metadata.read_text().replace("sensors", "tensors"), "was changed"),
+        ("[]", "is not the metadata"),
+    ):
+        metadata.write_text(text)
+        found = sensors("archive", "verify", place, code=1)
+        assert found.out.startswith(f"archive.json {why}") and "1 thing wrong" in found.err
+        told = sensors("archive", "verify", place, "--json", code=1).json
+        assert [flaw["file"] for flaw in told["flaws"]] == ["archive.json"]
 
 
 def test_any_parquet_file_becomes_a_stream(sensors: Line, tmp_path: Path) -> None:
@@ -76,6 +88,7 @@ def test_a_signed_archive_is_trusted_by_its_key_alone(sensors: Line, tmp_path: P
     assert "whole" in sensors("archive", "verify", place, "--trusted", public).err
     assert "another key" in sensors.refused("import", place, "iot/back", "--trusted", strange)
     assert "another key" in sensors.refused("attach", place, "iot/there", "--trusted", strange)
+    assert "another key" in sensors("archive", "verify", place, "--trusted", strange, code=1).out
     sensors("import", place, "iot/back", "--trusted", public)
 
 

@@ -13,7 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import anabranch as ab
+from anabranch import limits
 from anabranch.blobs.local import LocalBlobs
+from anabranch.core.archive import METADATA
 from anabranch.errors import (
     BlobMissing,
     CorruptArchive,
@@ -21,13 +23,14 @@ from anabranch.errors import (
     InvalidArgument,
     NotFound,
     ReadOnlyStore,
+    RequestMismatch,
     SchemaMismatch,
     ScopeNotFound,
     StreamExists,
 )
 from anabranch.store import Store
 from tests.store.helpers import sound
-from tests.store.test_archive import SCHEMA, assert_same, files_of, fill, rows, table
+from tests.store.test_archive import SCHEMA, assert_same, files_of, fill, rows, signing_keys, table
 
 DAY = 86_400 * 1_000_000
 
@@ -141,8 +144,13 @@ def test_one_file_can_be_attached_alone(store: Store, plain: Path, monkeypatch: 
     monkeypatch.chdir("/")
     assert table(store, "iot/two").column("n").to_pylist() == [3]
     assert table(store, "iot/one").column("n").to_pylist() == [1, 2]
-    with pytest.raises(NotFound, match="no Parquet files"):
+    with pytest.raises(NotFound, match=rf"there is no file 03\.parquet in {plain / '2026'}"):
         store.streams.attach(plain / "2026" / "03.parquet", "iot/three")
+    pq.write_table(
+        pa.table({"n": [8]}), plain / "_SUMMARY.parquet"
+    )  # passed over in its folder, but not where it is named
+    store.streams.attach(plain / "_SUMMARY.parquet", "iot/summary")
+    assert table(store, "iot/summary").column("n").to_pylist() == [8]
 
 
 def test_other_processes_learn_of_attachments_at_once(store: Store, plain: Path) -> None:
@@ -224,10 +232,10 @@ def test_a_file_that_vanished_or_changed_is_named(store: Store, plain: Path) -> 
     flipped = bytearray(whole)
     flipped[6] ^= 1  # a page, which no footer sums up
     first.write_bytes(flipped)
-    with ab.connect(store.url) as fresh, pytest.raises(CorruptBlob, match=r"01\.parquet"):
+    with ab.connect(store.url) as fresh, pytest.raises(CorruptBlob, match=f"the attached file {first} is corrupt"):
         table(fresh, "iot/summed")
     first.write_bytes(whole + whole[-4:])
-    with ab.connect(store.url) as fresh, pytest.raises(CorruptBlob, match=r"01\.parquet"):
+    with ab.connect(store.url) as fresh, pytest.raises(CorruptBlob, match=f"the attached file {first} is corrupt"):
         table(fresh, "iot/plain")
     first.unlink()
     with ab.connect(store.url) as fresh:
@@ -253,8 +261,11 @@ def test_what_makes_no_stream_is_refused_with_the_file_that_is_to_blame(
         attach(stream="0123456789abcdef")
     with pytest.raises(ScopeNotFound):
         store.streams.attach(plain, "nowhere/plain")
-    with pytest.raises(NotFound):
-        store.streams.attach(tmp_path / "nothing", "iot/plain")
+    with pytest.raises(InvalidArgument, match="'first' is no stream's id"):
+        attach(stream="first")
+    for place in (tmp_path / "nothing", plain / "_SUCCESS"):  # the second is a file
+        with pytest.raises(NotFound, match=f"there is no folder {place}"):
+            store.streams.attach(place, "iot/plain")
     with pytest.raises(InvalidArgument, match="scope/name"):
         store.streams.attach(plain)
     with pytest.raises(InvalidArgument, match="memory"):
@@ -263,11 +274,52 @@ def test_what_makes_no_stream_is_refused_with_the_file_that_is_to_blame(
     pq.write_table(pa.table({"n": ["text"]}), odd)
     with pytest.raises(SchemaMismatch, match=r"'n' is int64 in 2026/01\.parquet, but string in 2026/03\.parquet"):
         attach()
+    pq.write_table(pa.table({"lost": pa.nulls(2)}), odd)
+    with pytest.raises(InvalidArgument, match="column 'lost': type null is not supported"):
+        attach()
+    pq.write_table(pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["twice", "twice"]), odd)
+    with pytest.raises(SchemaMismatch, match=r"03\.parquet has several columns 'twice'"):
+        attach()
     for broken in (b"", b"PAR1", (plain / "2026" / "01.parquet").read_bytes()[:-1], b"no Parquet at all"):
         odd.write_bytes(broken)
         with pytest.raises(CorruptArchive, match=r"03\.parquet"):
             attach()
     assert list(store.streams.list()) == []
+
+
+def test_a_signature_that_is_asked_for_is_missed_where_there_is_no_archive(store: Store, tmp_path: Path) -> None:
+    """Or else whoever takes an archive's metadata away could have any files attached."""
+    _, public = signing_keys(tmp_path, "mine")
+    fill(store)
+    store.streams.archive("iot/x", tmp_path / "archive")
+    (tmp_path / "archive" / METADATA).unlink()
+    name = next(iter(files_of(tmp_path / "archive")))
+    for place in (tmp_path / "archive", tmp_path / "archive" / name):
+        with pytest.raises(CorruptArchive, match=f"{METADATA} is missing, so nothing there is signed"):
+            store.streams.attach(place, "iot/there", trusted=public)
+    assert not store.streams.exists("iot/there")
+
+
+def test_an_attachment_that_is_asked_for_again_is_the_same(store: Store, plain: Path, tmp_path: Path) -> None:
+    request = "r" * limits.REQUEST_CHARS_MAX
+    made = store.streams.attach(plain, "iot/plain", request=request)
+    store.streams.delete("iot/plain")
+    assert store.streams.attach(plain, "iot/plain", request=request) == made
+    for name, key in (("iot/other", None), ("iot/plain", "k")):
+        with pytest.raises(RequestMismatch):
+            store.streams.attach(plain, name, key=key, request=request)
+    assert list(store.streams.list()) == []
+    for name in ("iot/a", "iot/b"):
+        store.streams.create(name)
+    store.streams.archive_scope("iot", tmp_path / "archive")
+    request = "s" * limits.REQUEST_CHARS_MAX
+    made = store.streams.attach(tmp_path / "archive", "old", request=request)
+    assert [str(name) for name, _ in made.streams] == ["old/a", "old/b"]
+    store.streams.delete_scope("old", recursive=True)
+    assert store.streams.attach(tmp_path / "archive", "old", request=request) == made
+    with pytest.raises(RequestMismatch):
+        store.streams.attach(tmp_path / "archive", "older", request=request)
+    assert [scope.name for scope in store.streams.scopes()] == ["iot"]
 
 
 def test_nothing_is_ever_written_where_files_are_attached(store: Store, plain: Path) -> None:

@@ -12,10 +12,10 @@ from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store, 
 from anabranch.cli.output import counted, iso_time, print_columns, print_json, say, size_text
 from anabranch.cli.progress import Meter
 from anabranch.cli.ranges import ByOption, FromOption, ToOption, open_store_range
-from anabranch.errors import InvalidArgument
+from anabranch.errors import CorruptArchive, InvalidArgument
 
 if TYPE_CHECKING:
-    from anabranch.core.archive import ArchivedStream
+    from anabranch.core.archive import Archive, ArchivedStream
     from anabranch.streams.archive.export import ArchiveReport
 
 app = new_app("Archive streams to a folder or bucket as Parquet that any engine reads; verify and show archives.")
@@ -121,18 +121,25 @@ def verify(
     """
     from anabranch.store.archives import read_archive, verify_archive
 
-    found = read_archive(url, trusted=trusted)
+    try:
+        found = read_archive(url, trusted=trusted)
+    except CorruptArchive:
+        found = None  # verifying tells why
     with Meter("verifying") as meter:
         flaws = list(verify_archive(url, trusted=trusted, content=not bytes_only, progress=meter.show))
     if as_json:
-        print_json({"digest": found.digest, "signed_by": found.signed_by, "flaws": [flaw._asdict() for flaw in flaws]})
+        told = {"digest": found and found.digest, "signed_by": found and found.signed_by}
+        print_json({**told, "flaws": [flaw._asdict() for flaw in flaws]})
     else:
         for flaw in flaws:
             print(f"{flaw.file} {flaw.what}")
-        files = counted(sum(1 for _ in found.archive.files), "file")
-        say(f"{counted(len(flaws), 'thing')} wrong" if flaws else f"whole: {files}, {size_text(found.archive.size)}")
+        say(f"{counted(len(flaws), 'thing')} wrong" if flaws or found is None else _whole(found.archive))
     if flaws:
         raise typer.Exit(1)
+
+
+def _whole(archive: Archive) -> str:
+    return f"whole: {counted(sum(1 for _ in archive.files), 'file')}, {size_text(archive.size)}"
 
 
 @app.command()

@@ -56,7 +56,7 @@ def in_order(pieces: Sequence[Piece], source: StreamId | None) -> list[list[Piec
     if source not in streams:
         known = ", ".join(f"{each:016x}" for each in streams)
         what = "the files hold several streams" if source is None else f"the files hold no stream {source:016x}"
-        raise Unplaced(None, f"{what}; there are {known or 'none'}: say which by stream=")
+        raise Unplaced(None, f"{what}; there are {known or 'none'}: say which is meant")
     runs: dict[int, list[Piece]] = {}
     # Of pieces that begin together, the longest first.
     for piece in sorted((p for p in held if p.stream == source), key=lambda p: (p.order, p.start, -p.rows, p.file)):

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from anabranch import limits
 from anabranch.core.copy import Copied
 from anabranch.core.digest import SegmentPart, StreamDigest
 from anabranch.errors import AnabranchError, InvalidCut, InvalidPointer
@@ -22,6 +23,7 @@ from anabranch.model.ids import Micros, SegmentId, StreamId
 from anabranch.model.keyspace import KeyRange
 from anabranch.model.names import StreamName
 from anabranch.model.pointer import EventPointer
+from anabranch.model.retention import Retention
 from anabranch.model.schema import StreamSchema
 from anabranch.model.stream import Segment
 
@@ -66,13 +68,12 @@ class ArchivedFile:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> ArchivedFile:
         """The inverse of `to_json`."""
-        unsigned = int(value["xxh3_64"], 16)
-        assert is_file_name(str(value["file"])), "a data file lies in a stream's folder"
-        assert _HEX.match(value["sha256"]), "a sum is 64 hex digits"
-        numbers = [int(value[each]) for each in ("from", "to", "bytes", "logical_bytes", "schema")]
-        start, stop, size, logical, schema = numbers
-        assert 0 <= start < stop, "a file holds an event"
-        assert min(numbers) >= 0, "no number is negative"
+        unsigned = _number(int(value["xxh3_64"], 16), bits=64)
+        _need(is_file_name(str(value["file"])), "a data file lies in a stream's folder")
+        _need(_HEX.match(value["sha256"]), "a sum is 64 hex digits")
+        names = ("from", "to", "bytes", "logical_bytes", "schema")
+        start, stop, size, logical, schema = (_number(value[each]) for each in names)
+        _need(start < stop, "a file holds an event")
         return cls(
             str(value["file"]),
             start,
@@ -113,19 +114,19 @@ class ArchivedSegment:
     def from_json(cls, value: Mapping[str, Any]) -> ArchivedSegment:
         """The inverse of `to_json`."""
         epoch, _, number = str(value["segment"]).partition(".")
-        ident = SegmentId(int(epoch), int(number))
+        ident = SegmentId(_number(epoch, bits=31), _number(number, bits=32))
         range_ = KeyRange(int(value["low"], 16), int(value["high"], 16))
-        head, stop = int(value["from"]), int(value["to"])
-        assert _HEX.match(value["digest"]), "a digest is 64 hex digits"
+        head, stop = _number(value["from"]), _number(value["to"])
+        _need(_HEX.match(value["digest"]), "a digest is 64 hex digits")
         files = tuple(ArchivedFile.from_json(file) for file in value["files"])
         edges = [head, *(edge for file in files for edge in (file.start, file.stop)), stop]
-        assert edges == sorted(edges), "files follow each other"
-        assert all(edges[i] == edges[i + 1] for i in range(0, len(edges), 2)), "files leave nothing out"
+        _need(edges == sorted(edges), "files follow each other")
+        _need(all(edges[i] == edges[i + 1] for i in range(0, len(edges), 2)), "files leave nothing out")
         times = [time for file in files for time in (file.appended.low, file.appended.high) if time is not None]
-        assert len(times) == 2 * len(files), "every event was appended at some time"
-        assert times == sorted(times), "append times rise along a segment"
+        _need(len(times) == 2 * len(files), "every event was appended at some time")
+        _need(times == sorted(times) and min(times, default=0) >= 0, "append times rise along a segment")
         part = SegmentPart(ident, range_, head, stop, value["digest"])
-        retired = None if value["retired"] is None else int(value["retired"])
+        retired = None if value["retired"] is None else _number(value["retired"], bits=31)
         return cls(Segment(ident, range_, retired, head), part, files)
 
 
@@ -154,6 +155,17 @@ class ArchivedStream:
     def files(self) -> Iterator[ArchivedFile]:
         """All its data files."""
         return (file for segment in self.segments for file in segment.files)
+
+    @property
+    def retention(self) -> Retention | None:
+        """The policy it had."""
+        told = self.more.get("retention")
+        return None if told is None else Retention.from_json(told)
+
+    @property
+    def aliases(self) -> list[StreamName]:
+        """Its other names."""
+        return [StreamName.parse(text) for text in self.more.get("aliases", ())]
 
     @property
     def events(self) -> int:
@@ -193,25 +205,33 @@ class ArchivedStream:
     def from_json(cls, value: Mapping[str, Any]) -> ArchivedStream:
         """The inverse of `to_json`."""
         columns = [base64.b64decode(each["arrow"], validate=True) for each in value["schemas"]]
-        assert columns, "a stream has a schema"
+        _need(columns, "a stream has a schema")
         roles = value["key"], value["time"], bool(value["raw"])
         stream = cls(
             StreamName.parse(value["name"]),
-            StreamId(int(value["id"], 16)),
+            StreamId(_number(int(value["id"], 16))),
             tuple(StreamSchema.from_bytes(each, *roles) for each in columns),
             {str(name): str(tag) for name, tag in value["tags"].items()},
-            Micros(int(value["created_at"])),
+            Micros(_number(value["created_at"])),
             bool(value["sealed"]),
-            int(value["epoch"]),
-            int(value["next_segment"]),
-            Micros(int(value["appended_at"])),
+            _number(value["epoch"], bits=31),
+            _number(value["next_segment"], bits=32),
+            Micros(_number(value["appended_at"])),
             StreamCut.parse(value["from"]),
             StreamCut.parse(value["to"]),
             tuple(ArchivedSegment.from_json(each) for each in value["segments"]),
             dict(value["more"]),
         )
-        assert stream.digest.value == value["digest"], "the stream's digest is that of its segments"
-        assert all(1 <= file.schema <= len(columns) for file in stream.files), "a file has a schema of its stream"
+        idents = [each.segment.id for each in stream.segments]
+        _need(len({*idents}) == len(idents), "each segment is told once")
+        for schema in stream.schemas:
+            _need({schema.key, schema.time} - {None} <= {*schema.columns.names}, "key and time are columns")
+        _need(len(stream.aliases) <= limits.ALIASES_MAX, "a stream has no more aliases than it may")
+        for number in {} if stream.retention is None else stream.retention.to_json().values():
+            _number(number or 0)
+        _number(sum(file.logical for file in stream.files))
+        _need(stream.digest.value == value["digest"], "the stream's digest is that of its segments")
+        _need(all(1 <= file.schema <= len(columns) for file in stream.files), "a file has a schema of its stream")
         return stream
 
 
@@ -257,15 +277,16 @@ class Archive:
         """The inverse of `to_json`. Raises ValueError, with what is wrong in it."""
         try:
             scope = value["scope"]
+            _need(scope is not None or len(value["streams"]) == 1, "without a scope there is one stream")
             return cls(
                 tuple(ArchivedStream.from_json(each) for each in value["streams"]),
-                Micros(int(value["made_at"])),
+                Micros(_number(value["made_at"])),
                 str(value["made_by"]),
                 None if scope is None else str(scope["name"]),
                 None if scope is None else dict(scope["tags"]),
                 value["request"],
             )
-        except (AssertionError, AnabranchError, AttributeError, IndexError, KeyError, TypeError, ValueError) as exc:
+        except (AnabranchError, ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError) as exc:
             raise ValueError(str(exc) or type(exc).__name__) from exc
 
 
@@ -305,9 +326,26 @@ def is_file_name(name: str) -> bool:
     return bool(_FILE.match(name))
 
 
+def _need(holds: object, what: str) -> None:
+    """Of data that comes from outside: an assertion would be left out under `python -O`."""
+    if not holds:
+        raise ValueError(f"not so: {what}")
+
+
+def _number(value: Any, bits: int = 63) -> int:
+    """A whole number that the catalog can hold."""
+    number = int(value)
+    _need(0 <= number < 1 << bits, f"{number} is a number below 2**{bits}")
+    return number
+
+
 def _bounds(value: Any) -> Bounds:
-    low, high = value
-    return Bounds(None if low is None else Micros(int(low)), None if high is None else Micros(int(high)))
+    low, high = (None if each is None else Micros(int(each)) for each in value)
+    if low is None or high is None:
+        _need(low is high, "both bounds are known, or none")
+        return Bounds(None, None)
+    _need(-1 << 63 <= low <= high < 1 << 63, "the lower bound is the lower one")
+    return Bounds(low, high)
 
 
 def _told_columns(schema: StreamSchema) -> dict[str, object]:

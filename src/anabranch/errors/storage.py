@@ -12,8 +12,9 @@ class CorruptStore(AnabranchError):
 class CorruptBlob(CorruptStore):
     """A blob's bytes are not those that were written."""
 
-    def __init__(self, key: str, why: str) -> None:
-        super().__init__(f"blob {key} is corrupt: {why}")
+    def __init__(self, key: str, why: str, place: str | None = None) -> None:
+        """`place`: the file it is, where that was attached from somewhere else."""
+        super().__init__(f"{f'blob {key}' if place is None else f'the attached file {place}'} is corrupt: {why}")
         self.key = key
         self.why = why
 
@@ -32,10 +33,11 @@ class CorruptCatalog(CorruptStore):
 
 
 class CorruptArchive(CorruptStore):
-    """A file of an archive is missing, changed or does not belong there. Nothing was imported; another copy may do."""
+    """A file of an archive, or of a place to be attached, is missing, changed or does not belong there. Nothing was
+    imported; another copy may do."""
 
     def __init__(self, place: str, file: str, why: str) -> None:
-        super().__init__(f"the archive {place} is not whole: {file} {why}")
+        super().__init__(f"{place} is not whole: {file} {why}")
         self.place = place
         self.file = file
         self.why = why

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from anabranch import limits
+from anabranch.blobs.keys import is_attached
 from anabranch.blobs.port import Blobs
 from anabranch.blobs.sealed import unsealed
 from anabranch.blobs.summed import file_checksum
@@ -104,19 +105,28 @@ class Fetcher:
         with self._lock:
             self._make_room()
             file = self._files.pop(extent.key, None)
-        if file is None:
-            data = self._blobs.get(extent.key)
-            # The pages have checksums of their own, but what tells where they lie and what they mean has none.
-            if (extent.key, _WHOLE) not in self._verified:
-                if file_checksum(extent.key, data) != extent.checksum:
-                    raise CorruptBlob(extent.key, "its checksum does not match its bytes")
-                self._remember((extent.key, _WHOLE))
-            file = _File(ParquetReader(extent.key, data, self._sealer), data.size)
         try:
+            if file is None:
+                file = self._open(extent.key, extent.checksum)
             yield from file.reader.read(row, count, columns, extent.appended.low)
+        except CorruptBlob as exc:
+            if not is_attached(exc.key):
+                raise
+            raise CorruptBlob(exc.key, exc.why, self._blobs.path(exc.key)) from exc
         finally:
             # Without the lock: an iteration that was forgotten ends wherever its memory is reclaimed, perhaps under it.
-            self._files[extent.key] = file
+            if file is not None:
+                self._files[extent.key] = file
+
+    def _open(self, key: str, expected: int) -> _File:
+        """A file whose checksum is the expected one."""
+        data = self._blobs.get(key)
+        # The pages have checksums of their own, but what tells where they lie and what they mean has none.
+        if (key, _WHOLE) not in self._verified:
+            if file_checksum(key, data) != expected:
+                raise CorruptBlob(key, "its checksum does not match its bytes")
+            self._remember((key, _WHOLE))
+        return _File(ParquetReader(key, data, self._sealer), data.size)
 
     def _make_room(self) -> None:
         """Let go of the files that were used longest ago. Needs the lock."""

@@ -25,14 +25,16 @@ def normalised(columns: pa.Schema, key: str | None, time: str | None) -> pa.Sche
     names = columns.names
     if len(set(names)) != len(names):
         raise InvalidArgument("a schema names each column once")
+    if "" in names:
+        raise InvalidArgument("a column has a name")
     for name in names:
-        if not name or name in RESERVED:
+        if name in RESERVED:
             raise InvalidArgument(f"a column can't be called '{name}': the store adds {', '.join(RESERVED)} itself")
     for role, column in (("key", key), ("time", time)):
         if column is not None and column not in names:
             raise InvalidArgument(f"{role}='{column}' names no column; there are {', '.join(names)}")
     fields = [
-        pa.field(field.name, TIME_TYPE if field.name == time else plain_type(field.type), nullable=True)
+        pa.field(field.name, TIME_TYPE if field.name == time else stored_type(field), nullable=True)
         for field in columns
     ]
     if key is not None and not _usable_key(fields[names.index(key)].type):
@@ -47,8 +49,17 @@ def normalised(columns: pa.Schema, key: str | None, time: str | None) -> pa.Sche
     return pa.schema(fields)
 
 
+def stored_type(column: pa.Field) -> pa.DataType:
+    """The `plain_type` of a column. Raises InvalidArgument, which names it."""
+    try:
+        return plain_type(column.type)
+    except InvalidArgument as exc:
+        raise InvalidArgument(f"column '{column.name}': {exc}") from exc
+
+
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The stored form of an Arrow type: one spelling for each meaning, as Spark's reader demands."""
+    """The stored form of an Arrow type: one spelling for each meaning, as Spark's reader demands. Raises
+    InvalidArgument for a type that has none."""
     types = pa.types
     if types.is_dictionary(kind):
         return plain_type(kind.value_type)
@@ -69,10 +80,10 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     if types.is_map(kind):
         return pa.map_(plain_type(kind.key_type), plain_type(kind.item_type))
     if types.is_interval(kind):
-        raise InvalidArgument(f"columns of type {kind} are not supported: Parquet, in which history lies, has none")
+        raise InvalidArgument(f"type {kind} is not supported: Parquet, in which history lies, has none")
     if types.is_primitive(kind) or types.is_string(kind) or types.is_binary(kind) or types.is_decimal(kind):
         return kind
-    raise InvalidArgument(f"columns of type {kind} are not supported")
+    raise InvalidArgument(f"type {kind} is not supported")
 
 
 def _usable_key(kind: pa.DataType) -> bool:

@@ -17,7 +17,7 @@ from anabranch.catalog.port import Checkpointed, Writing
 from anabranch.core.archive import METADATA, ArchivedStream, Imported
 from anabranch.core.copy import Copied
 from anabranch.core.digest import StreamDigest
-from anabranch.errors import InvalidArgument
+from anabranch.errors import CorruptArchive, InvalidArgument, NotFound, StoreNotFound
 from anabranch.log.lease import Hold
 from anabranch.log.watch import Watch, silent
 from anabranch.model.ids import Micros, StreamId
@@ -43,7 +43,7 @@ from anabranch.streams.change import Changes
 from anabranch.streams.jobs.archives import wishes
 from anabranch.streams.jobs.manager import Jobs
 from anabranch.streams.jobs.site import Sited
-from anabranch.streams.requests import Result
+from anabranch.streams.requests import Result, check_request, page_of
 from anabranch.streams.scope import need_scope
 
 Url = str | os.PathLike[str]
@@ -66,20 +66,29 @@ def verify_archive(
     runtime: Runtime | None = None,
 ) -> Iterator[ArchiveFlaw]:
     """All that is wrong with the files of an archive; nothing for a whole one. Reads all its bytes; with `content` also
-    every event, and works the digests of segments out anew. `progress` hears of bytes. Raises as `read_archive`."""
+    every event, and works the digests of segments out anew. `progress` hears of bytes. Raises as `read_archive`, but
+    what is wrong with the metadata is told like anything else."""
     with opened(url, runtime or Runtime(), create=False) as (blobs, place):
-        found = read_metadata(blobs, place, trusted=trusted)
+        try:
+            found = read_metadata(blobs, place, trusted=trusted)
+        except CorruptArchive as exc:
+            yield ArchiveFlaw(exc.file, exc.why)
+            return
         yield from verify(blobs, found, content=content, progress=progress)
 
 
 @contextmanager
 def opened(url: Url, runtime: Runtime, *, create: bool) -> Iterator[tuple[Blobs, str]]:
-    """The files of a place, and what it is called for people and in catalogs."""
+    """The files of a place, and what it is called for people and in catalogs. Raises NotFound for a folder that is not
+    there unless it may be created, and as `open_blobs`."""
     text = os.fspath(url)
     if text == "memory://":
         raise InvalidArgument("an archive lies in a folder or an object store, not in memory")
     place = lasting(text)
-    blobs = open_blobs(place, runtime, create=create)
+    try:
+        blobs = open_blobs(place, runtime, create=create, read_once=True)
+    except StoreNotFound as exc:
+        raise NotFound(f"there is no folder {place}") from exc
     try:
         yield blobs, place
     finally:
@@ -218,6 +227,7 @@ class Archiving(Changes):
         part of.
         """
         site = self.own.site
+        check_request(request)
         if site.runtime.sealer is not None:
             raise InvalidArgument(
                 "this store is encrypted, and attached files would stay in the clear: import them instead"
@@ -229,11 +239,12 @@ class Archiving(Changes):
                     raise InvalidArgument("an archive says itself what its key and time are, and what streams it holds")
                 found = read_metadata(source, place, trusted=trusted)
                 return self._attach_archive(source, found, as_, request)
+            if trusted is not None:
+                raise CorruptArchive(place, METADATA, "is missing, so nothing there is signed")
             if as_ is None:
-                raise InvalidArgument("say what the stream is to be called: as_='scope/name'")
+                raise InvalidArgument("say what the stream is to be called, as scope/name")
             name, ident = StreamName.parse(as_), self._new_id()
-            wanted_id = StreamId(int(stream, 16)) if isinstance(stream, str) else stream
-            wanted = Wanted(name, ident, key, time, wanted_id, only, checksums)
+            wanted = Wanted(name, ident, key, time, _stream_id(stream), only, checksums)
             with Hold(site.catalog, site.runtime, "attach", str(name)) as hold:
                 with site.catalog.reading() as txn:
                     need_scope(txn, name.scope)
@@ -256,7 +267,7 @@ class Archiving(Changes):
         refuse_flaws(found, listing_flaws(source, found.archive))
         done = []
         asked = {"archive": found.digest, "attached": found.place}
-        for stream, name, aliases, scope in wishes(found, as_):
+        for number, (stream, name, aliases, scope) in enumerate(wishes(found, as_)):
             wish = Wish(name, self._new_id(), asked, found.place, False, aliases, scope)
             with Hold(site.catalog, site.runtime, "attach", str(wish.name)) as hold:
                 called = attachment(hold.begun_at, token(site.runtime.ids))
@@ -264,7 +275,8 @@ class Archiving(Changes):
                     file.name: Lying(attached_key(called, file.name, footer=False), file.size, file.checksum)
                     for file in stream.files
                 }
-                done.append((wish.name, self._adopt(stream, wish, files, hold, (called, found.place), request)))
+                own = page_of(request, number)
+                done.append((wish.name, self._adopt(stream, wish, files, hold, (called, found.place), own)))
         return Imported(tuple(done))
 
     def _adopt(
@@ -283,8 +295,15 @@ class Archiving(Changes):
                 txn.put_piece(Checkpointed(ATTACHMENT, attached[0], {"place": attached[1]}))
             return copied.to_json()
 
-        own = None if request is None else f"{request}/{wish.name}"
-        return Copied.from_json(self._change(f"adopt {sorted(wish.asked.items())} {wish.name}", own, act))
+        return Copied.from_json(self._asked(f"adopt {sorted(wish.asked.items())} {wish.name}", request, act))
+
+
+def _stream_id(stream: StreamId | str | None) -> StreamId | None:
+    """A stream's id, or its text, 16 hex digits. Raises InvalidArgument."""
+    try:
+        return StreamId(int(stream, 16)) if isinstance(stream, str) else stream
+    except ValueError as exc:
+        raise InvalidArgument(f"'{stream}' is no stream's id: these have 16 hex digits") from exc
 
 
 def _folder_and_file(text: str) -> tuple[str, str | None]:

@@ -92,18 +92,20 @@ def open_tiers(
     return fresh if history is None else TieredBlobs(fresh, open_blobs(history, runtime, create=create))
 
 
-def open_blobs(place: str | os.PathLike[str], runtime: Runtime, *, create: bool) -> Blobs:
-    """The blobs in a folder, an object store or memory. Raises StoreNotFound for a folder that is not there unless it may
-    be created, ReadOnlyStore, InvalidArgument."""
+def open_blobs(place: str | os.PathLike[str], runtime: Runtime, *, create: bool, read_once: bool = False) -> Blobs:
+    """The blobs in a folder, an object store or memory. What is fetched from an object store is kept for those who ask for
+    it again, unless each blob is `read_once`. Raises StoreNotFound for a folder that is not there unless it may be
+    created, ReadOnlyStore, InvalidArgument."""
     text = os.fspath(place)
     if text == MEMORY:
         return MemoryBlobs()
     if is_remote(text):
         from anabranch.blobs.objects import ObjectBlobs  # takes a while to load
 
-        return PooledBlobs(ObjectBlobs(parse(text), runtime), runtime)
+        remote = ObjectBlobs(parse(text), runtime)
+        return remote if read_once else PooledBlobs(remote, runtime)
     folder = folder_of(text)
-    if not create and not folder.exists():
+    if not create and not folder.is_dir():
         raise StoreNotFound(str(folder))
     make_folder(folder)
     return LocalBlobs(folder, runtime)

@@ -16,7 +16,6 @@ from anabranch.model.append import Place
 from anabranch.model.ids import BlobId, LogId, Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.origin import OriginPart
-from anabranch.model.retention import Retention
 from anabranch.model.stream import Extent, Span, StreamInfo
 from anabranch.streams.alias import add_alias
 from anabranch.streams.copy import COPIED
@@ -177,10 +176,9 @@ def extent_of(file: ArchivedFile, lies: Lying, log: LogId, start: int, blob: Blo
 
 
 def _put_more(txn: Writing, stream: ArchivedStream, wish: Wish, now: Micros) -> None:
-    if wish.retention and "retention" in stream.more:
-        put_policy(txn, wish.id, Retention.from_json(stream.more["retention"]), now)
-    for text in stream.more.get("aliases", ()) if wish.aliases else ():
-        old = StreamName.parse(text)
+    if wish.retention and stream.retention is not None:
+        put_policy(txn, wish.id, stream.retention, now)
+    for old in stream.aliases if wish.aliases else ():
         alias = StreamName(wish.name.scope, old.name)
         if old.scope == stream.name.scope and txn.stream(alias) is None:
             info = txn.stream(wish.id)

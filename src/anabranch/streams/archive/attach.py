@@ -21,7 +21,7 @@ from anabranch.errors import CorruptArchive, CorruptBlob, InvalidArgument, NotFo
 from anabranch.log.parquet import APPENDED, ParquetReader
 from anabranch.log.watch import Watch
 from anabranch.model.append import Bounds
-from anabranch.model.columns import RAW_COLUMNS, RESERVED, TIME_TYPE, plain_type
+from anabranch.model.columns import RAW_COLUMNS, RESERVED, TIME_TYPE, stored_type
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import Micros, SegmentId, StreamId
 from anabranch.model.keyspace import WHOLE
@@ -89,16 +89,12 @@ def survey(blobs: Blobs, place: str, attachment: str, wanted: Wanted, now: Micro
 
 
 def _files(blobs: Blobs, place: str, attachment: str, wanted: Wanted, progress: Watch) -> list[_File]:
-    """The files with their footers, by name. Names that begin with `_` or `.` are those of other things."""
-    found = sorted(
-        info
-        for info in blobs.list()
-        if info.key.endswith(_ENDING)
-        and not any(part.startswith(("_", ".")) for part in info.key.split("/"))
-        and wanted.only in (None, info.key)
-    )
+    """The files with their footers, by name."""
+    chosen = _is_data if wanted.only is None else wanted.only.__eq__
+    found = sorted(info for info in blobs.list() if chosen(info.key))
     if not found:
-        raise NotFound(f"there are no Parquet files in {place}")
+        what = "are no Parquet files" if wanted.only is None else f"is no file {wanted.only}"
+        raise NotFound(f"there {what} in {place}")
     files = []
     for number, info in enumerate(found, 1):
         key = attached_key(attachment, info.key, footer=not wanted.checksums)
@@ -111,6 +107,11 @@ def _files(blobs: Blobs, place: str, attachment: str, wanted: Wanted, progress: 
         files.append(_File(info.key, info.size, reader, Lying(key, info.size, sum_)))
         progress("footers", number, len(found))
     return files
+
+
+def _is_data(name: str) -> bool:
+    """Names that begin with `_` or `.` are those of other things."""
+    return name.endswith(_ENDING) and not any(part.startswith(("_", ".")) for part in name.split("/"))
 
 
 def _footer(blobs: Blobs, name: str, size: int) -> pa.Buffer:
@@ -134,7 +135,9 @@ def _schema(files: Sequence[_File], wanted: Wanted, *, own: bool) -> StreamSchem
         for field in file.reader.schema:
             if field.name in RESERVED:
                 continue
-            kind = plain_type(field.type)
+            if len(file.reader.schema.get_all_field_indices(field.name)) > 1:
+                raise SchemaMismatch(f"{file.name} has several columns '{field.name}'", column=field.name)
+            kind = stored_type(field)
             known, where = fields.setdefault(field.name, (pa.field(field.name, kind), file.name))
             if known.type != kind:
                 raise SchemaMismatch(

@@ -22,6 +22,7 @@ from anabranch.core.archive import (
     is_file_name,
     metadata_digest,
 )
+from anabranch.core.checksum import checksum
 from anabranch.core.digest import SegmentPart, segment_digest
 from anabranch.errors import (
     BlobMissing,
@@ -86,10 +87,10 @@ def read_metadata(blobs: Blobs, place: str, *, trusted: str | None = None) -> Fo
         raise NotFound(f"there is no archive in {place}")
     try:
         whole = json.loads(blobs.get(METADATA).to_pybytes() if size else b"")
-        kind, version = whole["anabranch"], int(whole["format"])
-    except (KeyError, TypeError, ValueError) as exc:
+    except ValueError as exc:
         raise CorruptArchive(place, METADATA, f"can't be read ({exc})") from exc
-    if kind != "archive" or version < 1:
+    version = whole.get("format") if isinstance(whole, dict) and whole.get("anabranch") == "archive" else None
+    if not isinstance(version, int) or version < 1:
         raise CorruptArchive(place, METADATA, "is not the metadata of an archive")
     if version > FORMAT:
         raise FormatTooNew(f"the archive {place}", version, FORMAT)
@@ -172,6 +173,8 @@ def read_file(blobs: Blobs, place: str, file: ArchivedFile) -> Any:
         raise CorruptArchive(place, file.name, "is missing") from exc
     if hashlib.sha256(data).hexdigest() != file.sha256:
         raise CorruptArchive(place, file.name, "was changed: its SHA-256 is another")
+    if checksum(data) != file.checksum:
+        raise CorruptArchive(place, METADATA, f"tells another checksum of {file.name}")
     return data
 
 
