@@ -6,6 +6,7 @@ and never overwrites. Requests are repeated here and not in the library, so that
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
@@ -26,6 +27,7 @@ from anabranch.errors import (
     BlobMissing,
     CorruptBlob,
     DiskFull,
+    Forked,
     InvalidArgument,
     ReadOnlyStore,
     StoreUnavailable,
@@ -33,6 +35,7 @@ from anabranch.errors import (
 from anabranch.runtime.ports import Runtime
 
 _ALIGN: Final = 64
+_process: int | None = None  # in which the library was first used: a child that is forked from it lacks its threads
 
 
 class ObjectBlobs:
@@ -262,6 +265,13 @@ def _together(runtime: Runtime, work: Callable[[int], None], items: Sequence[int
 
 
 def _open(address: Address, runtime: Runtime) -> S3Store | AzureStore | GCSStore:
+    global _process
+    _process = _process or os.getpid()
+    if _process != os.getpid():
+        raise Forked(
+            f"{address.shown} can't be opened: an object store was in use before this process was forked, and the threads "
+            "of its client are not here; have multiprocessing start processes by 'spawn' or 'forkserver'"
+        )
     client: dict[str, Any] = {
         "timeout": timedelta(seconds=runtime.settings.blob_request_s),
         "connect_timeout": timedelta(seconds=min(limits.BLOB_CONNECT_S, runtime.settings.blob_request_s)),

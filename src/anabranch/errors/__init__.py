@@ -30,6 +30,7 @@ AnabranchError
 ├── TransactionAborted                  none of its events will ever be seen: do the work again
 ├── RequestMismatch                     a request id was used again for something else
 ├── MissingExtra (also ImportError)     an optional dependency is not installed
+├── Forked                              the store belongs to the process that this one was forked from
 └── Closed                              the object was closed
 """
 
@@ -77,6 +78,7 @@ from anabranch.errors.storage import (
 from anabranch.errors.working import (
     Closed,
     Conflict,
+    Forked,
     JobNotFound,
     JobRunning,
     JobStopped,
@@ -116,6 +118,7 @@ __all__ = [
     "DiskFull",
     "EventNotFound",
     "Fenced",
+    "Forked",
     "FormatTooNew",
     "GroupNotFound",
     "InvalidArgument",

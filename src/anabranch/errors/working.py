@@ -66,6 +66,11 @@ class LeaseExpired(AnabranchError):
     """The lease ran out before its holder renewed it, so what it protected may be gone."""
 
 
+class Forked(AnabranchError):
+    """The store was opened before this process was forked: neither its threads nor its connections are here. Open one in
+    each process."""
+
+
 class Closed(AnabranchError):
     """The store, writer or reader was closed."""
 

@@ -15,7 +15,7 @@ from anabranch import limits
 from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Catalog, Reading
 from anabranch.core.invariants import ExtentChain, log_flaws, progress_flaws, stream_flaws
-from anabranch.errors import Closed, KeyMissing, StoreUnavailable, StreamNotFound, WrongKey
+from anabranch.errors import Closed, Forked, KeyMissing, StoreUnavailable, StreamNotFound, WrongKey
 from anabranch.log.check_blobs import blob_flaws, inline_flaws
 from anabranch.log.watch import Watch, silent
 from anabranch.model.append import LogState
@@ -118,7 +118,7 @@ class _Check:
     def _guarded(self, where: str, work: Callable[..., Iterable[Finding]], *arguments: object) -> list[Finding]:
         try:
             return list(work(*arguments))
-        except (Closed, KeyMissing, StoreUnavailable, StreamNotFound, WrongKey):
+        except (Closed, Forked, KeyMissing, StoreUnavailable, StreamNotFound, WrongKey):
             raise
         except Exception as exc:  # a damaged row or byte may make any code stumble: that is a finding, not a failure
             return [Finding(where, str(exc) or type(exc).__name__)]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from anabranch import limits
 from anabranch.catalog.port import Catalog, Reading, Writing
 from anabranch.core.repair import Extents, mend_log, mend_stream
-from anabranch.errors import Closed, StoreUnavailable
+from anabranch.errors import Closed, Forked, StoreUnavailable
 from anabranch.log.check import Finding
 from anabranch.log.watch import Watch, silent
 from anabranch.model.ids import LogId, Micros, StreamId
@@ -113,7 +113,7 @@ class _Repair:
         try:
             with reading as snapshot:
                 found = plan(snapshot, None)
-        except (Closed, StoreUnavailable):
+        except (Closed, Forked, StoreUnavailable):
             raise
         except Exception:  # a damaged row may make any code stumble: check tells of it, and it stays as it is
             return []

@@ -2,16 +2,22 @@
 
 A port method of catalog or blobs may be a switching point in the simulation, so a lock that is held across one
 must come from here too: under the simulation a plain `threading.Lock` would stop the world.
+
+So nothing of a store goes past these locks, and in a forked child each of them refuses: who held it there, and whom it
+waits for, are not there. That costs nothing where nobody forks.
 """
 
 from __future__ import annotations
 
 import concurrent.futures.thread  # noqa: F401 - pyarrow loads it when it first needs it; at the interpreter's exit that fails
+import os
 import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Protocol
+from typing import NoReturn, Protocol
+
+from anabranch.errors import Forked
 
 
 class Lock(Protocol):
@@ -89,6 +95,17 @@ class _ThreadTask:
         return not self._thread.is_alive()
 
 
+class _ThreadLock:
+    """`threading.Lock`, of which no class can be made: its own methods, found without a step of Python."""
+
+    __slots__ = ("__enter__", "__exit__", "acquire", "release")
+
+    def __init__(self) -> None:
+        lock = threading.Lock()
+        self.acquire, self.release = lock.acquire, lock.release
+        self.__enter__, self.__exit__ = lock.__enter__, lock.__exit__
+
+
 class _ThreadCondition(type(threading.RLock())):  # type: ignore[misc]
     """A condition whose lock is taken and given back by C code alone: Ctrl-C, which may strike between any two steps
     of Python, can't leave it taken. `threading.Condition` enters and leaves in Python."""
@@ -109,6 +126,32 @@ class _ThreadCondition(type(threading.RLock())):  # type: ignore[misc]
         self._waiting.notify_all()
 
 
+def _of_this_process() -> tuple[type[_ThreadLock], type[_ThreadCondition]]:
+    """Classes of their own for the locks and conditions of one process, by which they are refused in its children."""
+    return type("_Lock", (_ThreadLock,), {"__slots__": ()}), type("_Condition", (_ThreadCondition,), {})
+
+
+_Lock, _Condition = _of_this_process()
+
+
+def _refuse(*_arguments: object) -> NoReturn:
+    raise Forked(
+        "this store was opened before the process was forked, and can't be used in the child: open it in each process, "
+        "behind the fork, or have multiprocessing start them by 'spawn' or 'forkserver'"
+    )
+
+
+def _disown() -> None:
+    global _Lock, _Condition
+    for kind in (_Lock, _Condition):
+        for verb in ("__enter__", "acquire"):
+            setattr(kind, verb, _refuse)
+    _Lock, _Condition = _of_this_process()
+
+
+os.register_at_fork(after_in_child=_disown)
+
+
 class ThreadTasks:
     """Threads of the operating system. They are daemons: the store's own exit hook ends them in order."""
 
@@ -120,11 +163,11 @@ class ThreadTasks:
 
     def lock(self) -> Lock:
         """See `Tasks.lock`."""
-        return threading.Lock()
+        return _Lock()
 
     def condition(self) -> Condition:
         """See `Tasks.condition`."""
-        return _ThreadCondition()
+        return _Condition()
 
     def sleep(self, seconds: float) -> None:
         """See `Tasks.sleep`."""

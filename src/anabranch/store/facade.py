@@ -20,6 +20,7 @@ from anabranch.core.scaling import Pace
 from anabranch.errors import (
     AnabranchError,
     Closed,
+    Forked,
     InvalidArgument,
 )
 from anabranch.log import manifest as manifests
@@ -337,14 +338,18 @@ class Store(Sharing, Transacting, Notifying, Timing, ByteStreams):
     # ending
 
     def close(self) -> None:
-        """Commit what was accepted, end background work, release files. A second call is harmless.
+        """Commit what was accepted, end background work, release files. A second call is harmless; so is one in a forked
+        child, which closes nothing.
 
         Raises the first refusal of an accepted event that nobody has been told of.
         """
-        with self._lock:
-            if self._ending:
-                return
-            self._closed = self._ending = True
+        try:
+            with self._lock:
+                if self._ending:
+                    return
+                self._closed = self._ending = True
+        except Forked:  # all that is open is the parent's
+            return
         try:
             failures = self._end()
         except BaseException:  # Ctrl-C: a second call, or the interpreter's exit, does what is left

@@ -64,6 +64,9 @@ def connect(
     `anabranch.runtime.keys`), or a `KeyService`. Raises KeyMissing where the store is encrypted under a key that was not
     given, WrongKey where it was another; InvalidArgument where the store holds events in the clear.
 
+    A store belongs to this process: in one that is forked from it, all but its `close` raises Forked; so does `connect` there
+    for a folder whose store was open, and for any bucket where one was in use.
+
     Raises StoreNotFound where there is none and `create` is False, ReadOnlyStore, StoreUnavailable, CorruptCatalog,
     FormatTooNew, InvalidArgument, MissingExtra.
     """

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
+import os
+from pathlib import Path
 from types import TracebackType
+from typing import Final
+from weakref import WeakKeyDictionary
 
 import apsw
 
@@ -12,6 +17,7 @@ from anabranch.errors import (
     AnabranchError,
     CorruptCatalog,
     DiskFull,
+    Forked,
     FormatTooNew,
     ReadOnlyStore,
     StoreBusy,
@@ -22,10 +28,19 @@ APPLICATION_ID = 0x414E4142  # "ANAB": marks the file as ours
 MIGRATIONS = migrations(__package__)
 FORMAT = len(MIGRATIONS)
 
+_opened: Final[WeakKeyDictionary[apsw.Connection, str]] = WeakKeyDictionary()  # by this process, with their paths
+_carried: Final[set[tuple[int, int]]] = set()  # the databases that were open when this process was forked
+
 
 def open_database(path: str, *, read_only: bool = False, vfs: str | None = None) -> apsw.Connection:
     """A connection with the durability the commit protocol rests on: every commit synced, no automatic checkpoint.
-    `path` may be `:memory:`. Changes nothing in the file. `vfs` names SQLite's door to the disk; None is the system's."""
+    `path` may be `:memory:`. Changes nothing in the file. `vfs` names SQLite's door to the disk; None is the system's.
+    Raises Forked for one that was open when this process was forked."""
+    if _carried and _identity(path) in _carried:
+        raise Forked(
+            f"{path} was open when this process was forked, and SQLite would take the locks of its parent for its own here: "
+            "open the store behind the fork alone, or have multiprocessing start processes by 'spawn' or 'forkserver'"
+        )
     with Translated(path):
         flags = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         database = apsw.Connection(path, flags=flags, vfs=vfs, statementcachesize=200)
@@ -33,7 +48,30 @@ def open_database(path: str, *, read_only: bool = False, vfs: str | None = None)
         database.pragma("synchronous", 2)
         database.pragma("foreign_keys", True)
         database.pragma("wal_autocheckpoint", 0)
+        _opened[database] = path
         return database
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _leave_behind() -> None:
+    """In a forked child: the parent's connections are neither used nor closed, not even at the exit. SQLite knows of their
+    locks for as long as this process lives, and would not take them for connections of its own: its commits would be lost
+    when the parent closes the database."""
+    carried = {database: path for database, path in _opened.items() if database.open_flags is not None}  # not closed
+    _carried.update(identity for path in carried.values() if (identity := _identity(path)) is not None)
+    _opened.clear()
+    for kept in (*carried, apsw) if carried else ():  # the module too, because its end closes all connections
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
+
+
+os.register_at_fork(after_in_child=_leave_behind)
 
 
 def check_format(database: apsw.Connection, path: str) -> int:

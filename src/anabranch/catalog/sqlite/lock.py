@@ -24,6 +24,18 @@ class _Pauses(NamedTuple):
 _IN_QUEUE = _Pauses(0.001, 2, 0.004)
 _NEXT_IN_LINE = _Pauses(0.0001, 1.1, 0.001)
 
+_files: set[int] = set()
+
+
+def _let_go() -> None:
+    """In a forked child: a lock that its parent holds must not outlive that, if it is killed."""
+    for file in _files:
+        os.close(file)
+    _files.clear()
+
+
+os.register_at_fork(after_in_child=_let_go)
+
 
 class FairLock:
     """Two file locks: the queue, which admits one waiter, and the lock itself, for which only that one and the holder
@@ -40,6 +52,7 @@ class FairLock:
             self._lock = os.open(folder / "catalog.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         except OSError as exc:
             raise ReadOnlyStore(f"the folder {folder} can't be written: {exc.strerror}") from exc
+        _files.update((self._queue, self._lock))
 
     def patience(self) -> float:
         """Until when who begins to wait now may wait, on the monotonic clock: `settings.catalog_lock_s` from now."""
@@ -73,8 +86,9 @@ class FairLock:
 
     def close(self) -> None:
         """Close the lock files."""
-        os.close(self._queue)
-        os.close(self._lock)
+        for file in (self._queue, self._lock):
+            _files.discard(file)
+            os.close(file)
 
 
 def _try(file: int) -> bool:
