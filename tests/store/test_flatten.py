@@ -139,7 +139,12 @@ def test_places_are_found_from_a_view_that_is_older_than_the_flattening(store: S
         return [
             *(fetch(store.catalog, logs, view, event.pointer).body for event in events),
             *(append_time(store.catalog, logs, view, e.pointer.segment, e.offset) for e in events),
-            *(cut_at(store.catalog, logs, view, Micros(time + late)) for time in times for late in (0, 1)),
+            *(
+                cut_at(store.catalog, logs, view, Micros(time + late), by_event_time=by_event)
+                for time in times
+                for late in (0, 1)
+                for by_event in (False, True)
+            ),
             *(to_cut(store.catalog, logs, view, event.pointer) for event in events),
         ]
 
