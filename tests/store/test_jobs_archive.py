@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -25,6 +26,7 @@ from anabranch.streams.jobs.filed import filed
 from anabranch.streams.jobs.job import Job
 from anabranch.streams.jobs.members import MEMBER
 from anabranch.streams.jobs.row import State
+from tests import s3_server
 from tests.store.helpers import HookedBlobs, sound
 from tests.store.jobs_kit import opened
 from tests.store.test_archive import assert_same
@@ -321,6 +323,34 @@ def test_an_import_that_was_paused_goes_on_with_the_files_that_are_missing(
         assert other.streams.get("u/also").name == ab.StreamName("u", "b")
         with other.catalog.reading() as txn:
             assert txn.pieces(MEMBER) == txn.pieces("job_plan") == []
+
+
+def test_an_import_from_a_bucket_holds_the_file_that_it_brings_and_none_that_it_has_brought(
+    store: Store, tmp_path: Path
+) -> None:
+    store.streams.create("s/large")
+    with store.writer("s/large") as writer:
+        for n in range(EVENTS):
+            writer.write(random.Random(n).randbytes(16 * limits.KIB))
+    url = s3_server.fresh_url()
+    store.streams.archive("s/large", url)
+    (archived,) = ab.read_archive(url).archive.streams
+    sizes = [file.size for segment in archived.segments for file in segment.files]
+    assert len(sizes) == EVENTS // 8
+    with opened("folder", tmp_path / "other") as other:
+        other.streams.create_scope("u")
+        held: list[int] = []
+        hook = HookedBlobs(other.blobs)
+        hook.before_put = lambda: held.append(pa.total_allocated_bytes())
+        other.blobs = hook
+        other.jobs._site = other.site
+        before = pa.total_allocated_bytes()
+        job = other.jobs.import_archive(url, as_="u/x", window=1)
+        job.wait()
+        assert len(held) == len(sizes)
+        assert max(held) - before < 3 * max(sizes)
+        assert max(sizes) <= (job.memory_peak or 0) < 2 * max(sizes)
+        assert_same(store, "s/large", other, "u/x")
 
 
 def test_a_cancelled_import_leaves_nothing(

@@ -63,7 +63,7 @@ class Bringing(Bundle):
             porter.control.look()
             porter.hold.renew()
             with porter.gauge.holding() as held:
-                held.add(file.size)
+                held.add(file.size if target.runtime.sealer is None else 2 * file.size)
                 part = Held(self.stream, range_.segment, schemas[file.schema], file.schema)
                 lies = bring_file(blobs, self.place, file, part, target.blobs, target.runtime, porter.hold)
             self._append(target, range_, file, lies, porter)
