@@ -26,18 +26,10 @@ from anabranch.model.stream import Span
 from anabranch.runtime.ports import Runtime
 from anabranch.streams.manager import Streams
 from anabranch.testing.contracts.samples import NOW, SEGMENT, info, new_stream, part
-from tests.postgres_server import drop, fresh_url
 from tests.waiting import PATIENCE_S, until, until_ended
 
 A, B = StreamId(1), StreamId(2)
 PIECE = Checkpointed("kind", "name", {"n": 1})
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    made = fresh_url()
-    yield made
-    drop(made)
 
 
 @pytest.fixture

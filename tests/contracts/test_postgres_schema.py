@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -28,14 +27,6 @@ from anabranch.testing.contracts.samples import NOW, append, lengths, new_stream
 from tests.contracts.postgres_kit import opened, sql
 from tests.postgres_server import drop, fresh_url
 from tests.waiting import until_ended
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    made = fresh_url()
-    yield made
-    drop(made)
-
 
 # making and migrating
 

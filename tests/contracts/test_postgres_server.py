@@ -33,15 +33,8 @@ from anabranch.model.stream import Scope
 from anabranch.runtime.settings import Settings
 from anabranch.testing.contracts.samples import NOW, append, lengths, new_stream, part
 from tests.contracts.postgres_kit import opened, sql
-from tests.postgres_server import Server, TlsProxy, drop, fresh_url
+from tests.postgres_server import Server, TlsProxy, fresh_url
 from tests.waiting import until, until_ended
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    made = fresh_url()
-    yield made
-    drop(made)
 
 
 @pytest.fixture(scope="module")

@@ -18,18 +18,10 @@ from anabranch.model.names import StreamName
 from anabranch.model.stream import Scope, Span
 from anabranch.runtime.ports import Runtime
 from anabranch.testing.contracts.samples import NOW, SEGMENT, info, new_stream
-from tests.postgres_server import drop, fresh_url
 from tests.waiting import PATIENCE_S, until_ended
 
 A, B = StreamId(1), StreamId(2)
 NAME_A, NAME_B = StreamName("iot", "a"), StreamName("iot", "b")
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    made = fresh_url()
-    yield made
-    drop(made)
 
 
 @pytest.fixture

@@ -10,6 +10,12 @@ import pytest
 from anabranch.store import Store
 from tests.store.helpers import ANYWHERE, store_at
 from tests.store.jobs_kit import live, opened, small_ranges
+from tests.store.kit import HandClock
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    return HandClock()
 
 
 @pytest.fixture

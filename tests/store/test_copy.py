@@ -24,11 +24,6 @@ from tests.store.kit import SECOND, HandClock
 
 
 @pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
-
-
-@pytest.fixture
 def store(clock: HandClock) -> Iterator[Store]:
     with ab.connect("memory://", runtime=Runtime(clock=clock)) as opened:
         opened.streams.create_scope("s")

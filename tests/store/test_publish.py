@@ -17,11 +17,6 @@ from tests.store.kit import HandClock
 
 
 @pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
-
-
-@pytest.fixture
 def store(tmp_path: Path, clock: HandClock) -> Iterator[ab.Store]:
     with ab.connect(tmp_path, runtime=Runtime(clock=clock)) as made:
         made.streams.create_scope("s")
