@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,36 @@ def test_of_equal_events_the_preferred_one_stays(
         assert [(body["device"], body["n"]) for body in bodies_of(store, "s/all")] == expected
         assert joined.repeats == sum(map(len, sources)) - len(expected)
         assert sound(store)
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wide"),
+    [
+        (pa.array([5, 6], pa.int32()), pa.array([5.0, 6.5], pa.float64())),
+        (pa.array([0.5, 0.25], pa.float32()), pa.array([0.5, 0.75], pa.float64())),
+        (pa.array([5, 6], pa.int8()), pa.array([Decimal("5.00"), Decimal("6.01")])),
+        (pa.array([Decimal("1.5"), Decimal("2.5")]), pa.array([Decimal("1.500"), Decimal("2.501")])),
+        (pa.array([[1], [2]], pa.list_(pa.int32())), pa.array([[1.0], [2.5]])),
+    ],
+    ids=lambda array: str(array.type),
+)
+@pytest.mark.parametrize("compacted", [False, True])
+def test_values_are_equal_that_are_equal_in_the_column_that_holds_them_all(
+    store: Store, narrow: pa.Array, wide: pa.Array, compacted: bool
+) -> None:
+    for name, values in (("s/narrow", narrow), ("s/wide", wide)):
+        store.streams.create(name, schema=pa.schema([("v", values.type)]))
+        with store.writer(name) as writer:
+            writer.write_batch(pa.table({"v": values})).result()
+    store.streams.stitch(["s/narrow", "s/wide"], into="s/both")
+    if compacted:
+        store.compact(force=True)
+    expected = [*narrow.to_pylist(), *wide.to_pylist()[1:]]
+    for n, sources in enumerate((["s/narrow", "s/wide"], ["s/both"])):
+        assert store.streams.stitch(sources, into=f"s/{n}", deduplicate=["v"]).repeats == 1
+        assert [body["v"] for body in bodies_of(store, f"s/{n}")] == expected
+    assert store.streams.append("s/narrow", "s/wide", deduplicate=["v"]).repeats == 1
+    assert sound(store)
 
 
 def test_a_stream_of_all_tiers_is_left_once(tmp_path: Path) -> None:

@@ -119,6 +119,14 @@ def _placed(piece: Piece, shift: int, number: int, end: int | None) -> Piece:
     return Piece(replace(old, id=ident, retired=retired), piece.stop, spans)
 
 
+def joined_schema(streams: Sequence[StreamInfo]) -> StreamSchema:
+    """The columns of what is stitched of these streams, in their order. Raises as `merged_schema`."""
+    first, *others = streams
+    for each in others:
+        first = replace(first, schema=merged_schema(first, each))
+    return first.schema
+
+
 def merged_schema(onto: StreamInfo, source: StreamInfo) -> StreamSchema:
     """The columns of `onto`, and behind them those that `source` has besides. A column that has two types gets the one
     that holds both (`core.widen`). Raises SchemaMismatch where there is none, one is raw and the other is not, or their

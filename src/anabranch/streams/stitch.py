@@ -6,12 +6,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from anabranch.catalog.port import Writing
-from anabranch.core.stitch import Joined, merged_schema, plan_stitch
+from anabranch.core.stitch import Joined, joined_schema, plan_stitch
 from anabranch.core.stretch import Stretch, plan_stretch
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.origin import OriginPart
-from anabranch.model.stream import StreamInfo, StreamView
 from anabranch.model.stream_range import StreamRange
 from anabranch.streams.append_stream import put_pieces
 from anabranch.streams.create import delete_stream, open_segment
@@ -52,7 +51,7 @@ def stitch_streams(
         need_free(txn, into)
     stretches = [plan_stretch(views[named(part)], *cuts_of(part)) for part in parts]
     first = views[named(parts[0])]
-    info = _merged(first, list(views.values()))
+    info = replace(first.info, schema=joined_schema([view.info for view in views.values()]))
     plan = plan_stitch(stretches, epoch=0, number=0, opened=[segment.range for segment in first.current])
     origins = origins or [part_of(txn, stretch) for stretch in stretches]
     for source in sorted(gone):
@@ -77,14 +76,6 @@ def stitch_streams(
     record_origin(txn, stream, "stitched", origins, now)
     txn.add_change(stream, "stitched", _detail(into, stretches, keep_sources), now=now)
     return Joined(stream, tuple((s.view.info.id, moved) for s, moved in zip(stretches, plan.moved, strict=True)))
-
-
-def _merged(first: StreamView, views: Sequence[StreamView]) -> StreamInfo:
-    """The first stream's description with the columns of all."""
-    info = first.info
-    for view in views:
-        info = replace(info, schema=merged_schema(info, view.info))
-    return info
 
 
 def _detail(into: StreamName, stretches: Sequence[Stretch], keep_sources: bool) -> dict[str, object]:

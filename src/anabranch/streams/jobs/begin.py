@@ -9,6 +9,7 @@ from typing import Any
 from anabranch import limits
 from anabranch.catalog.port import Writing
 from anabranch.core.cuts import head_cut, tail_cut
+from anabranch.core.stitch import joined_schema
 from anabranch.core.stretch import Stretch, plan_stretch
 from anabranch.errors import InvalidArgument, StreamExists
 from anabranch.log.slices import slices
@@ -67,7 +68,7 @@ def make_job(
 ) -> JobRow:
     """Write down a job that is not begun yet, with a stage for each of its sources, which live in these places; or find
     the copy that was asked for before with the same arguments and is not done. Raises ScopeNotFound; StreamExists
-    where a copy's target is something else. A target that is that copy already makes a job that is done."""
+    where a copy's target is something else; SchemaMismatch. A target that is that copy already makes a job that is done."""
     need_scope(txn, target.scope)
     if verb == "copy" and (same := _under_way(txn, target, sources[0], options)) is not None:
         return same
@@ -79,12 +80,15 @@ def make_job(
             raise StreamExists(str(target))
         row = replace(row, state=State.DONE, result=made)
     else:
+        infos = [drawn.stretch.view.info for drawn in sources]
         if verb == "append":
             onto = need_view(txn, target)
+            infos.insert(0, onto.info)
             if "deduplicate" in options:
                 row = replace(row, options={**options, "against": _against(onto)})
         elif not _given_up(txn, target, sources, options):
             need_free(txn, target)
+        joined_schema(infos)  # refuses what can't be joined before it is moved
         row = replace(
             row, parts=tuple(stage_part(txn, row, n, *each) for n, each in enumerate(zip(sources, stages, strict=True)))
         )

@@ -32,7 +32,7 @@ from anabranch.streams.jobs.measure import measure
 from anabranch.streams.jobs.members import drop_members
 from anabranch.streams.jobs.move import Mover
 from anabranch.streams.jobs.row import ARCHIVE, COPY_SCOPE, IMPORT, JobRow, Part, Plan, State, need_job, need_plan
-from anabranch.streams.jobs.sieve import Looked, preferred, sieve_of, there_already
+from anabranch.streams.jobs.sieve import Looked, columns_compared, preferred, sieve_of, there_already
 from anabranch.streams.jobs.sift import Sifted, Sifter, sift
 from anabranch.streams.jobs.site import Site
 from anabranch.streams.jobs.until import Until
@@ -169,7 +169,8 @@ class Run:
         sieve = None
         if "deduplicate" in row.options:
             compared = self._compared(row, cargoes, plans)
-            sieve = sieve_of(row, compared, self.control, self._target.runtime.tasks, self._progress)
+            columns = columns_compared(row, self._target)
+            sieve = sieve_of(columns, compared, self.control, self._target.runtime.tasks, self._progress)
             self._note(sieve.repeats)
         works = []
         for number in order:
@@ -215,7 +216,7 @@ class Run:
             raise InvalidArgument("this carrier moves bytes, and can't find repeats: resume the job without it")
         cargoes = [self._cargo(part, plan) for part, plan in zip(row.parts, plans, strict=True)]
         compared = self._compared(row, cargoes, plans)
-        sifted = sift(compared, row.options["deduplicate"], carrier, self.control)
+        sifted = sift(compared, columns_compared(row, self._target), carrier, self.control)
         self._note(sifted.repeats)
         return sifted
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from anabranch import limits
 from anabranch.core import codec
 from anabranch.core.row_digest import Words, row_digests
+from anabranch.core.stitch import joined_schema
 from anabranch.core.stretch import plan_stretch
 from anabranch.log.fetch import name_of
 from anabranch.log.slices import slices
@@ -24,6 +25,7 @@ from anabranch.log.watch import Watch
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import LogId, StreamId
 from anabranch.runtime.tasks import Tasks
+from anabranch.streams.find import need_info
 from anabranch.streams.jobs.cargo import Cargo, Run
 from anabranch.streams.jobs.control import Control
 from anabranch.streams.jobs.known import Known, parts_of
@@ -56,9 +58,9 @@ class Sieve:
     """Finds repeats in one process. `look` is called for all that is compared, in the order of preference, then `settle`.
     Memory: that of `Seen` and `Known`, and one batch."""
 
-    def __init__(self, seen: Seen, columns: Sequence[str]) -> None:
+    def __init__(self, seen: Seen, columns: pa.Schema) -> None:
         self._seen = seen
-        self._columns = tuple(columns)
+        self._columns = columns
         self._bases: dict[LogId, int] = {}  # the rank of a range's first event, by the log that it is written to
         self._known_at: dict[LogId, list[tuple[int, int]]] = {}
         self._known = Known()
@@ -120,11 +122,22 @@ def there_already(row: JobRow, target: Site) -> list[Looked]:
     return [Looked(Cargo(target, stream, ()), [Range(*each, LogId(0)) for each in found], moved=False)]
 
 
-def sieve_of(row: JobRow, compared: Sequence[Looked], control: Control, tasks: Tasks, progress: Watch) -> Sieve:
-    """Look at all that is compared, given in the order of preference; `progress` hears of events. Raises as
-    `Mover.move`."""
+def columns_compared(row: JobRow, target: Site) -> pa.Schema:
+    """The columns by which a job knows repeats, of the types that they have in the end: values that are equal there are
+    equal, whatever they were stored as. Raises StreamNotFound, SchemaMismatch."""
+    streams = [part.stage for part in row.parts]
+    if "against" in row.options:
+        streams.insert(0, StreamId(int(row.options["against"]["stream"], 16)))
+    with target.catalog.reading() as reading:
+        columns = joined_schema([need_info(reading, stream) for stream in streams]).columns
+    return pa.schema([columns.field(name) for name in row.options["deduplicate"]])
+
+
+def sieve_of(columns: pa.Schema, compared: Sequence[Looked], control: Control, tasks: Tasks, progress: Watch) -> Sieve:
+    """Look at these columns of all that is compared, given in the order of preference; `progress` hears of events. Raises
+    as `Mover.move`."""
     total = sum(each.events for looked in compared for each in looked.ranges)
-    sieve = Sieve(Seen(tasks), row.options["deduplicate"])
+    sieve = Sieve(Seen(tasks), columns)
     try:
         for looked in compared:
             for range_ in looked.ranges:
@@ -139,7 +152,7 @@ def sieve_of(row: JobRow, compared: Sequence[Looked], control: Control, tasks: T
 
 
 def digests(
-    cargo: Cargo, range_: Range, known: Sequence[tuple[int, int]], columns: Sequence[str]
+    cargo: Cargo, range_: Range, known: Sequence[tuple[int, int]], columns: pa.Schema
 ) -> Iterator[tuple[int, tuple[Words, Words]]]:
     """Digests of a range's events by their `columns`, in batches, each with its first offset. The offsets in `known`,
     half-open and in order, are not fetched. Raises as `Cargo.runs`, BlobMissing, CorruptBlob."""
@@ -150,7 +163,7 @@ def digests(
             if fresh:
                 first = start + shift
                 for batch in _batches(cargo, run._replace(piece=run.piece._replace(start=start, stop=stop))):
-                    yield first, row_digests(_chosen(batch, columns))
+                    yield first, row_digests(codec.widen(batch, columns))
                     first += batch.num_rows
 
 
@@ -183,10 +196,3 @@ def _batches(cargo: Cargo, run: Run) -> Iterator[pa.RecordBatch]:
             yield batch
         return
     yield codec.decode(message, piece.columns, key=name_of(extent)).slice(row, count)
-
-
-def _chosen(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
-    """The columns that are compared; one that an older schema lacks is null."""
-    have = set(batch.schema.names)
-    nulls = pa.nulls(batch.num_rows)
-    return pa.record_batch([batch.column(name) if name in have else nulls for name in columns], names=list(columns))

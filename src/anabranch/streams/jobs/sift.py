@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
+import pyarrow as pa
 
 from anabranch.core.row_digest import Words
 from anabranch.model.ids import LogId, StreamId
@@ -36,7 +37,7 @@ class Look:
     moved: bool
     ranges: tuple[Range, ...]
     known: tuple[tuple[tuple[int, int], ...], ...]
-    columns: tuple[str, ...]
+    columns: pa.Schema
     rank: int
     store: int = 0
 
@@ -81,7 +82,7 @@ class Sifted:
         return Sifted({range_.log: self._stays[range_.log] for range_ in ranges}, 0)
 
 
-def sift(compared: Sequence[Looked], columns: Sequence[str], sifter: Sifter, control: Control) -> Sifted:
+def sift(compared: Sequence[Looked], columns: pa.Schema, sifter: Sifter, control: Control) -> Sifted:
     """Have all that is compared looked at, given in the order of preference. Memory: a bit for each event that is moved,
     compressed. Raises as `Mover.move`."""
     looks: list[Look] = []
@@ -91,7 +92,7 @@ def sift(compared: Sequence[Looked], columns: Sequence[str], sifter: Sifter, con
             control.check()
             edges = tuple(tuple(known.look(looked.cargo, range_)) for range_ in ranges)
             whose = looked.cargo.stream, looked.moved
-            look = Look(len(looks), *whose, tuple(ranges), edges, tuple(columns), rank, looked.store)
+            look = Look(len(looks), *whose, tuple(ranges), edges, columns, rank, looked.store)
             looks.append(look)
             rank += look.events
     found = sifter.sift(looks)
