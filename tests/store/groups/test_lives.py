@@ -45,6 +45,35 @@ def test_readers_are_started_and_stopped_with_the_lag(store: Store) -> None:
     assert called == ["+elastic-1", "+elastic-2", "+elastic-3", "-elastic-3", "-elastic-2", "-elastic-1"]
 
 
+def test_a_reader_that_is_in_the_group_no_more_is_replaced_while_there_is_something_to_read(store: Store) -> None:
+    group = store.reader_group("s/g", streams=["s/a"])
+    called: list[str] = []
+
+    def start(name: str) -> None:
+        called.append(f"+{name}")
+        group.reader(name)
+
+    def stop(name: str) -> None:
+        called.append(f"-{name}")
+
+    with group.elastic(start, stop, readers_max=1, every_s=3600) as readers:
+        until(lambda: readers.running == ["elastic-1"])
+        readers.step()
+        group.reader_offline("elastic-1")
+        readers.step()
+        assert readers.running == group.readers == ["elastic-2"]
+        readers.step()
+        group.reset(ab.HEAD)
+        readers.step()
+        assert readers.running == group.readers == ["elastic-3"]
+        readers.step()
+        store.streams.seal("s/a")  # and it is empty
+        group.reader_offline("elastic-3")
+        readers.step()
+        assert readers.running == ["elastic-3"]
+    assert called == ["+elastic-1", "-elastic-1", "+elastic-2", "-elastic-2", "+elastic-3", "-elastic-3"]
+
+
 def test_what_a_callback_raises_is_told_in_the_end(store: Store) -> None:
     group = store.reader_group("s/g", streams=["s/a"])
     readers = group.elastic(lambda name: [][0], print, readers_max=1)

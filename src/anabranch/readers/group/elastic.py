@@ -18,7 +18,9 @@ class ElasticReaders:
 
     `start(name)` and `stop(name)` are called from a task of its own, one at a time, and should return soon: a reader that
     was started joins the group in its own time. Readers go when half of them would do, so that the number does not swing.
-    What a callback raises ends it, and is raised by `close`. A context manager; leaving it stops every reader it started.
+    One that was in the group and is there no more (it was killed, or sent away by a reset) is stopped too, so that whatever is
+    left of it can be cleared away, and another takes its place while there is something to read. What a callback raises
+    ends it, and is raised by `close`. A context manager; leaving it stops every reader it started.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class ElasticReaders:
         self._events_per_reader = events_per_reader
         self._every_s = every_s
         self._running: list[str] = []
+        self._joined: set[str] = set()  # of these
         self._started = 0
         self._closed = False
         self._error: Exception | None = None
@@ -56,6 +59,10 @@ class ElasticReaders:
         """Look once, and start or stop what is wanted. Raises GroupNotFound, and what the callbacks raise."""
         distribution = self._group.distribution()
         segments = sum(map(len, distribution.readers.values())) + len(distribution.unassigned)
+        if segments:  # else they leave because they are at the end
+            for name in sorted(self._joined.difference(distribution.readers)):
+                self._end(name)
+            self._joined.update(name for name in self._running if name in distribution.readers)
         wanted = wanted_readers(
             segments,
             self._group.unread().events,
@@ -69,8 +76,12 @@ class ElasticReaders:
             self._start(name)
             self._running.append(name)
         while len(self._running) > wanted:
-            self._stop(self._running[-1])
-            self._running.pop()
+            self._end(self._running[-1])
+
+    def _end(self, name: str) -> None:
+        self._stop(name)
+        self._running.remove(name)
+        self._joined.discard(name)
 
     def _run(self) -> None:
         while not self._closed:
