@@ -38,6 +38,9 @@ def test_a_checkpoint_is_a_cut_of_what_every_reader_was_given(store: Store) -> N
     assert sorted(came) == ["r1 c", "r2 c"] and [each.name for each in group.checkpoints] == ["c"]
     with pytest.raises(AlreadyExists):
         group.checkpoint("c")
+    for no_name in ("", "c" * 129, None):
+        with pytest.raises(InvalidArgument):
+            group.checkpoint(no_name)  # type: ignore[arg-type]
     group.reset("c")
     with group.reader("r") as reader:
         again = take(reader, 6 * KEYS - 5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from anabranch import limits
 from anabranch.catalog.port import Catalog, Reading
 from anabranch.core import cuts
 from anabranch.core import group as changes
@@ -49,8 +50,11 @@ class GroupCheckpoints:
 
         A reader comes to it when it asks for more. Raises TimeoutError where one does not within `timeout_s` seconds; the
         checkpoint is still gathered then, and will be among `checkpoints`, unless it is cancelled. Raises AlreadyExists where
-        one of this name is kept, NotFound where it was given up for another, cancelled, or by a reset.
+        one of this name is kept, NotFound where it was given up for another, cancelled, or by a reset, InvalidArgument for what
+        is no name.
         """
+        if not isinstance(name, str) or not 0 < len(name) <= limits.NAME_CHARS_MAX:
+            raise InvalidArgument(f"a checkpoint's name is text of 1 to {limits.NAME_CHARS_MAX} characters")
         return self._gather(name, timeout_s, silent=False)
 
     def generate_cut(self, *, timeout_s: float = 60.0) -> dict[str, StreamCut]:
