@@ -92,6 +92,30 @@ def test_of_equal_events_the_preferred_one_stays(
         assert sound(store)
 
 
+def test_what_is_compacted_and_collected_while_it_is_compared_is_planned_again(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.streams.create("s/x", schema=SCHEMA, key="device", time="at")
+    fill(store, "s/x", 0, 200)
+    fill(store, "s/x", 100, 300)
+    inner, fetched = store.blobs.get, []
+
+    def get(key: str, offset: int = 0, length: int | None = None) -> pa.Buffer:
+        fetched.append(key)
+        if len(fetched) == 3:
+            assert store.compact(force=True).events == 400
+            for _ in range(3):
+                store.collect(horizon_us=0)
+        return inner(key, offset, length)
+
+    with opened("folder", tmp_path / "b") as other:
+        other.streams.create_scope("s")
+        monkeypatch.setattr(store.blobs, "get", get)
+        joined = store.streams.stitch(["s/x"], into="s/y", to=other, deduplicate=["n"])
+        assert joined.repeats == 100
+        assert [body["n"] for body in bodies_of(other, "s/y")] == [*range(300)]
+
+
 @pytest.mark.parametrize(
     ("narrow", "wide"),
     [

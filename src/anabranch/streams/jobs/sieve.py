@@ -18,6 +18,7 @@ from anabranch.core import codec
 from anabranch.core.row_digest import Words, row_digests
 from anabranch.core.stitch import joined_schema
 from anabranch.core.stretch import plan_stretch
+from anabranch.errors import BlobMissing
 from anabranch.log.fetch import name_of
 from anabranch.log.slices import slices
 from anabranch.log.view import load
@@ -156,15 +157,23 @@ def digests(
 ) -> Iterator[tuple[int, tuple[Words, Words]]]:
     """Digests of a range's events by their `columns`, in batches, each with its first offset. The offsets in `known`,
     half-open and in order, are not fetched. Raises as `Cargo.runs`, BlobMissing, CorruptBlob."""
-    for run in cargo.runs(range_, range_.start):
-        shift = run.piece.shift
-        apart = [(start - shift, stop - shift) for start, stop in known]
-        for start, stop, fresh in parts_of(apart, run.piece.start, run.piece.stop):
-            if fresh:
-                first = start + shift
-                for batch in _batches(cargo, run._replace(piece=run.piece._replace(start=start, stop=stop))):
-                    yield first, row_digests(codec.widen(batch, columns))
-                    first += batch.num_rows
+    offset, missing = range_.start, None
+    while offset < range_.stop:
+        try:
+            for run in cargo.runs(range_, offset):
+                shift = run.piece.shift
+                apart = [(start - shift, stop - shift) for start, stop in known]
+                for start, stop, fresh in parts_of(apart, run.piece.start, run.piece.stop):
+                    wanted = run._replace(piece=run.piece._replace(start=start, stop=stop))
+                    for batch in _batches(cargo, wanted) if fresh else ():
+                        yield offset, row_digests(codec.widen(batch, columns))
+                        offset += batch.num_rows
+                    offset = stop + shift
+        except BlobMissing as exc:
+            # The plan may be older than a compaction whose old blobs were collected since: plan again, once.
+            if exc.key == missing:
+                raise
+            missing = exc.key
 
 
 def sifted(runs: Iterator[Run], mask: Mask, reached: int) -> Iterator[Run]:
