@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anabranch import limits
 from anabranch.core.watermarks import (
     TimeCodec,
     TimeState,
@@ -49,6 +50,26 @@ def test_a_writer_that_is_idle_is_waited_for_no_longer() -> None:
     assert time_of(noted(state, "b", 30, now=IDLE_US - 1)) == 10
     state = noted(state, "b", 30, now=IDLE_US)
     assert (time_of(state), set(state.writers)) == (30, {"b"})
+
+
+def test_an_idle_writer_is_told_of_until_it_ends_comes_back_or_is_forgotten() -> None:
+    state = noted(noted(TimeState(), "a", 10, now=0), "b", 30, now=IDLE_US)
+
+    def idle(state: TimeState, now: int) -> tuple[str, ...]:
+        assert TimeCodec().decode(TimeCodec().encode(state)) == state
+        return status(state, "s/a", None, Micros(now), idle_us=IDLE_US).idle
+
+    assert idle(state, IDLE_US) == ("a",)
+    assert idle(leave(state, "a", tail(1), Micros(IDLE_US), idle_us=IDLE_US), IDLE_US) == ()
+    back = noted(state, "a", 5, now=IDLE_US + 1)  # it is as new, so it may begin where it likes
+    assert idle(back, IDLE_US + 1) == () and time_of(back) == 30
+    later = limits.SILENT_WRITERS_KEPT_US
+    assert idle(noted(state, "b", 40, now=later - 1), later - 1) == ("a",)
+    assert idle(noted(state, "b", 40, now=later), later) == ()
+    for i in range(limits.SILENT_WRITERS_KEPT + 2):
+        state = noted(state, f"w{i}", 50, now=2 * IDLE_US + i)
+    state = noted(state, "b", 60, now=5 * IDLE_US)
+    assert len(idle(state, 5 * IDLE_US)) == limits.SILENT_WRITERS_KEPT
 
 
 def test_a_writer_that_ends_is_waited_for_no_longer() -> None:

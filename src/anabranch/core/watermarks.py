@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
+from anabranch import limits
 from anabranch.core import cuts
 from anabranch.errors import CorruptStore, FormatTooNew, InvalidArgument
 from anabranch.model.cut import StreamCut
@@ -71,13 +72,15 @@ class Noted:
 class TimeState:
     """What the writers of a stream share: their last notes, and the watermark. That never goes back. `latest_us` is the
     latest time noted since the watermark was made, `tail` where the stream ended at the last note. `idle_us`: a writer that
-    noted nothing for so long is waited for no longer; None: for as long as whoever looks says."""
+    noted nothing for so long is waited for no longer; None: for as long as whoever looks says. `silent` are the last of these:
+    they count for nothing, and are there to be told of."""
 
     writers: Mapping[str, Noted] = field(default_factory=dict)
     mark: Watermark | None = None
     latest_us: Micros | None = None
     tail: StreamCut | None = None
     idle_us: int | None = None
+    silent: Mapping[str, Noted] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,8 @@ class WriterTime:
 @dataclass(frozen=True, slots=True)
 class WatermarkStatus:
     """How a stream's watermark stands at the time `now`. `newest_us` is the greatest event time that the stream holds, None
-    where its events have none. `writers` are those that noted a time and have not ended, the furthest behind first."""
+    where its events have none. `writers` are those that noted a time and have not ended, the furthest behind first; of the
+    idle ones the last `limits.SILENT_WRITERS_KEPT`, for `limits.SILENT_WRITERS_KEPT_US`."""
 
     stream: str
     now: Micros
@@ -126,17 +130,17 @@ def note(state: TimeState, writer: str, time_us: Micros, tail: StreamCut, now: M
     if before is not None and time_us < before.time_us:
         noted, asked = to_datetime(before.time_us).isoformat(), to_datetime(time_us).isoformat()
         raise InvalidArgument(f"writer '{writer}' noted {noted} before, and can't go back to {asked}")
-    writers = {**state.writers, writer: Noted(time_us, now)}
     latest = time_us if state.latest_us is None else max(time_us, state.latest_us)
-    return _marked(replace(state, writers=_live(state, writers, now, idle_us), latest_us=latest), tail, now)
+    state = _without(state, writer)
+    state = replace(state, writers={**state.writers, writer: Noted(time_us, now)}, latest_us=latest)
+    return _marked(_waiting(state, now, idle_us), tail, now)
 
 
 def leave(state: TimeState, writer: str, tail: StreamCut, now: Micros, *, idle_us: int) -> TimeState:
     """A writer ends; the others are not held up by it any more. One that never noted anything changes nothing."""
-    if writer not in state.writers:
+    if writer not in state.writers and writer not in state.silent:
         return state
-    writers = {name: noted for name, noted in state.writers.items() if name != writer}
-    return _marked(replace(state, writers=_live(state, writers, now, idle_us)), tail, now)
+    return _marked(_waiting(_without(state, writer), now, idle_us), tail, now)
 
 
 def pass_by(state: TimeState, writer: str, time_us: Micros, tail: StreamCut, now: Micros, *, idle_us: int) -> TimeState:
@@ -147,18 +151,28 @@ def pass_by(state: TimeState, writer: str, time_us: Micros, tail: StreamCut, now
 
 def status(state: TimeState, stream: str, newest_us: Micros | None, now: Micros, *, idle_us: int) -> WatermarkStatus:
     """How the watermark of a stream of this name stands."""
+    idle = {name for name, noted in state.writers.items() if now - noted.heard_at >= _patience(state, idle_us)}
     writers = (
-        WriterTime(name, noted.time_us, noted.heard_at, now - noted.heard_at >= _patience(state, idle_us))
-        for name, noted in state.writers.items()
+        WriterTime(name, noted.time_us, noted.heard_at, name in idle or name in state.silent)
+        for name, noted in (*state.writers.items(), *state.silent.items())
     )
     ordered = sorted(writers, key=lambda each: (each.time_us, each.writer))
     return WatermarkStatus(stream, now, state.mark, newest_us, tuple(ordered))
 
 
-def _live(state: TimeState, writers: Mapping[str, Noted], now: Micros, idle_us: int) -> dict[str, Noted]:
-    """Without those that were not heard of for so long: the watermark does not wait for them."""
+def _without(state: TimeState, writer: str) -> TimeState:
+    writers, silent = ({k: v for k, v in each.items() if k != writer} for each in (state.writers, state.silent))
+    return replace(state, writers=writers, silent=silent)
+
+
+def _waiting(state: TimeState, now: Micros, idle_us: int) -> TimeState:
+    """Those that were not heard of for so long are silent: the watermark does not wait for them."""
     idle_us = _patience(state, idle_us)
-    return {name: noted for name, noted in writers.items() if now - noted.heard_at < idle_us}
+    live = {name: noted for name, noted in state.writers.items() if now - noted.heard_at < idle_us}
+    heard = {**state.silent, **{name: noted for name, noted in state.writers.items() if name not in live}}
+    last = sorted(heard, key=lambda name: (-heard[name].heard_at, name))[: limits.SILENT_WRITERS_KEPT]
+    kept = {name: heard[name] for name in last if now - heard[name].heard_at < limits.SILENT_WRITERS_KEPT_US}
+    return replace(state, writers=live, silent=kept)
 
 
 def _patience(state: TimeState, idle_us: int) -> int:
@@ -218,11 +232,12 @@ class TimeCodec:
         """See `Codec.encode`."""
         told: dict[str, Any] = {
             "format": _FORMAT,
-            "writers": {name: [noted.time_us, noted.heard_at] for name, noted in sorted(value.writers.items())},
+            "writers": _told_writers(value.writers),
             "mark": None if value.mark is None else _told(value.mark),
             "latest": value.latest_us,
             "tail": None if value.tail is None else str(value.tail),
             "idle": value.idle_us,
+            "silent": _told_writers(value.silent),
         }
         return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
 
@@ -234,14 +249,23 @@ class TimeCodec:
                 raise FormatTooNew("the watermarks of a stream", told["format"], _FORMAT)
             mark, tail = told["mark"], told["tail"]
             return TimeState(
-                {name: Noted(Micros(time), Micros(at)) for name, (time, at) in told["writers"].items()},
+                _heard_writers(told["writers"]),
                 None if mark is None else _heard(*mark),
                 told["latest"],
                 None if tail is None else StreamCut.parse(tail),
                 told.get("idle"),
+                _heard_writers(told.get("silent", {})),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as exc:
             raise CorruptStore(f"these are no watermarks: {exc!r}") from exc
+
+
+def _told_writers(writers: Mapping[str, Noted]) -> dict[str, list[int]]:
+    return {name: [noted.time_us, noted.heard_at] for name, noted in sorted(writers.items())}
+
+
+def _heard_writers(told: Mapping[str, tuple[int, int]]) -> dict[str, Noted]:
+    return {name: Noted(Micros(time), Micros(at)) for name, (time, at) in told.items()}
 
 
 def _told(mark: Watermark) -> list[object]:
