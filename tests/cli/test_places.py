@@ -68,7 +68,7 @@ def test_truncate_removes_so_many_events_or_bytes(sensors: Line) -> None:
     assert sensors("stream", "show", "iot/sensors", "--json").json["events"] == 2
     sensors("stream", "truncate", "iot/sensors", "--bytes", "1B", "--yes")  # never more than was said
     assert sensors("stream", "show", "iot/sensors", "--json").json["events"] == 2
-    sensors("stream", "truncate", "iot/sensors", "--bytes", "1GB", "--yes")
+    assert sensors("stream", "truncate", "iot/sensors", "--bytes", "1GB", "--yes", "--json").json["removed"] == 2
     assert sensors("stream", "show", "iot/sensors", "--json").json["events"] == 0
 
 

@@ -247,7 +247,7 @@ def truncate(
         confirm(f"Remove {counted(gone, 'event')} from '{stream}'?", yes=yes)
         opened.streams.truncate(stream, cut)
         view = opened.streams.view(stream)
-    _tell(view, as_json, f"{counted(gone, 'event')} removed from '{stream}'")
+    _tell(view, as_json, f"{counted(gone, 'event')} removed from '{stream}'", removed=gone)
 
 
 @app.command()
@@ -275,10 +275,10 @@ def _events(names: Names, stream: str) -> int:
     return sum(view.length(segment.id) - segment.head for segment in view.ordered)
 
 
-def _tell(view: StreamView, as_json: bool, text: str) -> None:
+def _tell(view: StreamView, as_json: bool, text: str, **more: int) -> None:
     from anabranch.cli.show import summary
 
     if as_json:
-        print_json(summary(view))
+        print_json({**summary(view), **more})
     else:
         say(text)

@@ -139,7 +139,8 @@ def merged_schema(onto: StreamInfo, source: StreamInfo) -> StreamSchema:
         raise SchemaMismatch(f"{both} can't be joined: one is raw, the other has columns")
     for what, one, other in (("key", mine.key, theirs.key), ("time", mine.time, theirs.time)):
         if one != other:
-            raise SchemaMismatch(f"{both} can't be joined: their {what} columns are {one} and {other}", column=one)
+            columns = f"{one or 'none'} and {other or 'none'}"
+            raise SchemaMismatch(f"{both} can't be joined: their {what} columns are {columns}", column=one or other)
     fields = []
     for field in mine.columns:
         index = theirs.columns.get_field_index(field.name)

@@ -13,14 +13,13 @@ OWN_SCOPE: Final = "_store"  # the scope of streams that the store keeps for its
 
 # A leading underscore is the mark of internal streams; users' names start with a letter or digit.
 _PART = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.\-]{{0,{limits.NAME_CHARS_MAX - 1}}}\Z")
+_RULE = f"a letter (a-z, A-Z) or digit, then also '_', '-' and '.', at most {limits.NAME_CHARS_MAX} characters"
 
 
 def check_scope(scope: str) -> str:
     """Return `scope` if it is a usable scope name, else raise InvalidName."""
     if not isinstance(scope, str) or not _PART.match(scope):
-        raise InvalidName(
-            f"'{scope}' is no scope name: letters, digits, '_', '-' and '.', at most {limits.NAME_CHARS_MAX} characters"
-        )
+        raise InvalidName(f"'{scope}' is no scope name: {_RULE}")
     return scope
 
 
@@ -40,10 +39,7 @@ class StreamName:
             raise InvalidName(f"a stream name is text, not {type(text).__name__}")
         scope, slash, name = text.partition("/")
         if not slash or not _PART.match(scope) or not _PART.match(name):
-            raise InvalidName(
-                f"'{text}' is no stream name: write scope/name, each of letters, digits, '_', '-' and '.', "
-                f"at most {limits.NAME_CHARS_MAX} characters"
-            )
+            raise InvalidName(f"'{text}' is no stream name: write scope/name, each {_RULE}")
         return cls(scope, name)
 
     @property
