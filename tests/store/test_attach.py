@@ -29,8 +29,8 @@ from anabranch.errors import (
     StreamExists,
 )
 from anabranch.store import Store
+from tests.store.archives.kit import SCHEMA, assert_same, files_of, fill, rows, signing_keys, table
 from tests.store.helpers import sound
-from tests.store.test_archive import SCHEMA, assert_same, files_of, fill, rows, signing_keys, table
 
 DAY = 86_400 * 1_000_000
 

@@ -16,8 +16,8 @@ from anabranch.core.archive import METADATA, metadata_digest
 from anabranch.errors import CorruptArchive
 from anabranch.store import Store
 from tests.cli.kit import environment
+from tests.store.archives.kit import fill
 from tests.store.helpers import sound
-from tests.store.test_archive import fill
 
 
 @pytest.fixture

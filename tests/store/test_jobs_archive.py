@@ -27,9 +27,9 @@ from anabranch.streams.jobs.job import Job
 from anabranch.streams.jobs.members import MEMBER
 from anabranch.streams.jobs.row import State
 from tests import s3_server
+from tests.store.archives.kit import assert_same
 from tests.store.helpers import HookedBlobs, sound
 from tests.store.jobs_kit import opened
-from tests.store.test_archive import assert_same
 from tests.waiting import until
 
 SCHEMA = pa.schema([("device", pa.string()), ("n", pa.int64())])
