@@ -11,6 +11,7 @@ from anabranch.errors import (
     InvalidArgument,
     NotFound,
     ReaderNotInGroup,
+    StreamNotFound,
     Truncated,
 )
 from anabranch.store import Store
@@ -171,6 +172,22 @@ def test_a_truncated_stream_is_told_once_and_then_read_on_behind_it(store: Store
         with pytest.raises(Truncated):
             next(iter(reader))
         assert sequences(take(reader, KEYS)) == {key: [3] for key in range(KEYS)}
+
+
+def test_where_a_stream_was_deleted_another_group_goes_on_with_the_others(store: Store) -> None:
+    store.streams.create("s/b")
+    write(store, 0, 1)
+    write(store, 0, 1, "s/b")
+    group = store.reader_group("s/g", streams=["s/a", "s/b"])
+    with group.reader("r") as reader:
+        take(reader, KEYS)
+    store.streams.delete("s/b")
+    with pytest.raises(StreamNotFound):
+        group.reader("r")
+    cut = group.cut()
+    assert list(cut) == ["s/a"]
+    read = sum(offset for _, offset in cut["s/a"])
+    assert store.reader_group("s/h", streams=["s/a"], start=cut).unread().events == KEYS - read
 
 
 def test_a_deleted_group_is_gone_for_its_readers_too(store: Store) -> None:

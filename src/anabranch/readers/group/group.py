@@ -197,10 +197,12 @@ class ReaderGroup(GroupCheckpoints, GroupListening):
     # how far it is
 
     def cut(self) -> dict[str, StreamCut]:
-        """Behind the last accepted events of each stream: who begins there reads what the group has not."""
+        """Behind the last accepted events of each stream: who begins there reads what the group has not. A stream that was
+        deleted is left out, so that another group can go on with the rest."""
         state = self._state()
         with self._catalog.reading() as reading:
-            return {str(view.info.name): state.cut(stream) for stream, view in self._views(reading, state).items()}
+            there = ((stream, reading.stream(stream)) for stream in state.streams)
+            return {str(info.name): state.cut(stream) for stream, info in there if info is not None}
 
     def time_window(self, stream: str | None = None) -> TimeWindow:
         """What the writers' noted times say of what the group has accepted of a stream: all that follows has times of at least
