@@ -88,6 +88,24 @@ def test_ranges_end_at_the_cuts_and_name_no_event_outside(store: Store) -> None:
     assert history.ranges(cut, cut) == []
 
 
+def test_ranges_weigh_what_they_say_however_much_events_differ(tmp_path: Path) -> None:
+    with ab.connect(tmp_path / "river") as store:
+        store.streams.create_scope("s")
+        store.streams.create("s/a")
+        with store.writer("s/a") as writer:
+            for size, count, gathered in ((10, 3_000, 100), (40_000, 20, 1), (10, 3_000, 100), (200_000, 2, 1)):
+                for n in range(count):
+                    writer.write(os.urandom(size))
+                    if n % gathered == gathered - 1:
+                        writer.flush()
+        parts = store.history("s/a").ranges(bytes_max=100_000)
+        held = [sum(sum(map(len, batch.column("payload").to_pylist())) for batch in part.batches()) for part in parts]
+    assert sum(held) == 2 * 30_000 + 20 * 40_000 + 2 * 200_000
+    for part, weight in zip(parts, held, strict=True):
+        assert weight <= part.size <= weight + 50 * part.events  # with keys and times
+        assert part.size < 112_500 + 200_050  # an eighth more than was asked for, and one commit
+
+
 def test_every_row_knows_its_pointer(store: Store) -> None:
     for part in store.history("s/a").ranges(bytes_max=60_000):
         for batch in part.batches(["payload"]):

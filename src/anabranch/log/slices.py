@@ -4,22 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from anabranch.catalog.port import Reading
 from anabranch.core.stretch import Piece, Stretch
 from anabranch.model.ids import LogId
 from anabranch.model.segment_range import SegmentRange
 
+_SLACK: Final = 8  # an edge may be this part of a range away from where it is wanted, which saves look-ups
+
 
 class _Run(NamedTuple):
-    """What of a segment one span holds; adding `shift` to a position gives the offset."""
+    """What of a segment one span holds, between two places of a log; adding `shift` to a position gives the offset."""
 
     log: LogId
-    start: int
-    stop: int
-    size: int
+    start: _Place
+    stop: _Place
     shift: int
+
+    @property
+    def size(self) -> int:
+        return self.stop.size - self.start.size
+
+
+class _Place(NamedTuple):
+    """A position, and how many logical bytes lie before it."""
+
+    position: int
+    size: int
 
 
 def slices(reading: Reading, stretch: Stretch, *, bytes_max: int, count_max: int) -> list[SegmentRange]:
@@ -36,8 +48,9 @@ def _runs(reading: Reading, piece: Piece) -> list[_Run]:
     found = []
     for span in piece.spans:
         assert span.stop is not None
-        size = max(_bytes_before(reading, span.log, span.stop) - _bytes_before(reading, span.log, span.start), 0)
-        found.append(_Run(span.log, span.start, span.stop, size, span.offset - span.start))
+        start = _Place(span.start, _bytes_before(reading, span.log, span.start))
+        stop = _Place(span.stop, max(_bytes_before(reading, span.log, span.stop), start.size))
+        found.append(_Run(span.log, start, stop, span.offset - span.start))
     return found
 
 
@@ -50,23 +63,51 @@ def _bytes_before(reading: Reading, log: LogId, position: int) -> int:
 def _cut(reading: Reading, piece: Piece, runs: Sequence[_Run], target: int) -> Iterator[SegmentRange]:
     size = sum(run.size for run in runs)
     count = max(1, -(-size // target))
-    edges = [piece.segment.head]
+    edges = [_Place(piece.segment.head, 0)]
     for number in range(1, count):
-        edge = _edge(reading, runs, size * number // count)
-        if edges[-1] < edge < piece.stop:
+        weight = size * number // count
+        if weight <= edges[-1].size:  # the last extent reaches beyond
+            continue
+        edge = _edge(reading, runs, weight, target // _SLACK)
+        if edges[-1].position < edge.position < piece.stop:
             edges.append(edge)
-    edges.append(piece.stop)
-    events = piece.stop - piece.segment.head
+    edges.append(_Place(piece.stop, size))
     for start, stop in pairwise(edges):
-        yield SegmentRange(piece.segment.id, start, stop, size * (stop - start) // events)
+        yield SegmentRange(piece.segment.id, start.position, stop.position, stop.size - start.size)
 
 
-def _edge(reading: Reading, runs: Sequence[_Run], weight: int) -> int:
-    """The offset at the start of the extent in which about `weight` bytes lie behind the segment's first."""
+def _edge(reading: Reading, runs: Sequence[_Run], weight: int, slack: int) -> _Place:
+    """The offset at the end of the extent in which about `weight` bytes lie behind the segment's first, and the bytes
+    before it."""
+    before = 0
     for run in runs:
-        if weight < run.size:
-            position = run.start + (run.stop - run.start) * weight // run.size
-            extent = reading.extent_before(run.log, position + 1)
-            return max(run.start, position if extent is None else extent.start) + run.shift
-        weight -= run.size
-    return runs[-1].stop + runs[-1].shift
+        if weight < before + run.size:
+            place = _end(reading, run, run.start.size + weight - before, slack)
+            return _Place(place.position + run.shift, before + place.size - run.start.size)
+        before += run.size
+    return _Place(runs[-1].stop.position + runs[-1].shift, before)
+
+
+def _end(reading: Reading, run: _Run, wanted: int, slack: int) -> _Place:
+    """Where the first extent of a run ends that has more than `wanted` bytes before its end, or one within `slack` of it.
+    Looks where it is if all events weigh the same, and in turn in the middle, so that no log takes more than some
+    logarithm of looks."""
+    low, high, halve = run.start, run.stop, False
+    while low.position < high.position:
+        width = high.position - low.position
+        step = width // 2 if halve else width * (wanted - low.size) // max(high.size - low.size, 1)
+        extent = reading.extent_before(run.log, low.position + min(max(step, 0), width - 1) + 1)
+        if extent is None:
+            break
+        end = min(_Place(extent.stop, extent.size_end), high)
+        if end.size <= wanted - slack:
+            low = end
+        elif end.size <= wanted + slack or extent.start <= low.position:
+            return end
+        else:
+            start = _Place(extent.start, _bytes_before(reading, run.log, extent.start))
+            if start.size <= wanted:
+                return end
+            high = start
+        halve = not halve
+    return high
