@@ -45,6 +45,9 @@ def test_a_range_and_a_scope_are_archived(sensors: Line, tmp_path: Path) -> None
     sensors("import", tmp_path / "scope", "copy")
     assert [each["name"] for each in sensors("stream", "list", "copy", "--json").json] == ["copy/raw", "copy/sensors"]
     assert "whole" in sensors.refused("archive", "create", "iot", tmp_path / "no", "--from", "head")
+    sensors("scope", "create", "empty")
+    sensors("archive", "create", "empty", tmp_path / "empty")
+    assert "nothing attached: the scope was empty" in sensors("attach", tmp_path / "empty", "there").err
 
 
 def test_damage_is_named_on_a_line_and_by_the_exit_code(sensors: Line, tmp_path: Path) -> None:

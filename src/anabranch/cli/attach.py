@@ -63,4 +63,4 @@ def attach(
         print_json(made.to_json())
     else:
         names = ", ".join(f"'{each}'" for each, _ in made.streams)
-        say(f"attached as {names}; the files stay where they are")
+        say(f"attached as {names}; the files stay where they are" if names else "nothing attached: the scope was empty")
