@@ -287,6 +287,22 @@ def test_what_makes_no_stream_is_refused_with_the_file_that_is_to_blame(
     assert list(store.streams.list()) == []
 
 
+def test_no_stream_of_a_scope_is_attached_where_a_name_is_taken(store: Store, tmp_path: Path) -> None:
+    for name in ("iot/a", "iot/b"):
+        store.streams.create(name)
+    store.streams.archive_scope("iot", tmp_path / "archive")
+    store.streams.create_scope("old")
+    store.streams.create("old/b")
+    with pytest.raises(StreamExists, match="old/b"):
+        store.streams.attach(tmp_path / "archive", "old")
+    assert [str(info.name) for info in store.streams.list("old")] == ["old/b"]
+    store.streams.delete("old/b")
+    made = store.streams.attach(tmp_path / "archive", "old", request="r")
+    store.streams.delete("old/b")
+    store.streams.create("old/b")
+    assert store.streams.attach(tmp_path / "archive", "old", request="r") == made
+
+
 def test_a_signature_that_is_asked_for_is_missed_where_there_is_no_archive(store: Store, tmp_path: Path) -> None:
     """Or else whoever takes an archive's metadata away could have any files attached."""
     _, public = signing_keys(tmp_path, "mine")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -27,7 +27,7 @@ from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
 from anabranch.store.places import lasting, open_blobs
 from anabranch.streams.algebra import Source
-from anabranch.streams.archive.adopt import Lying, Wish, adopt, in_new_logs
+from anabranch.streams.archive.adopt import Lying, Wish, adopt, in_new_logs, made_before
 from anabranch.streams.archive.attach import Wanted, survey
 from anabranch.streams.archive.export import ArchiveReport, choose_range
 from anabranch.streams.archive.metadata import (
@@ -267,8 +267,12 @@ class Archiving(Changes):
         refuse_flaws(found, listing_flaws(source, found.archive))
         done = []
         asked = {"archive": found.digest, "attached": found.place}
-        for number, (stream, name, aliases, scope) in enumerate(wishes(found, as_)):
-            wish = Wish(name, self._new_id(), asked, found.place, False, aliases, scope)
+        wanted = [
+            (stream, Wish(name, self._new_id(), asked, found.place, False, aliases, scope))
+            for stream, name, aliases, scope in wishes(found, as_)
+        ]
+        for number, (stream, wish) in enumerate(wanted):
+            others = [] if number else [wish for _, wish in wanted[1:]]
             with Hold(site.catalog, site.runtime, "attach", str(wish.name)) as hold:
                 called = attachment(hold.begun_at, token(site.runtime.ids))
                 files = {
@@ -276,7 +280,8 @@ class Archiving(Changes):
                     for file in stream.files
                 }
                 own = page_of(request, number)
-                done.append((wish.name, self._adopt(stream, wish, files, hold, (called, found.place), own)))
+                made = self._adopt(stream, wish, files, hold, (called, found.place), own, others)
+                done.append((wish.name, made))
         return Imported(tuple(done))
 
     def _adopt(
@@ -287,9 +292,14 @@ class Archiving(Changes):
         hold: Hold,
         attached: tuple[str, str],
         request: str | None,
+        others: Sequence[Wish] = (),
     ) -> Copied:
+        """Make one stream, unless a name that one of `others` is to have is taken."""
+
         def act(txn: Writing, now: Micros) -> Result:
             hold.verify(txn)
+            for each in others:
+                made_before(txn, each)
             copied = adopt(txn, stream, wish, now, spans_of=in_new_logs(txn, wish.id, files, hold.begun_at))
             if copied.copy == wish.id:
                 txn.put_piece(Checkpointed(ATTACHMENT, attached[0], {"place": attached[1]}))
