@@ -10,9 +10,10 @@ import pytest
 import anabranch as ab
 from anabranch.store import Store
 from anabranch.testing.clients import checked
-from anabranch.testing.faults import Action, CrashAt, NoFaults
+from anabranch.testing.faults import Action, CrashAt
 from anabranch.testing.simulation import SETTINGS, tight_limits
-from anabranch.testing.world import Process, ProcessCrashed, World
+from anabranch.testing.world import Process, World
+from tests.sim.crashes import crashed_at
 
 pytestmark = pytest.mark.sim
 
@@ -66,7 +67,7 @@ def state(store: Store) -> State:
 def tell(verb: Verb, number: int, action: Action, allowed: list[State]) -> Process | None:
     """Prepare, run the verb in a process that crashes at a call, and judge: what is seen then is one of `allowed`, and
     the verb asked again leads to the last of them. With no crash the two are found out."""
-    actors: list[Process] = []
+    actors: list[Process | None] = []
     with World(1, settings=SETTINGS) as world, tight_limits():
 
         def survive(store: Store) -> None:
@@ -91,15 +92,7 @@ def tell(verb: Verb, number: int, action: Action, allowed: list[State]) -> Proce
             first.call(prepare)
             before = first.call(state)
             first.close()
-            try:
-                faults = CrashAt(number, action) if action is not Action.PASS else NoFaults()
-                actor = world.process("actor", faults=faults)
-                actors.append(actor)
-                actor.call(verb)
-                if action is not Action.PASS:
-                    actor.crash()
-            except ProcessCrashed:
-                pass
+            actors.append(crashed_at(world, number, action, verb))
             survivor = world.process("survivor")
             if action is Action.PASS:
                 allowed.extend([before, survivor.call(state)])
@@ -107,7 +100,7 @@ def tell(verb: Verb, number: int, action: Action, allowed: list[State]) -> Proce
             survivor.close()
 
         world.run(play)
-    return actors[0] if actors else None
+    return actors[0]
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda each: each.__name__)

@@ -10,10 +10,11 @@ import pytest
 
 from anabranch.store import Store
 from anabranch.testing.clients import checked, stored
-from anabranch.testing.faults import Action, CrashAt, Faults, NoFaults
+from anabranch.testing.faults import Action, CrashAt, Faults
 from anabranch.testing.ledger import Fate, Ledger
 from anabranch.testing.simulation import SETTINGS, tight_limits
-from anabranch.testing.world import Process, ProcessCrashed, World
+from anabranch.testing.world import Process, World
+from tests.sim.crashes import crashed_at
 
 pytestmark = pytest.mark.sim
 
@@ -153,7 +154,7 @@ def tell(operation: Operation, number: int, action: Action, seed: int = 1) -> Pr
 
     Returns the process that ran the operation, None where it died while it opened.
     """
-    actors: list[Process] = []
+    actors: list[Process | None] = []
     with World(seed, settings=SETTINGS) as world, tight_limits():
         story = Story(world)
 
@@ -162,15 +163,7 @@ def tell(operation: Operation, number: int, action: Action, seed: int = 1) -> Pr
             first.call(story.prepare)
             first.close()
             world.sleep(1)
-            faults = CrashAt(number, action) if action is not Action.PASS else NoFaults()
-            try:
-                actor = world.process("actor", faults=faults)
-                actors.append(actor)
-                actor.call(lambda store: operation(story, store))
-                if action is not Action.PASS:
-                    actor.crash()  # it may have got away before the call came; it dies now
-            except ProcessCrashed:
-                pass
+            actors.append(crashed_at(world, number, action, lambda store: operation(story, store)))
             survivor = world.process("survivor")
             survivor.call(story.verify)
             survivor.close()
@@ -181,7 +174,7 @@ def tell(operation: Operation, number: int, action: Action, seed: int = 1) -> Pr
             exc.add_note(f"{operation.__name__}: {action.value} at call {number}, seed {seed}")
             raise
         assert story.ledger.count(Fate.REFUSED) == 0
-    return actors[0] if actors else None
+    return actors[0]
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.__name__)

@@ -12,10 +12,10 @@ from anabranch.store import Store
 from anabranch.streams.jobs.row import State
 from anabranch.streams.jobs.until import Until
 from anabranch.testing.clients import checked
-from anabranch.testing.faults import Action, CrashAt, NoFaults
+from anabranch.testing.faults import Action
 from anabranch.testing.simulation import SETTINGS, tight_limits
-from anabranch.testing.world import Process, ProcessCrashed, World
-from tests.sim.crashes import crashes
+from anabranch.testing.world import Process, World
+from tests.sim.crashes import crashed_at, crashes
 
 pytestmark = pytest.mark.sim
 
@@ -73,7 +73,7 @@ def follow_within(store: Store) -> None:
 
 def tell_following(number: int, action: Action, verb: Callable[[Store], None] = follow) -> Process | None:
     """Follow in a process that suffers a fault at a call, and go on with the job in another."""
-    actors: list[Process] = []
+    actors: list[Process | None] = []
     with World(1, settings=SETTINGS) as world, tight_limits():
 
         def survive(store: Store) -> None:
@@ -88,26 +88,18 @@ def tell_following(number: int, action: Action, verb: Callable[[Store], None] = 
             first = world.process("first")
             first.call(prepare)
             first.close()
-            try:
-                faults = CrashAt(number, action) if action is not Action.PASS else NoFaults()
-                actor = world.process("actor", faults=faults)
-                actors.append(actor)
-                actor.call(verb)
-                if action is not Action.PASS:
-                    actor.crash()
-            except (ProcessCrashed, ab.errors.AppendUncertain):
-                pass
+            actors.append(crashed_at(world, number, action, verb, ab.errors.AppendUncertain))
             survivor = world.process("survivor")
             survivor.call(survive)
             survivor.close()
 
         world.run(play)
-    return actors[0] if actors else None
+    return actors[0]
 
 
 def tell(number: int, action: Action) -> Process | None:
     """Prepare, copy in a process that suffers a fault at a call, and go on with the job in another."""
-    actors: list[Process] = []
+    actors: list[Process | None] = []
     with World(1, settings=SETTINGS) as world, tight_limits():
 
         def survive(store: Store) -> None:
@@ -137,21 +129,15 @@ def tell(number: int, action: Action) -> Process | None:
             first = world.process("first")
             first.call(prepare)
             first.close()
-            try:
-                faults = CrashAt(number, action) if action is not Action.PASS else NoFaults()
-                actor = world.process("actor", faults=faults)
-                actors.append(actor)
-                actor.call(copy)
-                if action is not Action.PASS:
-                    actor.crash()
-            except (ProcessCrashed, ab.errors.AppendUncertain, ab.errors.StoreUnavailable):
-                pass
+            actors.append(
+                crashed_at(world, number, action, copy, ab.errors.AppendUncertain, ab.errors.StoreUnavailable)
+            )
             survivor = world.process("survivor")
             survivor.call(survive)
             survivor.close()
 
         world.run(play)
-    return actors[0] if actors else None
+    return actors[0]
 
 
 def test_a_crash_at_any_call_of_a_job_is_gone_on_from() -> None:

@@ -13,9 +13,10 @@ from anabranch.errors import AppendUncertain
 from anabranch.store import Store
 from anabranch.streams.temporary import NAMELESS
 from anabranch.testing.clients import checked
-from anabranch.testing.faults import Action, CrashAt, NoFaults
+from anabranch.testing.faults import Action, CrashAt
 from anabranch.testing.simulation import SETTINGS, tight_limits
-from anabranch.testing.world import Process, ProcessCrashed, World
+from anabranch.testing.world import Process, World
+from tests.sim.crashes import crashed_at
 
 pytestmark = pytest.mark.sim
 
@@ -88,7 +89,7 @@ def state(store: Store) -> State:
 def play(verb: Verb, number: int, action: Action, expected: State | None) -> tuple[Process | None, State, State, State]:
     """Run the verb in a process that crashes at a call, and again in another. The process, and what was seen before,
     after the crash, and in the end."""
-    actors: list[Process] = []
+    actors: list[Process | None] = []
     seen: list[State] = []
     with World(1, settings=SETTINGS) as world, tight_limits():
 
@@ -107,14 +108,7 @@ def play(verb: Verb, number: int, action: Action, expected: State | None) -> tup
             first.call(prepare)
             seen.append(first.call(state))
             first.close()
-            try:
-                actor = world.process("actor", faults=NoFaults() if action is Action.PASS else CrashAt(number, action))
-                actors.append(actor)
-                actor.call(verb)
-                if action is not Action.PASS:
-                    actor.crash()
-            except ProcessCrashed:
-                pass
+            actors.append(crashed_at(world, number, action, verb))
             survivor = world.process("survivor")
             seen.append(survivor.call(state))
             survivor.call(survive)
@@ -122,7 +116,7 @@ def play(verb: Verb, number: int, action: Action, expected: State | None) -> tup
 
         world.run(run)
     before, between, after = seen
-    return actors[0] if actors else None, before, between, after
+    return actors[0], before, between, after
 
 
 def partly(between: State, before: State, after: State) -> bool:

@@ -9,9 +9,10 @@ from anabranch.errors import TransactionAborted, TransactionNotFound
 from anabranch.model.transaction import TransactionState
 from anabranch.store import Store
 from anabranch.testing.clients import checked
-from anabranch.testing.faults import Action, CrashAt, NoFaults
+from anabranch.testing.faults import Action, CrashAt
 from anabranch.testing.simulation import SETTINGS, tight_limits
-from anabranch.testing.world import Process, ProcessCrashed, World
+from anabranch.testing.world import Process, World
+from tests.sim.crashes import crashed_at
 
 pytestmark = pytest.mark.sim
 
@@ -81,28 +82,20 @@ def abandon(store: Store) -> None:
 
 
 def run(number: int, action: Action) -> Process | None:
-    actors: list[Process] = []
+    actors: list[Process | None] = []
     with World(1, settings=SETTINGS) as world, tight_limits():
 
         def play() -> None:
             first = world.process("first")
             first.call(prepare)
             first.close()
-            try:
-                faults = NoFaults() if action is Action.PASS else CrashAt(number, action)
-                actor = world.process("actor", faults=faults)
-                actors.append(actor)
-                actor.call(transact)
-                if action is not Action.PASS:
-                    actor.crash()
-            except ProcessCrashed:
-                pass
+            actors.append(crashed_at(world, number, action, transact))
             survivor = world.process("survivor")
             survivor.call(survive if number % 2 else abandon)
             survivor.close()
 
         world.run(play)
-    return actors[0] if actors else None
+    return actors[0]
 
 
 def test_a_crash_at_any_call_shows_all_of_a_transaction_or_nothing() -> None:
