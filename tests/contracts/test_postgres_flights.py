@@ -23,13 +23,22 @@ from anabranch.model.cut import StreamCut
 from anabranch.model.ids import LogId, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.stream import Span
+from anabranch.readers.synchronizer import JsonCodec, StateSynchronizer
 from anabranch.runtime.ports import Runtime
 from anabranch.streams.manager import Streams
 from anabranch.testing.contracts.samples import NOW, SEGMENT, info, new_stream, part
+from tests.postgres_server import drop, fresh_url
 from tests.waiting import PATIENCE_S, until, until_ended
 
 A, B = StreamId(1), StreamId(2)
 PIECE = Checkpointed("kind", "name", {"n": 1})
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    made = fresh_url()
+    yield made
+    drop(made)
 
 
 @pytest.fixture
@@ -253,6 +262,17 @@ def test_an_update_in_its_turn_takes_two_round_trips(url: str, monkeypatch: pyte
             each.update(lambda n: n + 1)
         trips = counted(monkeypatch)
         assert one.update(lambda n: n + 1) == 5
+        assert len(trips) == 2, trips
+        telling = StateSynchronizer(
+            store.revisioned(one.stream.name),
+            Runtime(),
+            JsonCodec(),
+            told=lambda before, after: [("counted", {"to": after})],
+        )
+        assert one.update(lambda n: n + 1) == 6
+        telling._contended = True
+        trips.clear()
+        assert telling.update(lambda n: n + 1) == 7
         assert len(trips) == 2, trips
 
 

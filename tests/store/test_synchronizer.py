@@ -29,8 +29,6 @@ from anabranch.errors import (
 )
 from anabranch.model.append import Commit, Verdict
 from anabranch.readers.synchronizer import JsonCodec, StateSynchronizer
-from anabranch.runtime.clock import SystemClock
-from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store
 from tests.store.helpers import ANYWHERE, Once, Rig, sound, store_at
@@ -67,14 +65,14 @@ def test_who_lets_go_of_entries_while_another_lets_go_of_more_is_content(
     one, two = plain.revisioned("s/_x"), plain.revisioned("s/_x")
     for _ in range(3):
         one.append(b"a")
-    view = plain.streams.view
+    truncate = plain.streams.truncate
 
-    def slow(stream: Any) -> Any:
+    def slow(*arguments: Any) -> Any:
         monkeypatch.undo()
         two.truncate(2)
-        return view(stream)
+        return truncate(*arguments)
 
-    monkeypatch.setattr(plain.streams, "view", slow)
+    monkeypatch.setattr(plain.streams, "truncate", slow)
     one.truncate(1)  # it has seen that the entry is there still
     assert one.oldest() == 2
 
@@ -326,35 +324,6 @@ def test_who_was_late_once_has_its_value_changed_in_its_turn(store: Store) -> No
     assert two.update(lambda n: n) == 6
     assert one.update(lambda n: 6) == 6
     assert one.revision == two.revision == 7
-
-
-class Jumping(SystemClock):
-    """A clock on which an hour can pass at once."""
-
-    hours = 0
-
-    def monotonic(self) -> float:
-        return super().monotonic() + 3600 * self.hours
-
-
-def test_who_is_never_first_gives_up_after_the_time_that_it_waits_for_a_lock(tmp_path: Path) -> None:
-    """Beside one who takes no turns, which only PostgreSQL lets pass."""
-    with store_at("postgres+memory", tmp_path) as store:
-        clock, rival = Jumping(), store.revisioned("s/_state-x")
-        state = StateSynchronizer(store.revisioned("s/_state-x"), Runtime(clock=clock), JsonCodec(), 0)
-        turns: list[int] = []
-
-        def overtaken(n: int) -> int:
-            assert len(turns) < 9, "it goes on for ever"
-            rival.append(b"%d" % (n + 1))
-            turns.append(n)
-            clock.hours += len(turns) == 4
-            return n + 10
-
-        with pytest.raises(StoreBusy, match="so often"):
-            state.update(overtaken)
-        assert turns == [0, 1, 2, 3]
-        assert state.update(lambda n: n + 10) == 14
 
 
 def test_a_handle_whose_writer_was_forgotten_goes_on(plain: Store) -> None:

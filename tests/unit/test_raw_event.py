@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from anabranch.core.codec import decode, encode, event_bounds
-from anabranch.core.raw_event import RawEvent
+from anabranch.core.raw_event import RawEvent, payload_of
 from anabranch.core.routing import key_points, spread_points
 from anabranch.model.columns import RAW_COLUMNS, TIME_TYPE
 from anabranch.model.ids import Micros
@@ -31,6 +31,20 @@ def test_a_raw_event_is_what_arrow_makes_of_a_batch_of_one_row(key: str | None, 
     assert event.nbytes == batch.nbytes
     assert event_bounds(event, RAW) == event_bounds(batch, RAW)
     event.batch().validate(full=True)
+
+
+@given(st.none() | st.text(max_size=20), micros, st.binary(max_size=40))
+def test_the_payload_of_an_event_without_a_key_is_found_in_its_message(
+    key: str | None, time: int, payload: bytes
+) -> None:
+    message = RawEvent(key, Micros(time), payload).message
+    assert payload_of(message) == (payload if key is None else None)
+    assert payload_of(message[:-1]) is None
+
+
+def test_no_payload_is_found_in_the_message_of_two_events() -> None:
+    two = pa.Table.from_batches([RawEvent(None, Micros(1), b"a").batch()] * 2).combine_chunks().to_batches()[0]
+    assert payload_of(two.serialize().to_pybytes()) is None
 
 
 @given(st.none() | st.text(max_size=20), st.integers(0, (1 << 63) - 1))

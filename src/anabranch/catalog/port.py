@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
@@ -17,10 +17,11 @@ from anabranch.model.stream import Extent, Scope, Segment, Span, StreamInfo, Str
 
 @dataclass(frozen=True, slots=True)
 class StreamEnd:
-    """A stream, and a log of it whose last extent is going to be looked at first."""
+    """A stream, and a log of it whose last extent is going to be looked at, and then followed by what a writer appends."""
 
     stream: StreamId
     log: LogId
+    writer: WriterId
 
 
 # What a transaction is about; see `Catalog.writing`.
@@ -281,11 +282,6 @@ class Writing(Reading, Protocol):
     def append(self, unit: Unit, *, now: Micros, blobs: Sequence[BlobEntry] = ()) -> tuple[Verdict, ...]:
         """One atomic unit inside this transaction; see `Catalog.commit`. Verdicts are decided on what the transaction
         has changed so far."""
-        ...
-
-    def append_last(self, unit: Unit, *, now: Micros) -> Callable[[], tuple[Verdict, ...]]:
-        """The same as the last thing that this transaction does; where a round trip counts, together with its end. What
-        came of it is to be asked when the context has been left."""
         ...
 
     def put_progress(self, log: LogId, writer: WriterId, progress: Progress, *, now: Micros) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Sequence
 from typing import Any
 
 from anabranch.catalog.port import BlobRow
-from anabranch.model.append import Batch, Batches, Bounds, LogState, Place, Progress
+from anabranch.model.append import Appended, Batch, Batches, Bounds, LogState, Part, Place, Progress
 from anabranch.model.ids import BlobId, LogId, Micros, SegmentId, StreamId
 from anabranch.model.keyspace import KeyRange
 from anabranch.model.names import StreamName
@@ -100,7 +101,7 @@ def progress(row: Row) -> Progress:
     following, fence, recent = row
     if isinstance(recent, bytes):
         return Progress(following, fence, Batches(recent))
-    return Progress(following, fence, tuple(Batch(*recent[at : at + 5]) for at in range(0, len(recent), 5)))
+    return Progress(following, fence, Batches(struct.pack(f"<{len(recent)}q", *recent)))
 
 
 def pack_recent(batches: Sequence[Batch]) -> bytes:
@@ -111,6 +112,16 @@ def pack_recent(batches: Sequence[Batch]) -> bytes:
 def log_values(log: LogState) -> tuple[object, ...]:
     """The values of `update_log`."""
     return (log.length, log.sealed, log.fence, log.low_water, log.size, log.appended_at, log.event_high, log.id)
+
+
+def appended_values(part: Part, appended: Appended, after: LogState, blob: BlobId | None) -> tuple[object, ...]:
+    """The values of `insert_extent` for an accepted part, behind which the log is `after`."""
+    place = part.place
+    return (
+        (part.log, appended.start, appended.start + part.count, blob, "arrow", place.offset, place.length, place.row)
+        + (part.schema, part.checksum, appended.appended_at, appended.appended_at)
+        + (part.bounds.low, part.bounds.high, after.event_high, after.size, part.data)
+    )
 
 
 def extent_values(extent: Extent, reach: int | None) -> tuple[object, ...]:

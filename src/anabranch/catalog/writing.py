@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -40,10 +40,6 @@ class SqlWriting(SqlReading):
 
     def append(self, unit: Unit, *, now: Micros, blobs: Sequence[BlobEntry] = ()) -> tuple[Verdict, ...]:
         raise NotImplementedError
-
-    def append_last(self, unit: Unit, *, now: Micros) -> Callable[[], tuple[Verdict, ...]]:
-        verdicts = self.append(unit, now=now)
-        return lambda: verdicts
 
     def ahead(
         self,

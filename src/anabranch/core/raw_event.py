@@ -30,6 +30,7 @@ _ENDS: Final = struct.Struct("<2i")  # of one text, behind one another
 _TIME_ENDS: Final = struct.Struct("<q2i")
 _NULL_KEY: Final = bytes(16)  # which values are there: none; and their ends
 _ZEROS: Final = bytes(8)
+_KEYLESS: Final = _MESSAGE.size + 16 + _TIME_ENDS.size  # where the payload of an event without a key begins
 
 
 class RawEvent:
@@ -57,6 +58,15 @@ class RawEvent:
     def batch(self) -> pa.RecordBatch:
         """The event as a record batch, which views the message."""
         return pa.ipc.read_record_batch(pa.py_buffer(self.message), RAW_COLUMNS)
+
+
+def payload_of(message: bytes) -> bytes | None:
+    """The payload, where the message is that of an event without a key; None of any other."""
+    if len(message) < _KEYLESS:
+        return None
+    time, _, size = _TIME_ENDS.unpack_from(message, _KEYLESS - _TIME_ENDS.size)
+    payload = message[_KEYLESS : _KEYLESS + size]
+    return payload if _message(b"", True, time, payload, 0, len(payload)) == message else None
 
 
 def _message(text: bytes, null: bool, time: int, payload: bytes | memoryview, weight: int, size: int) -> bytes:

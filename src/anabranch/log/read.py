@@ -14,13 +14,14 @@ from anabranch import limits
 from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Catalog, Reading
 from anabranch.core import codec
+from anabranch.core.raw_event import payload_of
 from anabranch.core.shared import constant, rising
 from anabranch.errors import BlobMissing, CorruptBlob, CorruptStore
 from anabranch.log.fetch import Fetcher, name_of
 from anabranch.log.plan import Piece, Plan, plan
 from anabranch.model.columns import TIME_TYPE
 from anabranch.model.ids import SegmentId, StreamId
-from anabranch.model.stream import StreamView
+from anabranch.model.stream import Extent, StreamView
 from anabranch.runtime.ports import Runtime
 
 
@@ -149,6 +150,14 @@ class LogReader:
             if following is not None:
                 self._fetcher.prepare(following.extent)
             yield from self._decode(piece, message, selection)
+
+    def raw_payload(self, extent: Extent) -> bytes | None:
+        """The payload of the only event of an inlined extent of a raw stream, as it was appended without a key. None of any
+        other, which is to be read as `rows`. Raises CorruptBlob."""
+        if extent.data is None or extent.stop - extent.start != 1:
+            return None
+        message = self._fetcher.message(extent)
+        return None if message is None else payload_of(message.to_pybytes())
 
     def append_times(self, piece: Piece) -> Iterator[tuple[int, pa.Array]]:
         """The append times of a piece of a tier-2 extent, in runs that begin at a position. Nothing for a tier-1

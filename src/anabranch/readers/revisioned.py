@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Sequence as Rows
-from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -168,7 +167,7 @@ class RevisionedStream:
     def append_in_turn(self, decide: Callable[[Entry | None], tuple[bytes, Told] | None]) -> tuple[int, bool]:
         """Append what `decide` makes of the newest entry, which nobody else can be ahead of: whoever else wants to, waits.
         It is called within the transaction, so it must be quick and only compute; None appends nothing. Returns the
-        revision, and False where that came of an earlier call of `decide`, whose answer was lost. Raises ConditionFailed where an append that takes no turns was first after all, and as `append`.
+        revision, and False where that came of an earlier call of `decide`, whose answer was lost. Raises as `append`.
         """
         self._begin_append()
         for last in (False, False, True):
@@ -202,25 +201,22 @@ class RevisionedStream:
     ) -> tuple[Appended | Refused | None, int]:
         """The verdict, None where nothing was to be appended, and the revision that it was decided on."""
         now = self._runtime.clock.now()
-        with self._catalog.writing(self.id if self._log is None else StreamEnd(self.id, self._log)) as txn:
+        writer, log = self._writer.id, self._log
+        with self._catalog.writing(self.id if log is None else StreamEnd(self.id, log, writer)) as txn:
             revision, entry = self._newest(txn)
             decided = decide(entry)
             if decided is None:
                 return None, revision
             value, told = decided
-            part = self.part(value, revision)
-            fence = self._writer.fences.get(part.log, 0)
-            part = replace(part, sequence=Sequence(self._writer.id, self._sent, fence))
+            sequence = Sequence(writer, self._sent, self._writer.fences.get(self._open_log(), 0))
+            part = self.part(value, revision, sequence=sequence)
             self._unanswered = True
-            unit = Unit((part,))
-            if told:
-                (verdict,) = txn.append(unit, now=now)
-                if isinstance(verdict, Appended):
-                    for kind, detail in told:
-                        txn.add_change(self.id, kind, detail, now=now)
-                return verdict, revision
-            verdicts = txn.append_last(unit, now=now)
-        return verdicts()[0], revision
+            (verdict,) = txn.append(Unit((part,)), now=now)
+            # What landed before was told then.
+            if isinstance(verdict, Appended) and not verdict.duplicate:
+                for kind, detail in told:
+                    txn.add_change(self.id, kind, detail, now=now)
+        return verdict, revision
 
     def append_telling(self, value: bytes, told: Told, *, expected: int) -> int:
         """The same, with rows of the change outbox in the same transaction: they are there if and only if the entry is.
@@ -236,7 +232,7 @@ class RevisionedStream:
         self._committed()
         return expected + 1
 
-    def part(self, value: bytes, expected: int) -> Part:
+    def part(self, value: bytes, expected: int, *, sequence: Sequence | None = None) -> Part:
         """An entry as a part of somebody else's atomic unit, on the condition that the revision is `expected`. It
         travels in the catalog's row. Raises TooLarge."""
         self._check_size(value)
@@ -252,6 +248,7 @@ class RevisionedStream:
             checksum=checksum(message),
             size=event.nbytes,
             bounds=event.bounds,
+            sequence=sequence,
             expected=expected - self._shift,
             data=message,
         )
@@ -278,6 +275,9 @@ class RevisionedStream:
         revision = last.stop + self._shift
         if revision == self._view.segments[self._segment].head:
             return revision, None
+        payload = self._logs.raw_payload(last)
+        if payload is not None:
+            return revision, Entry(revision, payload)
         columns = self._logs.columns(reading, self._view.logs[last.log].stream, last.schema)
         newest = Piece(last, last.stop - 1, last.stop, self._shift, columns)
         (entry,) = _entries(self._logs.rows([newest], _PAYLOAD))

@@ -143,14 +143,7 @@ class StateSynchronizer(Generic[T]):
             found[:] = [wanted]
             return None if wanted == before else (self._codec.encode(wanted), self._told(before, wanted))
 
-        deadline = self._deadline()
-        while True:
-            try:
-                revision, just_now = self._stream.append_in_turn(decide)
-            except ConditionFailed:  # one who takes no turn, where the catalog lets it pass
-                self._give_up_after(deadline)
-                continue
-            break
+        revision, just_now = self._stream.append_in_turn(decide)
         if just_now:
             self._adopt(revision, found[0])
         else:

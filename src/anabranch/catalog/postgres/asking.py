@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from anabranch.catalog import rows
 from anabranch.catalog.port import Subject
-from anabranch.catalog.postgres.append import call_values, verdicts
 from anabranch.catalog.postgres.flight import Asked, Connection
 from anabranch.catalog.postgres.foreseen import Foreseen
+from anabranch.catalog.postgres.log_end import LogEnd
 from anabranch.catalog.postgres.reading import PostgresReading
-from anabranch.model.append import Unit, Verdict
-from anabranch.model.ids import Micros, StreamId
+from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
-from anabranch.model.stream import Extent, StreamInfo
+from anabranch.model.stream import StreamInfo
 
 # Statements that concern more than one stream: only for who holds the lock `writing` alone.
 _WHOLE = {
@@ -46,7 +45,7 @@ _WHOLE = {
 _UNANSWERED = {
     *("put_schema", "put_segment", "put_span", "drop_spans", "update_log", "put_progress", "inherit_fences"),
     *("put_piece", "drop_piece", "record_request", "add_change", "insert_extent", "set_blob_dead", "drop_blob"),
-    *("put_log", "drop_stream_spans", "drop_segments", "drop_stream", "drop_unused_schemas"),
+    *("put_log", "drop_stream_spans", "drop_segments", "drop_stream", "drop_unused_schemas", "append_part"),
 }
 
 
@@ -59,9 +58,7 @@ class PostgresAsking(PostgresReading):
         self._changes: list[tuple[Any, ...]] = []  # not written yet
         self._unsent: list[tuple[str, Any]] = []  # what goes out with the next question, in one round trip
         self._known: StreamInfo | None = None  # the stream it is on, as it was read behind its lock
-        self._end: Extent | None = None  # the last one of a log, until something is changed
-        self._appending: list[Asked] = []  # what goes out with the commit
-        self._appended: rows.Row | None = None
+        self._end: LogEnd | None = None  # of the log that it is on, until something is changed
         self._foreseen = Foreseen()  # on nothing: of what others can't change meanwhile
 
     def ahead(
@@ -87,10 +84,7 @@ class PostgresAsking(PostgresReading):
     def commit(self) -> bool:
         """Commit, in one round trip with all that was not sent yet. False where the database undid the transaction
         instead. May be called once; whatever it raises but a lost connection, nothing was changed."""
-        answers = self._database.fly([*self._last(), *self._appending, ("commit", ())])
-        if self._appending:
-            self._appended = answers[-2].rows[0]
-        return answers[-1].done == "COMMIT"
+        return self._database.fly([*self._last(), ("commit", ())])[-1].done == "COMMIT"
 
     def _last(self) -> list[tuple[str, Any]]:
         """What is to be sent where only the commit follows: behind all else the rows of the outbox, and their lock."""
@@ -103,11 +97,6 @@ class PostgresAsking(PostgresReading):
     def _take(self, lock: str) -> None:
         """Take a lock before the next question or change."""
         self._unsent.append(("lock", (lock,)))
-
-    def append_last(self, unit: Unit, *, now: Micros) -> Callable[[], tuple[Verdict, ...]]:
-        assert not self._appending, "one unit goes out with the commit"
-        self._appending.append(("append", call_values([unit], (), now, patience_ms=None)))
-        return lambda: verdicts([unit], self._appended)[0]
 
     def _allow(self, statement: str) -> None:
         assert self._on is None or statement not in _WHOLE, f"a transaction on {self._on} asked for '{statement}'"

@@ -45,13 +45,14 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self._values = Transformer(self)  # knows how to pass on what it has met once
         self._numbers = count()
         self._names: dict[tuple[str, tuple[int, ...]], bytes] = {}  # what is prepared: statements with types of values
 
     def fly(self, asked: Sequence[Asked]) -> list[Answer]:
         """Run statements of `SQL`, in order and in one round trip. Raises psycopg.Error, that of the first that fails;
         those behind it do not run then. What stops it otherwise closes the connection."""
-        values = Transformer(self)
+        values = self._values
         bound = [_bind(values, *each) for each in asked]
         self.pgconn.enter_pipeline_mode()
         try:
@@ -149,4 +150,5 @@ def _answer(values: abc.Transformer, result: PGresult) -> Answer:
     if result.ntuples:
         values.set_pgresult(result)
         rows = values.load_rows(0, result.ntuples, tuple)
+        values.set_pgresult(None)
     return Answer(rows, result.command_tuples or 0, (result.command_status or b"").decode())

@@ -56,7 +56,7 @@ class Notifier:
                     database = self._pool.open()
                     database.execute(SQL["notifying"])
                     self.pid = database.info.backend_pid
-                database.execute(SQL["notify"], (self._channel,))
+                database.fly([("notify", (self._channel,))])
             except psycopg.Error:
                 if database is not None:
                     database.close()

@@ -13,7 +13,8 @@ Commits do not take the lock `writing`. They run beside it and touch
 logs, writers, extents, blobs and requests, behind the row locks of their logs. So a transaction locks a log before it
 reads what a commit may change of it: `view`, `logs` and `progress` lock the unsealed logs they answer with, in ascending
 id, and from then on no length moves and no progress changes until the transaction ends. `extents` needs no lock: commits only add
-behind the length. A request id is locked before it is looked up, because a unit of a commit may carry it.
+behind the length. One that is on the end of a log locks that log when it begins. A request id is locked before it is looked
+up, because a unit of a commit may carry it.
 
 The lock `horizon` is shared by commits that carry blobs and taken alone by who looks at leases in order to advance it.
 
@@ -27,7 +28,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from psycopg import errors as pg
 
@@ -35,7 +36,8 @@ from anabranch.catalog import rows
 from anabranch.catalog.port import Change, Checkpointed, Lease, StreamEnd, Subject
 from anabranch.catalog.postgres.append import call_values, verdicts
 from anabranch.catalog.postgres.asking import PostgresAsking
-from anabranch.catalog.postgres.flight import Connection
+from anabranch.catalog.postgres.flight import Asked, Connection
+from anabranch.catalog.postgres.log_end import LogEnd
 from anabranch.catalog.postgres.patience import Patience
 from anabranch.catalog.tables import Value
 from anabranch.catalog.writing import SqlWriting
@@ -43,8 +45,6 @@ from anabranch.model.append import BlobEntry, LogState, Progress, Unit, Verdict
 from anabranch.model.ids import LogId, Micros, SegmentId, StreamId, WriterId
 from anabranch.model.names import StreamName
 from anabranch.model.stream import Extent, Segment, Span, StreamInfo, StreamView
-
-_BEHIND_ALL: Final = 1 << 62  # greater than any position of a log
 
 
 class PostgresWriting(PostgresAsking, SqlWriting):
@@ -64,31 +64,45 @@ class PostgresWriting(PostgresAsking, SqlWriting):
         """Begin the transaction and take the locks it needs from its start, in one round trip. Returns the catalog's format,
         0 where it has none. To be called once, before all else; where it raises, the transaction may have begun."""
         on = self._on
-        whole = "lock" if on is None else "lock_shared"
-        asked: list[tuple[str, Any]] = [("begin_writing", ()), (whole, ("writing",)), ("format", ())]
-        if isinstance(on, str):
-            asked.append(("lock", (f"on {on}",)))
-        elif isinstance(on, StreamName):
-            self._names.add(on)
-            asked += [
-                ("lock", (f"name {on}",)),
-                ("lock_stream_named", (on.scope, on.name)),
-                ("stream_by_name", (on.scope, on.name)),
-            ]
-        elif on is not None:
-            stream = on.stream if isinstance(on, StreamEnd) else on
-            self._streams.add(stream)
-            asked += [("lock", (f"stream {stream}",)), ("stream_by_id", (stream,))]
-        if isinstance(on, StreamEnd):
-            asked.append(("extent_before", (on.log, _BEHIND_ALL)))
-        found = [answer.rows for answer in self._database.fly(asked)]
-        if isinstance(on, StreamEnd):
-            self._end = next(map(rows.extent, found.pop()), None)
+        asked: list[Asked] = [("format", ())]
+        match on:
+            case None:
+                lock: Asked = ("lock", ("writing",))
+            case StreamEnd():
+                return self._enter_end(on)
+            case str():
+                lock = ("lock_beside", (f"on {on}",))
+            case StreamName():
+                self._names.add(on)
+                lock = ("lock_beside", (f"name {on}",))
+                asked += [("lock_stream_named", (on.scope, on.name)), ("stream_by_name", (on.scope, on.name))]
+            case _:
+                self._streams.add(on)
+                lock = ("lock_beside", (f"stream {on}",))
+                asked.append(("stream_by_id", (on,)))
+        found = [answer.rows for answer in self._database.fly([("begin_writing", ()), lock, *asked])]
         if not isinstance(on, str | None):
             self._known = next(map(rows.stream, found[-1]), None)
         if isinstance(on, StreamName):
             self._enter_named(on)
         return int(found[2][0][0]) if found[2] else 0
+
+    def _enter_end(self, on: StreamEnd) -> int:
+        self._streams.add(on.stream)
+        values = {"stream": on.stream, "log": on.log, "writer": on.writer}
+        locks: list[Asked] = [("lock_beside", (f"stream {on.stream}",)), ("lock_log", (on.log,))]
+        *_, log, end = self._database.fly([("begin_writing", ()), *locks, ("stream_end", values)])
+        if not end.rows:
+            return 0
+        row = end.rows[0]
+        stream, extent, progress = row[1:15], row[15:32], row[32:]
+        self._known = None if stream[0] is None else rows.stream(stream)
+        if log.rows:
+            self._locked.add(on.log)
+            last = None if extent[0] is None else rows.extent(extent)
+            known = None if progress[0] is None else rows.progress(progress)
+            self._end = LogEnd(rows.log(log.rows[0]), last, on.writer, known)
+        return int(row[0])
 
     def _enter_named(self, name: StreamName) -> None:
         if self._known is not None:
@@ -189,9 +203,9 @@ class PostgresWriting(PostgresAsking, SqlWriting):
         return found
 
     def extent_before(self, log: LogId, stop: int) -> Extent | None:
-        end = self._end
-        if end is not None and end.log == log and end.start < stop:
-            return end
+        last = None if self._end is None else self._end.last
+        if last is not None and last.log == log and last.start < stop:
+            return last
         return super().extent_before(log, stop)
 
     def progress(self, log: LogId, writer: WriterId) -> Progress | None:
@@ -272,7 +286,12 @@ class PostgresWriting(PostgresAsking, SqlWriting):
         super().set_horizon(horizon)
 
     def append(self, unit: Unit, *, now: Micros, blobs: Sequence[BlobEntry] = ()) -> tuple[Verdict, ...]:
-        self._end = None
+        end, self._end = self._end, None
+        if end is not None and end.takes(unit):
+            verdict, written = end.append(unit, now=now)
+            if written is not None:
+                self._do("append_part", written)
+            return (verdict,)
         values = call_values([unit], blobs, now, patience_ms=None)
         (answer,) = verdicts([unit], self._row("append", values))
         return answer

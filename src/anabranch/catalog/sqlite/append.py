@@ -77,7 +77,7 @@ class Appending:
         self._progress.update(progress)
         self._changed_logs.update(logs)
         self._changed_writers.update(progress)
-        self._extents += [_extent_row(*each, self._blob_id(each[0])) for each in accepted]
+        self._extents += [rows.appended_values(*each, self._blob_id(each[0])) for each in accepted]
         if unit.request is not None:
             result = json.dumps([(v.start, v.appended_at) for v in verdicts if isinstance(v, Appended)])
             self._database.execute(SQL["record_request"], (unit.request, "append", result, self._now))
@@ -133,28 +133,6 @@ class Appending:
             assert row is not None
             self._blob_ids[part.blob] = BlobId(row[0])
         return self._blob_ids[part.blob]
-
-
-def _extent_row(part: Part, appended: Appended, after: LogState, blob: BlobId | None) -> tuple[object, ...]:
-    return (
-        part.log,
-        appended.start,
-        appended.start + part.count,
-        blob,
-        "arrow",
-        part.place.offset,
-        part.place.length,
-        part.place.row,
-        part.schema,
-        part.checksum,
-        appended.appended_at,
-        appended.appended_at,
-        part.bounds.low,
-        part.bounds.high,
-        after.event_high,
-        after.size,
-        part.data,
-    )
 
 
 def _fallen(verdict: Appended) -> Verdict:

@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 from anabranch import limits
-from anabranch.catalog.port import Catalog
+from anabranch.catalog.port import Catalog, StreamEnd
 from anabranch.core.decide import advance_log, advance_progress, decide
 from anabranch.model.append import (
     Appended,
@@ -22,7 +22,7 @@ from anabranch.model.append import (
     Unit,
 )
 from anabranch.model.ids import BlobId, LogId, Micros, WriterId
-from anabranch.testing.contracts.samples import NOW, append, lengths, new_stream, part
+from anabranch.testing.contracts.samples import NOW, STREAM, append, lengths, new_stream, part
 
 __all__ = ["AppendContract"]
 
@@ -217,6 +217,38 @@ class AppendContract:
             assert reading.progress(self.log, WriterId("w")) is None
             assert reading.extents(self.log, 0, 10, 10) == []
 
+    def test_what_is_appended_at_the_end_of_a_log_is_what_a_commit_appends(self) -> None:
+        other, writer = new_stream(self.catalog, 78, "iot/other"), WriterId("w")
+        times = [(5, 9), None, (3, 4)]
+        for first, each in enumerate(times):
+            append(self.catalog, part(other, writer="w", first=first, times=each))
+        end = StreamEnd(STREAM, self.log, writer)
+        with self.catalog.writing(end) as writing:
+            assert writing.extent_before(self.log, 1) is None
+            for first, each in enumerate(times[:2]):
+                unit = Unit((part(self.log, writer="w", first=first, times=each),))
+                assert writing.append(unit, now=NOW) == (Appended(first, NOW),)
+                last = writing.extent_before(self.log, 100)
+                assert last is not None and (last.start, last.stop) == (first, first + 1)
+        with self.catalog.writing(end) as writing:
+            last = writing.extent_before(self.log, 100)
+            assert last is not None and last.data == b"events" and last.stop == 2
+            unit = Unit((part(self.log, writer="w", first=2, times=times[2]),))
+            assert writing.append(unit, now=NOW) == (Appended(2, NOW),)
+        with self.catalog.reading() as reading:
+            found = [replace(extent, log=other) for extent in reading.extents(self.log, 0, 10, 10)]
+            assert found == reading.extents(other, 0, 10, 10)
+            states = reading.logs([self.log, other])
+            assert replace(states[self.log], id=other, stream=states[other].stream) == states[other]
+            assert reading.progress(self.log, writer) == reading.progress(other, writer)
+
+    def test_the_end_of_a_log_that_is_gone_refuses(self) -> None:
+        gone = LogId(self.log + 1000)
+        with self.catalog.writing(StreamEnd(STREAM, gone, WriterId("w"))) as writing:
+            assert writing.extent_before(gone, 100) is None
+            unit = Unit((part(gone, writer="w", first=0),))
+            assert writing.append(unit, now=NOW) == (Refused(Refusal.GONE),)
+
     def test_the_commit_agrees_with_its_oracle(self) -> None:
         """Random commits against `core.decide`; where the database decides, this holds it to the pure function."""
         for seed in range(20):
@@ -245,10 +277,19 @@ class _Oracle:
             self.now = Micros(self.now + self.rng.randrange(-5, 20))
             units = tuple(Unit(tuple(self.part() for _ in range(self.rng.choice((1, 1, 2, 3))))) for _ in range(4))
             assert self.catalog.commit(Commit(units, self.now)) == tuple(self.decide(unit) for unit in units)
+            self.append_at_an_end()
         with self.catalog.reading() as reading:
             assert reading.logs(sorted(self.logs)) == self.logs
             for (log, writer), progress in self.progress.items():
                 assert reading.progress(log, WriterId(writer)) == progress
+
+    def append_at_an_end(self) -> None:
+        """Two parts in a transaction that is on the end of a log."""
+        log, writer = self.rng.choice(sorted(self.logs)), self.rng.choice(self.writers)
+        with self.catalog.writing(StreamEnd(self.logs[log].stream, log, WriterId(writer))) as writing:
+            for _ in range(2):
+                unit = Unit((self.part(),))
+                assert writing.append(unit, now=self.now) == self.decide(unit)
 
     def part(self) -> Part:
         """A part that is right more often than not."""

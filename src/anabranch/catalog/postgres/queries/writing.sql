@@ -14,8 +14,42 @@ select id from logs where id in (select log from spans where stream = any (%s)) 
 -- name: lock
 select pg_advisory_xact_lock(lock_key(%s));
 
--- name: lock_shared
-select pg_advisory_xact_lock_shared(lock_key(%s));
+-- For a transaction beside others: the lock `writing`, and then that of what it is on.
+-- name: lock_beside
+select pg_advisory_xact_lock_shared(lock_key('writing')), pg_advisory_xact_lock(lock_key(%s));
+
+-- The log as it is behind its lock.
+-- name: lock_log
+select id, stream, length, sealed, fence, low_water, size, appended_at, event_high from logs where id = %s for update;
+
+-- The format, a stream, the last extent of a log of it, and what the log remembers of a writer.
+-- name: stream_end
+select f.value, s.id, s.scope, s.name, s.schema_version, s.tags, s.created_at, s.sealed, s.version, s.epoch, s.next_number,
+       c.columns, c.key_column, c.time_column, c.raw,
+       e.log, e.start, e.stop, e.blob, b.key, e.encoding, e."at", e.length, e.row, e.schema, e.checksum,
+       e.appended_low, e.appended_high, e.event_low, e.event_high, e.size_end, e.data,
+       w.next, w.fence, w.recent
+from meta f
+left join streams s on s.id = %(stream)s
+left join schemas c on c.stream = s.id and c.version = s.schema_version
+left join lateral (select * from extents where log = %(log)s order by start desc limit 1) e on true
+left join blobs b on b.id = e.blob
+left join writers w on w.log = %(log)s and w.writer = %(writer)s
+where f.name = 'format';
+
+-- What was decided to be appended, behind the lock of the log: `insert_extent`, `update_log` and `put_progress` at once.
+-- name: append_part
+with extent as (
+    insert into extents (log, start, stop, blob, encoding, "at", length, row, schema, checksum, appended_low,
+                         appended_high, event_low, event_high, event_reach, size_end, data)
+    values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+), log as (
+    update logs set length = %s, sealed = %s, fence = %s, low_water = %s, size = %s, appended_at = %s, event_high = %s
+    where id = %s
+)
+insert into writers (log, writer, next, fence, recent, seen_at) values (%s, %s, %s, %s, %s::bigint[], %s)
+on conflict (log, writer) do update
+set next = excluded.next, fence = excluded.fence, recent = excluded.recent, seen_at = excluded.seen_at;
 
 -- The stream that a name leads to, behind the lock of the name.
 -- name: lock_stream_named
