@@ -84,6 +84,10 @@ class Sharing:
         if not full.internal:
             raise InvalidArgument(f"'{full}' can't be a revisioned stream: its name must begin with '_'")
         info = store.streams.create(full, exist_ok=True) if create else store.streams.get(full)
+        return self._revisioned(info.id)
+
+    def _revisioned(self, stream: StreamId) -> RevisionedStream:
+        store = cast(_Parts, self)
 
         def truncate(stream: StreamId, cut: StreamCut) -> None:
             with suppress(Truncated):  # another process let go of more
@@ -94,7 +98,7 @@ class Sharing:
             Committer(store.catalog, store.blobs, store.runtime),
             store._logs,
             store.runtime,
-            info.id,
+            stream,
             truncate=truncate,
             committed=store._tail.notify,
         )
@@ -145,7 +149,7 @@ class Sharing:
         shared = self._shared(full, inner, initial)
         if ids is not None and set(shared.state.streams) != set(ids):
             raise InvalidArgument(f"reader group '{full}' reads other streams; delete it first, or leave streams= out")
-        return self._group(full, inner)
+        return self._group(full, shared.stream.id)
 
     def reader_groups(self, scope: str | None = None) -> list[str]:
         """The names of the groups, of one scope or of all. Raises ScopeNotFound."""
@@ -160,7 +164,6 @@ class Sharing:
     def _shared(
         self, full: StreamName, inner: StreamName, initial: Callable[[], GroupState] | None
     ) -> StateSynchronizer[GroupState]:
-        store = cast(_Parts, self)
         try:
             stream = self.revisioned(inner, create=False)
         except ScopeNotFound:
@@ -172,11 +175,24 @@ class Sharing:
         first = initial() if initial is not None and stream.latest() == 0 else None
         if first is None and stream.latest() == 0:
             raise GroupNotFound(str(full))  # it is being made, and not there yet
-        told = partial(told_of_group, str(full))
-        return StateSynchronizer(stream, store.runtime, GroupCodec(), first, told=told)
+        return self._state_of(full, stream, first)
 
-    def _group(self, full: StreamName, inner: StreamName) -> ReaderGroup:
+    def _state_of(
+        self, full: StreamName, stream: RevisionedStream, first: GroupState | None = None
+    ) -> StateSynchronizer[GroupState]:
+        runtime = cast(_Parts, self).runtime
+        return StateSynchronizer(stream, runtime, GroupCodec(), first, told=partial(told_of_group, str(full)))
+
+    def _group(self, full: StreamName, stream: StreamId) -> ReaderGroup:
+        """By the id of what it is kept on: another group may have its name by the time it is used."""
         store = cast(_Parts, self)
+
+        def shared() -> StateSynchronizer[GroupState]:
+            try:
+                return self._state_of(full, self._revisioned(stream))
+            except StreamNotFound:
+                raise GroupNotFound(str(full)) from None
+
         leavers: dict[GroupReader, Leaver] = {}
 
         def keep(reader: GroupReader) -> None:
@@ -189,13 +205,13 @@ class Sharing:
 
         def delete() -> None:
             try:
-                store.streams.delete(inner)
+                store.streams.delete(stream)
             except StreamNotFound:
                 return
 
         return ReaderGroup(
             str(full),
-            lambda: self._shared(full, inner, None),
+            shared,
             store.catalog,
             store._logs,
             store._tail,

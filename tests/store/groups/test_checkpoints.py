@@ -174,6 +174,26 @@ def test_a_truncated_stream_is_told_once_and_then_read_on_behind_it(store: Store
         assert sequences(take(reader, KEYS)) == {key: [3] for key in range(KEYS)}
 
 
+@pytest.mark.parametrize("moved", [True, False])
+def test_a_group_in_hand_is_never_another_that_got_its_name(store: Store, moved: bool) -> None:
+    write(store, 0, 1)
+    store.streams.create_scope("t")
+    group = store.reader_group("t/g", streams=["s/a"])
+    if moved:
+        store.streams.move_scope("t", "u")
+        store.streams.create_scope("t")
+        with group.reader("r") as reader:
+            assert store.reader_group("u/g").readers == ["r"] and reader.read(1.0) is not None
+    else:
+        group.delete()
+    other = store.reader_group("t/g", streams=["s/a"])
+    group.delete()
+    with pytest.raises(GroupNotFound):
+        group.reader("r")
+    assert other.readers == [] and other.unread().events == KEYS
+    assert list(store.reader_groups()) == ["t/g"]
+
+
 def test_where_a_stream_was_deleted_another_group_goes_on_with_the_others(store: Store) -> None:
     store.streams.create("s/b")
     write(store, 0, 1)
