@@ -138,15 +138,14 @@ class Appender:
         return True
 
     def close(self) -> None:
-        """Commit what is queued, then stop the tasks. A second call is harmless."""
-        with self._changed:
+        """Commit what is queued, then stop the tasks. A second call is harmless; behind Ctrl-C it does what is left."""
+        with Undisturbed(), self._changed:
             self._closed = True
             self._changed.notify_all()
             self._call()
-            workers, self._workers = self._workers, []
         while self._step():
             pass
-        for worker in workers:
+        for worker in self._workers:
             worker.join()
 
     # the work

@@ -114,6 +114,7 @@ class Reader:
         self._astray = False  # what was pulled may not have been handed out: Ctrl-C struck in between
         self._pump = Pump(runtime.tasks, self._fill, tail.notify)
         self._closed = False
+        self._ending = False  # somebody closes it, or has closed it
 
     # what it reads
 
@@ -243,15 +244,19 @@ class Reader:
 
     def close(self) -> None:
         """End the reader: whoever waits for its events is woken, and an iteration under way ends. A second close is
-        harmless."""
-        if self._closed:
+        harmless; behind Ctrl-C it does what is left."""
+        if self._ending:
             return
-        self._closed = True
-        self._pump.close()
-        self._tail.notify()
-        self._tidy()
-        if self._on_close is not None:
-            self._on_close(self)
+        try:
+            self._closed = self._ending = True
+            self._pump.close()
+            self._tail.notify()
+            self._tidy()
+            if self._on_close is not None:
+                self._on_close(self)
+        except BaseException:
+            self._ending = False
+            raise
 
     def __enter__(self) -> Reader:
         return self

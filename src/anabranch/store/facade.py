@@ -348,10 +348,9 @@ class Store(Sharing, Transacting, Notifying, Timing, ByteStreams):
                 if self._ending:
                     return
                 self._closed = self._ending = True
+            failures = self._end()
         except Forked:  # all that is open is the parent's
             return
-        try:
-            failures = self._end()
         except BaseException:  # Ctrl-C: a second call, or the interpreter's exit, does what is left
             self._ending = False
             raise

@@ -38,7 +38,8 @@ class Held:
 
     def leave(self) -> None:
         """Hold it no more; if nobody else does, it is gone when this returns, unless it was made lasting. A second call
-        is harmless. Raises StoreUnavailable and its kind: then the stream goes when the lease has run out."""
+        is harmless; where the first was interrupted or raised, it does what is left. Raises StoreUnavailable and its kind:
+        then the stream goes when the lease has run out."""
         self._holdings.leave(self)
 
     def __enter__(self) -> Held:
@@ -75,15 +76,15 @@ class Holdings:
     def streams(self) -> frozenset[StreamId]:
         """What is held."""
         with self._changed:
-            return frozenset(held.id for held in self._held.values())
+            return frozenset(held.id for held in self._held.values() if not held.left)
 
     def add(self, stream: StreamId, name: StreamName, holder: Holder) -> Held:
         """Hold what the catalog says that this process holds. Raises Closed."""
         held = Held(self, stream, name, holder)
         with self._changed:
+            # A request that is asked again holds what it held before.
+            held = self._held.setdefault(holder.token, held)
             if not self._closed:
-                # A request that is asked again holds what it held before.
-                held = self._held.setdefault(holder.token, held)
                 if self._task is None:
                     self._task = self._runtime.tasks.spawn("holdings", self._run)
                 return held
@@ -92,14 +93,14 @@ class Holdings:
 
     def _prolong_all(self) -> None:
         with self._changed:
-            held = [each for each in self._held.values() if each.standing is Standing.HELD]
+            held = [each for each in self._held.values() if each.standing is Standing.HELD and not each.left]
         for each in held:
             with suppress(AnabranchError):  # tried again before the lease has run out
                 self._prolong(each)
 
     def _prolong(self, held: Held) -> None:
         with self._turn:
-            if held.holder.token not in self._held:
+            if held.left:
                 return
             now = self._runtime.clock.now()
             holder = replace(held.holder, until=Micros(now + limits.EPHEMERAL_LEASE_US))
@@ -112,17 +113,17 @@ class Holdings:
     def leave(self, held: Held) -> None:
         """See `Held.leave`."""
         token = held.holder.token
-        with self._changed:
-            if held.left:
-                return
-            held.left = True
-            self._held.pop(token, None)
-            self._changed.notify_all()
+        if token not in self._held:
+            return
+        held.left = True
         with self._turn, self._catalog.writing(held.id) as txn:
             gone = leave_holders(txn, held.id, token, self._runtime.clock.now())
         if gone:
             held.standing = Standing.GONE
         self._tell()
+        with self._changed:
+            self._held.pop(token, None)
+            self._changed.notify_all()
 
     def close(self) -> None:
         """Leave all, and end the task. What can't be left runs out by itself. A second call is harmless."""

@@ -79,6 +79,7 @@ class Writer:
         self._on_close = on_close
         self._lock = runtime.tasks.lock()
         self._closed = False
+        self._ending = False  # somebody closes it, or has closed it
         self._name = WriterName(WriterId(writer_id or token(runtime.ids)))
         standing = Standing(catalog, runtime, stream, self._name, named=writer_id is not None)
         self._courier = Courier(appender, standing, runtime, fence=fence, drain=self._drain)
@@ -196,9 +197,10 @@ class Writer:
     def flush(self) -> None:
         """Return once every event accepted so far is durable. Raises the first refusal since the last flush."""
         self._settle()
-        error, self._courier.refusal = self._courier.refusal, None
-        if error is not None:
-            raise error
+        with Undisturbed():  # Ctrl-C must not take the place of what nobody was told yet
+            error, self._courier.refusal = self._courier.refusal, None
+            if error is not None:
+                raise error
 
     def _settle(self) -> None:
         """Wait until every event accepted so far has landed or was refused."""
@@ -224,21 +226,33 @@ class Writer:
         self._noted = True
 
     def close(self) -> None:
-        """Flush, then take no more. A second call is harmless. Raises as `flush`."""
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-        if self._noting is not None:
-            self._noting.close()
+        """Flush, then take no more. A second call is harmless; behind Ctrl-C it does what is left. Raises as `flush`."""
         try:
+            with self._lock:
+                if self._ending:
+                    return
+                self._closed = self._ending = True
+            self._end()
+        except AnabranchError:
+            raise
+        except BaseException:
+            self._ending = False
+            raise
+
+    def _end(self) -> None:
+        try:
+            if self._noting is not None:
+                self._noting.close()
             self.flush()
             if self._noted and self._note is not None:
                 with suppress(StreamNotFound):  # it was deleted, and with it whoever waits for this writer
                     self._note(self._stream, self.id, None)
-        finally:
+        except AnabranchError:
             if self._on_close is not None:
                 self._on_close(self)
+            raise
+        if self._on_close is not None:
+            self._on_close(self)
 
     def __enter__(self) -> Writer:
         return self

@@ -86,6 +86,8 @@ class GroupReader:
         self._ready: Delivery | None = None  # pulled for a coroutine, but not handed out yet
         self._error: AnabranchError | None = None
         self._closed = False
+        self._done = True  # whether what it had in hand counts as done with when it is closed
+        self._ending = False  # somebody closes it, or has closed it
         share.join()
         self._standing.meet()
         self._stopping = runtime.tasks.condition()
@@ -298,7 +300,7 @@ class GroupReader:
 
     def close(self) -> None:
         """Leave the group: what is done with is accepted, and others go on with the segments at once. A second close is
-        harmless. Nothing is raised where the group went on without this reader."""
+        harmless; behind Ctrl-C it does what is left. Nothing is raised where the group went on without this reader."""
         self._close(done=True)
 
     def __enter__(self) -> GroupReader:
@@ -318,26 +320,42 @@ class GroupReader:
         self._close(done=error is None)
 
     def _close(self, *, done: bool) -> None:
-        with self._stopping:
-            if self._closed:
-                return
-            self._closed = True
-            self._stopping.notify_all()
-        self._pump.close()
-        self._tail.notify()
+        try:
+            with self._stopping:
+                if self._ending:
+                    return
+                if not self._closed:
+                    self._done = done
+                self._closed = self._ending = True
+                self._stopping.notify_all()
+            self._pump.close()
+            self._tail.notify()
+            self._depart()
+        except AnabranchError:
+            raise
+        except BaseException:
+            self._ending = False
+            raise
+
+    def _depart(self) -> None:
         try:
             with self._busy:
-                if done:
+                if self._done:
                     self._standing.put_down()
                 self._standing.close()
                 if self._error is None:
                     self._leave()
                 with suppress(StoreUnavailable, AppendUncertain):
                     self._units.end()
-        finally:
-            self._life.join()
-            if self._on_close is not None:
-                self._on_close(self)
+        except AnabranchError:
+            self._end()
+            raise
+        self._end()
+
+    def _end(self) -> None:
+        self._life.join()
+        if self._on_close is not None:
+            self._on_close(self)
 
     def abandon(self) -> None:
         """Leave the group as after an error: the last event or batch handed out is not accepted."""

@@ -7,6 +7,7 @@ from anabranch.readers.group.intake import Delivery, Intake
 from anabranch.readers.group.ports import StoredPositions
 from anabranch.readers.group.progress import Progress
 from anabranch.readers.group.share import Share
+from anabranch.runtime.interrupts import Undisturbed
 
 
 class Standing:
@@ -40,9 +41,10 @@ class Standing:
 
     def put_down(self) -> None:
         """The application is done with what it had in hand, as its mode has it."""
-        rest = self._progress.put_down()
-        if rest is not None:  # of a batch whose events were not all asked for
-            self._intake.begin(*rest)
+        with Undisturbed():  # between the steps it would be neither in hand nor done with, or the rest be skipped
+            rest = self._progress.put_down()
+            if rest is not None:  # of a batch whose events were not all asked for
+                self._intake.begin(*rest)
 
     def finished(self) -> bool:
         """True if the group has read everything, and nothing can follow."""

@@ -27,6 +27,7 @@ from anabranch.model.stream import StreamView
 from anabranch.model.times import to_micros
 from anabranch.model.transaction import TransactionInfo, TransactionState
 from anabranch.runtime.ids import token
+from anabranch.runtime.interrupts import Undisturbed
 from anabranch.runtime.ports import Runtime
 from anabranch.streams.find import need_view
 from anabranch.streams.publish import Publication, publish, written_down
@@ -158,7 +159,8 @@ class Transaction:
             self._keep()
             self._take()
             fresh = {stream: written_down(self._blobs, self._runtime, staged) for stream, staged in self._fresh.items()}
-            self._flushing, self._fresh = (token(self._runtime.ids), fresh), {}
+            with Undisturbed():  # between the two, what is flushed would be there twice
+                self._flushing, self._fresh = (token(self._runtime.ids), fresh), {}
             self._keep()
 
     def commit(self, *, note_time: datetime | int | str | None = None, writer: str | None = None) -> None:
@@ -233,8 +235,9 @@ class Transaction:
 
     def _take(self) -> None:
         for stream, writer in self._writers.items():
-            if staged := writer.take():
-                self._fresh[stream] = self._fresh.get(stream, ()) + staged
+            with Undisturbed():  # what a writer gave out, it gives out once
+                if staged := writer.take():
+                    self._fresh[stream] = self._fresh.get(stream, ()) + staged
 
     def _keep(self) -> None:
         """Have the catalog keep the flush at hand. One of which nobody knows whether it took place stays at hand, under its

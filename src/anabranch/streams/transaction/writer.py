@@ -11,6 +11,7 @@ from anabranch.core.routing import check_key, key_text
 from anabranch.core.rows import RowChecker, payload_bytes, rows_to_batch, table_of
 from anabranch.errors import InvalidArgument, SchemaMismatch, TooLarge
 from anabranch.model.times import to_micros
+from anabranch.runtime.interrupts import Undisturbed
 from anabranch.runtime.ports import Runtime
 from anabranch.streams.stage import Staged, Stager
 
@@ -78,8 +79,9 @@ class TransactionWriter:
 
     def _hand_over(self) -> None:
         if self._rows:
-            self._stager.write(rows_to_batch(self._rows, self._stager.schema))
-            self._rows, self._rows_bytes = [], 0
+            with Undisturbed():  # between the two, the rows would be there twice
+                self._stager.write(rows_to_batch(self._rows, self._stager.schema))
+                self._rows, self._rows_bytes = [], 0
 
     def _learn(self) -> None:
         """Something does not fit: go on with the columns that the stream has by now. Needs the lock."""
