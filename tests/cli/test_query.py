@@ -26,6 +26,13 @@ def test_a_stream_is_a_table_under_both_its_names(sensors: Line) -> None:
     assert ask(sensors, "FROM iot.raw") == []
 
 
+def test_a_query_may_be_the_first_to_ask_for_notifications(sensors: Line) -> None:
+    for name in ("_store.notifications", '"_store/notifications"'):
+        assert {"kind": "created", "stream": "iot/sensors", "segments": 1} in ask(
+            sensors, f"SELECT kind, stream, segments FROM {name}"
+        )
+
+
 def test_names_may_need_quotes(line: Line) -> None:
     line("write", "my-scope/the.stream", stdin='{"a":1}\n')
     assert ask(line, 'SELECT * FROM "my-scope/the.stream"') == [{"a": 1}]

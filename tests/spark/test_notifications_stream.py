@@ -25,7 +25,6 @@ def scalings(store: ab.Store) -> list[tuple[int, int | None]]:
 
 def test_notifications_are_read_by_spark_and_sql_as_of_the_moment(spark: SparkSession, tmp_path: Path) -> None:
     with new_store(tmp_path) as store:
-        store.notifications().close()  # from now on they are kept
         for segments in (3, 5):
             store.streams.scale("s/in", segments)  # nobody listens: whoever reads the stream sees them all the same
         frames = (

@@ -167,6 +167,18 @@ def test_notifications_are_a_stream_like_any_other(store: Store) -> None:
     assert str(NAME) not in [str(info.name) for info in store.streams.list()]
 
 
+@pytest.mark.parametrize("way", ["reader", "history"])
+def test_who_reads_the_stream_may_be_the_first_to_ask_for_notifications(store: Store, way: str) -> None:
+    store.streams.scale("s/a", 3)
+    if way == "reader":
+        with store.reader(NAME) as reader:
+            batches = list(reader.batches())
+    else:
+        batches = [batch for part in store.history(NAME).ranges() for batch in part.batches()]
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    assert ("scaled", "s/a", 3) in [(row["kind"], row["stream"], row["segments"]) for row in rows]
+
+
 def test_it_has_a_retention_of_its_own(store: Store) -> None:
     store.notifications()
     policy = store.streams.retention(NAME)

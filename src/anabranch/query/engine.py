@@ -144,6 +144,7 @@ class Query:
                     name = StreamName.parse(text)
                 except InvalidName:
                     continue
+                self._store.freshen(name)
                 if self._store.streams.exists(name):
                     found.add(name)
         return found
@@ -151,7 +152,6 @@ class Query:
     def _show(self, name: StreamName, *, added: bool) -> None:
         """Make a stream visible under its two names."""
         streams = self._store.streams
-        self._store.freshen(name)
         dataset = StreamDataset(self._store, name, streams.head(name), streams.tail(name))
         source = f"stream {name}"
         self._datasets.append(dataset)

@@ -54,7 +54,9 @@ _Offset = dict[str, str]
 def schema(options: Mapping[str, str]) -> StructType:
     """The columns that reading yields. Raises InvalidArgument and its kinds, StoreNotFound, StreamNotFound."""
     asked = ReadOptions.of(options)
-    stored = open_store(asked.store).store.streams.get(asked.stream_id or asked.stream).schema
+    store = open_store(asked.store).store
+    store.freshen(asked.stream)
+    stored = store.streams.get(asked.stream_id or asked.stream).schema
     return spark_schema(pa.schema([*spark_columns(chosen(stored, asked.columns)), *ADDED]))
 
 

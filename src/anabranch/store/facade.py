@@ -222,6 +222,7 @@ class Store(Sharing, Transacting, Notifying, Timing, ByteStreams):
     def history(self, stream: str | StreamName) -> History:
         """What the stream holds, to be read in parts and in parallel; see `History`. Raises StreamNotFound."""
         self._alive()
+        self.freshen(stream)
         return History(self, stream)
 
     # staging: for jobs whose output counts as a whole or not at all

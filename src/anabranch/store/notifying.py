@@ -123,9 +123,10 @@ class Notifying:
 
     def freshen(self, stream: str | StreamName) -> None:
         """To be called ahead of a read that is not made by `Store.reader`, as Spark's and SQL's are: all that happened until
-        now stands on the stream `_store/notifications` then, if that is the one. For others it does nothing."""
+        now stands on the stream `_store/notifications` then, if that is the one; who reads it is the first to ask, where nobody
+        did before. For others it does nothing."""
         if StreamName.parse(stream) == NAME:
-            self._note_changes()
+            cast(_Parts, self)._journal.advance()
 
 
 def make_journal(store: Any) -> Journal:
