@@ -57,7 +57,11 @@ def test_stitch_leaves_repeats_out_and_says_how_many(sensors: Line) -> None:
     assert "none of them has 'colour'" in sensors.refused(
         "stitch", "iot/sensors", "--into", "iot/x", "--deduplicate", "colour"
     )
-    assert "numbers of streams" in sensors.refused("stitch", "iot/sensors", "--into", "iot/x", "--prefer", "me")
+    stitch = ("stitch", "iot/sensors", "iot/more", "--into", "iot/x", "--prefer")
+    assert "add --deduplicate" in sensors.refused(*stitch, "2")
+    for numbers in ("me", "0", "3", "1,1"):
+        refused = sensors.refused(*stitch, numbers, "--deduplicate", "device,at")
+        assert f"numbers of streams from 1 to 2, each once, as 2,1, not '{numbers}'" in refused
 
 
 def test_stitch_takes_streams_of_several_stores(sensors: Line, elsewhere: Line) -> None:

@@ -87,7 +87,9 @@ def stitch(
       anabranch stitch iot/left iot/right --into iot/both --deduplicate device,at
       anabranch stitch iot/here lake:iot/there --from-store lake=/mnt/usb/river --into iot/all
     """
-    if to_store is not None or deduplicate is not None or prefer is not None or from_store or _elsewhere(sources):
+    if prefer is not None and deduplicate is None:
+        raise InvalidArgument("--prefer says whose events stay where some repeat others: add --deduplicate")
+    if to_store is not None or deduplicate is not None or from_store or _elsewhere(sources):
         if drop_sources:
             _confirm([StreamRange.parse(text) for text in sources], yes=yes)
         where = (to_store, to_blobs, to_history, to_keys)
@@ -120,7 +122,7 @@ def _by_job(
 ) -> None:
     """Stitch by a job that moves the bytes, perhaps into another store."""
     to_store, *where = to
-    columns, order, times = split_list(deduplicate) or [], _numbers(prefer), time_kind(by)
+    columns, order, times = split_list(deduplicate) or [], _numbers(prefer, len(sources)), time_kind(by)
     with open_store(store) as opened:
         other = opened if to_store is None else open_elsewhere(to_store, *where)
         try:
@@ -176,9 +178,10 @@ def _range(opened: Store, text: str, by: TimeKind) -> StreamRange:
     return told if told == StreamRange(told.stream) else resolved(opened, told, by)
 
 
-def _numbers(text: str | None) -> list[int]:
-    """`2,1` as numbers from 0 on."""
-    try:
-        return [int(each) - 1 for each in split_list(text) or []]
-    except ValueError as exc:
-        raise InvalidArgument(f"--prefer takes numbers of streams, as 2,1, not '{text}'") from exc
+def _numbers(text: str | None, count: int) -> list[int]:
+    """`2,1` of so many streams, as numbers from 0 on."""
+    known = {str(number + 1): number for number in range(count)}
+    told = split_list(text) or []
+    if not known.keys() >= {*told} or len({*told}) < len(told):
+        raise InvalidArgument(f"--prefer takes numbers of streams from 1 to {count}, each once, as 2,1, not '{text}'")
+    return [known[each] for each in told]
