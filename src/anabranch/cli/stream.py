@@ -102,7 +102,7 @@ def create(
 
         columns = parse_schema(schema)
     elif schema_from is not None:
-        from anabranch.cli.intake.infer import schema_of_file
+        from anabranch.cli.intake.open import schema_of_file
 
         columns = schema_of_file(schema_from)
     with open_names(store) as names:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,24 +11,10 @@ import pyarrow.json
 
 from anabranch.cli.intake.batch import ADDED
 from anabranch.cli.intake.csv_records import split_header
-from anabranch.cli.intake.source import BadInput, LineBlocks, Lines, Source
+from anabranch.cli.intake.source import BadInput, LineBlocks, Lines
 from anabranch.cli.intake.times import DATE_PATTERN, TIME_PATTERN
 from anabranch.errors import InvalidArgument
 from anabranch.model.columns import TIME_TYPE
-
-
-def schema_of_file(path: Path) -> pa.Schema:
-    """The columns of a file. Raises InvalidArgument."""
-    from anabranch.cli.intake.open import open_intake
-
-    with Source(path) as source:
-        try:
-            schema = open_intake(source, None, present=None).schema()
-        except BadInput as exc:
-            raise InvalidArgument(f"{path}, {exc}") from exc
-    if schema is None:
-        raise InvalidArgument(f"{path} holds plain lines, which have no columns")
-    return schema
 
 
 def infer_json(blocks: LineBlocks, name: str) -> pa.Schema:

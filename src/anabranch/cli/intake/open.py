@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Final, Protocol
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from anabranch.cli.intake.csv_records import read_csv_records
 from anabranch.cli.intake.infer import infer_csv, infer_json
 from anabranch.cli.intake.json_lines import read_json_lines
 from anabranch.cli.intake.plain_lines import read_plain_lines
-from anabranch.cli.intake.source import LineBlocks, Source
+from anabranch.cli.intake.source import BadInput, LineBlocks, Source
 from anabranch.errors import InvalidArgument
 from anabranch.model.ids import Micros
 from anabranch.model.schema import StreamSchema
@@ -75,6 +75,18 @@ def open_intake(
             raise InvalidArgument(f"a delimiter is one character, not '{delimiter}'")
         return _Csv(blocks, source.name, delimiter)
     return _Json(blocks, source.name) if kind is FileFormat.jsonl else _Lines(blocks, now or SystemClock().now)
+
+
+def schema_of_file(path: Path) -> pa.Schema:
+    """The columns of a file. Raises InvalidArgument."""
+    with Source(path) as source:
+        try:
+            schema = open_intake(source, None, present=None).schema()
+        except BadInput as exc:
+            raise InvalidArgument(f"{path}, {exc}") from exc
+    if schema is None:
+        raise InvalidArgument(f"{path} holds plain lines, which have no columns")
+    return schema
 
 
 def _guess(blocks: LineBlocks, present: StreamSchema | None) -> FileFormat:
