@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 
+from anabranch.core.stitch import Joined
+from anabranch.model.pointer import EventPointer
 from anabranch.model.stream_range import StreamRange
 from anabranch.store import Store
 from anabranch.streams.manager import Streams
 from anabranch.testing import sim
 from anabranch.testing.algebra_sim import VERBS, live
 
-LIVES = [(1, 75), (4, 75)]
+LIVES = [(2, 75), (3, 75), (5, 75)]
 
 
 def test_streams_hold_through_random_lives_what_lists_would_hold() -> None:
@@ -58,12 +60,19 @@ def append_nothing(streams: Streams, source: Any, onto: Any, **_: Any) -> Any:
     return APPEND(streams, StreamRange(onto, head, head), onto)
 
 
+def forget_a_place(self: Joined, old: EventPointer) -> tuple[EventPointer, ...]:
+    """The answer lacks where one of the events lies now."""
+    return () if old.offset == 1 else POINTERS(self, old)
+
+
 APPEND = Streams.append
+POINTERS = Joined.pointers
 WOUNDS = [
     (Store, "collect", collect_nothing, 1, 15),
-    (Store, "collect", collect_too_much, 1, 15),
-    (Streams, "truncate", truncate_nothing, 6, 20),
-    (Streams, "append", append_nothing, 1, 50),
+    (Store, "collect", collect_too_much, 4, 15),
+    (Streams, "truncate", truncate_nothing, 3, 15),
+    (Streams, "append", append_nothing, 7, 15),
+    (Joined, "pointers", forget_a_place, 3, 15),
 ]
 
 

@@ -12,14 +12,14 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Final
 
-from anabranch.testing import lives_changing, lives_joining, lives_making
+from anabranch.testing import lives_changing, lives_joining, lives_making, lives_moving
 from anabranch.testing.lives import SECOND, House, Lives
 
 _TEXT: Final = """\
 Draws one operation on streams after the other: writing, scaling, sealing, truncation, retention, copies, appends and
-stitches within a store and to another one, builders, renaming, aliases, whole scopes, archives, imports and attachments,
-ephemeral streams, columns that are added and widened, transactions that stay open meanwhile, compaction and collection. The
-model is a list of events for each key.
+stitches within a store, to another one and of several, jobs that fail half-way, builders, renaming, aliases, whole scopes,
+archives, imports and attachments, ephemeral streams, columns that are added and widened, transactions that stay open
+meanwhile, compaction and collection. The model is a list of events for each key.
 
 After every step each stream reads what its lists say, every pointer that was ever handed out fetches its event or says
 that it is gone, and `check` finds nothing. In the end collection has removed all that no stream can see, and nothing
@@ -34,7 +34,8 @@ examples:
 
 exit code: 0 all sound, 1 a violation, 2 wrong arguments, 130 interrupted"""
 
-VERBS: Final = {verb.__name__: verb for verb in (*lives_changing.VERBS, *lives_making.VERBS, *lives_joining.VERBS)}
+_ROOMS: Final = (lives_changing, lives_making, lives_moving, lives_joining)
+VERBS: Final = {verb.__name__: verb for room in _ROOMS for verb in room.VERBS}
 
 # How often each is done, where others are done once.
 _OFTEN: Final = {"write": 10, "compact": 3} | dict.fromkeys(

@@ -210,15 +210,19 @@ class House:
             old = event.pointer._replace(stream=result.source)
             require(result.pointer(old) == event.pointer, f"{old} is mapped to {result.pointer(old)}")
             body = self.body_of(event)
-            require(source.pointers.get(old, body) == body, f"{event.pointer} was {old}, another event")
+            require(source.pointers.get(old) == body, f"{event.pointer} was {old}, another event")
 
-    def joined(self, source: House, old: dict[EventPointer, bytes], result: Joined) -> None:
-        """The result names where old pointers of the source lie now."""
+    def joined(self, source: House, old: dict[EventPointer, bytes], result: Joined, parts: Keyed) -> None:
+        """The result names where old pointers of the source lie now: for each event of the parts a place, and no other."""
+        mapped: Counter[bytes] = Counter()
         for pointer, body in old.items():
             for new in result.pointers(pointer):
                 found = self.body_of(self.store.fetch(new))
                 require(found == body, f"{pointer} of {source.title} is at {new} now: {found!r}, not {body!r}")
                 self.pointers[new] = body
+                mapped[body] += 1
+        wanted = Counter(body for bodies in parts.values() for body in bodies)
+        require(mapped == wanted, f"pointers lead to {mapped}, and not to {wanted}")
 
     def pointers_of(self, *streams: Known) -> dict[EventPointer, bytes]:
         """Pointers of these streams."""

@@ -6,6 +6,7 @@ A verb draws what it acts on, and returns what it did and the stores it touched;
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from anabranch.store.archives import verify_archive
@@ -96,37 +97,16 @@ def _append(lives: Lives, *, elsewhere: bool) -> Done:
     name = lives.address(onto)
     result = house.store.streams.append(part, name, to=target.store if elsewhere else None, window=2)
     onto.bodies, onto.mixed = joined(onto.bodies, bodies), True
-    target.joined(house, old, result)
+    target.joined(house, old, result, bodies)
     onto.note_pointers()
     onto.note_cut()
     return f"{part} onto {target.title} {name}", [house, target]
 
 
-def append_new(lives: Lives) -> Done:
-    """An append of what the other stream does not have."""
-    house = lives.house()
-    target = lives.rng.choice(lives.houses)
-    source = lives.some(house)
-    onto = lives.some(target, like=source)
-    if source is None or onto is None or large([source, onto]):
-        return None
-    (part, bodies), to = lives.part(source), None if target is house else target.store
-    name = lives.address(onto)
-    result = house.store.streams.append(part, name, to=to, deduplicate=[source.payload], window=2)
-    there = {body for each in onto.bodies.values() for body in each}
-    new = {key: [body for body in dict.fromkeys(each) if body not in there] for key, each in bodies.items()}
-    repeats = sum(len(bodies[key]) - len(new[key]) for key in bodies)
-    require(result.repeats == repeats, f"{name}: {result.repeats} repeats were left out, not {repeats}")
-    onto.bodies, onto.mixed = joined(onto.bodies, new), True
-    onto.note_pointers()
-    onto.note_cut()
-    return f"{part} onto {target.title} {name} without {repeats} repeats", [house, target]
-
-
 def stitch(lives: Lives) -> Done:
     """Ranges of streams, one of them perhaps more than once; the sources may go, and the result take the name of one."""
     house, keep = lives.house(), lives.rng.random() < 0.6
-    sources = _several(lives, house)
+    sources = several(lives, house)
     name = lives.free(house)
     if name is None or not sources:
         return None
@@ -135,9 +115,9 @@ def stitch(lives: Lives) -> Done:
     if not keep and lives.rng.random() < 0.5:
         name = sources[-1].name
     result = house.store.streams.stitch([part for part, _ in parts], into=name, keep_sources=keep)
-    _given_up(house, [] if keep else sources)
+    give_up(house, [] if keep else sources)
     house.begin(name, bodies, mixed=True)
-    house.joined(house, old, result)
+    house.joined(house, old, result, bodies)
     told = ", ".join(str(part) for part, _ in parts)
     return f"{told} into {name}, sources {'stay' if keep else 'go'}", [house]
 
@@ -145,7 +125,7 @@ def stitch(lives: Lives) -> Done:
 def stitch_elsewhere(lives: Lives) -> Done:
     house = lives.house()
     target = lives.other(house)
-    sources, name = _several(lives, house), lives.free(target)
+    sources, name = several(lives, house), lives.free(target)
     if name is None or not sources:
         return None
     parts, old = [lives.part(known) for known in sources], house.pointers_of(*sources)
@@ -153,38 +133,20 @@ def stitch_elsewhere(lives: Lives) -> Done:
     result = house.store.streams.stitch(
         [part for part, _ in parts], into=name, to=target.store, keep_sources=keep, window=2
     )
-    _given_up(house, [] if keep else sources)
-    target.begin(name, joined(*(held for _, held in parts)), mixed=True)
-    target.joined(house, old, result)
+    give_up(house, [] if keep else sources)
+    bodies = joined(*(held for _, held in parts))
+    target.begin(name, bodies, mixed=True)
+    target.joined(house, old, result, bodies)
     return f"{', '.join(str(part) for part, _ in parts)} into {target.title} {name}", [house, target]
 
 
-def deduplicate(lives: Lives) -> Done:
-    """A stitch that leaves out what is a repeat of an earlier event."""
-    house = lives.house()
-    target = lives.rng.choice(lives.houses)
-    sources, name = _several(lives, house), lives.free(target)
-    if name is None or not sources:
-        return None
-    parts, keep = [lives.part(known) for known in sources], lives.rng.random() < 0.6
-    to = None if target is house else target.store
-    result = house.store.streams.stitch(
-        [part for part, _ in parts], into=name, to=to, keep_sources=keep, deduplicate=[sources[0].payload], window=2
-    )
-    _given_up(house, [] if keep else sources)
-    whole = joined(*(held for _, held in parts))
-    known = target.begin(name, {key: list(dict.fromkeys(bodies)) for key, bodies in whole.items()}, mixed=True)
-    repeats = sum(len(bodies) for bodies in whole.values()) - known.size
-    require(result.repeats == repeats, f"{name}: {result.repeats} repeats were left out, not {repeats}")
-    return f"{', '.join(str(part) for part, _ in parts)} into {target.title} {name}", [house, target]
-
-
-def _given_up(house: House, sources: list[Known]) -> None:
+def give_up(house: House, sources: Sequence[Known]) -> None:
+    """These streams are gone, each of which may be named twice."""
     for known in dict.fromkeys(sources):
         house.end(known)
 
 
-def _several(lives: Lives, house: House) -> list[Known]:
+def several(lives: Lives, house: House) -> list[Known]:
     """One to three streams of one kind, perhaps the same one again; none where they are too large together."""
     first = lives.some(house)
     more = [lives.some(house, like=first) for _ in range(lives.rng.randint(0, 2))]
@@ -195,7 +157,7 @@ def _several(lives: Lives, house: House) -> list[Known]:
 def build(lives: Lives) -> Done:
     """Parts, one of which is written for it."""
     house = lives.house()
-    sources, name = _several(lives, house), lives.free(house)
+    sources, name = several(lives, house), lives.free(house)
     if name is None or not sources:
         return None
     held: list[Keyed] = []
@@ -210,7 +172,7 @@ def build(lives: Lives) -> Done:
             for key, body in events:
                 sources[0].put(writer, key, body)
     house.begin(name, joined(*held, *({key: [body]} for key, body in events)), mixed=True)
-    house.joined(house, old, parts.joined)
+    house.joined(house, old, parts.joined, joined(*held))
     return f"{name} of {len(sources)} parts and {len(events)} events", [house]
 
 
@@ -296,11 +258,9 @@ VERBS: Final[tuple[Verb, ...]] = (
     follow,
     follow_on,
     append,
-    append_new,
     append_elsewhere,
     stitch,
     stitch_elsewhere,
-    deduplicate,
     build,
     copy_scope,
     archive,
