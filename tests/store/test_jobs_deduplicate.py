@@ -264,6 +264,13 @@ def test_digests_tell_rows_apart_by_every_value() -> None:
         assert list(zip(low.tolist(), high.tolist(), strict=True))[2] != rows[2]
 
 
+def test_one_nan_is_as_good_as_another() -> None:
+    several = np.array([0x7FF8000000000000, 0xFFF8000000000000, 0x7FF8000000000001], dtype=np.uint64).view(np.float64)
+    low, high = row_digests(pa.record_batch({"f": several}))
+    assert len(set(low.tolist())) == len(set(high.tolist())) == 1
+    assert row_digests(pa.record_batch({"f": pa.array([0.5])}))[0][0] not in low
+
+
 @settings(max_examples=15, deadline=None)
 @given(there=ROWS, source=ROWS, columns=st.sampled_from([["device"], ["device", "n"]]), within=st.booleans())
 def test_an_append_leaves_out_what_is_there_and_what_the_source_repeats(

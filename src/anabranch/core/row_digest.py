@@ -1,7 +1,6 @@
 """Digests of rows: equal for rows whose values are equal, and different, but for a chance of 2**-128, where they are not.
 
-Numbers are equal whatever their width; values are equal when their bytes are: NaN equals itself, 0.0 is not -0.0; null
-equals null. Numbers and times are mixed
+Numbers are equal whatever their width; NaN equals NaN, null equals null, and 0.0 is not -0.0. Numbers and times are mixed
 by the finaliser of splitmix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014), in two streams
 of 64 bits; all else is digested by xxh3-128 of its bytes, each value of a batch once.
 """
@@ -48,7 +47,9 @@ def _column(column: pa.Array) -> tuple[Words, Words]:
 
 def _bits(column: pa.Array) -> Words:
     if pa.types.is_floating(column.type):
-        column = column.cast(pa.float64())
+        floats = pc.fill_null(column.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False)
+        one_nan: Words = np.where(np.isnan(floats), np.nan, floats).view(np.uint64)  # of all that processors make
+        return one_nan
     width = column.type.bit_width
     filled = column.view(getattr(pa, f"int{width}")()) if not pa.types.is_integer(column.type) else column
     filled = pc.fill_null(filled, pa.scalar(0, filled.type))
