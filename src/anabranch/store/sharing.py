@@ -91,7 +91,7 @@ class Sharing:
 
         def truncate(stream: StreamId, cut: StreamCut) -> None:
             with suppress(Truncated):  # another process let go of more
-                store.streams.truncate(store.streams.view(stream).info.name, cut)
+                store.streams.truncate(stream, cut)
 
         return RevisionedStream(
             store.catalog,
