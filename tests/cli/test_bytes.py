@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.cli.kit import Line
+from tests.waiting import PATIENCE_S, until
 
 
 def test_a_file_goes_in_and_comes_out_again(line: Line, tmp_path: Path) -> None:
@@ -30,6 +31,18 @@ def test_a_pipe_is_appended_and_a_part_is_read(line: Line) -> None:
         "bytes": 10,
     }
     assert line("bytes", "show", "iot/file").out == "iot/file: 10 bytes, from 0 to 10\n"
+
+
+def test_what_comes_through_a_pipe_is_there_as_soon_as_the_pipe_pauses(line: Line) -> None:
+    line("bytes", "put", "iot/file")
+    with line.start("bytes", "put", "iot/file") as process:
+        assert process.stdin is not None
+        for seen in (b"one", b"onetwo"):
+            process.stdin.write(seen[-3:])
+            process.stdin.flush()
+            until(lambda: line("bytes", "get", "iot/file").out == seen.decode())  # noqa: B023 - called at once
+        process.stdin.close()
+        assert process.wait(PATIENCE_S) == 0
 
 
 def test_a_process_reads_bytes_as_they_are(line: Line) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ from anabranch.cli.progress import Meter
 app = new_app("Write and read streams of bytes, as files.")
 
 _PIECE_BYTES: Final = 1 << 20
+_PAUSE_S: Final = 0.05  # a pipe that brings nothing for so long is taken to pause
+_FLUSH_S: Final = 1.0  # what comes through one that never pauses is made durable this often
 
 
 @app.command()
@@ -29,8 +32,8 @@ def put(
 ) -> None:
     """Append the bytes of a file or a pipe to a byte stream, which is made where there is none.
 
-    All of them are durable when it ends, and what has come by then also where it is stopped. A stream has one writer: the
-    newest; one at work elsewhere is refused from then on.
+    All of them are durable when it ends, and what has come by then also where it is stopped. What comes through a pipe is
+    durable as soon as the pipe pauses. A stream has one writer: the newest; one at work elsewhere is refused from then on.
 
     Examples:
 
@@ -45,11 +48,15 @@ def put(
         if new or opened.streams.find(name) is None:
             opened.streams.create_scope(name.scope, exist_ok=True)
         with opened.bytes(name, "xb" if new else "ab") as target:
-            begin = target.tell()
+            begin, clock = target.tell(), opened.runtime.clock
+            flushed_at = clock.monotonic()
             with Meter(f"writing {stream}", total=None if path is None else path.stat().st_size) as meter:
                 while piece := source.read1(_PIECE_BYTES):  # type: ignore[attr-defined]  # files and pipes have it
                     target.write(piece)
                     meter.show(f"writing {stream}", target.tell() - begin, None)
+                    if path is None and (_pauses(source) or clock.monotonic() - flushed_at > _FLUSH_S):
+                        target.flush()
+                        flushed_at = clock.monotonic()
                 target.flush()
             end = target.tell()
     if as_json:
@@ -108,6 +115,13 @@ def show(stream: StreamArgument, as_json: JsonOption = False, store: StoreOption
         print_json({"stream": stream, "head": head, "tail": tail, "bytes": tail - head})
     else:
         print(f"{stream}: {counted(tail - head, 'byte')}, from {head:,} to {tail:,}")
+
+
+def _pauses(source: BinaryIO) -> bool:
+    try:
+        return not select.select([source.fileno()], [], [], _PAUSE_S)[0]
+    except OSError:  # it is none of the system's files
+        return False
 
 
 @contextmanager
