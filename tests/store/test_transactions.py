@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +36,7 @@ from anabranch.streams.transaction.kept import kept
 from anabranch.streams.transaction.writer import _ROWS_BYTES_MAX
 from tests.postgres_server import drop, fresh_url
 from tests.store.kit import SECOND, HandClock
+from tests.waiting import until_ended
 
 COLUMNS = pa.schema([("device", pa.string()), ("n", pa.int64())])
 
@@ -220,6 +224,40 @@ def test_a_stream_that_was_renamed_or_truncated_meanwhile_gets_what_was_written_
         store.streams.rename("s/a", "s/renamed")
         writing.write("2", key="k")
     assert bodies(store, "s/renamed") == [b"1", b"2"]
+
+
+def test_what_is_written_while_it_commits_is_in_it_or_refused(store: Store) -> None:
+    txn = store.transaction()
+    writer = txn.writer("s/a")
+    begun, taken = threading.Event(), []
+
+    def write() -> None:
+        with contextlib.suppress(Closed):
+            for n in itertools.count():
+                writer.write(f"{n}", key="k")
+                taken.append(n)
+                begun.set()
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    begun.wait()
+    txn.commit()
+    until_ended(writing)
+    with pytest.raises(Closed):
+        writer.write("late")
+    assert len(bodies(store, "s/a")) == len(taken)
+
+
+def test_who_was_refused_the_commit_may_write_on(store: Store) -> None:
+    txn = store.transaction()
+    writer = txn.writer("s/a")
+    store.streams.create("s/c")
+    txn.writer("s/c").write("never")
+    store.streams.seal("s/c")
+    with pytest.raises(StreamSealed):
+        txn.commit()
+    writer.write("taken")
+    txn.abort()
 
 
 def test_a_long_transaction_leaves_no_more_spans_or_segments(store: Store) -> None:

@@ -74,6 +74,7 @@ class Transaction:
         self._lock = runtime.tasks.lock()
         self._holder = token(runtime.ids)
         self._ended: TransactionState | None = None
+        self._complete = False  # what it holds is being committed, or may be committed
         self._writers: dict[StreamId, TransactionWriter] = {}
         self._names: dict[str, str] = {}  # by how a stream is told that is there no more
         self._fresh: Fresh = {}
@@ -181,9 +182,14 @@ class Transaction:
             if self._ended is not TransactionState.COMMITTED:
                 self._alive()
                 self._keep()
-                self._take()
-                while not self._publish():
-                    pass
+                self._complete = True  # first: what is written from here on is refused, else it would be left out
+                try:
+                    self._take()
+                    while not self._publish():
+                        pass
+                except AnabranchError as exc:
+                    self._complete = isinstance(exc, AppendUncertain)
+                    raise
                 self._ended = TransactionState.COMMITTED
         self._changed()
         if moment is not None:
@@ -231,6 +237,12 @@ class Transaction:
         if self._ended is TransactionState.ABORTED:
             raise TransactionAborted(self.id, None)
         if self._ended is not None:
+            raise Closed("transaction")
+
+    def _writable(self) -> None:
+        # Needs no lock: a writer asks under its own, which `_take` waits for.
+        self._alive()
+        if self._complete:
             raise Closed("transaction")
 
     def _take(self) -> None:
@@ -330,14 +342,14 @@ class Transaction:
             with self._catalog.reading() as reading:
                 return self._new_stager(need_view(reading, view.info.id))
 
-        return TransactionWriter(self._new_stager(view), self._runtime, self._before_write, anew)
+        return TransactionWriter(self._new_stager(view), self._runtime, self._before_write, self._writable, anew)
 
     def _new_stager(self, view: StreamView) -> Stager:
         ranges = tuple(segment.range for segment in view.current)
         return Stager(self._blobs, self._runtime, view.info.schema, view.info.schema_version, ranges)
 
     def _before_write(self) -> None:
-        self._alive()
+        self._writable()
         if self._row.info.expires_at - self._runtime.clock.now() < self._row.lease_us // 2:
             self.ping()
 

@@ -27,13 +27,20 @@ class TransactionWriter:
     """
 
     def __init__(
-        self, stager: Stager, runtime: Runtime, before: Callable[[], None], anew: Callable[[], Stager]
+        self,
+        stager: Stager,
+        runtime: Runtime,
+        before: Callable[[], None],
+        writable: Callable[[], None],
+        anew: Callable[[], Stager],
     ) -> None:
-        """`before` is called ahead of each write: it refuses where the transaction is over, and prolongs its lease. `anew`
-        makes a stager of the columns that the stream has by then."""
+        """`before` is called ahead of each write: it refuses where the transaction is over, and prolongs its lease. `writable`
+        only refuses, and is called where nothing can be taken in between. `anew` makes a stager of the columns that the
+        stream has by then."""
         self._stager = stager
         self._runtime = runtime
         self._before = before
+        self._writable = writable
         self._anew = anew
         self._former: tuple[Staged, ...] = ()  # by stagers of former columns
         self._checker = None if stager.schema.raw else RowChecker(stager.schema)
@@ -51,6 +58,7 @@ class TransactionWriter:
             raise TooLarge("an event", size, self._runtime.settings.large_event_bytes_max)
         self._before()
         with self._lock:
+            self._writable()
             if self._rows_bytes > _ROWS_BYTES_MAX:
                 self._hand_over()
             self._rows.append(row)
@@ -61,6 +69,7 @@ class TransactionWriter:
         self._before()
         table = table_of(data)
         with self._lock:
+            self._writable()
             self._hand_over()
             try:
                 self._stager.write(table)
