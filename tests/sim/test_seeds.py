@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 
@@ -32,11 +33,14 @@ def test_a_life_with_its_blobs_in_a_bucket_is_sound_and_repeats_itself(seed: int
 
 
 def test_a_life_of_streams_of_streams_is_sound() -> None:
-    for seed in (1, 2):
+    done: Counter[str] = Counter()
+    for seed in range(1, 11):
         outcome = Simulation(seed, steps=STEPS, casts=ALGEBRA).run()
         assert outcome.sound, f"seed {seed}: {outcome.violations or outcome.error}"
-        done = [outcome.done[what] for what in ("append of a stream", "stitch", "copy", "rename")]
-        assert all(done), outcome.done
+        done += outcome.done
+        if seed >= 2 and all(done[what] for what in ("append of a stream", "stitch", "copy", "rename")):
+            return
+    pytest.fail(f"in 10 lives there was only {done}")
 
 
 def test_a_life_repeats_itself_in_another_interpreter() -> None:

@@ -95,14 +95,14 @@ class Ledger:
         self.pointers: dict[Event, EventPointer] = {}
         self.units: list[tuple[Event, ...]] = []
         self.readings: list[Reading] = []
-        self._numbers: dict[tuple[str, str], Iterator[int]] = defaultdict(count)
+        self._numbers: dict[tuple[str, str], Iterator[int]] = {}
         self._acked: set[Event] = set()
 
     # history
 
     def attempt(self, writer: str, key: str) -> Event:
         """A new event, about to be handed to the store."""
-        event = Event(writer, key, next(self._numbers[writer, key]))
+        event = Event(writer, key, next(self._numbers.setdefault((writer, key), count())))
         self.fates[event] = Fate.PENDING
         return event
 

@@ -28,11 +28,12 @@ def append(arena: Arena, store: Store, name: str) -> None:
 
 def _append(arena: Arena, store: Store, source: Ledger, onto: Ledger) -> None:
     asked_for, exact = some_range(arena, store, source) if arena.chance(0.3) else whole(source)
-    if related(arena, source, onto):  # from here to the joint nobody else can act
-        return
-    request, name = f"append{arena.serial()}", onto.stream
-    joint = begin(arena, f"{request} of {source.label} onto {onto.label}", source, onto, exact)
-    arena.joints[request] = [joint]
+    with arena.deciding:
+        if related(arena, source, onto):
+            return
+        request, name = f"append{arena.serial()}", onto.stream
+        joint = begin(arena, f"{request} of {source.label} onto {onto.label}", source, onto, exact)
+        arena.joints[request] = [joint]
     asked = Asked(
         lambda each: each.streams.append(asked_for, name, request=request),
         lambda _, joined: _note(arena, joint, joined),

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from anabranch import limits
@@ -106,7 +107,8 @@ class Arena:
     are asked for again before all else is judged. `joints` has what streams took over from others, by request.
     `elsewhere` is where the process of a store may make others.
 
-    In a rehearsal clients are threads: numbers are drawn at once, and whoever goes through a table copies it first.
+    In a rehearsal clients are threads: numbers are drawn at once, whoever goes through a table copies it first, and who
+    decides by the `joints` that there may be another holds `deciding`. In the simulation nobody ever waits for that.
     """
 
     rng: random.Random
@@ -119,6 +121,7 @@ class Arena:
     joints: dict[str, list[Joint]] = field(default_factory=dict)
     names: dict[StreamId, str] = field(default_factory=dict)
     elsewhere: Callable[[Store], Elsewhere] = _nowhere
+    deciding: Lock = field(default_factory=Lock)
     stopping: bool = False
     recorder: Recorder = field(default_factory=lambda: Recorder(count().__next__))
     _shared: dict[str, Any] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from anabranch.core.copy import Copied
 from anabranch.testing.clients.arena import EXPECTED, Arena, Asked
 from anabranch.testing.clients.judgement import held
-from anabranch.testing.clients.taking import begin
+from anabranch.testing.clients.taking import begin, known
 from anabranch.testing.inheritance import Holding, Joint, judge_joints
 from anabranch.testing.ledger import Ledger, Part
 
@@ -52,6 +52,8 @@ def _note(arena: Arena, store: Store, joints: dict[str, Joint], copies: Sequence
         view = store.streams.view(copied.copy)
         parts = {each.id: Part(joint.source, each.id, each.head, view.length(each.id)) for each in view.ordered}
         joint.answer(parts, arena.recorder.moment())
+        if not known(arena, joint.source):
+            continue
         there = held(store, str(view.info.name))
         source = store.streams.view(copied.source)
         gone = Holding((), {each.id: each.head for each in source.ordered})

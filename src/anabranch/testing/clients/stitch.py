@@ -32,21 +32,23 @@ def stitch(arena: Arena, store: Store, name: str) -> None:
 
 def _stitch(arena: Arena, store: Store, sources: Sequence[Ledger], *, keep: bool) -> None:
     drawn = [some_range(arena, store, each) if keep and arena.chance(0.2) else whole(each) for each in sources]
-    if any(related(arena, one, other) for one, other in combinations(sources, 2)):
-        return
-    target = f"sim/stitched{arena.serial()}"
-    heir = Ledger(target)
-    joints = [
-        begin(arena, f"{target} of {source.label}", source, heir, exact)
-        for source, (_, exact) in zip(sources, drawn, strict=True)
-    ]
-    arena.joints[target] = joints
+    with arena.deciding:
+        if any(related(arena, one, other) for one, other in combinations(sources, 2)):
+            return
+        target = f"sim/stitched{arena.serial()}"
+        heir = Ledger(target)
+        joints = [
+            begin(arena, f"{target} of {source.label}", source, heir, exact)
+            for source, (_, exact) in zip(sources, drawn, strict=True)
+        ]
+        arena.joints[target] = joints
     parts = [asked_for for asked_for, _ in drawn]
     given_up = () if keep else tuple(sources)
     for source in given_up:
         source.gone = True
 
     def refused() -> None:
+        del arena.joints[target]
         for source in given_up:
             source.gone = False
 

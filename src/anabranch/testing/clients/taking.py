@@ -17,7 +17,7 @@ from anabranch.testing.ledger import Ledger, Part
 if TYPE_CHECKING:
     from anabranch.store import Store
 
-__all__ = ["STREAMS_MAX", "Source", "begin", "fresh", "moved", "related", "some_range", "whole"]
+__all__ = ["STREAMS_MAX", "Source", "begin", "fresh", "known", "moved", "related", "some_range", "whole"]
 
 STREAMS_MAX = 14  # so that the judgement stays short
 Source = tuple[str | StreamRange, frozenset[Place] | None]
@@ -69,14 +69,22 @@ def related(arena: Arena, one: Ledger, other: Ledger) -> bool:
     return not _origins(arena, one).isdisjoint(_origins(arena, other))
 
 
+def known(arena: Arena, ledger: Ledger) -> bool:
+    """True if no answer is awaited that says what it took over, or those from which it did."""
+    origins = _origins(arena, ledger)
+    awaited = [joint for group in list(arena.joints.values()) for joint in group if joint.completed is None]
+    return origins.isdisjoint(joint.heir.label for joint in awaited)
+
+
 def _origins(arena: Arena, ledger: Ledger) -> set[str]:
-    """The streams whose events it may hold, by what was asked for, be it answered or not."""
+    """The streams whose events it may hold, by what was asked for, be it answered or not. The sources of a stitch that is
+    not answered are among each other's: what one of them got from another before it was made would be in it twice."""
     found, todo = {ledger.label}, [ledger]
     while todo:
-        heir = todo.pop()
+        each = todo.pop()
         for group in list(arena.joints.values()):
-            for joint in group:
-                if joint.heir is heir and joint.source.label not in found:
-                    found.add(joint.source.label)
-                    todo.append(joint.source)
+            sources = [joint.source for joint in group]
+            if group[0].heir is each or (each in sources and group[0].completed is None):
+                todo += [source for source in sources if source.label not in found]
+                found |= {source.label for source in sources}
     return found
