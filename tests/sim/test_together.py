@@ -37,11 +37,13 @@ SHORT = 1_200  # steps of a life that is one interleaving of many
 )
 def test_what_is_done_together_is_sound_whatever_happens(casts: Sequence[Cast], done: Sequence[str]) -> None:
     total = dict.fromkeys(done, 0)
-    for seed in (1, 2, 3):
+    for seed in range(1, 21):
         outcome = Simulation(seed, steps=3_000, casts=casts).run()
         assert outcome.sound, (seed, outcome.violations, outcome.error)
         total = {what: count + outcome.done[what] for what, count in total.items()}
-    assert all(total.values()), total
+        if seed >= 3 and all(total.values()):
+            return
+    pytest.fail(f"in 20 lives there was only {total}")
 
 
 def test_short_lives_of_groups_are_sound_in_every_interleaving() -> None:

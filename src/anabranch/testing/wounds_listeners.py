@@ -11,6 +11,8 @@ from anabranch.readers.notifications.bookmark import Bookmark, Told
 from anabranch.readers.notifications.listen import Subscription
 from anabranch.testing.clients import Cast
 from anabranch.testing.clients.listeners import attend, perform
+from anabranch.testing.faults import Action
+from anabranch.testing.simulation import Weather
 from anabranch.testing.wounds import Wound, _replaced
 
 __all__ = ["LISTENER_WOUNDS"]
@@ -56,9 +58,11 @@ def forget_what_is_known_of_the_group() -> AbstractContextManager[None]:
 
 # Nothing but what listeners are told of.
 _DENSE: Final[Sequence[Cast]] = ((("perform", perform), ("attend", attend), ("attend", attend), ("attend", attend)),)
+# The end comes most often behind what was just made durable.
+_DEADLY: Final[Weather] = {name: {Action.CRASH_AFTER: 0.004} for name in ("catalog.commit", "writing.commit")}
 
 LISTENER_WOUNDS: Final = (
-    Wound(note_before_it_is_told, ("were never told of",), casts=_DENSE),
+    Wound(note_before_it_is_told, ("were never told of",), weather=_DEADLY, casts=_DENSE),
     Wound(never_move_the_bookmark, ("were told",), casts=_DENSE),
     Wound(forget_what_is_known_of_the_group, ("were told", "were never told of"), casts=_DENSE),
 )
