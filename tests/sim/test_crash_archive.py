@@ -84,7 +84,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], World]]:
     """Makes worlds in which the places of archives stand behind the gates of the processes that open them."""
     made: list[World] = []
 
-    def open_place(place: str, runtime: Runtime, *, create: bool) -> Blobs:
+    def open_place(place: str, runtime: Runtime, *, create: bool, read_once: bool = False) -> Blobs:
         (process,) = (each for each in made[-1].processes if each.runtime is runtime)
         real = LocalBlobs(Path(place), runtime)
         return SimBlobs(real, process.gate)

@@ -307,6 +307,8 @@ def test_times_are_found_behind_what_was_copied(store: Store, clock: HandClock, 
                 writer.write({"device": "a", "at": clock.now()}).result()
     for _ in range(2):
         for event in events_of(store, "s/u"):
-            cut = store.streams.cut_at("s/u", event.time_us if by == "event" else event.appended_us, by=by)
+            time = event.time_us if by == "event" else event.appended_us
+            assert time is not None
+            cut = store.streams.cut_at("s/u", time, by=by)
             assert dict(cut.offsets) == {event.segment: event.offset}
         store.compact(force=True)
