@@ -383,33 +383,59 @@ def test_a_cancelled_import_leaves_nothing(
     assert sound(other)
 
 
-def test_an_import_of_an_archive_that_was_exchanged_meanwhile_fails_by_name(
-    store: Store, other: Store, tmp_path: Path
+@pytest.mark.parametrize("window", [1, 4])
+def test_of_an_archive_with_a_changed_file_nothing_half_imported_stays(
+    store: Store, other: Store, tmp_path: Path, window: int
 ) -> None:
     store.streams.archive("s/a", tmp_path / "archive")
-    (name, *_) = sorted(data_of(tmp_path / "archive"))
+    name = max(data_of(tmp_path / "archive"))
     good = (tmp_path / "archive" / name).read_bytes()
     (tmp_path / "archive" / name).write_bytes(bytes([good[0] ^ 1]) + good[1:])
     other.streams.create_scope("u")
     with pytest.raises(CorruptArchive, match=name):
-        other.streams.import_archive(tmp_path / "archive", as_="u/a")
+        other.jobs.import_archive(tmp_path / "archive", as_="u/a", window=window).wait()
+    (row,) = other.jobs.list()
+    assert (row.state, name in str(row.error)) == (State.CANCELLED, True)
+    assert names(other) == []
+    for _ in range(3):
+        other.collect(horizon_us=0)
+    assert history(other) == 0
+    (tmp_path / "archive" / name).write_bytes(good)
+    other.streams.import_archive(tmp_path / "archive", as_="u/a")
+    assert_same(store, "s/a", other, "u/a")
+
+
+def test_an_import_of_an_archive_that_was_exchanged_meanwhile_ends_by_name(
+    store: Store, other: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.streams.archive("s/a", tmp_path / "archive")
+    store.streams.archive("s/a", tmp_path / "second")
+    other.streams.create_scope("u")
+    real, left = type(other.blobs).put, [2]
+
+    def full(blobs: Any, key: str, chunks: Any) -> None:
+        left[0] -= 1
+        if not left[0]:
+            raise ab.errors.DiskFull("the disk is full")
+        real(blobs, key, chunks)
+
+    monkeypatch.setattr(type(other.blobs), "put", full)
+    with pytest.raises(ab.errors.DiskFull):
+        other.jobs.import_archive(tmp_path / "archive", as_="u/a", window=1).wait()
     (row,) = other.jobs.list()
     assert row.state is State.FAILED
-    (tmp_path / "archive" / name).write_bytes(good)
-    store.streams.archive("s/a", tmp_path / "second")
-    second = (tmp_path / "second" / METADATA).read_bytes()
     first = (tmp_path / "archive" / METADATA).read_bytes()
-    (tmp_path / "archive" / METADATA).write_bytes(second)
+    (tmp_path / "archive" / METADATA).write_bytes((tmp_path / "second" / METADATA).read_bytes())
     with pytest.raises(CorruptArchive, match="is not the one"):
         other.jobs.resume(row.id).wait()
+    assert names(other) == []
     (tmp_path / "archive" / METADATA).write_bytes(first)
     other.streams.import_archive(tmp_path / "archive", as_="u/a")
-    assert [row.id for row in other.jobs.list()] == [row.id]
     assert_same(store, "s/a", other, "u/a")
     store.streams.create("s/c")
     with pytest.raises(StreamExists):
         other.jobs.import_archive(tmp_path / "second", as_="u/a")
-    assert len(other.jobs.list()) == 1
+    assert len(other.jobs.list()) == 2
 
 
 def test_an_import_that_another_process_runs_is_not_run_twice(store: Store, tmp_path: Path) -> None:

@@ -240,6 +240,8 @@ def test_columns_that_no_stream_has_are_refused(store: Store) -> None:
         store.streams.stitch(["s/a"], into="s/b", deduplicate=["x"])
     with pytest.raises(InvalidArgument, match="from 0 to 0"):
         store.streams.stitch(["s/a"], into="s/b", deduplicate=["n"], prefer=[1])
+    with pytest.raises(InvalidArgument, match="a list of columns"):
+        store.streams.stitch(["s/a"], into="s/b", deduplicate="n")
     assert store.jobs.list() == []
 
 

@@ -132,7 +132,7 @@ class StoreStreams(Archiving, Streams):
         if isinstance(sources, str | StreamName | StreamRange):
             raise InvalidArgument(f"a stitch takes a list of streams or ranges, not '{sources}' alone")
         here = [each for each in sources if not isinstance(each, InStore)]
-        if to is None and not deduplicate and not prefer and len(here) == len(sources):
+        if to is None and not deduplicate and len(here) == len(sources):  # nothing is read, first or last
             return super().stitch(here, into=into, keep_sources=keep_sources, request=request)
         job = (to or self.own).jobs.stitch(
             self.own,

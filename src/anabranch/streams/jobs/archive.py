@@ -105,7 +105,7 @@ class Archiving:
 
     def run(self, row: JobRow) -> JobRow:
         """Write what is missing of the archive; the job is done then. Raises Conflict where somebody else archives to its
-        place, StoreNotFound, InvalidArgument for a signing key that is gone, and as `write_file`."""
+        place, NotFound, InvalidArgument for a signing key that is gone, and as `write_file`."""
         sign = row.options["sign"]
         if sign is not None:
             signing_key(sign)

@@ -299,7 +299,10 @@ class Jobs(ArchiveJobs):
 
 
 def _left_out(columns: Sequence[str], carrier: Carrier | None) -> dict[str, Any]:
-    """How repeats are left out, as a job's options. Raises InvalidArgument for a carrier that can't find them."""
+    """How repeats are left out, as a job's options. Raises InvalidArgument for a carrier that can't find them, and for a
+    text, whose letters would be taken for columns."""
+    if isinstance(columns, str):
+        raise InvalidArgument(f"deduplicate= takes a list of columns: ['{columns}']")
     if columns and carrier is not None and not isinstance(carrier, Sifter):
         raise InvalidArgument(
             "this carrier moves bytes, and can't find repeats; give deduplicate= or carrier=, not both"

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from anabranch import limits
 from anabranch.catalog.port import Writing
-from anabranch.errors import AnabranchError, InvalidArgument, JobRunning
+from anabranch.errors import AnabranchError, CorruptArchive, InvalidArgument, JobRunning
 from anabranch.log.lease import Hold
 from anabranch.log.watch import Watch, silent
 from anabranch.model.ids import StreamId
@@ -90,8 +90,9 @@ class Run:
     def carry_out(self, row: JobRow) -> JobRow:
         """Do what was begun until it has ended; returns the job's row as it is left: done, paused or cancelled.
 
-        Whatever stops it, what was appended stays, and another run goes on from there. Raises JobRunning, and what
-        moving and finishing raise, after which the job has failed.
+        Whatever stops it, what was appended stays, and another run goes on from there; but of an archive that turns out to
+        be corrupt nothing half-imported stays, and the job is cancelled. Raises JobRunning, and what moving and finishing
+        raise, after which the job has failed.
         """
         if row.state is State.DONE:
             return row
@@ -104,8 +105,9 @@ class Run:
         except JobRunning:
             raise
         except Exception as exc:
+            in_vain = row.verb == IMPORT and isinstance(exc, CorruptArchive)
             with suppress(AnabranchError):
-                self._settle(State.FAILED, f"{type(exc).__name__}: {exc}")
+                self._settle(State.CANCELLED if in_vain else State.FAILED, f"{type(exc).__name__}: {exc}")
             raise
         except BaseException:
             with suppress(AnabranchError):

@@ -18,7 +18,7 @@ class OpenPlace(Protocol):
     """Opens the files of a folder or object store that is no store: that of an archive, say."""
 
     def __call__(self, url: str | os.PathLike[str], *, create: bool) -> AbstractContextManager[tuple[Blobs, str]]:
-        """The files, and what the place is called from any process. Raises StoreNotFound for a folder that is not there,
+        """The files, and what the place is called from any process. Raises NotFound for a folder that is not there,
         unless it may be created; InvalidArgument, ReadOnlyStore."""
         ...
 
