@@ -132,6 +132,7 @@ CHANGES_KEPT_US: Final = 7 * 24 * 3600 * 1_000_000
 LEASE_US: Final = 600 * 1_000_000
 TRANSACTIONS_KEPT_US: Final = 7 * 24 * 3600 * 1_000_000  # how long it is known what became of one
 TRANSACTION_LEASE_S: Final = 600.0  # how long one lives without being written to, if its owner says nothing else
+TRANSACTION_LEASE_S_MAX: Final = 366 * 24 * 3600.0
 JOB_LEASE_US: Final = 6 * 3600 * 1_000_000  # of a Spark job, which can't renew it before its last stage runs
 
 # Ephemeral streams

@@ -9,6 +9,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Final
 
+from anabranch import limits
 from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Catalog, Lease, Reading, Writing
 from anabranch.core.byte_stream import refuse_rows
@@ -94,6 +95,10 @@ class Transaction:
         """A new transaction. Raises InvalidArgument for a lease that is none."""
         if not isinstance(lease_s, (int, float)) or not math.isfinite(lease_s):
             raise InvalidArgument(f"a lease is a number of seconds, not {lease_s!r}")
+        if lease_s > limits.TRANSACTION_LEASE_S_MAX:
+            raise InvalidArgument(
+                f"a lease is of at most {limits.TRANSACTION_LEASE_S_MAX:.0f} seconds, not of {lease_s:g}"
+            )
         lease_us = round(lease_s * 1_000_000)
         if lease_us <= 0:
             raise InvalidArgument(f"a lease of {lease_s:g} seconds would be over before it began")
