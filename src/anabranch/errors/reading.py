@@ -17,11 +17,14 @@ class Truncated(AnabranchError):
 
 
 class GroupNotFound(NotFound):
-    """No reader group has this name (any more)."""
+    """No reader group has this name (any more). `name` is what it is called since its scope was renamed, if it was."""
 
-    def __init__(self, group: str) -> None:
-        super().__init__(f"there is no reader group '{group}'")
+    def __init__(self, group: str, name: str | None = None) -> None:
+        super().__init__(
+            f"there is no reader group '{group}'" if name is None else f"reader group '{group}' is called '{name}' now"
+        )
         self.group = group
+        self.name = name
 
 
 class ReaderNotInGroup(AnabranchError):

@@ -15,7 +15,7 @@ from anabranch.core.group import GroupState
 from anabranch.core.group_format import GroupCodec
 from anabranch.core.notifications import GroupPicture, told_of_group
 from anabranch.core.watermarks import TimeWindow
-from anabranch.errors import GroupNotFound, InvalidArgument, ScopeNotFound, StreamNotFound, Truncated
+from anabranch.errors import GroupNotFound, InvalidArgument, ScopeNotFound, StreamNotFound, StreamRenamed, Truncated
 from anabranch.log.commit import Committer
 from anabranch.log.read import LogReader
 from anabranch.log.tail import Tail
@@ -159,7 +159,7 @@ class Sharing:
             if scope is not None and reading.scope(scope) is None:
                 raise ScopeNotFound(scope)
             names = [info.name for info in reading.streams(scope)]
-        return [f"{n.scope}/{n.name[len(GROUP_PREFIX) :]}" for n in names if n.name.startswith(GROUP_PREFIX)]
+        return [_group_of(each) for each in names if each.name.startswith(GROUP_PREFIX)]
 
     def _shared(
         self, full: StreamName, inner: StreamName, initial: Callable[[], GroupState] | None
@@ -168,9 +168,10 @@ class Sharing:
             stream = self.revisioned(inner, create=False)
         except ScopeNotFound:
             raise
-        except StreamNotFound:
+        except StreamNotFound as exc:
             if initial is None:
-                raise GroupNotFound(str(full)) from None
+                now = StreamName.parse(exc.name) if isinstance(exc, StreamRenamed) else None
+                raise GroupNotFound(str(full), None if now is None else _group_of(now)) from None
             stream = self.revisioned(inner)
         first = initial() if initial is not None and stream.latest() == 0 else None
         if first is None and stream.latest() == 0:
@@ -293,3 +294,8 @@ class _Outputs:
 
 def _series(session: str) -> str:
     return f"group reader {session}"
+
+
+def _group_of(stream: StreamName) -> str:
+    """The group that is kept on the stream."""
+    return f"{stream.scope}/{stream.name[len(GROUP_PREFIX) :]}"

@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 import anabranch as ab
-from anabranch.errors import (
-    InvalidArgument,
-)
+from anabranch.errors import GroupNotFound, InvalidArgument
 from anabranch.store import Store
 from tests.store.groups.kit import KEYS, complete, started, take, write
 from tests.waiting import until, until_ended
@@ -26,6 +24,14 @@ def test_a_group_goes_on_when_its_stream_is_renamed(store: Store) -> None:
         write(store, 1, 1, "s/b")
         take(reader, 2 * KEYS - 3)
     assert group.streams == ["s/b"] and group.unread().events == 0
+
+
+def test_the_old_name_of_a_group_whose_scope_was_renamed_leads_to_the_new_one(store: Store) -> None:
+    store.reader_group("s/g", streams=["s/a"])
+    store.streams.move_scope("s", "t")
+    with pytest.raises(GroupNotFound, match="'s/g' is called 't/g' now") as caught:
+        store.reader_group("s/g")
+    assert store.reader_group(caught.value.name or "").streams == ["t/a"]
 
 
 def test_readers_are_started_and_stopped_with_the_lag(store: Store) -> None:
