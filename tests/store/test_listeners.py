@@ -247,6 +247,19 @@ def test_closing_the_store_ends_listeners_and_followers(tmp_path: Path) -> None:
     until_ended(thread)
 
 
+def test_a_follower_that_is_closed_while_it_looks_ends(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    with store.notifications(follow=True) as follower:
+        reader = follower._reader
+        read = reader.read
+
+        def closed_meanwhile() -> object:
+            follower.close()
+            return read()
+
+        monkeypatch.setattr(reader, "read", closed_meanwhile)
+        assert list(follower) == []
+
+
 def test_a_listener_may_close_the_store(tmp_path: Path) -> None:
     store = ab.connect(tmp_path / "store")
     store.streams.create_scope("s")

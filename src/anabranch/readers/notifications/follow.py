@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from anabranch import limits
 from anabranch.core.notifications import Notification
+from anabranch.errors import Closed
 from anabranch.log.tail import Tail
 from anabranch.model.cut import StreamCut
 from anabranch.readers.notifications.journal import Journal, notifications_of
@@ -62,8 +63,13 @@ class Notifications:
             if self._ready:
                 return self._ready.popleft()
             seen = self._tail.seen()
-            if self._look():
-                continue
+            try:
+                if self._look():
+                    continue
+            except Closed:
+                if self._closed:  # by another thread, in the midst of it
+                    return None
+                raise
             left = None if deadline is None else deadline - clock.monotonic()
             if not self._follow or (left is not None and left <= 0):
                 return None
