@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from anabranch.errors import AnabranchError
 from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.keyspace import KeyRange
 from anabranch.streams.manager import Streams
-from tests.postgres_server import drop, fresh_url
 from tests.process.children import Child, Tell
 from tests.process.conflicts import Call, judge
 
@@ -30,17 +29,6 @@ VERBS = (
     *("append", "append", "stitch", "replace", "rename", "rename", "delete", "delete", "truncate", "scale", "scale"),
 )
 MAKERS = ("create", "copy", "append", "stitch", "replace", "scale")  # of segments
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """Where the catalog is; the blobs are in `blobs` beside it."""
-    if request.param == "sqlite":
-        yield str(tmp_path / "river")
-        return
-    url = fresh_url()
-    yield url
-    drop(url)
 
 
 def contend(tell: Tell, place: str, blobs: Path, who: str, seed: int, go: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from anabranch import limits
 from anabranch.model.ids import Micros
 from anabranch.runtime.clock import SystemClock
 from anabranch.runtime.ports import Runtime
-from tests.postgres_server import drop, fresh_url
 from tests.process.children import Child, Tell
 
 pytestmark = pytest.mark.process
@@ -23,17 +21,6 @@ class Later(SystemClock):
 
     def now(self) -> Micros:
         return Micros(super().now() + limits.EPHEMERAL_LEASE_US + limits.CLOCKS_DIFFER_US)
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """Where the catalog is; the blobs are in `blobs` beside it."""
-    if request.param == "sqlite":
-        yield str(tmp_path / "river")
-        return
-    url = fresh_url()
-    yield url
-    drop(url)
 
 
 def hold(tell: Tell, place: str, blobs: Path, leave: Path) -> None:

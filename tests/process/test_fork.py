@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,22 +14,10 @@ import pytest
 import anabranch as ab
 from anabranch.runtime.settings import Settings
 from tests import s3_server
-from tests.postgres_server import drop, fresh_url
 from tests.process.children import Child, Tell
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.process
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """Where the catalog is; the blobs are in `blobs` beside it."""
-    if request.param == "sqlite":
-        yield str(tmp_path / "river")
-        return
-    url = fresh_url()
-    yield url
-    drop(url)
 
 
 def run(script: str, *arguments: object) -> None:
