@@ -1,2 +1,2 @@
-"""What the store costs, beside what this machine could do at best: one figure a file, its floor or peer measured in the
-same run, taking turns with it. Nothing here is part of the installed package."""
+"""Benchmarks: what the store costs, compared with the best this machine can do. One figure per file; its floor or
+peer is measured in the same run, alternating with it. Nothing here is part of the installed package."""

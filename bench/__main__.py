@@ -41,9 +41,10 @@ from bench import (
     table,
     tail_latency,
 )
-from bench.result import Figure, Setting
+from bench.peers.fetch import fetch
+from bench.result import Benchmark, BenchmarkSetting
 
-FIGURES: dict[str, Figure] = {
+FIGURES: dict[str, Benchmark] = {
     module.FIGURE.name: module.FIGURE
     for module in (
         append_batches,
@@ -70,27 +71,29 @@ FIGURES: dict[str, Figure] = {
         readers_transactions,
     )
 }
-# Several figures by one name.
+# Several figures under one name.
 GROUPS: dict[str, list[str]] = {"cluster": [name for name in FIGURES if name.startswith("cluster_")]}
 GROUPS["algebra"] = [name for name in FIGURES if name.startswith("algebra")]
 GROUPS["cluster"] += [name for name in ("put_latency",) if name in FIGURES]
 GROUPS["readers"] = [name for name in FIGURES if name.startswith("readers_")]
-PAGE = Path(__file__).parents[1] / "docs" / "BENCHMARKS.md"
-_LASTING = Path("/var/tmp")  # where /tmp is memory, this usually is not
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "benchmarks.md"
+_LASTING = Path("/var/tmp")  # where /tmp is in memory, this usually is not
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, and show what was found. Returns the exit code: 0 unless a figure could not be measured."""
+    """Measures, and prints the results. Returns the exit code: 0 unless a figure could not be measured."""
     parser = _parser()
     chosen = parser.parse_args(arguments)
+    if chosen.names == ["peers"]:
+        return fetch()
     for name in chosen.names:
         if name not in FIGURES and name not in GROUPS:
-            parser.error(f"there is no figure '{name}'")
+            parser.error(f"unknown figure '{name}'")
     if chosen.write and chosen.quick:
         parser.error("a quick run's numbers are not worth keeping: --write goes without --quick")
     log = Console(stderr=True, highlight=False)
-    said = [*chosen.names, *(chosen.only or ())]
-    names = [name for each in said for name in GROUPS.get(each, [each])] or list(FIGURES)
+    requested = [*chosen.names, *(chosen.only or ())]
+    names = [name for each in requested for name in GROUPS.get(each, [each])] or list(FIGURES)
     if chosen.light:
         names = [name for name in names if not FIGURES[name].heavy]
     with _folder(chosen.folder) as folder:
@@ -102,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             place = folder / name
             place.mkdir()
             try:
-                setting = Setting(place, chosen.quick, lambda line: log.print(f"  {line}", markup=False))
+                setting = BenchmarkSetting(place, chosen.quick, lambda line: log.print(f"  {line}", markup=False))
                 results = FIGURES[name].run(setting)
             except Exception:
                 log.print_exception()
@@ -115,7 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
                 "results": [result.to_json() for result in results],
             }
-            if chosen.write:  # at once: who interrupts the rest keeps what was measured
+            if chosen.write:  # at once: an interrupted run keeps what was measured
                 _write(about, {name: figures[name]})
     if chosen.json:
         sys.stdout.write(json.dumps({"machine": about, "quick": chosen.quick, "figures": figures}, indent=1) + "\n")
@@ -128,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _write(about: dict[str, str], figures: dict[str, Any]) -> None:
-    """Put fresh figures in their places on the committed page, and in the file that it is made from."""
+    """Updates the committed page, and the file that it is made from, with the new figures."""
     kept = PAGE.with_suffix(".json")
     whole = table.merged(kept, about, figures)
     whole["figures"] = {name: whole["figures"][name] for name in FIGURES if name in whole["figures"]}
@@ -139,7 +142,7 @@ def _write(about: dict[str, str], figures: dict[str, Any]) -> None:
 
 @contextmanager
 def _folder(chosen: Path | None) -> Iterator[Path]:
-    """An empty folder on the disk to measure, removed afterwards."""
+    """Yields an empty folder on the disk to measure, removed afterwards."""
     where = chosen or (_LASTING if _LASTING.is_dir() else Path(tempfile.gettempdir()))
     where.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="anabranch-bench-", dir=where) as name:
@@ -155,7 +158,10 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "names", metavar="NAME", nargs="*", help=f"measure these; {', '.join(GROUPS)} stands for all that begin so"
+        "names",
+        metavar="NAME",
+        nargs="*",
+        help=f"measure these; {', '.join(GROUPS)} stands for all that begin so. `peers` fetches Kafka instead",
     )
     parser.add_argument(
         "--only", metavar="NAME", action="append", choices=list(FIGURES), help="measure this figure; may be repeated"
@@ -163,7 +169,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--light", action="store_true", help="leave the heavy figures out")
     parser.add_argument("--quick", action="store_true", help="about a second a figure, to see that all of it works")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    parser.add_argument("--write", action="store_true", help="update docs/BENCHMARKS.md (not with --quick)")
+    parser.add_argument("--write", action="store_true", help="update docs/reference/benchmarks.md (not with --quick)")
     parser.add_argument(
         "--folder", type=Path, metavar="PATH", help="measure on the disk that holds this folder (default: /var/tmp)"
     )

@@ -1,4 +1,4 @@
-"""Streams like files over a log of a million extents, beside the same over a log of one."""
+"""Operations on whole streams, over a log of a million extents and over a log of one."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from anabranch.model.cut import StreamCut
 from anabranch.model.names import StreamName
 from bench.algebra_stores import EVENTS, Bench, catalogs
 from bench.measure import percentile, seconds
-from bench.result import Bound, Figure, Result, Setting, Target
+from bench.result import Benchmark, BenchmarkSetting, Bound, Result, Target
 
 EXTENTS = 1_000_000
 RATIO = Target(Bound.AT_MOST, 1.3)
 LIMIT_MS = Target(Bound.AT_MOST, 5, absolute=True)
 
 
-def run(setting: Setting) -> Sequence[Result]:
-    """Each operation on both streams, call by call in turn; medians of the rounds' medians."""
+def run(setting: BenchmarkSetting) -> Sequence[Result]:
+    """Measures each operation on both streams, alternating call by call; medians of the rounds' medians."""
     results: list[Result] = []
     extents = setting.scaled(EXTENTS, 10_000)
     with catalogs(setting) as both:
@@ -28,7 +28,7 @@ def run(setting: Setting) -> Sequence[Result]:
     return results
 
 
-def _on(bench: Bench, extents: int, setting: Setting) -> Iterator[Result]:
+def _on(bench: Bench, extents: int, setting: BenchmarkSetting) -> Iterator[Result]:
     subjects = [_Subject(bench, "large", extents), _Subject(bench, "small", 1)]
     slowest = 0.0
     for name in subjects[0].operations:
@@ -38,7 +38,7 @@ def _on(bench: Bench, extents: int, setting: Setting) -> Iterator[Result]:
             for number in range(setting.scaled(25, 3)):
                 for which in (0, 1) if number % 2 else (1, 0):
                     times[which].append(subjects[which].measure(name))
-            if turn:  # the first fills caches and prepares statements
+            if turn:  # the first round fills caches and prepares statements
                 for block, taken in zip(blocks, times, strict=True):
                     block.append(1e3 * percentile(taken, 0.5))
         ratios = [ours / other for ours, other in zip(*blocks, strict=True)]
@@ -65,8 +65,8 @@ def _on(bench: Bench, extents: int, setting: Setting) -> Iterator[Result]:
 
 
 class _Subject:
-    """A stream whose log holds so many extents, and what is done with it. Whatever an operation needs besides is made
-    ahead, and what it made is removed: neither is measured."""
+    """A stream whose log holds so many extents, and the operations on it. What an operation needs is prepared
+    before, and what it made is removed afterwards: neither is measured."""
 
     def __init__(self, bench: Bench, name: str, extents: int) -> None:
         self._streams = bench.streams
@@ -85,7 +85,7 @@ class _Subject:
         }
 
     def measure(self, operation: str) -> float:
-        """Seconds of one such operation."""
+        """Returns the seconds of one such operation."""
         work, undo = self.operations[operation]()
         taken = seconds(work)
         undo()
@@ -124,4 +124,4 @@ class _Subject:
         return lambda: self._streams.truncate(target, cut), lambda: self._streams.delete(target)
 
 
-FIGURE = Figure("algebra_cost", "streams like files, whatever was written", run, heavy=True)
+FIGURE = Benchmark("algebra_cost", "streams like files, whatever was written", run, heavy=True)

@@ -1,4 +1,4 @@
-"""Many copies: of a scope of a thousand streams at once, and what each of a thousand copies of one stream adds."""
+"""Many copies: of a scope of a thousand streams at once, and the cost of each of a thousand copies of one stream."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from itertools import pairwise
 from statistics import median
 
 from bench.algebra_stores import Bench, catalogs
+from bench.features import scopes_of
 from bench.measure import seconds
-from bench.result import Bound, Figure, Result, Setting, Target
+from bench.result import Benchmark, BenchmarkSetting, Bound, Result, Target
 
 STREAMS = 1_000
 COPIES = 1_000
@@ -18,8 +19,8 @@ LIMIT_S = Target(Bound.AT_MOST, 2, absolute=True)
 CONSTANT = Target(Bound.AT_MOST, 1.05)
 
 
-def run(setting: Setting) -> Sequence[Result]:
-    """Both on a catalog of each kind."""
+def run(setting: BenchmarkSetting) -> Sequence[Result]:
+    """Measures both on a catalog of each kind."""
     results: list[Result] = []
     with catalogs(setting) as both:
         for bench in both:
@@ -27,12 +28,12 @@ def run(setting: Setting) -> Sequence[Result]:
     return results
 
 
-def _scope(bench: Bench, setting: Setting) -> Result:
+def _scope(bench: Bench, setting: BenchmarkSetting) -> Result:
     count = setting.scaled(STREAMS, 100)
     setting.say(f"making {count:,} streams on {bench.kind}")
     for number in range(count):
         bench.streams.create(f"a/{number}")
-    taken = [seconds(partial(bench.streams.copy_scope, "a", f"copy-{n}")) for n in range(setting.scaled(5, 1))]
+    taken = [seconds(partial(scopes_of(bench.catalog).copy, "a", f"copy-{n}")) for n in range(setting.scaled(5, 1))]
     return Result(
         "algebra_many",
         f"copy_scope of {count:,} streams on {bench.kind}",
@@ -43,7 +44,7 @@ def _scope(bench: Bench, setting: Setting) -> Result:
     )
 
 
-def _copies(bench: Bench, setting: Setting) -> Iterator[Result]:
+def _copies(bench: Bench, setting: BenchmarkSetting) -> Iterator[Result]:
     count = setting.scaled(COPIES, 100)
     setting.say(f"copying one stream {count:,} times on {bench.kind}")
     bench.streams.create("b/one", scaling=SEGMENTS)
@@ -82,4 +83,4 @@ def _copies(bench: Bench, setting: Setting) -> Iterator[Result]:
     )
 
 
-FIGURE = Figure("algebra_many", "many copies", run, heavy=True)
+FIGURE = Benchmark("algebra_many", "many copies", run, heavy=True)

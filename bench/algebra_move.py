@@ -1,4 +1,4 @@
-"""Copying a stream to another store, beside copying the same files and syncing them."""
+"""Copying a stream to another store, compared with copying the same files and syncing them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import anabranch as ab
 from bench import stores
 from bench.floors import write_files
 from bench.measure import in_turn, seconds
-from bench.result import Bound, Figure, Result, Setting, Target
+from bench.result import Benchmark, BenchmarkSetting, Bound, Result, Target
 
 BATCHES = 32
 BATCH_BYTES = 16 * 1024 * 1024
@@ -21,8 +21,8 @@ BYTES = 100
 TARGET = Target(Bound.AT_LEAST, 0.7)
 
 
-def run(setting: Setting) -> Sequence[Result]:
-    """Both copy from the page cache onto the disk that counts; each copy is removed before the next is made."""
+def run(setting: BenchmarkSetting) -> Sequence[Result]:
+    """Both copy from the page cache onto the measured disk; each copy is removed before the next is made."""
     rows = BATCH_BYTES // (BYTES + 24)
     batch = pa.table({"key": [f"key-{n % 97}" for n in range(rows)], "payload": [b"x" * BYTES] * rows})
     home = setting.folder / "river"
@@ -36,8 +36,8 @@ def run(setting: Setting) -> Sequence[Result]:
 
         def ours() -> float:
             place = setting.folder / f"copy-{next(number)}"
-            with ab.connect(place) as target:
-                target.streams.create_scope("bench")
+            with ab.connect(place, create=True) as target:
+                target.scopes.create("bench")
                 taken = seconds(lambda: source.streams.copy("bench/events", "bench/events", to=target))
             shutil.rmtree(place)
             return size / taken / 1e6
@@ -66,4 +66,4 @@ def run(setting: Setting) -> Sequence[Result]:
     ]
 
 
-FIGURE = Figure("algebra_move", "a copy across stores", run)
+FIGURE = Benchmark("algebra_move", "a copy across stores", run)

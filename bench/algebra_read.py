@@ -1,4 +1,4 @@
-"""Reading a copy of a copy of a copy, beside reading the original."""
+"""Reading a copy of a copy of a copy, compared with reading the original."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 import anabranch as ab
 from bench.measure import in_turn, seconds
-from bench.result import Bound, Figure, Result, Setting, Target
+from bench.result import Benchmark, BenchmarkSetting, Bound, Result, Target
 
 GENERATIONS = 100
 EVENTS = 4_000_000
@@ -19,12 +19,12 @@ BYTES = 100
 TARGET = Target(Bound.AT_LEAST, 0.95)
 
 
-def run(setting: Setting) -> Sequence[Result]:
-    """A stream of a hundred batches; a copy of it through a hundred generations; and a stream of the same events of which
-    each generation appended one batch to a copy of the one before."""
+def run(setting: BenchmarkSetting) -> Sequence[Result]:
+    """Measures a stream of a hundred batches; a copy of it through a hundred generations; and a stream of the same
+    events of which each generation appended one batch to a copy of the one before."""
     events = setting.scaled(EVENTS, 100_000)
-    with ab.connect(setting.folder / "river") as store:
-        store.streams.create_scope("bench")
+    with ab.connect(setting.folder / "river", create=True) as store:
+        store.scopes.create("bench")
         batch = _batch(events // GENERATIONS)
         _write(store, "bench/original", [batch] * GENERATIONS)
         for generation in range(GENERATIONS):
@@ -48,9 +48,9 @@ def run(setting: Setting) -> Sequence[Result]:
         ]
 
 
-def _beside(store: ab.Store, name: str, what: str, events: int, setting: Setting) -> Result:
+def _beside(store: ab.Store, name: str, what: str, events: int, setting: BenchmarkSetting) -> Result:
     ours, other = (partial(_speed, store, each, events) for each in (name, "bench/original"))
-    ours(), other()  # checksums are verified once
+    ours(), other()  # so that checksums, which are verified once, are not measured
     rounds = in_turn(setting.scaled(15, 3), ours, other)
     return Result(
         "algebra_read",
@@ -94,4 +94,4 @@ def _write(store: ab.Store, name: str, batches: Sequence[pa.Table]) -> None:
             writer.write_batch(batch).result()
 
 
-FIGURE = Figure("algebra_read", "reading copies of copies", run)
+FIGURE = Benchmark("algebra_read", "reading copies of copies", run)

@@ -1,4 +1,4 @@
-"""What the figures of streams like files share: catalogs of either kind, and logs that are described without a body."""
+"""Shared by the benchmarks of operations on whole streams: catalogs of either kind, and logs without real bodies."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from anabranch.catalog.port import Catalog
 from anabranch.catalog.postgres.adapter import PostgresCatalog
 from anabranch.catalog.sqlite.adapter import FILE, SqliteCatalog
 from anabranch.catalog.sqlite.connection import open_database
-from anabranch.model.cut import StreamCut
 from anabranch.runtime.ports import Runtime
 from anabranch.streams.manager import Streams
 from bench import cluster_server as cluster
-from bench.result import Setting
+from bench.features import scopes_of, streams_of
+from bench.result import BenchmarkSetting
 
-EVENTS = 100  # of one extent
+EVENTS = 100  # per extent
 
-# A row of `extents` for each number n: events of 100 bytes, carried inline as one byte that nobody reads.
+# A row of `extents` for each number n: events of 100 bytes, stored inline as one byte that is never read.
 _EXTENT = (
     f"{{log}}, n * {EVENTS}, n * {EVENTS} + {EVENTS}, null, 'arrow', 0, {EVENTS}, 0, 1, 7, n, n, n, n, n, "
     f"(n + 1) * {EVENTS * 100}, {{byte}}"
@@ -42,8 +42,9 @@ _TABLES = (
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """A catalog to measure: `run` executes SQL behind its back and returns the rows; `size` is that of all rows in bytes,
-    on SQLite with their entries in indexes; `pages` that of all pages in use, which some can't tell."""
+    """A catalog to measure: `run` executes SQL directly on its database and returns the rows; `size` is the size of
+    all rows in bytes, on SQLite with their index entries; `pages` that of all pages in use, which is not known for
+    some."""
 
     kind: str
     catalog: Catalog
@@ -53,7 +54,7 @@ class Bench:
     pages: Callable[[], int] | None = None
 
     def describe(self, stream: str, extents: int) -> None:
-        """Let the log of a stream of one segment, which is empty, hold so many extents."""
+        """Makes the log of an empty stream with one segment hold so many extents."""
         log = next(iter(self.streams.view(stream).logs))
         if self.kind == "SQLite":
             numbers = f"with recursive r (n) as (select 0 union all select n + 1 from r where n + 1 < {extents}) "
@@ -65,7 +66,7 @@ class Bench:
             self.run(
                 f"insert into extents select {_EXTENT.format(log=log, byte=byte)} from generate_series(0::bigint, {extents} - 1) as n"
             )
-            # Done now: else the server does it meanwhile, on the processors that are to be measured.
+            # Done now: otherwise the server does it during the measurement, on the same processors.
             self.run("vacuum (analyze) extents")
             self.run("checkpoint")
         self.run(
@@ -74,13 +75,13 @@ class Bench:
         )
 
     def rows(self) -> int:
-        """The rows of all tables."""
+        """Returns the number of rows in all tables."""
         return sum(int(self.run(f"select count(*) from {table}")[0][0]) for table in _TABLES)
 
 
 @contextmanager
-def catalogs(setting: Setting) -> Iterator[list[Bench]]:
-    """A new catalog of each kind on the disk that counts, with the scopes `a` and `b`."""
+def catalogs(setting: BenchmarkSetting) -> Iterator[list[Bench]]:
+    """Yields a new catalog of each kind on the measured disk, with the scopes `a` and `b`."""
     folder = setting.folder / "sqlite"
     folder.mkdir()
     with cluster.server(setting) as url, cluster.catalog_at(url, "algebra") as address:
@@ -89,7 +90,7 @@ def catalogs(setting: Setting) -> Iterator[list[Bench]]:
             Bench(
                 "SQLite",
                 sqlite,
-                _manager(sqlite),
+                streams_of(sqlite),
                 lambda sql: _on_file(folder / FILE, sql),
                 lambda: _payload(folder / FILE),
                 lambda: _file_size(folder / FILE),
@@ -97,7 +98,7 @@ def catalogs(setting: Setting) -> Iterator[list[Bench]]:
             Bench(
                 "PostgreSQL",
                 postgres,
-                _manager(postgres),
+                streams_of(postgres),
                 lambda sql: cluster.run(address, sql),
                 lambda: _rows_size(address),
             ),
@@ -105,24 +106,16 @@ def catalogs(setting: Setting) -> Iterator[list[Bench]]:
         try:
             for each in both:
                 for scope in "ab":
-                    each.streams.create_scope(scope)
+                    scopes_of(each.catalog).create(scope)
             yield both
         finally:
             for each in both:
-                each.streams.close()
                 each.catalog.close()
 
 
-def _manager(catalog: Catalog) -> Streams:
-    return Streams(catalog, Runtime(), cut_at=_no_events, changed=lambda: None)
-
-
-def _no_events(*_: object) -> StreamCut:
-    raise AssertionError("nothing here asks for a time")
-
-
 def _on_file(file: Path, sql: str) -> list[Any]:
-    # By the catalog's own library: a second one in this process would drop the first one's locks with its files.
+    # With the catalog's own library: a second one in this process would release the first one's locks by closing its
+    # files.
     database = open_database(str(file))
     try:
         return list(database.execute(sql))
@@ -131,7 +124,7 @@ def _on_file(file: Path, sql: str) -> list[Any]:
 
 
 def _payload(file: Path) -> int:
-    """Without what is unused of pages: pages of an index split by leaps, which say nothing of a single row."""
+    """Without unused parts of pages: index pages split in steps, which are not the cost of a single row."""
     return int(_on_file(file, "select sum(payload) from dbstat")[0][0])
 
 
@@ -143,7 +136,7 @@ def _file_size(file: Path) -> int:
 
 
 def _rows_size(address: str) -> int:
-    """Without indexes and what is unused of pages: those grow by leaps, which say nothing of a single row."""
+    """Without indexes and unused parts of pages: those grow in steps, which are not the cost of a single row."""
     return sum(
         int(cluster.run(address, f"select coalesce(sum(pg_column_size(t)), 0) from {table} t")[0][0])
         for table in _TABLES

@@ -1,4 +1,4 @@
-"""Durable append of Arrow batches: how much of the disk is left after routing, encoding and the catalog."""
+"""Durable append of Arrow batches: the share of the disk's throughput left after routing, encoding and the catalog."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from statistics import median
 from bench.floors import write_files
 from bench.measure import in_turn, seconds
 from bench.payloads import PAYLOAD_BYTES, raw_table, rows_for
-from bench.result import Bound, Figure, Result, Setting, Target
+from bench.result import Benchmark, BenchmarkSetting, Bound, Result, Target
 from bench.stores import blob_files, fresh
 
 SEGMENTS = 8
 TABLE_MIB = 16
 
 
-def run(setting: Setting) -> Sequence[Result]:
-    """Our side writes tables of 16 MiB as fast as `write_batch` takes them, then flushes. The floor writes the blobs
-    that came of it into files, one after the other."""
+def run(setting: BenchmarkSetting) -> Sequence[Result]:
+    """Our side writes tables of 16 MiB as fast as `write_batch` takes them, then flushes. The floor writes the
+    resulting blobs into files, one after the other."""
     count = setting.scaled(16, 3)
     rows = rows_for(setting.scaled(TABLE_MIB, 1))
     tables = [raw_table(rows, seed) for seed in range(min(count, 4))]
@@ -59,4 +59,4 @@ def run(setting: Setting) -> Sequence[Result]:
     ]
 
 
-FIGURE = Figure("append_batches", "durable append of Arrow batches", run)
+FIGURE = Benchmark("append_batches", "durable append of Arrow batches", run)

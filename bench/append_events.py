@@ -1,4 +1,5 @@
-"""One event a call, pipelined: what the path through Python costs per event, beside clients of other systems."""
+"""One event per call, pipelined: the cost per event of the path through Python, compared with clients of other
+systems."""
 
 from __future__ import annotations
 
@@ -9,16 +10,16 @@ from statistics import median
 from bench import peers
 from bench.measure import in_turn, seconds
 from bench.payloads import PAYLOAD_BYTES, keys, payloads
-from bench.result import Bound, Figure, Result, Setting, Target
+from bench.result import Benchmark, BenchmarkSetting, Bound, Result, Target
 from bench.stores import fresh
 
 SEGMENTS = 8
 TARGETS = {"redis": Target(Bound.AT_LEAST, 5.0)}
 
 
-def run(setting: Setting) -> Sequence[Result]:
-    """`writer.write` for each event and one `flush`, in turn with each peer's pipelined writes, until all are
-    acknowledged. Ours are durable then; what the peers' acknowledgement means stands beside them."""
+def run(setting: BenchmarkSetting) -> Sequence[Result]:
+    """`writer.write` for each event and one `flush`, alternating with each peer's pipelined writes, until all are
+    acknowledged. Ours are durable then; what a peer's acknowledgement means is noted beside it."""
     count = setting.scaled(200_000, 2_000)
     bodies, names = payloads(count, 1), keys(count, 1)
     results: list[Result] = []
@@ -67,4 +68,4 @@ def run(setting: Setting) -> Sequence[Result]:
     return results
 
 
-FIGURE = Figure("append_events", "one event a call, pipelined", run)
+FIGURE = Benchmark("append_events", "one event a call, pipelined", run)

@@ -1,4 +1,5 @@
-"""Reading what is there: as Arrow batches beside pyarrow alone, and as Python events beside other systems' clients."""
+"""Reading stored events: as Arrow batches compared with pyarrow alone, and as Python events compared with other
+systems' clients."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from bench import peers
 from bench.floors import read_messages, touch
 from bench.measure import Rounds, in_turn, seconds
 from bench.payloads import PAYLOAD_BYTES, keys, payloads, raw_table, rows_for
-from bench.result import Bound, Figure, Result, Setting, Target
+from bench.result import Benchmark, BenchmarkSetting, Bound, Result, Target
 from bench.stores import blob_files, fresh
 
 SEGMENTS = 8
@@ -23,8 +24,8 @@ ARROW = Target(Bound.AT_LEAST, 0.7)
 EVENTS = {"redis": Target(Bound.AT_LEAST, 5.0)}
 
 
-def run(setting: Setting) -> Sequence[Result]:
-    """A stream of tier-1 blobs in the page cache, read from head to tail again and again."""
+def run(setting: BenchmarkSetting) -> Sequence[Result]:
+    """Reads a stream of tier-1 blobs in the page cache from head to tail, repeatedly."""
     folder = setting.folder / "store"
     rows, tables = rows_for(setting.scaled(16, 1)), setting.scaled(32, 2)
     with fresh(folder, segments=SEGMENTS) as store, store.writer("bench/events") as writer:
@@ -33,10 +34,10 @@ def run(setting: Setting) -> Sequence[Result]:
     return [*_as_arrow(setting, folder, rows * tables), *_as_events(setting)]
 
 
-def _as_arrow(setting: Setting, folder: Path, count: int) -> list[Result]:
+def _as_arrow(setting: BenchmarkSetting, folder: Path, count: int) -> list[Result]:
     messages = _messages(folder)
     rounds = setting.scaled(9, 2)
-    with ab.connect(folder) as store:
+    with ab.connect(folder, create=True) as store:
         schema = store.streams.get("bench/events").schema.columns
 
         def ours() -> float:
@@ -46,7 +47,7 @@ def _as_arrow(setting: Setting, folder: Path, count: int) -> list[Result]:
             return count / 1e6 / seconds(lambda: _touch_all(read_messages(messages, schema), count))
 
         def first() -> float:
-            with ab.connect(folder) as fresh_store:
+            with ab.connect(folder, create=True) as fresh_store:
                 return count / 1e6 / seconds(lambda: _consume(fresh_store, count))
 
         ours(), bare()
@@ -102,7 +103,7 @@ def _touch_all(batches: list[pa.RecordBatch], count: int) -> None:
 
 
 def _messages(folder: Path) -> list[tuple[Path, list[tuple[int, int]]]]:
-    """Where the record batches lie in the store's blobs."""
+    """Returns where the record batches are in the store's blobs."""
     places = []
     for path in blob_files(folder):
         with pa.memory_map(str(path)) as file:
@@ -111,7 +112,7 @@ def _messages(folder: Path) -> list[tuple[Path, list[tuple[int, int]]]]:
     return places
 
 
-def _as_events(setting: Setting) -> list[Result]:
+def _as_events(setting: BenchmarkSetting) -> list[Result]:
     count = setting.scaled(400_000, 2_000)
     bodies, names = payloads(count, 1), keys(count, 1)
     folder = setting.folder / "events"
@@ -168,4 +169,4 @@ def _iterate(store: ab.Store, count: int) -> None:
     assert found == count
 
 
-FIGURE = Figure("catch_up", "catch-up read", run)
+FIGURE = Benchmark("catch_up", "catch-up read", run)

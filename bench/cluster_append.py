@@ -1,4 +1,4 @@
-"""One durable event at a time on PostgreSQL, beside one bare INSERT that commits."""
+"""One durable event at a time on PostgreSQL, compared with one bare INSERT that commits."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ import anabranch as ab
 from bench import cluster_server as cluster
 from bench.measure import percentile, seconds
 from bench.payloads import PAYLOAD_BYTES, payloads
-from bench.result import Bound, Figure, Result, Setting, Target
+from bench.result import Benchmark, BenchmarkSetting, Bound, Result, Target
 
 PARTS = ((0.5, None), (0.99, Target(Bound.AT_MOST, 2.0)))
 
 
-def run(setting: Setting) -> Sequence[Result]:
-    """`writer.write(…).result()` and an INSERT of as many bytes as the event's message has, in turn, block by block."""
+def run(setting: BenchmarkSetting) -> Sequence[Result]:
+    """`writer.write(…).result()` and an INSERT of as many bytes as the event's message has, alternating block by
+    block."""
     count = setting.scaled(1_000, 50)
     (body,) = payloads(1, 1)
     with (
         cluster.server(setting) as url,
         cluster.catalog_at(url, "one_event") as address,
-        ab.connect(address, blobs=setting.folder / "blobs") as store,
+        ab.connect(address, blobs=setting.folder / "blobs", create=True) as store,
     ):
-        store.streams.create_scope("bench")
+        store.scopes.create("bench")
         store.streams.create("bench/events")
         with store.writer("bench/events") as writer:
             writer.write(body, key="device").result()
@@ -69,4 +70,4 @@ def _times(count: int, call: Callable[[], object]) -> list[float]:
     return [seconds(call) for _ in range(count)]
 
 
-FIGURE = Figure("cluster_append", "one durable event on PostgreSQL", run)
+FIGURE = Benchmark("cluster_append", "one durable event on PostgreSQL", run)

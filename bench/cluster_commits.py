@@ -1,4 +1,5 @@
-"""What a catalog on PostgreSQL commits for sixteen clients: many logs a commit, on logs of their own and on shared ones."""
+"""Commits of a PostgreSQL catalog for sixteen clients: many logs per commit, on logs of their own and on shared
+ones."""
 
 from __future__ import annotations
 
@@ -7,12 +8,12 @@ from collections.abc import Callable, Sequence
 from statistics import median
 
 from anabranch.catalog.postgres.adapter import PostgresCatalog
-from anabranch.model.append import Appended, BlobEntry, Bounds, Commit, Part, Place, Unit
+from anabranch.model.append import Appended, BlobEntry, BlobLocation, Commit, Part, TimeBounds, Unit
 from anabranch.model.append import Sequence as WriterSequence
 from anabranch.model.ids import LogId, Micros, WriterId
 from anabranch.runtime.ports import Runtime
 from bench import cluster_server as cluster
-from bench.result import Bound, Figure, Result, Setting, Target
+from bench.result import Benchmark, BenchmarkSetting, Bound, Result, Target
 
 CLIENTS = 16
 LOGS = 1_600
@@ -21,8 +22,8 @@ NOW = Micros(1_750_000_000_000_000)
 TARGET = Target(Bound.AT_LEAST, 7_700, absolute=True)
 
 
-def run(setting: Setting) -> Sequence[Result]:
-    """Commits of a blob with one part for each of 100 logs, the clients' own or drawn from all."""
+def run(setting: BenchmarkSetting) -> Sequence[Result]:
+    """Commits a blob with one part for each of 100 logs, the clients' own or drawn from all."""
     clients = setting.scaled(CLIENTS, 3)
     logs = setting.scaled(LOGS, 60)
     width = setting.scaled(LOGS_OF_A_COMMIT, 20)
@@ -50,7 +51,7 @@ def run(setting: Setting) -> Sequence[Result]:
 
 
 def committer(number: int, address: str, clients: int, logs: int, width: int, shared: bool) -> Callable[[], int]:
-    """One client: a commit of `width` logs at each call."""
+    """One client: each call commits to `width` logs."""
     catalog = PostgresCatalog(address, Runtime())
     chance = random.Random(number)
     every = cluster.log_ids(logs)
@@ -67,8 +68,10 @@ def committer(number: int, address: str, clients: int, logs: int, width: int, sh
         units = []
         for place, log in enumerate(chosen):
             sequence = WriterSequence(writer, following[log], 0)
-            bounds = Bounds(NOW, NOW)
-            units.append(Unit((Part(log, 10, 1, Place(1000 * place, 1000), 7, 1000, bounds, sequence, blob=blob.key),)))
+            bounds = TimeBounds(NOW, NOW)
+            units.append(
+                Unit((Part(log, 10, 1, BlobLocation(1000 * place, 1000), 7, 1000, bounds, sequence, blob=blob.key),))
+            )
             following[log] += 10
         answers = catalog.commit(Commit(tuple(units), NOW, (blob,)))
         assert all(isinstance(verdict, Appended) for unit in answers for verdict in unit), answers
@@ -78,8 +81,8 @@ def committer(number: int, address: str, clients: int, logs: int, width: int, sh
 
 
 def part_of(log: LogId, data: bytes, *, expected: int | None = None) -> Part:
-    """One event that lies in the catalog's row."""
-    return Part(log, 1, 1, Place(0, len(data)), 7, len(data), Bounds(NOW, NOW), expected=expected, data=data)
+    """Returns a part of one event, stored inline in the catalog's row."""
+    return Part(log, 1, 1, BlobLocation(0, len(data)), 7, len(data), TimeBounds(NOW, NOW), expected=expected, data=data)
 
 
-FIGURE = Figure("cluster_commits", "commits on PostgreSQL by many clients", run, heavy=True)
+FIGURE = Benchmark("cluster_commits", "commits on PostgreSQL by many clients", run, heavy=True)

@@ -1,4 +1,4 @@
-"""Conditional appends on PostgreSQL: sixteen clients, each of which commits what all of its callers ask for at once."""
+"""Conditional appends on PostgreSQL: sixteen clients, each of which commits the requests of all its callers at once."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from anabranch.model.append import Appended, Commit, Unit
 from anabranch.runtime.ports import Runtime
 from bench import cluster_server as cluster
 from bench.cluster_commits import CLIENTS, NOW, part_of
-from bench.result import Bound, Figure, Result, Setting, Target
+from bench.result import Benchmark, BenchmarkSetting, Bound, Result, Target
 
 LOGS = 1_000
 TARGET = Target(Bound.AT_LEAST, 14_000, absolute=True)
 _DATA = bytes(100)
 
 
-def run(setting: Setting) -> Sequence[Result]:
-    """Each client appends one event of 100 bytes to each of its logs, if it still has the length that it knows of."""
+def run(setting: BenchmarkSetting) -> Sequence[Result]:
+    """Each client appends one event of 100 bytes to each of its logs, on condition of the length that it knows."""
     clients = setting.scaled(CLIENTS, 3)
     logs = setting.scaled(LOGS, 60)
     found = []
@@ -41,7 +41,7 @@ def run(setting: Setting) -> Sequence[Result]:
 
 
 def client(number: int, address: str, clients: int, logs: int) -> Callable[[], int]:
-    """One client: a conditional append to each of its logs at each call, in one commit."""
+    """One client: each call makes a conditional append to each of its logs, in one commit."""
     catalog = PostgresCatalog(address, Runtime())
     mine = cluster.log_ids(logs)[number * logs // clients : (number + 1) * logs // clients]
     length = 0
@@ -57,4 +57,4 @@ def client(number: int, address: str, clients: int, logs: int) -> Callable[[], i
     return append
 
 
-FIGURE = Figure("cluster_conditions", "conditional appends on PostgreSQL", run, heavy=True)
+FIGURE = Benchmark("cluster_conditions", "conditional appends on PostgreSQL", run, heavy=True)

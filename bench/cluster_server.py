@@ -1,4 +1,4 @@
-"""A PostgreSQL server to measure on, its catalogs, and clients that are processes of their own."""
+"""A PostgreSQL server to measure on, its catalogs, and clients as separate processes."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ import psycopg
 
 from anabranch.catalog.postgres.adapter import PostgresCatalog
 from anabranch.model.ids import LogId
-from anabranch.model.keyspace import WHOLE
+from anabranch.model.keyspace import FULL_KEY_RANGE
 from anabranch.model.schema import RAW
 from anabranch.runtime.ports import Runtime
-from bench.result import Setting
+from bench.result import BenchmarkSetting
 from tests.postgres_server import Server
 
 GIVEN = "ANABRANCH_BENCH_POSTGRES"
 SETTINGS = ("shared_buffers=1GB", "max_wal_size=4GB", "min_wal_size=1GB", "checkpoint_timeout=15min")
 _PROCESSES = multiprocessing.get_context("spawn")
 
-# What a client does: it is given a catalog's address, its number and its arguments; it returns a call that does one
-# round of its work and tells how much that was.
+# A client is called with a catalog's address, its number and its arguments; it returns a function that does one round
+# of work and returns the amount.
 Client = Callable[..., Callable[[], int]]
 
 
 @contextmanager
-def server(setting: Setting) -> Iterator[str]:
-    """The address of a server: the one named by the environment, else one of the wheel's on the disk that counts."""
+def server(setting: BenchmarkSetting) -> Iterator[str]:
+    """Yields the address of a server: the one in the environment, else one from the wheel on the measured disk."""
     if given := os.environ.get(GIVEN):
         yield given
         return
@@ -43,7 +43,7 @@ def server(setting: Setting) -> Iterator[str]:
 
 @contextmanager
 def catalog_at(url: str, schema: str) -> Iterator[str]:
-    """The address of a new catalog on a server; it is dropped afterwards."""
+    """Yields the address of a new catalog on a server; it is dropped afterwards."""
     address = f"{url}{'&' if '?' in url else '?'}schema={schema}"
     PostgresCatalog(address, Runtime()).close()
     try:
@@ -53,7 +53,7 @@ def catalog_at(url: str, schema: str) -> Iterator[str]:
 
 
 def run(address: str, *statements: str, values: dict[str, Any] | None = None) -> list[tuple[Any, ...]]:
-    """Run statements in a catalog's schema; the rows of the last."""
+    """Runs statements in a catalog's schema; returns the rows of the last."""
     base, _, schema = address.rpartition("schema=")
     with psycopg.connect(base.rstrip("?&"), autocommit=True) as database:
         database.execute(f"set search_path to {schema}".encode())
@@ -63,9 +63,9 @@ def run(address: str, *statements: str, values: dict[str, Any] | None = None) ->
 
 
 def load_streams(address: str, streams: int, segments: int) -> None:
-    """Fill an empty catalog with raw streams `bench/0`, `bench/1`, … of so many segments each, whose logs are numbered
-    from 1, by stream and segment."""
-    ranges = WHOLE.split(segments)
+    """Fills an empty catalog with raw streams `bench/0`, `bench/1`, … of so many segments each, whose logs are
+    numbered from 1, by stream and segment."""
+    ranges = FULL_KEY_RANGE.split(segments)
     values = {
         "streams": streams,
         "segments": segments,
@@ -106,13 +106,13 @@ def load_streams(address: str, streams: int, segments: int) -> None:
 
 
 def log_ids(count: int) -> list[LogId]:
-    """The logs of a catalog that `load_streams` filled."""
+    """Returns the logs of a catalog that `load_streams` filled."""
     return [LogId(number) for number in range(1, count + 1)]
 
 
 def together(clients: int, seconds_each: float, client: Client, *arguments: Any) -> float:
-    """Run so many clients, each in a process of its own, from one moment on for so many seconds; what they did a second,
-    all of them together."""
+    """Runs so many clients, each in a process of its own, at the same time for so many seconds; returns their total
+    amount of work per second."""
     gate = _PROCESSES.Barrier(clients + 1)
     answers: Any = _PROCESSES.Queue()
     running = [

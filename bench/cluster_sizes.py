@@ -1,4 +1,5 @@
-"""A catalog on PostgreSQL that is large: what its operations take beside a small one, and what a plan takes of a long log."""
+"""A large catalog on PostgreSQL: its operations compared with those of a small one, and the cost of planning a read
+of a long log."""
 
 from __future__ import annotations
 
@@ -11,15 +12,14 @@ from statistics import median
 
 from anabranch.catalog.postgres.adapter import PostgresCatalog
 from anabranch.model.append import Commit, Unit
-from anabranch.model.cut import StreamCut
 from anabranch.model.ids import LogId, StreamId
 from anabranch.model.names import StreamName
 from anabranch.runtime.ports import Runtime
-from anabranch.streams.manager import Streams
 from bench import cluster_server as cluster
 from bench.cluster_commits import NOW, part_of
+from bench.features import streams_of
 from bench.measure import percentile, seconds
-from bench.result import Bound, Figure, Result, Setting, Target
+from bench.result import Benchmark, BenchmarkSetting, Bound, Result, Target
 
 SEGMENTS = 10
 STREAMS = (1_000, 100_000)
@@ -28,14 +28,14 @@ PLANNED = 100
 TARGET = Target(Bound.AT_MOST, 1.5)
 
 
-def run(setting: Setting) -> Sequence[Result]:
-    """The same operations on streams drawn from a small catalog and from a large one, in turn; then the plan of a hundred
-    extents in the middle of logs of several lengths."""
+def run(setting: BenchmarkSetting) -> Sequence[Result]:
+    """Runs the same operations on streams drawn from a small and from a large catalog, alternating; then plans the
+    read of a hundred extents in the middle of logs of several lengths."""
     with cluster.server(setting) as url:
         return [*_sizes(setting, url), *_plans(setting, url)]
 
 
-def _sizes(setting: Setting, url: str) -> Iterator[Result]:
+def _sizes(setting: BenchmarkSetting, url: str) -> Iterator[Result]:
     small, large = STREAMS[0] // setting.scaled(1, 10), STREAMS[1] // setting.scaled(1, 100)
     with ExitStack() as end:
         both = []
@@ -50,7 +50,7 @@ def _sizes(setting: Setting, url: str) -> Iterator[Result]:
                 for which in (0, 1) if turn % 2 else (1, 0):
                     work = both[which].operations[name]
                     times = [seconds(work) for _ in range(setting.scaled(200, 10))]
-                    if turn:  # the first fills caches and prepares statements
+                    if turn:  # the first round fills caches and prepares statements
                         blocks[which].append(1e3 * percentile(times, 0.5))
             ratios = [ours / other for ours, other in zip(*blocks, strict=True)]
             yield Result(
@@ -67,13 +67,13 @@ def _sizes(setting: Setting, url: str) -> Iterator[Result]:
 
 
 class _Catalog:
-    """Operations on streams that are drawn anew at each call."""
+    """Operations on streams that are drawn again for each call."""
 
     def __init__(self, catalog: PostgresCatalog, streams: int) -> None:
         self._catalog = catalog
         self._count = streams
         self._chance = random.Random(7)
-        self._manager = Streams(catalog, Runtime(), cut_at=_no_events, changed=lambda: None)
+        self._manager = streams_of(catalog)
         self._new = count(streams)
         self.operations: dict[str, Callable[[], object]] = {
             "find a stream by name": self._find,
@@ -110,11 +110,7 @@ class _Catalog:
         self._manager.scale(self._name(), self._chance.choice((8, 9, 11, 12)))
 
 
-def _no_events(*_: object) -> StreamCut:
-    raise AssertionError("nothing here asks for a time")
-
-
-def _plans(setting: Setting, url: str) -> Iterator[Result]:
+def _plans(setting: BenchmarkSetting, url: str) -> Iterator[Result]:
     backlogs = BACKLOGS[: setting.scaled(len(BACKLOGS), 2)]
     with cluster.catalog_at(url, "plans") as address:
         cluster.load_streams(address, 1, len(backlogs))
@@ -166,4 +162,4 @@ def _opened(address: str) -> Iterator[PostgresCatalog]:
         catalog.close()
 
 
-FIGURE = Figure("cluster_sizes", "a large catalog on PostgreSQL", run, heavy=True)
+FIGURE = Benchmark("cluster_sizes", "a large catalog on PostgreSQL", run, heavy=True)

@@ -1,4 +1,4 @@
-"""What this machine does at best, with nothing around: the floors that figures are held against."""
+"""The best that this machine can do without Anabranch: the floors that figures are compared with."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import apsw
 import numpy as np
 import pyarrow as pa
 
-_COMMITS_OF_A_LOG = 1_200  # a page each: SQLite begins its log anew behind a thousand
+_COMMITS_OF_A_LOG = 1_200  # one page each: SQLite restarts its log after a thousand
 
 
 def write_files(folder: Path, contents: Sequence[bytes]) -> None:
-    """Write the bytes into files one after the other, each with an fsync."""
+    """Writes the bytes into files one after the other, each with an fsync."""
     folder.mkdir(parents=True)
     for number, content in enumerate(contents):
         file = os.open(folder / f"{number}.blob", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
@@ -28,11 +28,11 @@ def write_files(folder: Path, contents: Sequence[bytes]) -> None:
 
 
 def bare_commits(path: Path, content: bytes) -> tuple[Callable[[], None], Callable[[], None]]:
-    """A call that inserts the bytes as one row and commits, in SQLite with WAL and synchronous=FULL; and one that
-    closes the database.
+    """Returns a function that inserts the bytes as one row and commits, in SQLite with WAL and synchronous=FULL; and
+    one that closes the database.
 
-    SQLite's first thousand commits make its log's file longer, which syncs half as fast as writing over it; here they
-    are done already.
+    SQLite's first thousand commits extend its log's file, which syncs half as fast as overwriting it; here they are
+    done already.
     """
     database = apsw.Connection(str(path))
     database.pragma("journal_mode", "wal")
@@ -49,7 +49,7 @@ def bare_commits(path: Path, content: bytes) -> tuple[Callable[[], None], Callab
 
 
 def read_messages(places: Sequence[tuple[Path, Sequence[tuple[int, int]]]], schema: pa.Schema) -> list[pa.RecordBatch]:
-    """The record batches at (offset, length) in memory-mapped files, without a copy."""
+    """Returns the record batches at (offset, length) in memory-mapped files, without a copy."""
     batches = []
     for path, messages in places:
         with pa.memory_map(str(path)) as file:
@@ -59,7 +59,7 @@ def read_messages(places: Sequence[tuple[Path, Sequence[tuple[int, int]]]], sche
 
 
 def touch(batch: pa.RecordBatch) -> int:
-    """Read every byte of the rows' payloads, and do nothing else with them."""
+    """Reads every byte of the rows' payloads, and does nothing else with them."""
     column = batch.column("payload")
     _, offsets, data = column.buffers()
     ends = np.frombuffer(offsets, np.int32, count=len(column) + 1, offset=4 * column.offset)

@@ -1,4 +1,4 @@
-"""The machine that was measured, as far as it explains the numbers."""
+"""Describes the measured machine, as far as it explains the numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LIBRARIES = ("apsw", "numpy", "obstore", "pyarrow", "pyspark", "redis", "nats-p
 
 
 def describe(folder: Path) -> dict[str, str]:
-    """What it is, by headings."""
+    """Returns the description, by headings."""
     return {
         "processor": f"{_processor()}, {len(os.sched_getaffinity(0))} cores",
         "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
@@ -33,7 +33,7 @@ def _processor() -> str:
 
 
 def _disk(folder: Path) -> str:
-    """The file system that holds the folder, and its device."""
+    """Returns the file system that holds the folder, and its device."""
     place = str(folder.resolve())
     mounts = [
         part for part in psutil.disk_partitions(all=True) if Path(place).is_relative_to(part.mountpoint) and part.fstype

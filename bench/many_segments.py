@@ -1,4 +1,4 @@
-"""What a commit pays for each log that it touches: 16 MiB over 8, 64 and 1,000 open segments."""
+"""The cost of a commit per log that it touches: 16 MiB over 8, 64 and 1,000 open segments."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from statistics import median
 import anabranch as ab
 from bench.measure import seconds
 from bench.payloads import raw_table, rows_for
-from bench.result import Bound, Figure, Result, Setting, Target
+from bench.result import Benchmark, BenchmarkSetting, Bound, Result, Target
 from bench.stores import fresh
 
 SEGMENTS = (8, 64, 1_000)
 TARGETS = {64: 1.3, 1_000: 2.0}
 
 
-def run(setting: Setting) -> Sequence[Result]:
-    """The same tables through one writer each, in turn over the numbers of segments."""
+def run(setting: BenchmarkSetting) -> Sequence[Result]:
+    """Writes the same tables through one writer each, alternating between the numbers of segments."""
     count = setting.scaled(8, 2)
     rows = rows_for(setting.scaled(16, 1))
     tables = [raw_table(rows, seed) for seed in range(2)]
@@ -26,7 +26,7 @@ def run(setting: Setting) -> Sequence[Result]:
     for turn in range(setting.scaled(6, 2)):
         for number in SEGMENTS if turn % 2 else reversed(SEGMENTS):
             took = seconds(lambda n=number: _append(writers[n], tables, count))  # type: ignore[misc]
-            if turn:  # the first opens logs and fills caches
+            if turn:  # the first round opens logs and fills caches
                 found[number].append(took / (count * rows))
     for store in stores.values():
         store.close()
@@ -64,4 +64,4 @@ def _line(
     )
 
 
-FIGURE = Figure("many_segments", "commits over many open segments", run)
+FIGURE = Benchmark("many_segments", "commits over many open segments", run)

@@ -1,4 +1,4 @@
-"""Measuring two things in turn, so that both meet the same weather."""
+"""Measures two things alternately, so that both run under the same conditions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Rounds(NamedTuple):
-    """What each round measured: ours, and the other's."""
+    """The measurements of each round: ours, and the other's."""
 
     ours: list[float]
     other: list[float]
@@ -32,7 +32,7 @@ class Rounds(NamedTuple):
 
 
 def in_turn(rounds: int, ours: Callable[[], float], other: Callable[[], float]) -> Rounds:
-    """Measure A B, B A, A B, …: who goes second finds another cache and another disk than who goes first."""
+    """Measures A B, B A, A B, …: the second in a round finds another state of caches and disk than the first."""
     found = Rounds([], [])
     for number in range(rounds):
         if number % 2:
@@ -45,13 +45,13 @@ def in_turn(rounds: int, ours: Callable[[], float], other: Callable[[], float]) 
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """How long the call took."""
+    """Returns the duration of the call in seconds."""
     begun = time.perf_counter()
     work()
     return time.perf_counter() - begun
 
 
 def percentile(values: Sequence[float], part: float) -> float:
-    """The smallest value that at least `part` (0 … 1) of the values do not exceed."""
+    """Returns the smallest value that at least `part` (0 … 1) of the values do not exceed."""
     ranked = sorted(values)
     return ranked[max(0, math.ceil(part * len(ranked)) - 1)]

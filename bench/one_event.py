@@ -1,4 +1,4 @@
-"""One durable event at a time on an idle store: what a caller waits for who waits for each."""
+"""One durable event at a time on an idle store: the latency for a caller that waits for each."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from anabranch.core.codec import encode
 from bench.floors import bare_commits
 from bench.measure import Rounds, in_turn, percentile, seconds
 from bench.payloads import keys, payloads, raw_table
-from bench.result import Bound, Figure, Result, Setting, Target
+from bench.result import Benchmark, BenchmarkSetting, Bound, Result, Target
 from bench.stores import fresh
 
 
-def run(setting: Setting) -> Sequence[Result]:
-    """`writer.write(…).result()`, in turn with one INSERT of the same encoded bytes committed by SQLite alone."""
+def run(setting: BenchmarkSetting) -> Sequence[Result]:
+    """`writer.write(…).result()`, alternating with one INSERT of the same encoded bytes committed by SQLite alone."""
     count = setting.scaled(2_000, 50)
     content = encode(raw_table(1, 0).combine_chunks().to_batches()[0]).to_pybytes()
     commit, close = bare_commits(setting.folder / "floor.db", content)
@@ -42,7 +42,7 @@ def _line(rounds: Rounds, part: float, target: Target | None) -> Result:
         "ms",
         ours,
         other,
-        "one bare SQLite commit of the same bytes (WAL, synchronous=FULL, log begun anew)",
+        "one bare SQLite commit of the same bytes (WAL, synchronous=FULL, log restarted)",
         ours / other,
         None,
         target,
@@ -50,4 +50,4 @@ def _line(rounds: Rounds, part: float, target: Target | None) -> Result:
     )
 
 
-FIGURE = Figure("one_event", "one durable event on an idle store", run)
+FIGURE = Benchmark("one_event", "one durable event on an idle store", run)

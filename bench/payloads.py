@@ -12,24 +12,24 @@ _START_US = 1_750_000_000_000_000
 
 
 def key_texts() -> list[str]:
-    """The distinct keys."""
+    """Returns the distinct keys."""
     return [f"device-{number:05d}" for number in range(KEYS)]
 
 
 def payloads(count: int, seed: int) -> list[bytes]:
-    """`count` payloads that do not compress."""
+    """Returns `count` payloads that do not compress."""
     data = _random_bytes(count, seed).tobytes()
     return [data[i : i + PAYLOAD_BYTES] for i in range(0, len(data), PAYLOAD_BYTES)]
 
 
 def keys(count: int, seed: int) -> list[str]:
-    """`count` keys, evenly drawn."""
+    """Returns `count` keys, evenly drawn."""
     texts = key_texts()
     return [texts[number] for number in np.random.default_rng(seed).integers(0, KEYS, count)]
 
 
 def raw_table(count: int, seed: int) -> pa.Table:
-    """`count` events as a raw stream stores them."""
+    """Returns `count` events as a raw stream stores them."""
     drawn = np.random.default_rng(seed).integers(0, KEYS, count)
     offsets = np.arange(0, (count + 1) * PAYLOAD_BYTES, PAYLOAD_BYTES, dtype=np.int32)
     payload = pa.Array.from_buffers(
@@ -41,7 +41,7 @@ def raw_table(count: int, seed: int) -> pa.Table:
 
 
 def rows_for(megabytes: float) -> int:
-    """How many events make a table of about so many MiB."""
+    """Returns how many events make a table of about so many MiB."""
     return int(megabytes * (1 << 20) / (PAYLOAD_BYTES + 4 + 8 + 4 + len(key_texts()[0]) + 1))
 
 

@@ -1,4 +1,4 @@
-"""Does a slow object store cost throughput? Commits are on their way to it side by side, so it should not."""
+"""Whether a slow object store costs throughput. Commits are uploaded concurrently, so it should not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from anabranch.runtime.settings import Settings
 from anabranch.store import Store
 from bench.measure import in_turn, seconds
 from bench.payloads import raw_table, rows_for
-from bench.result import Bound, Figure, Result, Setting, Target
+from bench.result import Benchmark, BenchmarkSetting, Bound, Result, Target
 
 SEGMENTS = 8
 SLOW_MS, FAST_MS = 100, 5
@@ -27,8 +27,9 @@ BATCHES_MIB = (1, 4, 16)
 
 
 class Waiting:
-    """`blobs.port.Blobs` that acknowledges a put after so long, and forgets it: what is left is our own work, and the
-    hash over its bytes with which a client signs a PUT. No place could be cheaper, so none shows the waiting more."""
+    """Blobs (`blobs.port.Blobs`) that acknowledge a put after a delay, and discard it: what remains is our own work,
+    and the hash over its bytes with which a client signs a PUT. No storage could be cheaper, so none shows the
+    effect of the delay more."""
 
     def __init__(self, put_ms: int) -> None:
         self._put_s = put_ms / 1000
@@ -69,12 +70,12 @@ class Waiting:
         """See the port."""
 
 
-def run(setting: Setting) -> Sequence[Result]:
-    """One writer appends batches of equal size as fast as they are taken, to either store in turn, then flushes."""
+def run(setting: BenchmarkSetting) -> Sequence[Result]:
+    """One writer appends batches of equal size as fast as they are taken, to both stores alternately, then flushes."""
     return [_measured(setting, mib) for mib in BATCHES_MIB]
 
 
-def _measured(setting: Setting, batch_mib: int) -> Result:
+def _measured(setting: BenchmarkSetting, batch_mib: int) -> Result:
     tables = [raw_table(rows_for(batch_mib), seed) for seed in range(4)]
     count = setting.scaled(2048, 64) // batch_mib
     size = sum(tables[number % 4].nbytes for number in range(count))
@@ -112,8 +113,8 @@ def _measured(setting: Setting, batch_mib: int) -> Result:
 class _Side:
     """A store over slow or fast PUTs, with an open writer."""
 
-    def __init__(self, setting: Setting, put_ms: int, batch_mib: int) -> None:
-        # As `connect` has it for an object store.
+    def __init__(self, setting: BenchmarkSetting, put_ms: int, batch_mib: int) -> None:
+        # As `connect` sets it for an object store.
         remote = Settings(
             commits_in_flight_max=limits.REMOTE_COMMITS_IN_FLIGHT_MAX,
             pending_bytes_max=limits.REMOTE_PENDING_BYTES_MAX,
@@ -124,15 +125,15 @@ class _Side:
         folder.mkdir()
         self.blobs = Waiting(put_ms)
         self.store = Store(SqliteCatalog(folder, runtime), self.blobs, runtime)
-        self.store.streams.create_scope("bench")
+        self.store.scopes.create("bench")
         self.store.streams.create("bench/events", scaling=Fixed(SEGMENTS))
         self._writer = self.store.writer("bench/events")
 
     def append(self, tables: Sequence[pa.Table], count: int) -> None:
-        """Durably append so many of the tables."""
+        """Durably appends so many of the tables."""
         for number in range(count):
             self._writer.write_batch(tables[number % len(tables)])
         self._writer.flush()
 
 
-FIGURE = Figure("put_latency", "throughput over a slow object store", run, heavy=True)
+FIGURE = Benchmark("put_latency", "throughput over a slow object store", run, heavy=True)

@@ -1,4 +1,4 @@
-"""Reader groups: how much faster eight readers are than one, and how soon the segments of a killed one are read again."""
+"""Reader groups: the speedup of eight readers over one, and how soon the segments of a killed reader are read again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from statistics import median
 import anabranch as ab
 from bench.measure import in_turn
 from bench.payloads import raw_table, rows_for
-from bench.result import Bound, Figure, Result, Setting, Target
+from bench.result import Benchmark, BenchmarkSetting, Bound, Result, Target
 from bench.stores import fresh
 
 SEGMENTS = 8
@@ -24,8 +24,8 @@ LEASE_S = 2.0
 _WAIT_S = 120.0
 
 
-def run(setting: Setting) -> Sequence[Result]:
-    """Processes of their own, which are ready before the clock starts."""
+def run(setting: BenchmarkSetting) -> Sequence[Result]:
+    """Readers are separate processes, which are ready before the clock starts."""
     folder = setting.folder / "store"
     with fresh(folder, segments=SEGMENTS) as store:
         rows = 0
@@ -37,12 +37,12 @@ def run(setting: Setting) -> Sequence[Result]:
         return [_scaling(setting, store, folder, rows), _rebalance(setting, store, folder)]
 
 
-def _scaling(setting: Setting, store: ab.Store, folder: Path, rows: int) -> Result:
+def _scaling(setting: BenchmarkSetting, store: ab.Store, folder: Path, rows: int) -> Result:
     turns = iter(range(1_000))
 
     def rate(readers: int) -> float:
         name = f"bench/rate-{next(turns)}"
-        group = store.reader_group(name, streams=["bench/events"], end=ab.TAIL)
+        group = store.groups.open(name, streams=["bench/events"], end=ab.TAIL)
         with _processes(folder, name, readers) as children:
             even = [SEGMENTS // readers] * readers
             _until(lambda: list(map(len, group.distribution().readers.values())) == even)
@@ -67,7 +67,7 @@ def _scaling(setting: Setting, store: ab.Store, folder: Path, rows: int) -> Resu
         "one reader of a group",
         rounds.ratio,
         rounds.spread,
-        # What the cores do not allow is nobody's to promise.
+        # Without enough cores there is no target.
         Target(Bound.AT_LEAST, 6.0) if cores >= SEGMENTS else None,
         (
             f"{cores} cores, so at most {min(cores, SEGMENTS)} times one reader; the aim of 6 is for {SEGMENTS} cores or more",
@@ -75,11 +75,11 @@ def _scaling(setting: Setting, store: ab.Store, folder: Path, rows: int) -> Resu
     )
 
 
-def _rebalance(setting: Setting, store: ab.Store, folder: Path) -> Result:
+def _rebalance(setting: BenchmarkSetting, store: ab.Store, folder: Path) -> Result:
     found = []
     for turn in range(setting.scaled(5, 1)):
         name = f"bench/rebalance-{turn}"
-        group = store.reader_group(name, streams=["bench/events"], lease_s=LEASE_S)
+        group = store.groups.open(name, streams=["bench/events"], lease_s=LEASE_S)
         with _processes(folder, name, 2, "follow") as children:
             _until(lambda group=group: sorted(map(len, group.distribution().readers.values())) == [4, 4])  # type: ignore[misc]
             begun = time.perf_counter()
@@ -132,9 +132,10 @@ def _until(true: object) -> None:
 
 
 def member(folder: str, name: str, reader: str, how: str) -> None:
-    """A reading process: `ask` reads to the group's end when told to, and says how much that was; `follow` goes on."""
-    with ab.connect(folder) as store:
-        group = store.reader_group(name)
+    """A reading process: `ask` reads to the group's end on request, and returns how much that was; `follow`
+    continues reading."""
+    with ab.connect(folder, create=True) as store:
+        group = store.groups.open(name)
         rows = 0
         with group.reader(reader) as reading:
             sys.stdout.write("ready\n")
@@ -146,7 +147,7 @@ def member(folder: str, name: str, reader: str, how: str) -> None:
         sys.stdout.write(json.dumps({"read": rows}) + "\n")
 
 
-FIGURE = Figure("readers_group", "reader groups", run, heavy=True)
+FIGURE = Benchmark("readers_group", "reader groups", run, heavy=True)
 
 if __name__ == "__main__":
     member(*sys.argv[1:])

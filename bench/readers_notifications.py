@@ -1,4 +1,4 @@
-"""From a change to a listener in another process."""
+"""Latency from a change to a listener in another process."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import anabranch as ab
-from anabranch.core.notifications import Notification
+from anabranch.notifications.kinds import Notification
 from bench.measure import percentile
-from bench.result import Bound, Figure, Result, Setting, Target
+from bench.result import Benchmark, BenchmarkSetting, Bound, Result, Target
 from bench.stores import fresh
 
 _CLOCK = time.CLOCK_MONOTONIC  # one clock for all processes of a machine
 _PAUSE_S = 0.03
 
 
-def run(setting: Setting) -> Sequence[Result]:
-    """A stream's tags carry the time just before each change; the listening process compares it with when it hears."""
+def run(setting: BenchmarkSetting) -> Sequence[Result]:
+    """A stream's tags carry the time just before each change; the listening process compares it with the time of its
+    notification."""
     count = setting.scaled(300, 20)
     folder = setting.folder / "store"
     with fresh(folder, segments=1) as store:
@@ -39,12 +40,12 @@ def run(setting: Setting) -> Sequence[Result]:
                 time.sleep(_PAUSE_S)
                 begun.append(time.clock_gettime_ns(_CLOCK))
                 store.streams.scale("bench/events", 1 + (number + 1) % 2)
-            said, _ = listener.communicate(timeout=60)
+            output, _ = listener.communicate(timeout=60)
         finally:
             listener.kill()
             listener.wait()
-    heard: list[int] = json.loads(said)
-    seen = [(later - earlier) / 1e6 for earlier, later in zip(begun, heard, strict=True)]
+    received: list[int] = json.loads(output)
+    seen = [(later - earlier) / 1e6 for earlier, later in zip(begun, received, strict=True)]
     notes = (f"{count} scalings of a stream, {1e3 * _PAUSE_S:g} ms apart; SQLite",)
     return [
         Result(
@@ -60,26 +61,26 @@ def run(setting: Setting) -> Sequence[Result]:
 
 
 def listen(folder: str, count: int) -> None:
-    """The listening process: print when ready, then when each scaling was heard of."""
-    heard: list[int] = []
+    """The listening process: prints when ready, then the time of each notification of a scaling."""
+    received: list[int] = []
     enough = threading.Event()
 
     def hear(each: Notification) -> None:
         if each.kind == "scaled":
-            heard.append(time.clock_gettime_ns(_CLOCK))
-            if len(heard) == count:
+            received.append(time.clock_gettime_ns(_CLOCK))
+            if len(received) == count:
                 enough.set()
 
-    with ab.connect(folder) as store:
-        unsubscribe = store.on_notification(hear, "bench/events")
+    with ab.connect(folder, create=True) as store:
+        unsubscribe = store.notifications.listen(hear, "bench/events")
         sys.stdout.write("ready\n")
         sys.stdout.flush()
         assert enough.wait(120)
         unsubscribe()
-    sys.stdout.write(json.dumps(heard))
+    sys.stdout.write(json.dumps(received))
 
 
-FIGURE = Figure("readers_notifications", "a change to a listener in another process", run)
+FIGURE = Benchmark("readers_notifications", "a change to a listener in another process", run)
 
 if __name__ == "__main__":
     listen(sys.argv[1], int(sys.argv[2]))

@@ -1,4 +1,4 @@
-"""What reading ahead gains where each blob takes its time to come."""
+"""The gain of prefetching if each blob takes time to arrive."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from anabranch.runtime.settings import Settings
 from anabranch.store import Store
 from bench.measure import in_turn, seconds
 from bench.payloads import raw_table, rows_for
-from bench.result import Bound, Figure, Result, Setting, Target
+from bench.result import Benchmark, BenchmarkSetting, Bound, Result, Target
 
 FETCH_MS = 20
 SEGMENTS = 4
@@ -24,7 +24,7 @@ BATCH_MIB = 1
 
 
 class Slow(LocalBlobs):
-    """A folder whose reads take their time, as those of an object store do."""
+    """A folder with slow reads, like those of an object store."""
 
     fetches = 0
     _counting = threading.Lock()
@@ -37,14 +37,15 @@ class Slow(LocalBlobs):
         return super().get(key, offset, length)
 
 
-def run(setting: Setting) -> Sequence[Result]:
-    """All of a stream, read by the plain iterator and read ahead, in turn; each round begins with empty caches."""
+def run(setting: BenchmarkSetting) -> Sequence[Result]:
+    """Reads a whole stream with the plain iterator and with prefetching, alternating; each round begins with empty
+    caches."""
     count = setting.scaled(128, 16)
     folder = setting.folder / "store"
     folder.mkdir()
     runtime = Runtime(settings=Settings(verify_ahead=False))  # as stores in a bucket are opened
     with Store(SqliteCatalog(folder, runtime), Slow(folder, runtime), runtime) as store:
-        store.streams.create_scope("bench")
+        store.scopes.create("bench")
         store.streams.create("bench/events", scaling=Fixed(SEGMENTS))
         with store.writer("bench/events") as writer:
             for number in range(count):
@@ -83,4 +84,4 @@ def _count(batches: object, rows: int) -> None:
     assert found == rows
 
 
-FIGURE = Figure("readers_prefetch", "reading history ahead", run)
+FIGURE = Benchmark("readers_prefetch", "reading history ahead", run)

@@ -1,4 +1,4 @@
-"""Shared state: how many updates a second sixteen processes get through that all change one value."""
+"""Shared state: the updates per second of sixteen processes that all change one value."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Callable, Sequence
 from statistics import median
 
 import anabranch as ab
-from anabranch.readers.synchronizer import StateSynchronizer
+from anabranch.shared_state.synchronizer import StateSynchronizer
 from bench import cluster_server as cluster
-from bench.result import Bound, Figure, Result, Setting, Target
+from bench.result import Benchmark, BenchmarkSetting, Bound, Result, Target
 
 CLIENTS = 16
 TARGET = Target(Bound.AT_LEAST, 500, absolute=True)
 
 
-def run(setting: Setting) -> Sequence[Result]:
-    """Each process adds one to a number that all share, over and over; in the end the number is the sum."""
+def run(setting: BenchmarkSetting) -> Sequence[Result]:
+    """Each process repeatedly adds one to a shared number; at the end the number is the sum."""
     clients = setting.scaled(CLIENTS, 3)
     seconds = setting.scaled(5, 1)
     local = [_local(setting, turn, clients, seconds) for turn in range(setting.scaled(3, 1))]
@@ -37,14 +37,14 @@ def run(setting: Setting) -> Sequence[Result]:
     ]
 
 
-def _local(setting: Setting, turn: int, clients: int, seconds: float) -> float:
+def _local(setting: BenchmarkSetting, turn: int, clients: int, seconds: float) -> float:
     return _measure(str(setting.folder / f"state-{turn}"), None, clients, seconds)
 
 
 def _measure(place: str, blobs: str | None, clients: int, seconds: float) -> float:
-    with ab.connect(place, blobs=blobs) as store:
-        store.streams.create_scope("bench")
-        state = store.synchronizer("bench/_count", initial=0)
+    with ab.connect(place, blobs=blobs, create=True) as store:
+        store.scopes.create("bench")
+        state = store.shared.synchronizer("bench/_count", initial=0)
         rate = cluster.together(clients, seconds, client, place, blobs)
         assert state.fetch() >= rate * seconds * 0.5, (state.state, rate)
     return rate
@@ -53,7 +53,7 @@ def _measure(place: str, blobs: str | None, clients: int, seconds: float) -> flo
 def client(number: int, place: str, blobs: str | None) -> Callable[[], int]:
     """One process: one update at each call."""
     store = ab.connect(place, blobs=blobs, create=False)
-    state: StateSynchronizer[int] = store.synchronizer("bench/_count")
+    state: StateSynchronizer[int] = store.shared.synchronizer("bench/_count")
 
     def update() -> int:
         state.update(lambda count: count + 1)
@@ -62,4 +62,4 @@ def client(number: int, place: str, blobs: str | None) -> Callable[[], int]:
     return update
 
 
-FIGURE = Figure("readers_state", "shared state under contention", run, heavy=True)
+FIGURE = Benchmark("readers_state", "shared state under contention", run, heavy=True)

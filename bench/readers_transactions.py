@@ -1,4 +1,4 @@
-"""What a transaction's commit costs beside a plain append of the same events."""
+"""The cost of a transaction's commit, compared with a plain append of the same events."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import anabranch as ab
 from anabranch.store import Store
 from bench.measure import in_turn, seconds
 from bench.payloads import raw_table
-from bench.result import Bound, Figure, Result, Setting, Target
+from bench.result import Benchmark, BenchmarkSetting, Bound, Result, Target
 
 SEGMENTS = 8
-EVENTS = (80, 8_000)  # about 8 KiB, which a catalog row carries, and 800 KiB, which are a blob
+EVENTS = (80, 8_000)  # about 8 KiB, stored in a catalog row, and 800 KiB, stored as a blob
 
 
-def run(setting: Setting) -> Sequence[Result]:
-    """Batches for all segments, appended and committed in turn."""
-    with ab.connect(setting.folder / "store") as store:
-        store.streams.create_scope("bench")
+def run(setting: BenchmarkSetting) -> Sequence[Result]:
+    """Batches for all segments, appended and committed alternately."""
+    with ab.connect(setting.folder / "store", create=True) as store:
+        store.scopes.create("bench")
         for name in ("plain", "transaction"):
             store.streams.create(f"bench/{name}", scaling=SEGMENTS)
         return [_measured(store, setting, count) for count in EVENTS]
 
 
-def _measured(store: Store, setting: Setting, count: int) -> Result:
+def _measured(store: Store, setting: BenchmarkSetting, count: int) -> Result:
     table = raw_table(count, 7)
     with store.writer("bench/plain") as writer:
 
@@ -59,4 +59,4 @@ def _commit(store: Store, table: pa.Table) -> float:
     return seconds(txn.commit)
 
 
-FIGURE = Figure("readers_transactions", "a transaction's commit", run)
+FIGURE = Benchmark("readers_transactions", "a transaction's commit", run)

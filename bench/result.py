@@ -1,4 +1,4 @@
-"""What a figure found, and whether that is what was promised."""
+"""The result of a figure, and whether it meets its target."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ class Bound(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What was promised: a bound on the ratio, or on our number itself where `absolute`."""
+    """A target: a bound on the ratio, or on our number itself if `absolute`."""
 
     bound: Bound
     number: float
     absolute: bool = False
 
     def met(self, ours: float, ratio: float | None) -> bool | None:
-        """Whether the promise is kept; None where there is nothing to compare with."""
+        """True if the target is met; None if there is nothing to compare with."""
         found = ours if self.absolute else ratio
         if found is None:
             return None
         return found >= self.number if self.bound is Bound.AT_LEAST else found <= self.number
 
     def text(self, unit: str) -> str:
-        """As the table shows it."""
+        """Returns the text for the table."""
         return f"{self.bound.value} {self.number:g}{f' {unit}' if self.absolute else ' ×'}"
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
     """One line of the table: medians over the rounds. `ratio` is the median of the rounds' own ratios, since both sides
-    of a round share its weather; `spread` are the smallest and the greatest of them.
+    of a round run under the same conditions; `spread` are the smallest and the greatest of them.
 
-    `target` None says that the line is shown for what it is. `notes` say how it was measured, fsync modes among it.
+    `target` None means that the line is only informative. `notes` say how it was measured, including fsync modes.
     """
 
     figure: str
@@ -57,39 +57,39 @@ class Result:
 
     @property
     def met(self) -> bool | None:
-        """True where the target is met, False where it is missed, None where there is none or nothing to compare."""
+        """True if the target is met, False if it is missed, None if there is none or nothing to compare."""
         return None if self.target is None else self.target.met(self.ours, self.ratio)
 
     def with_notes(self, *notes: str) -> Result:
-        """The same with more notes."""
+        """Returns a copy with more notes."""
         return replace(self, notes=(*self.notes, *notes))
 
     def to_json(self) -> dict[str, Any]:
-        """The result as plain values."""
+        """Returns the result as plain values."""
         plain = asdict(self)
         plain["target"] = None if self.target is None else self.target.text(self.unit)
         return {**plain, "met": self.met}
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """Where and how a figure is measured: `folder` is on the disk that counts and is emptied afterwards; `quick` asks
-    for a run of about a second whose numbers mean little."""
+class BenchmarkSetting:
+    """Where and how a figure is measured: `folder` is on the measured disk and is emptied afterwards; `quick`
+    requests a run of about a second whose numbers mean little."""
 
     folder: Path
     quick: bool = False
     say: Callable[[str], None] = field(default=lambda line: None)
 
     def scaled(self, whole: int, quick: int) -> int:
-        """A size: the first, or the second in a quick run."""
+        """Returns a size: the first, or the second in a quick run."""
         return quick if self.quick else whole
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
-    """Something to measure. `heavy` ones want a machine without other work, or take minutes."""
+class Benchmark:
+    """Something to measure. `heavy` ones need a machine without other work, or take minutes."""
 
     name: str
     title: str
-    run: Callable[[Setting], Sequence[Result]]
+    run: Callable[[BenchmarkSetting], Sequence[Result]]
     heavy: bool = False

@@ -1,4 +1,4 @@
-"""History read by Spark: our DataFrame of compacted history beside Spark's own reader on the same files."""
+"""History read by Spark: our DataFrame of compacted history compared with Spark's own reader on the same files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import anabranch as ab
 from bench.measure import in_turn, seconds
 from bench.payloads import raw_table, rows_for
-from bench.result import Bound, Figure, Result, Setting, Target
+from bench.result import Benchmark, BenchmarkSetting, Bound, Result, Target
 from bench.stores import blob_files, fresh
 
 if TYPE_CHECKING:
@@ -23,10 +23,11 @@ Query: TypeAlias = "Callable[[DataFrame], None]"
 SEGMENTS = 8
 
 
-def run(setting: Setting) -> Sequence[Result]:
-    """20 M rows appended and compacted; then three queries, each in turn with the same query on the plain files."""
+def run(setting: BenchmarkSetting) -> Sequence[Result]:
+    """Appends and compacts 20 M rows; then runs three queries, each alternating with the same query on the plain
+    files."""
     from anabranch.spark import read  # type: ignore[attr-defined]
-    from anabranch.spark.session import session
+    from anabranch.spark.session.session import session
 
     folder = setting.folder / "store"
     count = setting.scaled(20_000_000, 200_000)
@@ -87,7 +88,7 @@ def _group(frame: DataFrame) -> None:
 
 
 def _scan(frame: DataFrame) -> None:
-    # The stream's own columns: those that each side adds to them differ.
+    # Only the stream's own columns: each side adds different ones.
     _drain(frame.select("key", "time", "payload"))
 
 
@@ -97,4 +98,4 @@ def _drain(frame: Any) -> None:
 
 _QUERIES: dict[str, Query] = {"count": _count, "groupBy key": _group, "full scan": _scan}
 
-FIGURE = Figure("spark_history", "Spark over compacted history", run, heavy=True)
+FIGURE = Benchmark("spark_history", "Spark over compacted history", run, heavy=True)

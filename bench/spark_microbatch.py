@@ -1,4 +1,4 @@
-"""What a micro-batch of 100 rows takes at least: from our source, beside Spark's own rate source."""
+"""The minimum duration of a micro-batch of 100 rows: from our source, compared with Spark's own rate source."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.measure import in_turn
 from bench.payloads import raw_table
-from bench.result import Bound, Figure, Result, Setting, Target
+from bench.result import Benchmark, BenchmarkSetting, Bound, Result, Target
 from bench.stores import fresh
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ ROWS = 100
 _WARM_UP = 5  # batches that start workers and compile plans
 
 
-def run(setting: Setting) -> Sequence[Result]:
-    """Both into Spark's noop sink, batches back to back; a batch's duration is what Spark itself reports of it."""
-    from anabranch.spark.session import session
+def run(setting: BenchmarkSetting) -> Sequence[Result]:
+    """Both write to Spark's noop sink, batches back to back; a batch's duration is the one that Spark reports."""
+    from anabranch.spark.session.session import session
 
     batches = setting.scaled(40, 3)
     folder = setting.folder / "store"
@@ -69,7 +69,7 @@ def run(setting: Setting) -> Sequence[Result]:
 
 
 def _median_ms(frame: DataFrame, checkpoint: Path, batches: int) -> float:
-    """The median duration of the batches, in ms, as the query's progress reports it."""
+    """Returns the median duration of the batches, in ms, as the query's progress reports it."""
     query: Any = (
         frame.writeStream.format("noop")
         .option("checkpointLocation", str(checkpoint))
@@ -92,4 +92,4 @@ def _median_ms(frame: DataFrame, checkpoint: Path, batches: int) -> float:
     return median(value for number, value in sorted(durations.items()) if number >= _WARM_UP)
 
 
-FIGURE = Figure("spark_microbatch", "Spark micro-batches", run, heavy=True)
+FIGURE = Benchmark("spark_microbatch", "Spark micro-batches", run, heavy=True)

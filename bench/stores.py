@@ -8,13 +8,13 @@ import anabranch as ab
 
 
 def fresh(folder: Path, *, segments: int) -> ab.Store:
-    """A new store in `folder` with one raw stream, `bench/events`."""
-    store = ab.connect(folder)
-    store.streams.create_scope("bench")
+    """Opens a new store in `folder` with one raw stream, `bench/events`."""
+    store = ab.connect(folder, create=True)
+    store.scopes.create("bench")
     store.streams.create("bench/events", scaling=ab.Fixed(segments))
     return store
 
 
 def blob_files(folder: Path) -> list[Path]:
-    """The blobs of a store, oldest first."""
+    """Returns the blobs of a store, oldest first."""
     return sorted(path for path in (folder / "blobs").rglob("*") if path.is_file())

@@ -1,4 +1,4 @@
-"""Results for people: in a terminal, and as the committed page."""
+"""Formats results for people: in a terminal, and as the committed page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HEADINGS = ("what", "ours", "beside", "ratio", "at least / at most", "")
 
 
 def show(lines: Iterable[Line], console: Console) -> None:
-    """Print a table, and the notes below it."""
+    """Prints a table, and the notes below it."""
     table = Table(*_HEADINGS, show_lines=True, highlight=False)
     notes = []
     for number, line in enumerate(lines, 1):
@@ -32,7 +32,7 @@ def show(lines: Iterable[Line], console: Console) -> None:
 
 
 def page(machine: Mapping[str, str], figures: Mapping[str, Mapping[str, Any]]) -> str:
-    """The committed page."""
+    """Returns the committed page."""
     every = [line for figure in figures.values() for line in figure["results"]]
     judged = [line for line in every if line["target"] is not None]
     missed = [line for line in judged if line["met"] is False]
@@ -69,7 +69,7 @@ def page(machine: Mapping[str, str], figures: Mapping[str, Mapping[str, Any]]) -
 
 
 def merged(path: Path, machine: Mapping[str, str], fresh: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The figures kept in a file with fresh ones put in their places; those of another machine are dropped."""
+    """Returns the figures in a file, updated with new ones; those of another machine are dropped."""
     kept: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     same = kept.get("machine", {}).get("processor") == machine["processor"]
     return {"machine": dict(machine), "figures": {**(kept.get("figures", {}) if same else {}), **fresh}}

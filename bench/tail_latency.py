@@ -1,4 +1,4 @@
-"""From an append to a following reader in another process, on a machine that is otherwise idle."""
+"""Latency from an append to a following reader in another process, on an otherwise idle machine."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ import numpy as np
 import anabranch as ab
 from bench.measure import percentile
 from bench.payloads import PAYLOAD_BYTES
-from bench.result import Bound, Figure, Result, Setting, Target
+from bench.result import Benchmark, BenchmarkSetting, Bound, Result, Target
 from bench.stores import fresh
 
 _CLOCK = time.CLOCK_MONOTONIC  # one clock for all processes of a machine
 _PAUSE_S = (0.001, 0.030)
 
 
-def run(setting: Setting) -> Sequence[Result]:
-    """Single events, each carrying the time just before its `write`, at random moments; the reader, a process of its
-    own, compares that with the time at which it holds the event."""
+def run(setting: BenchmarkSetting) -> Sequence[Result]:
+    """Single events, each carrying the time just before its `write`, at random moments; the reader, a separate
+    process, compares that with the time at which it has the event."""
     count = setting.scaled(1_000, 30)
     folder = setting.folder / "store"
     pauses = np.random.default_rng(1).uniform(*_PAUSE_S, count)
@@ -43,11 +43,11 @@ def run(setting: Setting) -> Sequence[Result]:
                 begun = time.clock_gettime_ns(_CLOCK)
                 writer.write(begun.to_bytes(8, "big").ljust(PAYLOAD_BYTES, b"."), key="a").result()
                 durable.append((time.clock_gettime_ns(_CLOCK) - begun) / 1e6)
-            said, _ = reader.communicate(timeout=30)
+            output, _ = reader.communicate(timeout=30)
         finally:
             reader.kill()
             reader.wait()
-    seen: list[float] = json.loads(said)
+    seen: list[float] = json.loads(output)
     notes = (
         f"{count:,} single events, {1e3 * _PAUSE_S[0]:g} to {1e3 * _PAUSE_S[1]:g} ms apart",
         f"their own `result()` came after p50 {percentile(durable, 0.5):.2f} ms, p99 {percentile(durable, 0.99):.2f} ms",
@@ -64,9 +64,9 @@ def _line(seen: list[float], part: float, target: Target | None, notes: tuple[st
 
 
 def follow(folder: str, count: int) -> None:
-    """The reading process: print when ready, then the latencies in ms."""
+    """The reading process: prints when ready, then the latencies in ms."""
     latencies = []
-    with ab.connect(folder) as store, store.reader("bench/events", start=ab.TAIL, follow=True) as reader:
+    with ab.connect(folder, create=True) as store, store.reader("bench/events", start=ab.TAIL, follow=True) as reader:
         sys.stdout.write("ready\n")
         sys.stdout.flush()
         for event in reader:
@@ -77,7 +77,7 @@ def follow(folder: str, count: int) -> None:
     sys.stdout.write(json.dumps(latencies))
 
 
-FIGURE = Figure("tail_latency", "append to a following reader in another process", run)
+FIGURE = Benchmark("tail_latency", "append to a following reader in another process", run)
 
 if __name__ == "__main__":
     follow(sys.argv[1], int(sys.argv[2]))

@@ -1,11 +1,16 @@
-"""What all tests share: a last line that says what ran on which backend, so that nothing is left out unseen."""
+"""What all tests share: which of them a plain run leaves out, and last lines that say what ran on which backend and how many
+tests were left out, so that nothing is left out unseen."""
 
 from __future__ import annotations
 
 import os
+import random
+import signal
 import sys
+import zlib
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -21,9 +26,11 @@ if sys.dont_write_bytecode:
 # of the processor time of a short session.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
-# How fast a machine makes examples is no property of the store.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("untimed")
+# How fast a machine makes examples is no property of the store. A plain run takes the same examples each time, so that it
+# fails for what was changed and never by chance; a run of all tests looks for new ones.
+_UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("fixed", _UNTIMED, derandomize=True)
+settings.register_profile("random", _UNTIMED, derandomize=False)  # on a CI host the default is fixed
 
 _BACKENDS = (
     *("sqlite+folder+s3", "sqlite+s3+folder", "postgres+s3", "sqlite+s3"),
@@ -40,11 +47,67 @@ _LONG = (
 )
 
 
+_SLOW_LEFT_OUT = pytest.StashKey[int]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """What `./dev test` passes on."""
+    parser.addoption(
+        "--all", action="store_true", help="run the tests marked `slow` too, with random examples and seeds"
+    )
+    parser.addoption("--seed", type=int, help="the seed of every random test, as the report of a failed one names it")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Runs before any test is imported, and so before it takes its settings from the profile."""
+    config.stash[_SLOW_LEFT_OUT] = 0
+    # A shell ignores Ctrl-C for what it starts in the background, and tests press it.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    settings.load_profile("random" if config.getoption("--all") else "fixed")
+
+
+@pytest.hookimpl(trylast=True)  # so that what -k and -m leave out is not counted
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The long files first, in one of several processes. The others keep their order."""
+    """Leave out the slow tests, but for those that are asked for: by `--all`, by `-m slow` or by name (`file.py::test`).
+
+    In one of several processes, the long files come first. The others keep their order.
+    """
+    if not config.getoption("--all") and "slow" not in config.getoption("markexpr"):
+        named = tuple(argument for argument in config.args if "::" in argument)
+        slow = [
+            item for item in items if item.get_closest_marker("slow") and not item.nodeid.startswith(named or ("::",))
+        ]
+        config.stash[_SLOW_LEFT_OUT] = len(slow)
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if item not in set(slow)]
     if hasattr(config, "workerinput"):
         order = {f"tests/{file}": place for place, file in enumerate(_LONG)}
         items.sort(key=lambda item: order.get(item.nodeid.partition("::")[0], len(order)))
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """Of a random test: in a plain run always the same, with --all drawn anew. The report of a failure names it."""
+    chosen: int | None = request.config.getoption("--seed")
+    if chosen is None and request.config.getoption("--all"):
+        chosen = random.SystemRandom().randrange(1 << 32)
+    elif chosen is None:
+        chosen = zlib.crc32(request.node.name.encode())
+    request.node.add_report_section("setup", "seed", f"repeat it with --seed {chosen}")
+    return chosen
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """One of several processes says to the first how many tests it left out."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["slow_left_out"] = session.config.stash[_SLOW_LEFT_OUT]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Each of several processes has collected all tests, so each has left out the same."""
+    node.config.stash[_SLOW_LEFT_OUT] = getattr(node, "workeroutput", {}).get("slow_left_out", 0)
 
 
 def _backend(node: str) -> str | None:
@@ -57,10 +120,12 @@ def _backend(node: str) -> str | None:
     return named
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Count what passed, per backend."""
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Count what passed, per backend, and what was left out."""
     passed = Counter(_backend(report.nodeid) for report in terminalreporter.stats.get("passed", ()))
     counted = {name: number for name, number in passed.items() if name is not None}
     if counted:
-        told = ", ".join(f"{name} {number}" for name, number in sorted(counted.items()))
-        terminalreporter.write_line(f"backends that tests passed on: {told}")
+        listed = ", ".join(f"{name} {number}" for name, number in sorted(counted.items()))
+        terminalreporter.write_line(f"backends that tests passed on: {listed}")
+    if left_out := config.stash[_SLOW_LEFT_OUT]:
+        terminalreporter.write_line(f"slow tests left to ./dev test --all: {left_out}")

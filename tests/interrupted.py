@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from typing import Any
 
 import anabranch
 
+_FIRST = 8  # the last instruction that a generator has behind it when it begins
 _OURS = str(Path(anabranch.__file__).parent)
 
 
@@ -36,10 +38,16 @@ class CtrlC:
             sys.setprofile(None)
 
     def _look(self, frame: FrameType, event: str, argument: Any) -> None:
-        if event in ("call", "c_return") and frame.f_code.co_filename.startswith(_OURS):
+        if event in ("call", "c_return") and frame.f_code.co_filename.startswith(_OURS) and not resumes(frame, event):
             self._places += 1
             if self._places == self._at + 1:
                 signal.raise_signal(signal.SIGINT)
+
+
+def resumes(frame: FrameType, event: str) -> bool:
+    """True where a generator goes on. What a profiler raises there leaves it without its `finally` and `with`, which no
+    signal does: that strikes behind the `yield`."""
+    return event == "call" and bool(frame.f_code.co_flags & inspect.CO_GENERATOR) and frame.f_lasti > _FIRST
 
 
 def ctrl_c_everywhere(stride: int = 1) -> Iterator[CtrlC]:

@@ -1,1 +1,1 @@
-"""Torture: real processes around one store, real signals, real servers; and the judgement of what is left."""
+"""Torture: real processes around one store, real signals, real servers; and the judgement of the resulting store."""

@@ -14,11 +14,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 from torture.conductor import Report, Run
-from torture.places import NAMES, place
+from torture.store_kinds import NAMES, place
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Torture every place for its share of the time; 1 if anything was violated."""
+    """Tortures every place for its share of the time. Returns 1 if anything was violated."""
     options = _parser().parse_args(arguments)
     seed = random.SystemRandom().randrange(1 << 32) if options.seed is None else options.seed
     places = options.place or NAMES
@@ -41,7 +41,7 @@ def _torture(name: str, seed: int, seconds: float) -> Report:
         if sys.stderr.isatty():
             print("\r\x1b[K", end="", file=sys.stderr)
     if report.violations:
-        print(f"the store and what its processes told are kept in {folder}", file=sys.stderr)
+        print(f"the store and the logs of its processes are kept in {folder}", file=sys.stderr)
     else:
         shutil.rmtree(folder, ignore_errors=True)
     return report
@@ -58,14 +58,14 @@ def _show(report: Report) -> None:
     sections: tuple[tuple[str, Counter[str]], ...] = (
         ("faults", report.faults),
         ("events", report.counts),
-        ("done, and errors met on the way", report.met),
+        ("operations done, and errors that processes survived", report.met),
     )
     for title, counts in sections:
         print(f"  {title}")
         for what, number in sorted(counts.items()):
             print(f"    {number:>9,}  {what}")
     for text in report.left_out:
-        print(f"  left out: {text}")
+        print(f"  not possible here: {text}")
     print(f"  violations: {len(report.violations)}")
     for text in report.violations:
         print(f"    {text}")
@@ -74,13 +74,13 @@ def _show(report: Report) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="./dev torture",
-        description="Kill, stop and mislead real processes that write, follow, scale, copy, append, rename, truncate, "
-        "compact, collect, run transactions and read in a group, cut their power, fill their disk, and strike at the "
-        "servers they use; then hold what the store has against what they were told.",
+        description="Kill and stop real processes, and set their clocks, while they write, follow, scale, copy, append, rename, truncate, "
+        "compact, collect, run transactions and read in a group; cut their power, fill their disk, and fail the "
+        "servers they use; then compare the store with the answers that they got.",
         epilog="exit code: 0 nothing was violated, 1 something was, 2 wrong arguments",
     )
     parser.add_argument("--minutes", type=float, default=2.0, help="how long, over all places (default: 2)")
-    parser.add_argument("--seed", type=int, help="of the faults; when they strike is up to the machine all the same")
+    parser.add_argument("--seed", type=int, help="of the faults; their timing depends on the machine all the same")
     parser.add_argument("--place", choices=NAMES, action="append", help="only this; may be repeated (default: all)")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     return parser

@@ -1,4 +1,4 @@
-"""One run: processes around a store, a fault every moment, quiet at the end, and the judgement."""
+"""One run: processes around a store, frequent faults, a quiet end, and the judgement."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ from typing import Final, Protocol
 
 from torture import share, transact, trim, workers
 from torture.child import Child
-from torture.judge import complaints, violations
-from torture.place import LEASE_S, STREAMS, Place
+from torture.judge import process_errors, violations
+from torture.location import LEASE_S, STREAMS, StoreLocation
 from torture.power import Power
-from torture.shuffle import names_back, shuffle
-from torture.told import Told
+from torture.shuffle import shuffle, undo_renames
+from torture.stream_logs import StreamLogs
 
-_WRITERS: Final = 2  # of each stream
-_ALONE: Final = ("change", "tidy", "shuffle", "transact", "share", "share", "trim")  # what others do beside them
-# The longest is beyond the horizon of `workers.tidy`, and beyond `place.LEASE_S`.
+_WRITERS: Final = 2  # per stream
+_ALONE: Final = ("change", "tidy", "shuffle", "transact", "share", "share", "trim")  # the other processes
+# The longest exceeds the horizon of `workers.run_upkeep`, and `place.LEASE_S`.
 _STALLS: Final = (("stopped (SIGSTOP) for a moment", 0.1), ("stopped (SIGSTOP) beyond its leases", 4.0))
 _PATIENCE_S: Final = 90.0
-_BETWEEN_CUTS_S: Final = 8.0  # at least, so that all have come to work again
+_BETWEEN_CUTS_S: Final = 8.0  # minimum, so that all processes are working again
 
 
 class Server(Protocol):
-    """What the store needs beside it, and can be tortured too. `left_out`: what can't be done on this machine, and
-    why."""
+    """A server that the store needs, and that can be tortured too. `left_out`: faults that are impossible on this
+    machine, and why."""
 
     left_out: list[str]
 
     def faults(self) -> dict[str, Callable[[random.Random], None]]:
-        """What can be done to it, by name."""
+        """Returns the faults that can be applied to it, by name."""
         ...
 
     def recover(self) -> None:
-        """Have it answer again."""
+        """Makes it answer again."""
         ...
 
     def lose_power(self) -> None:
-        """It stood on the machine whose power was cut, and starts again with that."""
+        """Loses power with the machine that it was on, and starts again."""
         ...
 
 
 @dataclass
 class Report:
-    """What happened. `counts` holds answers and operations, `faults` what was done to whom."""
+    """The result of a run. `counts` holds answers and operations, `faults` the faults that were applied."""
 
     place: str
     seed: int
@@ -65,41 +65,42 @@ class Report:
 class Run:
     """Torture of one place for some seconds."""
 
-    def __init__(self, name: str, place: Place, folder: Path, seed: int, server: Server) -> None:
+    def __init__(self, name: str, place: StoreLocation, folder: Path, seed: int, server: Server) -> None:
         self._place = place
         self._folder = folder
         self._rng = random.Random(seed)
         self._server = server
         self._stop = folder / "stop"
         self._numbers = count()
-        self._told = {stream: Told(stream) for stream in STREAMS}
+        self._logs = {stream: StreamLogs(stream) for stream in STREAMS}
         self._all: list[Child] = []
         self._stalled: list[tuple[float, Child]] = []
-        # Only of SQLite and of a folder do we see what they sync; a server has its own way with the disk.
+        # Only the syncs of SQLite and of a folder can be observed; a server syncs on its own.
         self._power = None if place.on_disk is None else Power(place.on_disk, folder / "journals")
         self._cut_after = time.monotonic() + _BETWEEN_CUTS_S
         self.report = Report(name, seed, left_out=list(server.left_out))
 
-    def run(self, seconds: float, tell: Callable[[Report], None]) -> Report:
-        """Torture, then judge. `tell` is called now and then with the report so far."""
-        began = time.monotonic()
+    def run(self, seconds: float, log: Callable[[Report], None]) -> Report:
+        """Tortures for at least `seconds` from when its processes were started, until a fault has struck and an event
+        was acknowledged; then judges. `log` is called now and then with the report so far."""
         with self._place.open(0) as store:
-            store.streams.create_scope("t")
+            store.scopes.create("t")
             for stream in (*STREAMS, *transact.STREAMS, share.MADE, trim.STREAM):
                 store.streams.create(stream, scaling=2)
-            store.reader_group(share.GROUP, streams=[share.SOURCE], lease_s=LEASE_S)
+            store.groups.open(share.GROUP, streams=[share.SOURCE], lease_s=LEASE_S)
         if self._power is not None:
-            self._power.come_on()
+            self._power.restart()
         try:
-            living = self._start_all()
-            while (now := time.monotonic() - began) < seconds:
+            alive = self._start_all()
+            began = time.monotonic()
+            while (now := time.monotonic() - began) < seconds or not self._under_way():
                 self.report.seconds = now
                 self._wake_due()
-                self._strike(living)
-                living = [child if child.alive else self._replaced(child) for child in living]
-                tell(self.report)
+                self._inject_fault(alive)
+                alive = [child if child.alive else self._replaced(child) for child in alive]
+                log(self.report)
                 time.sleep(self._rng.random() * 0.6)
-            self._end(living)
+            self._end(alive)
         except BaseException:
             for child in self._all:
                 child.kill()
@@ -108,7 +109,15 @@ class Run:
         self._judge()
         return self.report
 
-    # who takes part
+    def _under_way(self) -> bool:
+        """True once a fault has struck and a writer had an event acknowledged: a loaded machine takes its time."""
+        if not sum(self.report.faults.values()):
+            return False
+        return any(
+            line[:1] == ["acked"] for told in self._logs.values() for child in told.writers for line in child.lines()
+        )
+
+    # processes
 
     def _start_all(self) -> list[Child]:
         kinds = [("writer", stream) for stream in STREAMS for _ in range(_WRITERS)]
@@ -122,10 +131,10 @@ class Run:
         match kind:
             case "writer":
                 child = start(workers.write, place, stop, stream, name, seed)
-                self._told[stream].writers.append(child)
+                self._logs[stream].writers.append(child)
             case "follower":
                 child = start(workers.follow, place, stop, stream, self._position(stream), name, seed)
-                self._told[stream].followers.append(child)
+                self._logs[stream].followers.append(child)
             case "shuffle":
                 child = start(shuffle, place, stop, name, seed)
             case "change":
@@ -137,7 +146,7 @@ class Run:
             case "trim":
                 child = start(trim.trim, place, stop, name, seed)
             case _:
-                child = start(workers.tidy, place, stop, seed)
+                child = start(workers.run_upkeep, place, stop, seed)
         self._all.append(child)
         return child
 
@@ -146,30 +155,30 @@ class Run:
         return self._start(kind, stream.replace("-", "/", 1))
 
     def _position(self, stream: str) -> str | None:
-        """Where the followers so far have got."""
-        for child in reversed(self._told[stream].followers):
+        """Returns the position that the followers have reached."""
+        for child in reversed(self._logs[stream].followers):
             if told := [rest[0] for word, *rest in child.lines() if word == "at"]:
                 return told[-1]
         return None
 
-    # what is done to them
+    # faults
 
-    def _strike(self, living: list[Child]) -> None:
+    def _inject_fault(self, alive: list[Child]) -> None:
         faults: list[tuple[str, Callable[[], None]]] = [
-            ("kill -9", lambda: self._rng.choice(living).kill()),
-            ("kill -9", lambda: self._rng.choice(living).kill()),
-            *((name, partial(self._stall, living, seconds)) for name, seconds in _STALLS),
-            ("clock set to another time", lambda: self._rng.choice(living).send(signal.SIGUSR1)),
+            ("kill -9", lambda: self._rng.choice(alive).kill()),
+            ("kill -9", lambda: self._rng.choice(alive).kill()),
+            *((name, partial(self._stall, alive, seconds)) for name, seconds in _STALLS),
+            ("clock set to another time", lambda: self._rng.choice(alive).send(signal.SIGUSR1)),
         ]
         faults += [(name, partial(act, self._rng)) for name, act in self._server.faults().items()]
         if time.monotonic() > self._cut_after:
-            faults.append(("power cut", partial(self._cut, living)))
+            faults.append(("power cut", partial(self._cut, alive)))
         name, act = self._rng.choice(faults)
         act()
         self.report.faults[name] += 1
 
-    def _cut(self, living: list[Child]) -> None:
-        for child in living:
+    def _cut(self, alive: list[Child]) -> None:
+        for child in alive:
             child.kill()
         self._stalled.clear()
         if self._power is not None:
@@ -177,8 +186,8 @@ class Run:
         self._server.lose_power()
         self._cut_after = time.monotonic() + _BETWEEN_CUTS_S
 
-    def _stall(self, living: list[Child], seconds: float) -> None:
-        child = self._rng.choice(living)
+    def _stall(self, alive: list[Child], seconds: float) -> None:
+        child = self._rng.choice(alive)
         child.send(signal.SIGSTOP)
         self._stalled.append((time.monotonic() + seconds, child))
 
@@ -191,30 +200,30 @@ class Run:
 
     # the end
 
-    def _end(self, living: list[Child]) -> None:
-        """Quiet: nobody is struck any more, and everybody ends in order."""
+    def _end(self, alive: list[Child]) -> None:
+        """Ends the run quietly: no more faults, and all processes end in order."""
         self._wake_due(all_of_them=True)
         self._server.recover()
         self._stop.touch()
-        for child in living:
+        for child in alive:
             if not child.join(_PATIENCE_S):
                 self.report.violations.append(f"{child.name} does not end")
                 child.kill()
 
     def _judge(self) -> None:
-        raised, self.report.met = complaints(self._all)
+        raised, self.report.met = process_errors(self._all)
         self.report.violations += [f"a process ended by an error: {text}" for text in raised]
         with self._place.open(0) as store:
-            names_back(store)
-            for stream in STREAMS:  # what nobody followed to its end, because they were told to stop
+            undo_renames(store)
+            for stream in STREAMS:  # events that no follower has read yet, because they were stopped
                 self._follow_to_the_end(stream)
-            told = list(self._told.values())
+            told = list(self._logs.values())
             self.report.violations += violations(store, told, self._all, self.report.counts)
 
     def _follow_to_the_end(self, stream: str) -> None:
         name = f"follower.{next(self._numbers)}.end"
         child = Child(self._folder, name, workers.read_rest, self._place, stream, self._position(stream))
-        self._told[stream].followers.append(child)
+        self._logs[stream].followers.append(child)
         if not child.join(_PATIENCE_S):
             self.report.violations.append(f"{name} does not end")
             child.kill()

@@ -1,4 +1,4 @@
-"""A disk of its own for the store, which can be full."""
+"""A separate small disk for the store, which can be filled up."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-_SIZE_BYTES = 2 << 30  # as long as it is not full; a bound, of which only what is written takes memory
+_SIZE_BYTES = 2 << 30  # while it is not full; an upper bound, memory is used only for what is written
 _FULL_S = (0.2, 1.5)
 
 
 class SmallDisk:
-    """A disk in memory below the folder. Only root may mount one: without the right the fault is left out, and
+    """A disk in memory below the folder. Only root may mount one: without that permission the fault is left out, and
     `left_out` says so."""
 
     def __init__(self, folder: Path) -> None:
@@ -29,10 +29,10 @@ class SmallDisk:
         return {} if not self._mounted else {"disk full": self.fill}
 
     def fill(self, rng: random.Random) -> None:
-        """Leave no room, or hardly any, for a moment."""
+        """Leaves no room, or hardly any, for a moment."""
         disk = os.statvfs(self.folder)
         used = (disk.f_blocks - disk.f_bfree) * disk.f_frsize
-        # Where somebody writes more than that meanwhile, it stays as it is. Zero would be no limit at all, for ever.
+        # If more than that is written meanwhile, the size is not changed. A size of zero would mean no limit.
         size = max(used + rng.choice((0, 30_000, 300_000)), 1)
         _mount("-o", f"remount,size={size}", str(self.folder))
         time.sleep(rng.uniform(*_FULL_S))
@@ -46,10 +46,10 @@ class SmallDisk:
                 raise OSError(done.stderr.strip())
 
     def lose_power(self) -> None:
-        """See `conductor.Server.lose_power`: `torture.power` sees to the files."""
+        """See `conductor.Server.lose_power`: `torture.power` handles the files."""
 
     def close(self) -> None:
-        """Take it away with all that is on it."""
+        """Unmounts it, with everything on it."""
         if self._mounted:
             subprocess.run(["umount", "-l", str(self.folder)], check=True)
 

@@ -1,4 +1,4 @@
-"""From what the processes told, and what the store holds in the end, to the list of violations."""
+"""Derives the violations from the logs of the processes and the final content of the store."""
 
 from __future__ import annotations
 
@@ -6,25 +6,26 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import anabranch as ab
-from anabranch.log.check import Severity
+from anabranch.log.checking.check import Severity
 from anabranch.model.cut import HEAD
 from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.pointer import EventPointer
-from anabranch.testing.clients.judgement import kept_by, taken_over
-from anabranch.testing.history import Stored, check
-from anabranch.testing.inheritance import Holding, judge_joints
-from anabranch.testing.ledger import Event, Ledger, Reading, Sighting
-from anabranch.testing.record import load
+from tests.simulation.clients.judgement import kept_by, taken_over
+from tests.simulation.history import Stored, check
+from tests.simulation.inheritance import Holding, judge_joints
+from tests.simulation.ledger import Event, Ledger, Reading, Sighting
+from tests.simulation.record import load
 from torture import share, transact, trim
 from torture.child import Child
-from torture.shuffle import names_back
-from torture.taken import Taken
-from torture.told import Told, event_of
+from torture.shuffle import undo_renames
+from torture.stream_logs import StreamLogs, event_of
+from torture.transfers import TakenOver
 from torture.workers import event_name
 
 
-def ledger_of(told: Told, ident: StreamId, counts: Counter[str]) -> Ledger:
-    """What the stream's writers attempted and were told. `counts` gets the answers by kind."""
+def ledger_of(told: StreamLogs, ident: StreamId, counts: Counter[str]) -> Ledger:
+    """Returns the ledger of what the stream's writers wrote and the answers they got. `counts` gets the answers by
+    kind."""
     ledger = Ledger(told.stream)
     for child in told.writers:
         for word, *rest in child.lines():
@@ -54,9 +55,9 @@ def _attempted(ledger: Ledger, text: str) -> Event:
     return made
 
 
-def _followed(told: Told, ident: StreamId) -> Reading:
-    """All that the followers saw one after the other: what a killed one saw behind its last position was seen again by
-    the next."""
+def _followed(told: StreamLogs, ident: StreamId) -> Reading:
+    """Returns what the followers saw, as one reading: what a killed one saw after its last position was read again
+    by the next."""
     reading = Reading("follower")
     for child in told.followers:
         fresh: list[Sighting] = []
@@ -74,13 +75,15 @@ def _sighting(ident: StreamId, text: str) -> Sighting:
     return Sighting(EventPointer(ident, SegmentId.unpack(int(segment)), int(offset)), payload.encode())
 
 
-def violations(store: ab.Store, streams: Sequence[Told], children: Sequence[Child], counts: Counter[str]) -> list[str]:
-    """Everything that must not be. Reads the whole store; nobody else may be at work on it."""
-    names_back(store)
+def violations(
+    store: ab.Store, streams: Sequence[StreamLogs], children: Sequence[Child], counts: Counter[str]
+) -> list[str]:
+    """Returns all violations. Reads the whole store; no other process may use it."""
+    undo_renames(store)
     ids = {told.stream: store.streams.get(told.stream).id for told in streams}
     ledgers = {told.stream: ledger_of(told, ids[told.stream], counts) for told in streams}
-    taken = Taken(store, streams, ledgers, children)
-    holdings = {ledger: held(store, name) for name, ledger in taken.ledgers.items()}
+    taken = TakenOver(store, streams, ledgers, children)
+    holdings = {ledger: content_of(store, name) for name, ledger in taken.ledgers.items()}
     found: list[str] = []
     for ledger in ledgers.values():
         counts["events in the store"] += len(holdings[ledger].stored)
@@ -90,43 +93,45 @@ def violations(store: ab.Store, streams: Sequence[Told], children: Sequence[Chil
     for ledger, holding in holdings.items():
         found += ledger.judge(holding.stored)
     found += taken.wrong
-    found += judge_joints(list(taken.joints.values()), holdings)
-    found += _historic(children, {ledgers[name]: ident for name, ident in ids.items()}, holdings, taken, counts)
+    found += judge_joints(list(taken.transfers.values()), holdings)
+    found += _history_violations(
+        children, {ledgers[name]: ident for name, ident in ids.items()}, holdings, taken, counts
+    )
     found += [
         *transact.wrong(store, children, counts),
         *share.wrong(store, counts),
         *trim.wrong(store, children, counts),
     ]
-    # Clocks that jump leave a horizon ahead of the time, of which `check` warns by right.
+    # Clocks that jump leave a horizon in the future, about which `check` warns correctly.
     return found + [f"check: {finding}" for finding in store.check() if finding.severity is Severity.ERROR]
 
 
-def _historic(
+def _history_violations(
     children: Sequence[Child],
     ids: Mapping[Ledger, StreamId],
     holdings: Mapping[Ledger, Holding],
-    taken: Taken,
+    taken: TakenOver,
     counts: Counter[str],
 ) -> list[str]:
-    """What is wrong by the history of the streams' segments."""
+    """Returns what is wrong by the history of the streams' segments."""
     kept: dict[str, Stored] = {}
     for ledger, ident in ids.items():
         kept |= kept_by(ident, holdings[ledger], event_name)
     operations = [each for child in children for each in load(child.history())]
     counts["operations in the history"] += len(operations)
-    operations += taken_over(taken.joints, ids, kept, operations)
+    operations += taken_over(taken.transfers, ids, kept, operations)
     return [f"history: {anomaly}" for anomaly in check(operations, kept)]
 
 
-def held(store: ab.Store, stream: str) -> Holding:
-    """What a stream holds, without what its events were padded with."""
+def content_of(store: ab.Store, stream: str) -> Holding:
+    """Returns what a stream holds, without the padding of its events."""
     heads = {segment.id: segment.head for segment in store.streams.view(stream).ordered}
     with store.reader(stream, start=HEAD) as reader:
         return Holding([Sighting(event.pointer, event.body.rstrip(b"x")) for event in reader], heads)
 
 
-def complaints(children: Sequence[Child]) -> tuple[list[str], Counter[str]]:
-    """What ended a process that should not have, and which errors they met and went on from."""
+def process_errors(children: Sequence[Child]) -> tuple[list[str], Counter[str]]:
+    """Returns the errors that ended processes unexpectedly, and counts of the errors that processes survived."""
     raised: list[str] = []
     met = Counter[str]()
     for child in children:

@@ -1,4 +1,4 @@
-"""A PostgreSQL server that is restarted, killed and cut off."""
+"""A PostgreSQL server that is restarted, killed and disconnected."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from torture.disk import SmallDisk
 
 
 class PostgresServer:
-    """The tests' server, with what can go wrong with it."""
+    """The tests' server, with its faults."""
 
     def __init__(self) -> None:
-        # Not below the run's own folder: the server has no root's rights, and must get there.
+        # Not below the run's own folder: the server does not run as root, and must be able to access it.
         self._home = Path(tempfile.mkdtemp(prefix="anabranch-torture-"))
         self._home.chmod(0o755)
         self._disk = SmallDisk(self._home / "disk")
@@ -59,7 +59,7 @@ class PostgresServer:
 
     def _fill(self, rng: random.Random) -> None:
         self._disk.fill(rng)
-        if not self._answers():  # without room for its log it gives up, or is just getting up again
+        if not self._answers():  # without room for its log it shuts down, or is just restarting
             self._server.stop(signal.SIGQUIT)
             self._server.start()
 
@@ -77,12 +77,13 @@ class PostgresServer:
             self._server.start()
 
     def lose_power(self) -> None:
-        """See `conductor.Server.lose_power`. All of its processes at once; what it wrote stays with the system."""
+        """See `conductor.Server.lose_power`. Kills all of its processes at once; what it wrote stays in the system's
+        cache."""
         self._server.kill()
         self._server.start()
 
     def close(self) -> None:
-        """End it and delete its data."""
+        """Stops it and deletes its data."""
         self._server.remove()
         self._disk.close()
         shutil.rmtree(self._home, ignore_errors=True)

@@ -1,14 +1,13 @@
-"""A power cut for real processes: what they had not synced is taken from the disk, or a part of it.
+"""A power cut for real processes: removes from the disk what they had not synced, or a part of it.
 
-Killing a process takes nothing that it wrote: the system keeps its pages. So each process notes, in a journal apart from the
-store, every write and sync of SQLite (through a VFS) and of the folder of blobs (through the functions of `os`). To cut
-the power, all are killed, and every file is put together anew from what it was when the journals began: what was written
-before the last sync began is there; of the rest each write has reached the disk or has not. A blob that was not
-synced keeps some beginning, one whose folder was not may be gone. Where the catalog is a server's, there is only the
-folder of blobs; what the server does is its own business.
+Killing a process loses nothing that it wrote: the system keeps its pages. So each process records, in a journal apart
+from the store, every write and sync of SQLite (through a VFS) and of the folder of blobs (through the functions of
+`os`). A power cut kills all processes and rebuilds every file from its content when the journals began: writes before
+the last sync began are kept; each later write has reached the disk or has not. A blob that was not synced keeps a
+prefix; one whose folder was not synced may be lost. If the catalog is on a server, only the folder of blobs is rebuilt.
 
-A note is made behind what it tells of, and before anything that rests on it. So a kill in between loses a note of
-a write that nobody relied on, or of a sync that nobody was told of.
+A note is recorded after the event that it describes, and before anything that relies on it. So a kill in between loses
+only the note of a write that nothing relied on, or of a sync that was not yet reported.
 """
 
 from __future__ import annotations
@@ -25,15 +24,16 @@ from typing import Any, Final, NamedTuple
 import apsw
 
 from anabranch.blobs import local
-from anabranch.testing.disk import DiskOs
+from tests.simulation.disk import DiskOs
 
 _CATALOG: Final = "catalog.db"
-_SYSTEM: Final = "unix"  # named, since ours becomes the default
-_kept: list[object] = []  # what must live as long as the process
+_SYSTEM: Final = "unix"  # explicit, since ours becomes the default
+_kept: list[object] = []  # objects that must live as long as the process
 
 
 class _Note(NamedTuple):
-    """`kind`: write, cut (the file was cut off there), sync, delete; new, named, dirty, clean for blobs. Times in ns."""
+    """`kind`: write, cut (the file was truncated there), sync, delete; new, named, dirty, clean for blobs. Times in
+    ns."""
 
     kind: str
     began: int
@@ -54,7 +54,7 @@ class _Journal:
 
 
 def watch(journal: Path) -> None:
-    """From now on this process notes what it writes and syncs."""
+    """From now on this process records its writes and syncs."""
     notes = _Journal(journal)
     door = _Vfs("recorded", notes)
     apsw.set_default_vfs("recorded")
@@ -64,19 +64,19 @@ def watch(journal: Path) -> None:
 
 
 class _Table(dict[Path, None]):
-    """Paths that are not synced; the journal hears who comes and who goes."""
+    """Paths that are not synced; additions and removals are recorded in the journal."""
 
-    def __init__(self, journal: _Journal, comes: str, goes: str) -> None:
+    def __init__(self, journal: _Journal, on_add: str, on_remove: str) -> None:
         super().__init__()
-        self._journal, self._comes, self._goes = journal, comes, goes
+        self._journal, self._on_add, self._on_remove = journal, on_add, on_remove
 
     def __setitem__(self, path: Path, value: None) -> None:
-        self._journal.note(self._comes, str(path))
+        self._journal.note(self._on_add, str(path))
         super().__setitem__(path, value)
 
     def __delitem__(self, path: Path) -> None:
         super().__delitem__(path)
-        self._journal.note(self._goes, str(path))
+        self._journal.note(self._on_remove, str(path))
 
     def pop(self, path: Path, *default: Any) -> Any:
         if path in self:
@@ -84,7 +84,7 @@ class _Table(dict[Path, None]):
 
 
 class _Vfs(apsw.VFS):
-    """The system's VFS, whose files note what is written to them and synced."""
+    """The system's VFS, whose files record their writes and syncs."""
 
     def __init__(self, name: str, journal: _Journal) -> None:
         super().__init__(name, _SYSTEM)
@@ -120,7 +120,8 @@ class _File(apsw.VFSFile):
 
 
 class Power:
-    """The supply of what lies in a folder: a whole store, or the blobs of one. `journals` is where its processes keep theirs."""
+    """The power supply of a folder: a whole store, or the blobs of one. `journals` is the folder of its processes'
+    journals."""
 
     def __init__(self, river: Path, journals: Path) -> None:
         self._river = river
@@ -128,23 +129,23 @@ class Power:
         self._generation = 0
         self._before: dict[str, bytes] = {}
 
-    def come_on(self) -> None:
-        """The store is as it is on the disk. No process may be at work."""
+    def restart(self) -> None:
+        """Takes the present files as the state on the disk. No process may use the store."""
         self._generation += 1
         self._before = {str(path): path.read_bytes() for path in self._files()}
         self._folder.mkdir(parents=True)
 
     def journal(self, name: str) -> Path:
-        """Where a new process notes what it does, until the next cut."""
+        """Returns where a new process records its writes, until the next cut."""
         return self._folder / name
 
     def cut(self, rng: random.Random) -> None:
-        """Take what was not synced. Every process was killed."""
+        """Removes what was not synced. All processes must have been killed."""
         notes = [list(_read(path)) for path in sorted(self._folder.iterdir())]
         self._cut_catalog(rng, sorted((note for each in notes for note in each), key=lambda note: note.ended))
         for each in notes:
             _cut_blobs(rng, each)
-        self.come_on()
+        self.restart()
 
     @property
     def _folder(self) -> Path:
@@ -172,7 +173,7 @@ class Power:
 def _after_cut(rng: random.Random, before: bytes, notes: list[_Note]) -> bytes:
     content = bytearray(before)
     synced = max((note.began for note in notes if note.kind == "sync"), default=-1)
-    part = rng.choice((0.0, 0.5, 0.9))  # a disk has an order of its own
+    part = rng.choice((0.0, 0.5, 0.9))  # a disk may reorder writes
     for note in notes:
         if note.kind == "sync" or (note.ended > synced and rng.random() >= part):
             continue
@@ -186,7 +187,7 @@ def _after_cut(rng: random.Random, before: bytes, notes: list[_Note]) -> bytes:
 
 
 def _cut_blobs(rng: random.Random, notes: list[_Note]) -> None:
-    """Of the blobs of one process, which alone syncs them."""
+    """Cuts the blobs of one process, which alone syncs them."""
     nameless: dict[str, None] = {}
     dirty: dict[str, None] = {}
     for note in notes:
@@ -208,7 +209,7 @@ def _cut_blobs(rng: random.Random, notes: list[_Note]) -> None:
 
 
 def _read(path: Path) -> Iterator[_Note]:
-    """A journal's notes; a last one that was cut short is left out."""
+    """Yields a journal's notes; a truncated last one is skipped."""
     whole, at = path.read_bytes(), 0
     while at + 4 <= len(whole):
         stop = at + 4 + int.from_bytes(whole[at : at + 4], "little")

@@ -1,4 +1,5 @@
-"""Readers of one group under torture: what they make of a stream, with their positions, is that stream once more."""
+"""Readers of one group under torture: what they write, together with their positions, must be an exact copy of the
+stream."""
 
 from __future__ import annotations
 
@@ -14,43 +15,43 @@ import pyarrow as pa
 
 import anabranch as ab
 from anabranch.errors import AnabranchError
-from torture.child import Tell
-from torture.place import Place
+from torture.child import Log
+from torture.location import StoreLocation
 from torture.transact import STREAMS
 
 GROUP: Final = "t/group"
 SOURCE: Final = STREAMS[0]
 MADE: Final = "t/made"
-READERS: Final = ("r1", "r2", "r3")  # of which several processes may open one
-_KILLED_BEHIND: Final = 0.1  # of its units: where a position that was not stored with its output would be lost
+READERS: Final = ("r1", "r2", "r3")  # several processes may open the same one
+_KILLED_BEHIND: Final = 0.1  # of its units: a position that was not stored with its output is lost there
 _AGAIN_S: Final = 0.2
 _IDLE_READS: Final = 3
 
 
-def share(tell: Tell, place: Place, stop: Path, name: str, seed: int) -> None:
-    """Open readers of the group one after another, copy what they read, exactly once, and leave in any way, killed among
-    them: nobody else meets the moment behind a unit as often."""
+def share(log: Log, place: StoreLocation, stop: Path, name: str, seed: int) -> None:
+    """Opens readers of the group one after another, copies what they read, exactly once, and leaves in various ways.
+    One is SIGKILL right after a unit, a moment that other kills rarely hit."""
     rng = random.Random(seed)
     while not stop.exists():
         try:
             with place.open(seed) as store:
                 while not stop.exists():
-                    _work(tell, stop, rng, store)
+                    _work(log, stop, rng, store)
         except AnabranchError as exc:
-            tell("met", type(exc).__name__, exc)
+            log("met", type(exc).__name__, exc)
             time.sleep(_AGAIN_S)
 
 
-def _work(tell: Tell, stop: Path, rng: random.Random, store: ab.Store) -> None:
-    reader = store.reader_group(GROUP).reader(rng.choice(READERS), delivery="exactly_once", batch_rows=10)
+def _work(log: Log, stop: Path, rng: random.Random, store: ab.Store) -> None:
+    reader = store.groups.open(GROUP).reader(rng.choice(READERS), delivery="exactly_once", batch_rows=10)
     try:
         for _ in range(rng.randrange(1, 40)):
             if stop.exists():
                 break
             if _copy(reader, 0.3):
-                tell("did", "unit of a group")
+                log("did", "unit of a group")
                 if rng.random() < _KILLED_BEHIND:
-                    tell("did", "kill -9 behind a unit")
+                    log("did", "kill -9 behind a unit")
                     os.kill(os.getpid(), signal.SIGKILL)
     finally:
         reader.abandon() if rng.random() < 0.3 else reader.close()
@@ -64,8 +65,9 @@ def _copy(reader: ab.GroupReader, timeout_s: float) -> bool:
 
 
 def wrong(store: ab.Store, counts: Counter[str]) -> list[str]:
-    """What the group made, once a last reader has read to the end, that is not what it read. Nobody else is at work."""
-    group = store.reader_group(GROUP)
+    """Returns how the group's output differs from what it read, once a last reader has read to the end. No other
+    process may use the store."""
+    group = store.groups.open(GROUP)
     idle = 0
     with group.reader("last", delivery="exactly_once") as reader:
         while idle < _IDLE_READS or group.unread().events:

@@ -1,4 +1,5 @@
-"""Transactions over two streams under torture: each is there whole, in both, or not at all, as its state says."""
+"""Transactions over two streams under torture: each is visible completely, in both, or not at all, as its state
+says."""
 
 from __future__ import annotations
 
@@ -13,36 +14,37 @@ from typing import Final
 import anabranch as ab
 from anabranch.errors import AnabranchError, AppendUncertain, InvalidArgument, StoreUnavailable, TransactionAborted
 from anabranch.model.transaction import TransactionState
-from anabranch.streams.transaction.transaction import Transaction
-from torture.child import Child, Tell
-from torture.place import LEASE_S, Place
+from anabranch.transactions.transaction import Transaction
+from torture.child import Child, Log
+from torture.location import LEASE_S, StoreLocation
 
 STREAMS: Final = ("t/left", "t/right")
 _KEYS: Final = 3
 _AGAIN_S: Final = 0.2
 
 
-def transact(tell: Tell, place: Place, stop: Path, name: str, seed: int) -> None:
-    """Write the same events to both streams in a transaction, with or without flushes; then commit, abort or leave it."""
+def transact(log: Log, place: StoreLocation, stop: Path, name: str, seed: int) -> None:
+    """Writes the same events to both streams in a transaction, with or without flushes; then commits, aborts or
+    abandons it."""
     rng = random.Random(seed)
     numbers = count()
     while not stop.exists():
         try:
             with place.open(seed) as store:
                 while not stop.exists():
-                    _one(tell, stop, rng, store, f"{name}|{next(numbers)}")
+                    _one(log, stop, rng, store, f"{name}|{next(numbers)}")
                     time.sleep(rng.random() * 0.3)
                     if rng.random() < 0.1:
                         store.streams.scale(rng.choice(STREAMS), rng.choice((1, 2, 4)))
         except AnabranchError as exc:
-            tell("met", type(exc).__name__, exc)
+            log("met", type(exc).__name__, exc)
             time.sleep(_AGAIN_S)
 
 
-def _one(tell: Tell, stop: Path, rng: random.Random, store: ab.Store, label: str) -> None:
+def _one(log: Log, stop: Path, rng: random.Random, store: ab.Store, label: str) -> None:
     txn = store.transaction(lease_s=LEASE_S)
     events = rng.randrange(1, 8)
-    tell("begun", txn.id, label, events)
+    log("begun", txn.id, label, events)
     try:
         for i in range(events):
             for stream in STREAMS:
@@ -51,38 +53,38 @@ def _one(tell: Tell, stop: Path, rng: random.Random, store: ab.Store, label: str
                 txn.flush()
         draw = rng.random()
         if draw < 0.7:
-            _commit(tell, stop, txn)
+            _commit(log, stop, txn)
         elif draw < 0.85:
             txn.abort()
-            tell("aborted", txn.id)
-            tell("did", "abort")
+            log("aborted", txn.id)
+            log("did", "abort")
     except TransactionAborted:
-        tell("aborted", txn.id)
-    except InvalidArgument as exc:  # whoever asked before did commit it
+        log("aborted", txn.id)
+    except InvalidArgument as exc:  # the request whose answer was lost did commit it
         if "is committed" not in str(exc):
             raise
-        tell("committed", txn.id)
+        log("committed", txn.id)
 
 
-def _commit(tell: Tell, stop: Path, txn: Transaction) -> None:
+def _commit(log: Log, stop: Path, txn: Transaction) -> None:
     while True:
         try:
             txn.commit()
         except (AppendUncertain, StoreUnavailable) as exc:
-            tell("met", type(exc).__name__, exc)
+            log("met", type(exc).__name__, exc)
             if stop.exists():
                 return
             time.sleep(_AGAIN_S)
         else:
-            tell("committed", txn.id)
-            tell("did", "commit")
+            log("committed", txn.id)
+            log("did", "commit")
             return
 
 
 def wrong(store: ab.Store, children: Sequence[Child], counts: Counter[str]) -> list[str]:
-    """What is not as it was told, or not as the transaction's state says; and what lies out of order."""
-    store.collect()  # which sweeps those that were left
-    committed = {info.id for info in store.transactions() if info.state is TransactionState.COMMITTED}
+    """Returns what differs from the logs, or from the transactions' states; and what is out of order."""
+    store.collect()  # sweeps abandoned ones too
+    committed = {info.id for info in store.transactions.list() if info.state is TransactionState.COMMITTED}
     there = {stream: _by_label(store, stream) for stream in STREAMS}
     said: dict[str, str] = {}
     begun: dict[str, tuple[str, int]] = {}
@@ -95,19 +97,19 @@ def wrong(store: ab.Store, children: Sequence[Child], counts: Counter[str]) -> l
     counts["transactions committed"] = len(committed & begun.keys())
     counts["transactions aborted or left"] = len(begun.keys() - committed)
     found = [
-        f"{ident} was told to be {word}"
+        f"{ident} was reported as {word}"
         for ident, word in said.items()
         if (word == "committed") != (ident in committed)
     ]
     for ident, (label, events) in begun.items():
-        owed = list(range(events)) if ident in committed else []
+        expected = list(range(events)) if ident in committed else []
         found += [
-            f"{stream} has {there[stream].get(label, [])} of transaction {ident} ({label}), not {owed}"
+            f"{stream} has {there[stream].get(label, [])} of transaction {ident} ({label}), not {expected}"
             for stream in STREAMS
-            if sorted(there[stream].get(label, [])) != owed
+            if sorted(there[stream].get(label, [])) != expected
         ]
-    strange = set[str]().union(*there.values()) - {label for label, _ in begun.values()}
-    return [f"transactions: {text}" for text in [*found, *(f"{label} was never begun" for label in sorted(strange))]]
+    unexpected = set[str]().union(*there.values()) - {label for label, _ in begun.values()}
+    return [f"transactions: {text}" for text in [*found, *(f"{label} was never begun" for label in sorted(unexpected))]]
 
 
 def _by_label(store: ab.Store, stream: str) -> dict[str, list[int]]:

@@ -1,4 +1,5 @@
-"""Truncation under torture: what lies before a cut that was answered is gone, and what lies behind all cuts is there."""
+"""Truncation under torture: events before an acknowledged cut are gone, and events after all requested cuts are
+readable."""
 
 from __future__ import annotations
 
@@ -16,15 +17,15 @@ from anabranch.model.cut import HEAD, StreamCut
 from anabranch.model.ids import SegmentId
 from anabranch.model.pointer import EventPointer
 from anabranch.model.stream import StreamView
-from torture.child import Child, Tell
-from torture.place import Place
+from torture.child import Child, Log
+from torture.location import StoreLocation
 
 STREAM: Final = "t/short"
 _AGAIN_S: Final = 0.2
 
 
-def trim(tell: Tell, place: Place, stop: Path, name: str, seed: int) -> None:
-    """Write numbered events, tell where each lies, and truncate the stream behind some of them."""
+def trim(log: Log, place: StoreLocation, stop: Path, name: str, seed: int) -> None:
+    """Writes numbered events, logs where each is, and truncates the stream after some of them."""
     rng = random.Random(seed)
     numbers = count()
     while not stop.exists():
@@ -33,30 +34,30 @@ def trim(tell: Tell, place: Place, stop: Path, name: str, seed: int) -> None:
                 while not stop.exists():
                     for _ in range(rng.randrange(1, 20)):
                         body = f"{name}|{next(numbers)}"
-                        tell("wrote", body, writer.write(body.encode(), key=f"k{rng.randrange(4)}").result())
+                        log("wrote", body, writer.write(body.encode(), key=f"k{rng.randrange(4)}").result())
                     if rng.random() < 0.5:
-                        _truncate(tell, rng, store)
+                        _truncate(log, rng, store)
                     if rng.random() < 0.1:
                         store.streams.scale(STREAM, rng.choice((1, 2, 3)))
                     time.sleep(rng.random() * 0.2)
         except AnabranchError as exc:
-            tell("met", type(exc).__name__, exc)
+            log("met", type(exc).__name__, exc)
             time.sleep(_AGAIN_S)
 
 
-def _truncate(tell: Tell, rng: random.Random, store: ab.Store) -> None:
+def _truncate(log: Log, rng: random.Random, store: ab.Store) -> None:
     with store.reader(STREAM, start=HEAD) as reader:
         for _ in zip(range(rng.randrange(1, 60)), reader, strict=False):
             pass
         cut = reader.position
-    tell("asked", cut)
+    log("asked", cut)
     store.streams.truncate(STREAM, cut)
-    tell("cut", cut)
-    tell("did", "truncate")
+    log("cut", cut)
+    log("did", "truncate")
 
 
 def wrong(store: ab.Store, children: Sequence[Child], counts: Counter[str]) -> list[str]:
-    """What is there though it was truncated, or not there though it never was."""
+    """Returns events that are readable though truncated, or not readable though never truncated."""
     view = store.streams.view(STREAM)
     with store.reader(STREAM, start=HEAD) as reader:
         there = {event.pointer: event.body.decode() for event in reader}
@@ -71,7 +72,7 @@ def wrong(store: ab.Store, children: Sequence[Child], counts: Counter[str]) -> l
                     reached[segment] = max(reached[segment], offset)
     counts["events truncated"] = len(wrote.keys() - there.keys())
     heads = {segment.id: segment.head for segment in view.ordered}
-    # A cut in a segment lets go all of the segments before it, of which it says nothing.
+    # A cut in a segment releases all of that segment's predecessors, which the cut does not list.
     last = {segment.id: max(asked[segment.id], _before(view, segment.id, asked)) for segment in view.ordered}
     found = [
         f"{heads[each]} is the head of segment {each}, where {last[each]} was asked for"
@@ -92,7 +93,7 @@ def wrong(store: ab.Store, children: Sequence[Child], counts: Counter[str]) -> l
 
 
 def _before(view: StreamView, segment: SegmentId, asked: Counter[SegmentId]) -> int:
-    """All of a segment, if a cut was asked for that lies in one of those that came of it."""
-    heirs = [each.id for each in view.successors(segment)]
-    reached = any(each in asked or _before(view, each, asked) for each in heirs)
+    """Returns the whole segment's end, if a requested cut lies in one of its successors."""
+    successors = [each.id for each in view.successors(segment)]
+    reached = any(each in asked or _before(view, each, asked) for each in successors)
     return view.length(segment) if reached else 0

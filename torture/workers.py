@@ -1,4 +1,4 @@
-"""What the processes under torture do: write, follow, change the streams, tidy up."""
+"""What the processes under torture do: write, follow, change the streams, run upkeep."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ import anabranch as ab
 from anabranch.errors import AnabranchError, AppendUncertain
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import SegmentId, StreamId
-from anabranch.testing.history import Kind, Outcome
-from anabranch.testing.ledger import Event
-from anabranch.testing.record import RecordedStore, RecordedWriter, Recorder, place_of
-from torture.child import Tell, recorder
-from torture.place import STREAMS, Place
+from tests.simulation.history import Kind, Outcome
+from tests.simulation.ledger import Event
+from tests.simulation.record import RecordedStore, RecordedWriter, Recorder, place_of
+from torture.child import Log, recorder
+from torture.location import STREAMS, StoreLocation
 
 Pending = tuple[list[Event], Callable[[], list[ab.EventPointer]]]
-_KEYS = 8  # that all writers share
+_KEYS = 8  # shared by all writers
 _PENDING_MAX = 60
-_AGAIN_S = 0.2  # between two tries of what an outage refused
+_AGAIN_S = 0.2  # pause before repeating what an outage refused
 _HORIZON_US = 1_500_000
 
 
-def write(tell: Tell, place: Place, stop: Path, stream: str, name: str, seed: int) -> None:
-    """Write until the file `stop` is there: single events and batches, inlined and in blobs, atomic and not, many at a
-    time; tell each event before it is handed over and each answer when it comes."""
+def write(log: Log, place: StoreLocation, stop: Path, stream: str, name: str, seed: int) -> None:
+    """Writes until the file `stop` exists: single events and batches, inlined and in blobs, atomic and not, many at
+    a time; logs each event before it is written and each answer when it arrives."""
     rng = random.Random(seed)
     numbers = [0] * _KEYS
     pending: deque[Pending] = deque()
@@ -41,25 +41,25 @@ def write(tell: Tell, place: Place, stop: Path, stream: str, name: str, seed: in
         try:
             pointers = result()
         except AppendUncertain:
-            tell("unknown", *(_name(event) for event in events))
+            log("unknown", *(_name(event) for event in events))
         except AnabranchError as exc:
-            tell("refused", type(exc).__name__, *(_name(event) for event in events))
+            log("refused", type(exc).__name__, *(_name(event) for event in events))
         else:
             for event, pointer in zip(events, pointers, strict=True):
-                tell("acked", _name(event), pointer)
+                log("acked", _name(event), pointer)
 
     while not stop.exists():
         try:
             with place.open(seed) as store, _client(store, history, name).writer(stream) as writer:
                 while not stop.exists():
-                    _write_some(tell, rng, writer, name, numbers, pending)
+                    _write_some(log, rng, writer, name, numbers, pending)
                     while len(pending) > rng.choice((0, 10, _PENDING_MAX)):
                         settle()
                     time.sleep(rng.random() * 0.004)
                 while pending:
                     settle()
         except AnabranchError as exc:
-            tell("met", type(exc).__name__, exc)
+            log("met", type(exc).__name__, exc)
             time.sleep(_AGAIN_S)
         while pending:  # their writer is closed: each has its answer by now
             settle()
@@ -70,12 +70,12 @@ def _client(store: ab.Store, history: Recorder, name: str) -> RecordedStore:
 
 
 def event_name(stream: StreamId, payload: bytes) -> str:
-    """An event's name in a history."""
+    """Returns an event's name in a history."""
     return f"{stream:016x} {payload.rstrip(b'x').decode().rstrip('|')}"
 
 
 def _write_some(
-    tell: Tell, rng: random.Random, writer: RecordedWriter, name: str, numbers: list[int], pending: deque[Pending]
+    log: Log, rng: random.Random, writer: RecordedWriter, name: str, numbers: list[int], pending: deque[Pending]
 ) -> None:
     count = rng.choice((1, 1, 1, 2, 8, 30))
     padding = rng.choice((0, 0, 0, 0, 3_000))
@@ -85,7 +85,7 @@ def _write_some(
         events.append(Event(name, f"k{key}", numbers[key]))
         numbers[key] += 1
     atomic = count > 1 and rng.random() < 0.3
-    tell("unit" if atomic else "try", *(_name(event) for event in events))
+    log("unit" if atomic else "try", *(_name(event) for event in events))
     try:
         if count == 1:
             answer = writer.write(events[0].payload(padding), key=events[0].key)
@@ -96,14 +96,14 @@ def _write_some(
             if atomic:
                 pending.append((events, lambda: [answer() for answer in answers]))
             else:  # parts of it may be refused alone
-                pending.extend(([event], _alone(answer)) for event, answer in zip(events, answers, strict=True))
+                pending.extend(([event], _settled_alone(answer)) for event, answer in zip(events, answers, strict=True))
     except AnabranchError as exc:
-        # Of a batch that was accepted in part nothing is known; `write_batch` says so by this alone.
-        tell("unknown" if count > 1 else "refused", *([] if count > 1 else [type(exc).__name__]), *map(_name, events))
+        # If a batch was accepted in part, nothing is known of its events; this error of `write_batch` is the only sign.
+        log("unknown" if count > 1 else "refused", *([] if count > 1 else [type(exc).__name__]), *map(_name, events))
         raise
 
 
-def _alone(answer: Callable[[], ab.EventPointer]) -> Callable[[], list[ab.EventPointer]]:
+def _settled_alone(answer: Callable[[], ab.EventPointer]) -> Callable[[], list[ab.EventPointer]]:
     return lambda: [answer()]
 
 
@@ -111,8 +111,8 @@ def _name(event: Event) -> str:
     return f"{event.writer}|{event.key}|{event.number}"
 
 
-def follow(tell: Tell, place: Place, stop: Path, stream: str, start: str | None, name: str, seed: int) -> None:
-    """Follow a stream from a cut's text, or its head; tell each event and, behind a few, the position."""
+def follow(log: Log, place: StoreLocation, stop: Path, stream: str, start: str | None, name: str, seed: int) -> None:
+    """Follows a stream from a cut's text, or its head; logs each event and, after every few, the position."""
     at = ab.HEAD if start is None else StreamCut.parse(start)
     history = recorder(name, stop.parent)
     while not stop.exists():
@@ -123,22 +123,22 @@ def follow(tell: Tell, place: Place, stop: Path, stream: str, start: str | None,
                     batch = reader.read(0.2)
                     if batch is not None:
                         _note_read(history, name, reader, batch, asked)
-                        at = _saw(tell, batch, reader)
+                        at = _log_read(log, batch, reader)
         except AnabranchError as exc:
-            tell("met", type(exc).__name__, exc)
+            log("met", type(exc).__name__, exc)
             time.sleep(_AGAIN_S)
 
 
-def read_rest(tell: Tell, place: Place, stream: str, start: str | None) -> None:
-    """As `follow`, to the tail as of now."""
+def read_rest(log: Log, place: StoreLocation, stream: str, start: str | None) -> None:
+    """Like `follow`, to the tail as of now."""
     at = ab.HEAD if start is None else StreamCut.parse(start)
     with place.open(0) as store, store.reader(stream, start=at) as reader:
         for batch in reader.batches():
-            _saw(tell, batch, reader)
+            _log_read(log, batch, reader)
 
 
 def _note_read(history: Recorder, client: str, reader: ab.Reader, batch: pa.RecordBatch, asked: int) -> None:
-    """A read for each run of events of a segment."""
+    """Records a read for each run of events of a segment."""
     stream = reader.position.stream
     rows = zip(*(batch.column(each).to_pylist() for each in ("_segment", "_offset", "payload")), strict=True)
     for segment, run in groupby(rows, key=lambda row: row[0]):
@@ -149,15 +149,15 @@ def _note_read(history: Recorder, client: str, reader: ab.Reader, batch: pa.Reco
         history.end(read, Outcome.OK, events=names)
 
 
-def _saw(tell: Tell, batch: pa.RecordBatch, reader: ab.Reader) -> StreamCut:
+def _log_read(log: Log, batch: pa.RecordBatch, reader: ab.Reader) -> StreamCut:
     rows = zip(*(batch.column(name).to_pylist() for name in ("_segment", "_offset", "payload")), strict=True)
-    tell("saw", *(f"{segment}:{offset}:{payload.rstrip(b'x').decode()}" for segment, offset, payload in rows))
-    tell("at", reader.position)
+    log("saw", *(f"{segment}:{offset}:{payload.rstrip(b'x').decode()}" for segment, offset, payload in rows))
+    log("at", reader.position)
     return reader.position
 
 
-def change(tell: Tell, place: Place, stop: Path, name: str, seed: int) -> None:
-    """Scale the streams to and fro, and look at the lengths of their segments."""
+def change(log: Log, place: StoreLocation, stop: Path, name: str, seed: int) -> None:
+    """Scales the streams up and down, and records the lengths of their segments."""
     rng = random.Random(seed)
     history = recorder(name, stop.parent)
     while not stop.exists():
@@ -167,16 +167,16 @@ def change(tell: Tell, place: Place, stop: Path, name: str, seed: int) -> None:
                 while not stop.exists():
                     stream, count = rng.choice(STREAMS), rng.choice((1, 2, 3, 6))
                     store.streams.scale(stream, count)
-                    tell("did", "scale")
+                    log("did", "scale")
                     client.look(stream)
                     time.sleep(rng.random())
         except AnabranchError as exc:
-            tell("met", type(exc).__name__, exc)
+            log("met", type(exc).__name__, exc)
             time.sleep(_AGAIN_S)
 
 
-def tidy(tell: Tell, place: Place, stop: Path, seed: int) -> None:
-    """Compact and collect, with a horizon that a stopped writer falls behind."""
+def run_upkeep(log: Log, place: StoreLocation, stop: Path, seed: int) -> None:
+    """Compacts and collects, with a horizon that a stopped writer falls behind."""
     rng = random.Random(seed)
     while not stop.exists():
         try:
@@ -184,11 +184,11 @@ def tidy(tell: Tell, place: Place, stop: Path, seed: int) -> None:
                 while not stop.exists():
                     if rng.random() < 0.5:
                         store.compact(force=True)
-                        tell("did", "compact")
+                        log("did", "compact")
                     else:
                         store.collect(horizon_us=_HORIZON_US)
-                        tell("did", "collect")
+                        log("did", "collect")
                     time.sleep(rng.random())
         except AnabranchError as exc:
-            tell("met", type(exc).__name__, exc)
+            log("met", type(exc).__name__, exc)
             time.sleep(_AGAIN_S)

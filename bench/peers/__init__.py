@@ -1,5 +1,5 @@
-"""Other systems as they are installed here, each started for a figure on loopback with an empty folder, and stopped
-after it. None of them is needed: a figure says which were not installed."""
+"""Other systems as they are installed here. Each is started for a figure on loopback with an empty folder, and
+stopped after it. None of them is required: a figure reports which were not installed."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from bench.peers.kafka import Kafka
 from bench.peers.nats import Nats
 from bench.peers.peer import NotInstalled, Peer
 from bench.peers.redis import Redis
-from bench.result import Setting
+from bench.result import BenchmarkSetting
 
 KINDS: tuple[type[Peer], ...] = (Redis, Nats, Kafka)
 
 
-def each(setting: Setting, missing: list[str]) -> Generator[Peer]:
-    """One peer after the other, running while it is the caller's turn; `missing` is told why the others are not.
+def each(setting: BenchmarkSetting, missing: list[str]) -> Generator[Peer]:
+    """Yields one peer after the other, running until the next one is requested; `missing` gets why the others are not.
 
-    To be closed if it is not used up: that stops the peer.
+    Close it if it is not exhausted: that stops the peer.
     """
     for kind in KINDS:
         try:

@@ -1,4 +1,4 @@
-"""Apache Kafka through confluent-kafka, from the jars that Maven Central holds."""
+"""Apache Kafka through confluent-kafka, from jars of Maven Central."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from bench.peers.fetch import KAFKA_JARS, jar_version
 from bench.peers.peer import NotInstalled, Peer, free_port
 
-JARS = "ANABRANCH_KAFKA_JARS"
+JARS = "ANABRANCH_KAFKA_JARS"  # a folder other than that of `./dev bench peers`
 _CLUSTER = "AAAAAAAAAAAAAAAAAAAAAA"
 _PAGE = 10_000
 
@@ -28,9 +29,11 @@ class Kafka(Peer):
 
     def start(self) -> None:
         """See `Peer`."""
-        jars = os.environ.get(JARS)
-        if not jars or not any(Path(jars).glob("kafka_*.jar")):
-            raise NotInstalled(f"{JARS} names no folder with its jars (bench/peers/kafka.md says how to get them)")
+        jars = Path(os.environ.get(JARS) or KAFKA_JARS)
+        version = jar_version(jars)
+        if version is None:
+            raise NotInstalled("its jars are not there: ./dev bench peers fetches them")
+        self._version = version
         java = shutil.which("java")
         if java is None:
             raise NotInstalled("no java on the PATH")
@@ -38,7 +41,7 @@ class Kafka(Peer):
             client: Any = import_module("confluent_kafka")
             administration: Any = import_module("confluent_kafka.admin")
         except ImportError as exc:
-            raise NotInstalled("no client: pip install confluent-kafka") from exc
+            raise NotInstalled("its client is not installed: ./dev bench peers installs it") from exc
         self._client = client
         port, control = free_port(), free_port()
         self._address = f"127.0.0.1:{port}"
@@ -59,7 +62,6 @@ class Kafka(Peer):
         self._until(lambda: admin.list_topics(timeout=1), timeout_s=60)
         self._topics = iter(f"events-{number}" for number in range(1_000))
         self._make = lambda name: admin.create_topics([administration.NewTopic(name, 1, 1)])[name].result(30)
-        self._jars = jars
         self._producer: Any = client.Producer(
             {
                 "bootstrap.servers": self._address,
@@ -78,8 +80,7 @@ class Kafka(Peer):
 
     def version(self) -> str:
         """See `Peer`."""
-        jar = next(Path(self._jars).glob("kafka_*.jar"))
-        return f"Kafka {jar.stem.rpartition('-')[2]}"
+        return self._version
 
     def write(self, bodies: Sequence[bytes], keys: Sequence[str]) -> float:
         """See `Peer`."""

@@ -55,8 +55,10 @@ class Nats(Peer):
 
     def version(self) -> str:
         """See `Peer`."""
-        said = subprocess.run([self._command, "--version"], capture_output=True, text=True, timeout=10, check=True)
-        return f"NATS {said.stdout.split()[-1].removeprefix('v')}"
+        version_text = subprocess.run(
+            [self._command, "--version"], capture_output=True, text=True, timeout=10, check=True
+        )
+        return f"NATS {version_text.stdout.split()[-1].removeprefix('v')}"
 
     def write(self, bodies: Sequence[bytes], keys: Sequence[str]) -> float:
         """See `Peer`."""
@@ -92,4 +94,4 @@ class Nats(Peer):
 
 
 async def _ignore(error: Exception) -> None:
-    """What fails is raised as well; nats-py otherwise logs every attempt to connect."""
+    """Ignores the error, which is raised as well; by default nats-py logs every attempt to connect."""

@@ -1,4 +1,4 @@
-"""What all peers have in common: a server process that is started, waited for and stopped."""
+"""Common to all peers: a server process that is started, waited for and stopped."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class NotInstalled(Exception):
 
 
 class Peer(ABC):
-    """A stream of another system. Enter it to start its server; `write` and `read` return seconds."""
+    """A stream of another system. Enter the context to start its server; `write` and `read` return seconds."""
 
     name: ClassVar[str]
-    durability: ClassVar[str]  # when what was acknowledged is on disk
+    durability: ClassVar[str]  # when acknowledged events are on disk
     write_style: ClassVar[str]
     read_style: ClassVar[str]
 
@@ -33,23 +33,23 @@ class Peer(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Start the server and connect. Raises NotInstalled."""
+        """Starts the server and connects. Raises NotInstalled."""
 
     @abstractmethod
     def stop(self) -> None:
-        """Disconnect."""
+        """Disconnects."""
 
     @abstractmethod
     def version(self) -> str:
-        """That of the server."""
+        """Returns the server's version."""
 
     @abstractmethod
     def write(self, bodies: Sequence[bytes], keys: Sequence[str]) -> float:
-        """Append the events one call each, pipelined, until all are acknowledged."""
+        """Appends the events one call each, pipelined, until all are acknowledged."""
 
     @abstractmethod
     def read(self) -> tuple[int, float]:
-        """Read all events as Python objects, touching key and payload: how many, and seconds."""
+        """Reads all events as Python objects, touching key and payload. Returns their number, and seconds."""
 
     def __enter__(self) -> Self:
         self._folder.mkdir(parents=True)
@@ -76,7 +76,7 @@ class Peer(ABC):
             )
 
     def _until(self, ready: Callable[[], object], timeout_s: float = 20.0) -> None:
-        """Try until the call raises nothing."""
+        """Repeats the call until it raises nothing."""
         deadline = time.monotonic() + timeout_s
         while True:
             assert self._server is not None
@@ -108,7 +108,7 @@ class Peer(ABC):
 
 
 def free_port() -> int:
-    """A port of the loopback interface that nobody uses now."""
+    """Returns a port of the loopback interface that is free now."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
         return port

@@ -10,7 +10,7 @@ from typing import Any
 from bench.peers.peer import NotInstalled, Peer, free_port
 
 _PIPELINE = 1_000  # commands sent together; 100 and 10,000 were slower
-_PAGE = 5_000  # entries of one XREAD
+_PAGE = 5_000  # entries per XREAD
 
 
 class Redis(Peer):
@@ -68,7 +68,7 @@ class Redis(Peer):
         count, last = 0, b"0"
         begun = time.perf_counter()
         while found := self._client.xread({"events": last}, count=_PAGE):
-            # RESP2 answers with pairs, RESP3 with a mapping whose values hold one more list.
+            # RESP2 returns pairs, RESP3 a mapping whose values hold one more list.
             entries = found[0][1] if isinstance(found, list) else next(iter(found.values()))[0]
             for _, fields in entries:
                 if fields[b"k"] is not None and fields[b"p"] is not None:

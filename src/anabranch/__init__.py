@@ -1,8 +1,8 @@
-"""Anabranch: a stream store in Python that people use the way they use files, with Spark as its engine.
+"""Anabranch: a stream store in Python whose streams are used like files, with Spark as its engine.
 
     import anabranch as ab
-    with ab.connect("./river") as store:
-        store.streams.create_scope("iot")
+    with ab.connect("./river", create=True) as store:
+        store.scopes.create("iot")
         store.streams.create("iot/raw")
         with store.writer("iot/raw") as writer:
             writer.write(b"hello", key="a")
@@ -10,7 +10,7 @@
             for event in reader:
                 print(event.pointer, event.key, event.body)
 
-Names are loaded when first used, so that a program which only lists streams does not wait for Arrow.
+Names are loaded on first use, so a program that only lists streams does not wait for Arrow to load.
 """
 
 from __future__ import annotations
@@ -23,85 +23,92 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from anabranch import errors as errors
     from anabranch.core.group import Checkpoint
-    from anabranch.core.notifications import Notification
     from anabranch.core.watermarks import TimeWindow, Watermark, WatermarkStatus
+    from anabranch.groups.group import ReaderGroup
+    from anabranch.groups.reader import GroupReader
+    from anabranch.groups.sql_positions import SqlPositions
     from anabranch.model.cut import HEAD, TAIL, Order, StreamCut
     from anabranch.model.event import Event
     from anabranch.model.ids import SegmentId
     from anabranch.model.keyspace import KeyRange
+    from anabranch.model.misplaced import MisplacedEventsWarning
     from anabranch.model.names import StreamName
     from anabranch.model.pointer import EventPointer
     from anabranch.model.policy import ByByteRate, ByEventRate, Fixed
     from anabranch.model.position import Position, StreamSegment
-    from anabranch.model.retention import RetainBytes, RetainFor, Retention
     from anabranch.model.stream_range import StreamRange
-    from anabranch.readers.byte_reader import ByteReader
-    from anabranch.readers.group.group import ReaderGroup
-    from anabranch.readers.group.reader import GroupReader
-    from anabranch.readers.group.sql import SqlPositions
-    from anabranch.readers.notifications.follow import Notifications
-    from anabranch.readers.notifications.listen import Subscription
-    from anabranch.readers.reader import Reader
-    from anabranch.readers.revisioned import RevisionedStream
-    from anabranch.readers.synchronizer import StateSynchronizer
+    from anabranch.model.times import TimeWarning
+    from anabranch.notifications.follow import Notifications
+    from anabranch.notifications.kinds import Notification
+    from anabranch.notifications.subscription import Subscription
+    from anabranch.reading.byte_reader import ByteReader
+    from anabranch.reading.reader import Reader
     from anabranch.runtime.sealing import KeyService
     from anabranch.runtime.settings import Settings
+    from anabranch.shared_state.revisioned_stream import RevisionedStream
+    from anabranch.shared_state.synchronizer import StateSynchronizer
     from anabranch.store.archives import read_archive, verify_archive
     from anabranch.store.facade import Store
-    from anabranch.store.opening import connect
+    from anabranch.store.open import connect
     from anabranch.store.recovery import rebuild, restore
-    from anabranch.streams.ack import Ack, BatchAck, EventRange
-    from anabranch.streams.byte_writer import ByteWriter
-    from anabranch.streams.holding import Held
-    from anabranch.streams.jobs.sources import InStore
-    from anabranch.streams.jobs.until import Until
-    from anabranch.streams.writer import Writer
+    from anabranch.store.subscribers import Subscriber
+    from anabranch.streams.ephemeral.keep_alive import Held
+    from anabranch.streams.retention.policy import RetainBytes, RetainConsumed, RetainFor, Retention
+    from anabranch.transfer.jobs.follow_until import Until
+    from anabranch.transfer.jobs.sources import InStore
+    from anabranch.writing.acknowledgement import Ack, BatchAck, EventRange
+    from anabranch.writing.byte_writer import ByteWriter
+    from anabranch.writing.writer import Writer
 
 _PLACES = {
-    "Ack": "streams.ack",
-    "BatchAck": "streams.ack",
+    "Ack": "writing.acknowledgement",
+    "BatchAck": "writing.acknowledgement",
     "Checkpoint": "core.group",
     "ByByteRate": "model.policy",
     "ByEventRate": "model.policy",
-    "ByteReader": "readers.byte_reader",
-    "ByteWriter": "streams.byte_writer",
+    "ByteReader": "reading.byte_reader",
+    "ByteWriter": "writing.byte_writer",
     "Event": "model.event",
     "EventPointer": "model.pointer",
-    "EventRange": "streams.ack",
+    "EventRange": "writing.acknowledgement",
     "Fixed": "model.policy",
-    "GroupReader": "readers.group.reader",
+    "GroupReader": "groups.reader",
     "HEAD": "model.cut",
-    "Held": "streams.holding",
-    "InStore": "streams.jobs.sources",
+    "Held": "streams.ephemeral.keep_alive",
+    "InStore": "transfer.jobs.sources",
     "KeyRange": "model.keyspace",
     "KeyService": "runtime.sealing",
-    "Notification": "core.notifications",
-    "Notifications": "readers.notifications.follow",
+    "MisplacedEventsWarning": "model.misplaced",
+    "Notification": "notifications.kinds",
+    "Notifications": "notifications.follow",
     "Order": "model.cut",
     "Position": "model.position",
-    "Reader": "readers.reader",
-    "ReaderGroup": "readers.group.group",
-    "RetainBytes": "model.retention",
-    "RetainFor": "model.retention",
-    "Retention": "model.retention",
-    "RevisionedStream": "readers.revisioned",
+    "Reader": "reading.reader",
+    "ReaderGroup": "groups.group",
+    "RetainBytes": "streams.retention.policy",
+    "RetainConsumed": "streams.retention.policy",
+    "RetainFor": "streams.retention.policy",
+    "Retention": "streams.retention.policy",
+    "RevisionedStream": "shared_state.revisioned_stream",
     "SegmentId": "model.ids",
     "Settings": "runtime.settings",
-    "SqlPositions": "readers.group.sql",
-    "StateSynchronizer": "readers.synchronizer",
+    "SqlPositions": "groups.sql_positions",
+    "StateSynchronizer": "shared_state.synchronizer",
     "Store": "store.facade",
-    "Subscription": "readers.notifications.listen",
+    "Subscriber": "store.subscribers",
+    "Subscription": "notifications.subscription",
     "StreamCut": "model.cut",
     "StreamName": "model.names",
     "StreamRange": "model.stream_range",
     "StreamSegment": "model.position",
     "TAIL": "model.cut",
+    "TimeWarning": "model.times",
     "TimeWindow": "core.watermarks",
-    "Until": "streams.jobs.until",
+    "Until": "transfer.jobs.follow_until",
     "Watermark": "core.watermarks",
     "WatermarkStatus": "core.watermarks",
-    "Writer": "streams.writer",
-    "connect": "store.opening",
+    "Writer": "writing.writer",
+    "connect": "store.open",
     "read_archive": "store.archives",
     "rebuild": "store.recovery",
     "restore": "store.recovery",
@@ -127,6 +134,7 @@ __all__ = [
     "InStore",
     "KeyRange",
     "KeyService",
+    "MisplacedEventsWarning",
     "Notification",
     "Notifications",
     "Order",
@@ -134,6 +142,7 @@ __all__ = [
     "Reader",
     "ReaderGroup",
     "RetainBytes",
+    "RetainConsumed",
     "RetainFor",
     "Retention",
     "RevisionedStream",
@@ -146,7 +155,9 @@ __all__ = [
     "StreamName",
     "StreamRange",
     "StreamSegment",
+    "Subscriber",
     "Subscription",
+    "TimeWarning",
     "TimeWindow",
     "Until",
     "Watermark",

@@ -1,8 +1,8 @@
-"""Makes `spark.read.format("anabranch")` work by itself once the package is installed.
+"""The data source `anabranch`: once the package is installed, `spark.read.format("anabranch")` works without setup.
 
-Spark imports every top-level module called `pyspark_*` to look for a `DefaultSource`, in a worker process of its own
-and before any data source is used at all, so this module must stay light: pyspark, which is there already, and nothing
-else until a stream is read or written.
+Spark imports every top-level module called `pyspark_*` to look for a `DefaultSource`. It does so in a separate worker
+process, before any data source is used, so this module must stay light: it imports only pyspark, which is already
+loaded, until a stream is read or written.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["DefaultSource"]
 
 
 class DefaultSource(DataSource):
-    """The data source `anabranch`. Its options are those of `anabranch.spark.source` and `anabranch.spark.sink`."""
+    """The data source `anabranch`. Its options are described in `anabranch.spark.options`."""
 
     @classmethod
     def name(cls) -> str:
@@ -32,31 +32,31 @@ class DefaultSource(DataSource):
         return "anabranch"
 
     def schema(self) -> StructType:
-        """The columns that reading the stream yields; asks the store once."""
-        from anabranch.spark import source
+        """The columns that reading the stream yields; queries the store once."""
+        from anabranch.spark.source import source
 
         return source.schema(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For `spark.read`."""
-        from anabranch.spark import source
+        """The reader for `spark.read`."""
+        from anabranch.spark.source import source
 
         return source.batch_reader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """For `spark.readStream`."""
-        from anabranch.spark import source
+        """The reader for `spark.readStream`."""
+        from anabranch.spark.source import source
 
         return source.stream_reader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """For `df.write`."""
+        """The writer for `df.write`."""
         from anabranch.spark import sink
 
         return sink.batch_writer(self.options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        """For `df.writeStream`."""
+        """The writer for `df.writeStream`."""
         from anabranch.spark import sink
 
         return sink.stream_writer(self.options, schema, overwrite=overwrite)

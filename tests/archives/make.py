@@ -26,12 +26,12 @@ THEN = pa.schema([*FIRST, ("places", pa.list_(pa.string()))])
 def fill(store: ab.Store) -> None:
     """A typed stream that was split, evolved, merged and truncated, and a raw one."""
     streams = store.streams
-    streams.create_scope("iot", tags={"plant": "7"})
+    store.scopes.create("iot", tags={"plant": "7"})
     streams.create("iot/sensors", schema=FIRST, key="device", time="at", scaling=2, tags={"unit": "°C"})
     with store.writer("iot/sensors") as writer:
         for n in range(12):
             writer.write({"device": f"d{n % 5}", "at": 1_000_000 * n, "celsius": n / 4}).result()
-    streams.truncate("iot/sensors", streams.cut_at("iot/sensors", 3_000_000, by="event"))
+    streams.truncate("iot/sensors", store.cuts.at("iot/sensors", 3_000_000, by="event"))
     streams.scale("iot/sensors", 3)
     streams.evolve("iot/sensors", THEN)
     with store.writer("iot/sensors") as writer:
@@ -64,13 +64,13 @@ def main(version: str) -> None:
     key.chmod(0o600)
     public = HERE / f"v{version}.pub.pem"
     subprocess.run(["openssl", "pkey", "-in", key, "-pubout", "-out", public], check=True)
-    with ab.connect(tempfile.mkdtemp()) as store:
+    with ab.connect(tempfile.mkdtemp(), create=True) as store:
         fill(store)
-        report = store.streams.archive_scope("iot", target, sign=str(key))
+        report = store.archives.create_scope("iot", target, sign=str(key))
         kept = {
             "digest": report.digest,
             "streams": {
-                name: {"digest": store.streams.digest(name).value, "events": told(store, name)}
+                name: {"digest": store.archives.digest(name).value, "events": told(store, name)}
                 for name in ("iot/raw", "iot/sensors")
             },
         }

@@ -22,5 +22,5 @@ def sensors(line: Line, tmp_path: Path) -> Line:
     line("stream", "create", "iot/raw")
     file = tmp_path / "sensors.csv"
     file.write_text(CSV)
-    line("write", "iot/sensors", file)
+    line("write", "iot/sensors", "--create", file)
     return line

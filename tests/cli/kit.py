@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from typer.testing import CliRunner
 
-from anabranch.cli.tree import app
+from anabranch.cli.commands import app
 from tests.waiting import PATIENCE_S
 
 CSV = "device,at,celsius\na,2026-01-01T00:00:00Z,1.5\nb,2026-01-01T00:00:01Z,2.5\na,2026-01-01T00:00:02Z,3.5\n"

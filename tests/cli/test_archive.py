@@ -60,9 +60,9 @@ def test_damage_is_named_on_a_line_and_by_the_exit_code(sensors: Line, tmp_path:
     assert [line.split()[0] for line in found.out.splitlines()] == [file.relative_to(place).as_posix(), "stray"]
     assert "2 things wrong" in found.err
     assert file.name in sensors.refused("import", place, "iot/back")
-    assert "there is no archive in" in sensors.refused("archive", "verify", tmp_path)
-    assert f"there is no folder {tmp_path / 'none'}" in sensors.refused("archive", "show", tmp_path / "none")
-    assert f"there is no folder {tmp_path / 'none'}" in sensors.refused("import", tmp_path / "none", "iot/back")
+    assert "no archive found in" in sensors.refused("archive", "verify", tmp_path)
+    assert f"folder {tmp_path / 'none'} not found" in sensors.refused("archive", "show", tmp_path / "none")
+    assert f"folder {tmp_path / 'none'} not found" in sensors.refused("import", tmp_path / "none", "iot/back")
     metadata = place / "archive.json"
     for text, why in (
         (metadata.read_text().replace("sensors", "tensors"), "was changed"),
@@ -79,7 +79,7 @@ def test_any_parquet_file_becomes_a_stream(sensors: Line, tmp_path: Path) -> Non
     pq.write_table(pa.table({"name": ["a", "b"], "n": [1, 2]}), tmp_path / "some.parquet")
     assert "'iot/some'" in sensors("attach", tmp_path / "some.parquet", "iot/some", "--key", "name").err
     assert len(sensors("read", "iot/some", "--json").rows) == 2
-    assert "names no column" in sensors.refused("attach", tmp_path, "iot/other", "--key", "nothing")
+    assert "is not a column" in sensors.refused("attach", tmp_path, "iot/other", "--key", "nothing")
 
 
 def test_a_signed_archive_is_trusted_by_its_key_alone(sensors: Line, tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_an_encrypted_store_is_archived_in_the_clear_only_if_that_is_said(line: 
     line("key", "new", tmp_path / "keys")
     line(*keys, "scope", "create", "iot")
     line(*keys, "stream", "create", "iot/raw")
-    line(*keys, "write", "iot/raw", stdin=b"secret\n")
+    line(*keys, "write", "iot/raw", "--create", stdin=b"secret\n")
     assert "--in-the-clear" in line.refused(*keys, "archive", "create", "iot/raw", tmp_path / "archive")
     line(*keys, "archive", "create", "iot/raw", tmp_path / "archive", "--in-the-clear")
     assert "whole" in line("archive", "verify", tmp_path / "archive").err
@@ -121,8 +121,8 @@ def test_jobs_of_archives_and_imports_are_listed_shown_and_gone_on_with(
         real(blobs, key, chunks)
 
     monkeypatch.setattr(LocalBlobs, "put", put)
-    with ab.connect(sensors.store) as store, pytest.raises(DiskFull):
-        store.streams.archive("iot/sensors", place)
+    with ab.connect(sensors.store, create=True) as store, pytest.raises(DiskFull):
+        store.archives.create("iot/sensors", place)
     (row,) = sensors("job", "list", "--json").json
     said = (row["verb"], row["state"], row["sources"], row["target"], row["streams"], row["events"])
     assert said == ("archive", "failed", ["iot/sensors"], str(place), 1, 3)
@@ -135,14 +135,14 @@ def test_jobs_of_archives_and_imports_are_listed_shown_and_gone_on_with(
     assert sensors("job", "wait", row["job"], "--json").json["state"] == "done"
 
     left[0] = 1
-    with ab.connect(sensors.store) as store, pytest.raises(DiskFull):
-        store.streams.import_archive(place, as_="iot/back")
+    with ab.connect(sensors.store, create=True) as store, pytest.raises(DiskFull):
+        store.archives.import_(place, as_="iot/back")
     told = sensors("import", place, "iot/back", "--window", "2", "--json").json
     assert told["job"] == sensors("job", "list", "--json").json[1]["job"]
     assert sensors("digest", "iot/back").out == sensors("digest", "iot/sensors").out
     left[0] = 2
-    with ab.connect(sensors.store) as store, pytest.raises(DiskFull):
-        store.streams.archive("iot/sensors", tmp_path / "raw")
+    with ab.connect(sensors.store, create=True) as store, pytest.raises(DiskFull):
+        store.archives.create("iot/sensors", tmp_path / "raw")
     (*_, row) = sensors("job", "list", "--json").json
     assert sensors("job", "cancel", row["job"], "--json").json["state"] == "cancelled"
     assert not [path for path in (tmp_path / "raw").rglob("*") if path.is_file()]

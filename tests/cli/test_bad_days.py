@@ -17,7 +17,7 @@ from tests.cli.test_maintain import blobs, damage, fill
     "verb",
     [
         ("read", "iot/nope"),
-        ("write", "iot/nope", "--no-create"),
+        ("write", "iot/nope"),
         ("stream", "show", "iot/nope"),
         ("stream", "seal", "iot/nope"),
         ("stream", "scale", "iot/nope", "--segments", "2"),
@@ -27,7 +27,8 @@ from tests.cli.test_maintain import blobs, damage, fill
     ],
 )
 def test_an_unknown_stream(sensors: Line, verb: tuple[str, ...]) -> None:
-    assert sensors.refused(*verb) == "there is no stream 'iot/nope'"
+    advice = "; to create the stream, pass --create" if verb[0] == "write" else ""
+    assert sensors.refused(*verb) == f"stream 'iot/nope' not found{advice}"
 
 
 @pytest.mark.parametrize(
@@ -79,15 +80,17 @@ def test_a_file_that_is_no_catalog(line: Line) -> None:
     assert "damaged" in line.refused("stream", "list")
     catalog_file.change(line.store / "other.db", "create table t (a)")
     (line.store / "other.db").replace(line.store / "catalog.db")
-    assert "no catalog of this store" in line.refused("read", "iot/sensors")
+    assert "not an Anabranch catalog" in line.refused("read", "iot/sensors")
 
 
 def test_a_store_that_is_a_file_or_lies_in_one(line: Line, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    for store in (tmp_path / "file", tmp_path / "file" / "river"):
-        assert "can't be made" in line.refused("scope", "create", "iot", "--store", store)
-        assert "there is no store in" in line.refused("scope", "list", "--store", store)
-    assert "is no store" in line.refused("read", "a/b", "--store", "ftp://nowhere")
+    for store, why in ((tmp_path / "file", "is a file"), (tmp_path / "file" / "river", "can't be created")):
+        assert why in line.refused("scope", "create", "iot", "--store", store)
+        assert ("is a file" if why == "is a file" else "no store found in") in line.refused(
+            "scope", "list", "--store", store
+        )
+    assert "is not the address of a store" in line.refused("read", "a/b", "--store", "ftp://nowhere")
 
 
 def _obey_permissions() -> None:
@@ -117,7 +120,7 @@ def test_a_folder_that_may_not_be_written(sensors: Line) -> None:
 def test_debug_shows_where_an_error_comes_from(line: Line) -> None:
     from typer.testing import CliRunner
 
-    from anabranch.cli.tree import app
+    from anabranch.cli.commands import app
 
     done = CliRunner().invoke(app, ["--debug", "--store", str(line.store), "scope", "list"])
     assert done.exit_code == 2

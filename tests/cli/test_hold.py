@@ -19,11 +19,11 @@ from tests.waiting import PATIENCE_S, until
 def test_hold_makes_a_stream_for_as_long_as_a_command_runs(sensors: Line) -> None:
     script = (
         "import os, anabranch as ab\n"
-        "with ab.connect(os.environ['ANABRANCH_STORE']) as store:\n"
+        "with ab.connect(os.environ['ANABRANCH_STORE'], create=True) as store:\n"
         "    name = os.environ['ANABRANCH_STREAM']\n"
         "    with store.writer(name) as writer:\n"
         "        writer.write({'device': 'a', 'n': 1}).result()\n"
-        "    held = store.streams.is_ephemeral(name)\n"
+        "    held = store.ephemeral.is_ephemeral(name)\n"
         "    print(name, held, [event.body['n'] for event in store.reader(name)], store.streams.get(name).schema.key)\n"
     )
     done = sensors.process(
@@ -44,13 +44,16 @@ def test_hold_gives_the_commands_exit_code(sensors: Line) -> None:
 
 
 def test_scopes_of_nameless_streams_are_listed_only_if_asked(sensors: Line) -> None:
-    with ab.connect(sensors.store) as store, store.streams.ephemeral():
+    with ab.connect(sensors.store, create=True) as store, store.ephemeral.create():
         assert column(sensors("scope", "list", "--json").json, "name") == ["iot"]
         assert column(sensors("scope", "list", "--internal", "--json").json, "name") == ["_ephemeral", "iot"]
 
 
-def test_hold_refuses_a_lasting_stream(sensors: Line) -> None:
-    assert sensors.refused("stream", "hold", "iot/raw") == "stream 'iot/raw' is lasting: it stays without being held"
+def test_hold_refuses_a_permanent_stream(sensors: Line) -> None:
+    assert (
+        sensors.refused("stream", "hold", "iot/raw")
+        == "expected an ephemeral stream, but 'iot/raw' is permanent and needs no holder"
+    )
 
 
 def test_a_held_stream_is_marked_and_shown_with_its_holders_until_it_is_left(sensors: Line) -> None:

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anabranch.cli.formats import TimeUnit
 from anabranch.cli.intake import csv_records, json_lines
 from anabranch.cli.intake.source import BadInput, LineBlocks, Lines
-from anabranch.cli.intake.times import NoTime, to_times
+from anabranch.cli.intake.times import NotATime, TimeReading
 from anabranch.model.columns import TIME_TYPE
 from anabranch.model.schema import StreamSchema
 
@@ -40,7 +41,7 @@ ROW = st.fixed_dictionaries(
     optional={
         "s": st.none() | TEXT,
         "i": st.none() | st.integers(-(2**63), 2**63 - 1),
-        "f": st.none() | st.floats(allow_nan=False, allow_infinity=False),
+        "f": st.none() | st.floats(),
         "b": st.none() | st.booleans(),
         "t": st.none() | MOMENTS.map(lambda t: t.isoformat() + "Z"),
         "d": st.none() | st.dates().map(str),
@@ -73,10 +74,11 @@ def test_both_ways_to_understand_json_agree(rows: list[dict[str, Any]], escaped:
     lines = Lines("\n".join(json.dumps(row, ensure_ascii=escaped) for row in rows).encode(), 1)
     fast = json_lines._fast(lines, SCHEMA)
     slow = pa.concat_tables(batch.rows for batch in json_lines._slow(lines, SCHEMA))
-    assert fast is None or fast.equals(slow)
+    assert fast is None or repr(fast.to_pylist()) == repr(slow.to_pylist())
     assert slow.num_rows == len(rows)
     for row, read in zip(rows, slow.to_pylist(), strict=True):
-        assert {name: row.get(name) for name in "sifb"} == {name: read[name] for name in "sifb"}
+        # As texts: NaN is not equal to itself.
+        assert repr({name: row.get(name) for name in "sifb"}) == repr({name: read[name] for name in "sifb"})
 
 
 @settings(deadline=None)
@@ -121,13 +123,13 @@ def test_times_of_every_form_are_understood(times: list[datetime | None], form: 
                 return str((time - EPOCH) // timedelta(microseconds=1))
 
     texts = pa.chunked_array([pa.array([None if time is None else text(time) for time in times], pa.string())])
-    read = to_times(texts, TIME_TYPE).to_pylist()
+    read = TimeReading(unit=TimeUnit.us).column(texts, TIME_TYPE).to_pylist()
     assert read == [None if time is None else time.replace(tzinfo=UTC) for time in times]
 
 
 def test_what_is_no_time_is_named() -> None:
-    with pytest.raises(NoTime) as caught:
-        to_times(pa.chunked_array([["2026-01-01", "2026-01-01T00:00Z", "soon"]]), TIME_TYPE)
+    with pytest.raises(NotATime) as caught:
+        TimeReading().column(pa.chunked_array([["2026-01-01", "2026-01-01T00:00Z", "soon"]]), TIME_TYPE)
     assert caught.value.row == 2
 
 

@@ -12,7 +12,7 @@ import pytest
 import anabranch as ab
 from anabranch import limits
 from anabranch.model.ids import Micros
-from anabranch.streams.jobs.row import JOB, JobRow, State
+from anabranch.transfer.jobs.record import JOB, JobState
 from tests.cli.kit import Line
 from tests.store.jobs_kit import SCHEMA, SETTINGS, Gate, fill, image, live, opened, small_ranges, stop_at
 from tests.waiting import PATIENCE_S, until, until_ended
@@ -39,8 +39,8 @@ def test_copy_append_and_stitch_go_to_another_store(sensors: Line, elsewhere: Li
     assert verbs == ["copy", "copy", "append", "stitch"]
     lines = [line.split()[1:] for line in elsewhere("job", "list").out.splitlines()]
     assert ["append", "iot/sensors", "t/b", "done", "100", "%", "-"] in lines
-    assert sensors.refused("copy", "iot/raw", "t/b", *to) == "stream 't/b' exists already"
-    assert "is no store" in sensors.refused("copy", "iot/raw", "t/c", "--to-store", "ftp://x")
+    assert sensors.refused("copy", "iot/raw", "t/b", *to) == "stream 't/b' already exists"
+    assert "is not the address of a store" in sensors.refused("copy", "iot/raw", "t/c", "--to-store", "ftp://x")
 
 
 def test_scope_copy_goes_to_another_store(sensors: Line, elsewhere: Line) -> None:
@@ -53,7 +53,7 @@ def test_stitch_leaves_repeats_out_and_says_how_many(sensors: Line) -> None:
     done = sensors(
         "stitch", "iot/sensors", "iot/more", "--into", "iot/all", "--deduplicate", "device,at", "--prefer", "2"
     )
-    assert done.err.endswith("'iot/all' is there, with 3 events; 3 repeats left out\n")
+    assert done.err.endswith("created 'iot/all' with 3 events; 3 repeats left out\n")
     assert "none of them has 'colour'" in sensors.refused(
         "stitch", "iot/sensors", "--into", "iot/x", "--deduplicate", "colour"
     )
@@ -73,11 +73,13 @@ def test_stitch_takes_streams_of_several_stores(sensors: Line, elsewhere: Line) 
     assert job["from"] == ["here", str(elsewhere.store)]
     assert sensors("job", "show", told["job"]).out.count(str(elsewhere.store)) == 1
     refused = sensors.refused("stitch", "sea:t/b", "--into", "iot/x", *lake)
-    assert refused == "say where the store 'sea' is: --from-store sea=PATH"
-    assert "say where the store 'sea' is" in sensors.refused(
+    assert refused == "the location of store 'sea' is missing: add --from-store sea=PATH"
+    assert "the location of store 'sea' is missing" in sensors.refused(
         "stitch", "lake:t/b", "--into", "iot/x", *lake, "--from-blobs", "sea=x"
     )
-    assert "name each store" in sensors.refused("stitch", "lake:t/b", "--into", "iot/x", "--from-store", "lake")
+    assert "expected a name for each store" in sensors.refused(
+        "stitch", "lake:t/b", "--into", "iot/x", "--from-store", "lake"
+    )
 
 
 def test_a_stitch_goes_on_where_its_stores_lie_elsewhere_by_now(
@@ -90,7 +92,7 @@ def test_a_stitch_goes_on_where_its_stores_lie_elsewhere_by_now(
     with opened("postgres", tmp_path / "blobs") as river:
         with opened("folder", tmp_path / "here") as target, opened("folder", tmp_path / "lake", keys=keys) as lake:
             for number, store in enumerate((target, river, lake)):
-                store.streams.create_scope("s")
+                store.scopes.create("s")
                 store.streams.create("s/x", schema=SCHEMA, key="device", time="at")
                 fill(store, "s/x", number * 100, number * 100 + 60)
             gate = Gate(target, 2)
@@ -100,12 +102,12 @@ def test_a_stitch_goes_on_where_its_stores_lie_elsewhere_by_now(
         for name in ("blobs", "lake", "keys"):
             (tmp_path / name).rename(tmp_path / f"moved-{name}")
         shown = line("job", "show", job.id).out
-        assert f"1 here, 2 {river.site.place['url']}, 3 {tmp_path / 'lake'}\n" in shown
+        assert f"1 here, 2 {river.job_store.place['url']}, 3 {tmp_path / 'lake'}\n" in shown
 
         resume, lake_moved = ("job", "resume", job.id), tmp_path / "moved-lake"
-        assert f"no store in {tmp_path / 'blobs'};" in line.refused(*resume)
+        assert f"no store found in {tmp_path / 'blobs'};" in line.refused(*resume)
         said = line.refused(*resume, "--from-store", lake_moved)
-        assert said == f"say which store by its number in job show: --from-store 2={lake_moved}"
+        assert said == f"name the store by its number in job show: --from-store 2={lake_moved}"
         assert "no other store with the number 1;" in line.refused(*resume, "--from-keys", f"1={keys}")
         places = ["--from-store", f"3={lake_moved}", "--from-blobs", f"2={tmp_path / 'moved-blobs'}"]
         assert "keys" in line.refused(*resume, *places)
@@ -119,7 +121,7 @@ def test_a_copy_goes_on_where_its_store_lies_elsewhere_by_now(tmp_path: Path, mo
     line = Line(tmp_path / "b")
     with opened("folder", tmp_path / "a") as source, opened("folder", tmp_path / "b") as target:
         live(source)
-        target.streams.create_scope("t")
+        target.scopes.create("t")
         gate = Gate(target, 2)
         job = target.jobs.copy(source, "s/a", "t/b", window=1)
         stop_at(gate, job, job.pause)
@@ -156,16 +158,16 @@ def test_copy_follows_for_a_while(sensors: Line, elsewhere: Line) -> None:
     assert (told["events"], told["followed"], told["lag"]) == (3, 0, 0)
     assert elsewhere("job", "show", told["job"], "--json").json["lag_events"] == 0
     assert "add --follow" in sensors.refused("copy", "iot/sensors", "iot/x", "--for", "1s")
-    assert "length of time" in sensors.refused("copy", "iot/sensors", "iot/x", "--follow", "--for", "soon")
+    assert "not a duration" in sensors.refused("copy", "iot/sensors", "iot/x", "--follow", "--for", "soon")
 
 
 def test_a_paused_job_is_shown_resumed_and_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small_ranges(monkeypatch)
-    with ab.connect(tmp_path / "a", settings=SETTINGS) as source:
+    with ab.connect(tmp_path / "a", settings=SETTINGS, create=True) as source:
         live(source)
         whole = image(source, "s/a")
-        target = ab.connect(tmp_path / "b", settings=SETTINGS)
-        target.streams.create_scope("t")
+        target = ab.connect(tmp_path / "b", settings=SETTINGS, create=True)
+        target.scopes.create("t")
         gate = Gate(target, 4)
         job = target.jobs.copy(source, "s/a", "t/b", window=1).id
         gate.wait()
@@ -193,35 +195,35 @@ def test_a_paused_job_is_shown_resumed_and_waited_for(tmp_path: Path, monkeypatc
     assert [row["state"] for row in line("job", "list", "--json").json] == ["silent"]
     assert "380 events of 380" in line("job", "resume", job).err
     assert line("job", "wait", job, "--json").json["state"] == "done"
-    with ab.connect(tmp_path / "b") as target:
+    with ab.connect(tmp_path / "b", create=True) as target:
         assert image(target, "t/b") == whole
 
 
 def gone_silent(store: Path, in_us: int = 0) -> None:
     """Let the only job look as one does half a minute after its process was killed, or a little earlier."""
-    with ab.connect(store) as opened, opened.catalog.writing() as txn:
-        (piece,) = txn.pieces(JOB)
-        seen_at = Micros(opened.runtime.clock.now() - limits.JOB_SILENT_US + in_us)
-        row = replace(JobRow.from_piece(piece), state=State.RUNNING, owner="gone", seen_at=seen_at)
-        txn.put_piece(row.to_piece())
+    with ab.connect(store, create=True) as opened, opened.catalog.writing() as txn:
+        ((_, row),) = txn.states(JOB)
+        seen_at = Micros(opened.runtime.clock.now() - limits.JOB_HEARTBEAT_TIMEOUT_US + in_us)
+        row = replace(row, state=JobState.RUNNING, owner="gone", seen_at=seen_at)
+        txn.put_state(JOB, row.id, row)
 
 
 def test_a_job_is_paused_and_cancelled_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small_ranges(monkeypatch)
-    monkeypatch.setattr(limits, "JOB_SILENT_US", 60_000_000)
+    monkeypatch.setattr(limits, "JOB_HEARTBEAT_TIMEOUT_US", 60_000_000)
     with (
-        ab.connect(tmp_path / "a", settings=SETTINGS) as source,
-        ab.connect(tmp_path / "b", settings=SETTINGS) as target,
+        ab.connect(tmp_path / "a", settings=SETTINGS, create=True) as source,
+        ab.connect(tmp_path / "b", settings=SETTINGS, create=True) as target,
     ):
         live(source)
-        target.streams.create_scope("t")
+        target.scopes.create("t")
         job = target.jobs.copy(source, "s/a", "t/b", follow=True)
         line = Line(tmp_path / "b")
         assert line("job", "pause", job.id, "--json").json["state"] == "paused"
         target.jobs.resume(job.id, source=source)
         assert line("job", "cancel", job.id, "--json").json["state"] == "cancelled"
         assert line.refused("job", "resume", job.id) == f"job {job.id} was cancelled"
-        assert line.refused("job", "show", "nope").startswith("there is no job 'nope'")
+        assert line.refused("job", "show", "nope").startswith("job 'nope' not found")
 
 
 def test_an_interrupt_pauses_the_job_and_says_how_to_go_on(sensors: Line, elsewhere: Line) -> None:
@@ -236,6 +238,6 @@ def test_an_interrupt_pauses_the_job_and_says_how_to_go_on(sensors: Line, elsewh
     _, err = process.communicate(timeout=PATIENCE_S)
     (row,) = elsewhere("job", "list", "--json").json
     assert process.returncode == 130
-    said = f"job {row['job']} is paused; go on with: anabranch --store {elsewhere.store} job resume {row['job']}"
+    said = f"job {row['job']} is paused; continue with: anabranch --store {elsewhere.store} job resume {row['job']}"
     assert said in err.decode()
     assert row["state"] == "paused"

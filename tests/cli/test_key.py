@@ -23,7 +23,7 @@ def test_a_store_is_made_with_keys_and_opens_with_them_alone(
     assert keys.read_text().startswith("first ")
     line("--keys", f"file:{keys}", "scope", "create", "iot")
     line("--keys", f"file:{keys}", "stream", "create", "iot/raw")
-    line("--keys", f"file:{keys}", "write", "iot/raw", "-", stdin="one\ntwo\n")
+    line("--keys", f"file:{keys}", "write", "iot/raw", "--create", "-", stdin="one\ntwo\n")
     assert "key 'first' was not given" in line.refused("read", "iot/raw")
     monkeypatch.setenv("ANABRANCH_KEYS", f"file:{keys}")
     assert [row["payload"] for row in line("read", "iot/raw").rows] == ["one", "two"]
@@ -37,7 +37,7 @@ def test_a_new_key_takes_over_and_the_old_one_may_go(line: Line, keys: Path) -> 
     line("key", "new", keys, "--id", "first")
     line(*given, "scope", "create", "iot")
     line(*given, "stream", "create", "iot/raw")
-    line(*given, "write", "iot/raw", "-", stdin="one\n")
+    line(*given, "write", "iot/raw", "--create", "-", stdin="one\n")
     line("key", "new", keys, "--id", "second")
     assert [row["master_key"] for row in line("key", "show", "--json").json] == ["first"]
     assert line(*given, "key", "rotate", "--json").json["rewrapped"] == 1
@@ -55,7 +55,7 @@ def test_what_can_not_be_done_with_keys_is_said(line: Line, keys: Path, tmp_path
     assert line("key", "show").err == "this store is not encrypted\n"
     line("key", "new", keys, "--id", "first")
     assert "first" in line.refused("key", "new", keys, "--id", "first")
-    assert "no key id" in line.refused("key", "new", keys, "--id", "no id")
+    assert "not a key id" in line.refused("key", "new", keys, "--id", "no id")
     assert "--keys" in line.refused("key", "rotate")
     assert "not encrypted" in line.refused("--keys", f"file:{keys}", "key", "rotate")
     assert "can't be read" in line.refused("--keys", f"file:{tmp_path / 'gone'}", "check")

@@ -22,7 +22,14 @@ def blobs(line: Line) -> list[Path]:
 
 def fill(line: Line) -> None:
     """Enough for a blob of its own: small commits live in the catalog."""
-    line("write", "iot/raw", "--format", "lines", stdin="x" * 99 + "\n" + "\n".join(f"{n:>99}" for n in range(2_000)))
+    line(
+        "write",
+        "iot/raw",
+        "--create",
+        "--format",
+        "lines",
+        stdin="x" * 99 + "\n" + "\n".join(f"{n:>99}" for n in range(2_000)),
+    )
 
 
 def test_compaction_says_what_it_did_and_changes_no_event(sensors: Line) -> None:
@@ -43,7 +50,7 @@ def test_compaction_says_what_it_did_and_changes_no_event(sensors: Line) -> None
 
 def test_deleted_streams_give_their_bytes_back(sensors: Line) -> None:
     fill(sensors)
-    sensors("stream", "delete", "iot/raw")
+    sensors("stream", "delete", "iot/raw", "--yes")
     sensors("collect")
     sensors("collect", "--grace", "0")
     sensors("collect", "--grace", "0")
@@ -75,5 +82,5 @@ def test_check_finds_a_catalog_that_is_none(line: Line) -> None:
 
 def test_upkeep_of_an_unknown_stream_is_refused(sensors: Line) -> None:
     for verb in ("compact", "check"):
-        assert sensors.refused(verb, "iot/nope") == "there is no stream 'iot/nope'"
+        assert sensors.refused(verb, "iot/nope") == "stream 'iot/nope' not found"
     assert "above 0" in sensors.refused("compact", "--every", "0")

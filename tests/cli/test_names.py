@@ -11,8 +11,8 @@ import anabranch as ab
 from anabranch.catalog.port import Subject, Writing
 from anabranch.catalog.sqlite.adapter import SqliteCatalog
 from anabranch.errors import AppendUncertain
-from anabranch.spark import pipeline_row
-from anabranch.spark.pipeline_row import Output
+from anabranch.spark.pipelines import record as pipeline_row
+from anabranch.spark.pipelines.record import PipelineOutput
 from tests.cli.kit import Line, column
 
 
@@ -25,30 +25,32 @@ def test_an_alias_is_made_listed_used_and_taken_away(sensors: Line) -> None:
     assert sensors("alias", "--json").json == [{"alias": "iot/newest", "stream": "iot/sensors"}]
     assert "iot/newest  iot/sensors" in sensors("alias").out
     assert "iot/newest" in sensors("alias", "--scope", "iot").out
-    assert "there is no scope 'out'" in sensors.refused("alias", "--scope", "out")
-    assert "leave the names out" in sensors.refused("alias", "iot/a", "iot/sensors", "--scope", "iot")
+    assert "scope 'out' not found" in sensors.refused("alias", "--scope", "out")
+    assert "omit either the names" in sensors.refused("alias", "iot/a", "iot/sensors", "--scope", "iot")
     assert sensors("read", "iot/newest").out == sensors("read", "iot/sensors").out != ""
     assert sensors("query", "SELECT count(*) AS n FROM iot.newest", "--format", "jsonl").json == {"n": 3}
     assert "ALIASES" in sensors("stream", "list").out and "iot/newest" in sensors("stream", "show", "iot/newest").out
     assert sensors("stream", "show", "iot/sensors", "--json").json["aliases"] == ["iot/newest"]
     assert "is an alias of stream" in sensors.refused("stream", "create", "iot/newest")
-    assert "say the alias and its stream" in sensors.refused("alias", "iot/newest")
+    assert "expected an alias and its stream" in sensors.refused("alias", "iot/newest")
     sensors("unalias", "iot/newest")
-    assert sensors.refused("unalias", "iot/newest") == "there is no alias 'iot/newest'; list them with: anabranch alias"
+    assert (
+        sensors.refused("unalias", "iot/newest") == "alias 'iot/newest' not found; list aliases with: anabranch alias"
+    )
     assert "ALIASES" not in sensors("stream", "list").out
 
 
 def test_a_scope_is_renamed_and_the_old_name_says_so(sensors: Line) -> None:
     assert sensors("scope", "rename", "iot", "plant", "--json").json["former"] == "iot"
-    assert sensors.refused("read", "iot/sensors") == "stream 'iot/sensors' is called 'plant/sensors' now"
-    assert sensors.refused("stream", "list", "iot") == "scope 'iot' is called 'plant' now"
+    assert sensors.refused("read", "iot/sensors") == "stream 'iot/sensors' was renamed to 'plant/sensors'"
+    assert sensors.refused("stream", "list", "iot") == "scope 'iot' was renamed to 'plant'"
     # What makes a stream where there is none makes none where that has another name by now.
-    assert sensors.refused("write", "iot/sensors") == "stream 'iot/sensors' is called 'plant/sensors' now"
-    assert sensors.refused("write", "iot/new") == "scope 'iot' is called 'plant' now"
-    assert sensors.refused("stream", "hold", "iot/sensors") == "stream 'iot/sensors' is called 'plant/sensors' now"
-    assert sensors.refused("bytes", "put", "iot/sensors") == "stream 'iot/sensors' is called 'plant/sensors' now"
+    assert sensors.refused("write", "iot/sensors") == "stream 'iot/sensors' was renamed to 'plant/sensors'"
+    assert sensors.refused("write", "iot/new") == "scope 'iot' was renamed to 'plant'"
+    assert sensors.refused("stream", "hold", "iot/sensors") == "stream 'iot/sensors' was renamed to 'plant/sensors'"
+    assert sensors.refused("bytes", "put", "iot/sensors") == "stream 'iot/sensors' was renamed to 'plant/sensors'"
     assert column(sensors("scope", "list", "--json").json, "name") == ["plant"]
-    assert "is called 'iot' now" in sensors("scope", "move", "plant", "iot").err
+    assert "was renamed to 'iot'" in sensors("scope", "move", "plant", "iot").err
     assert sensors("read", "iot/sensors").out
 
 
@@ -56,17 +58,17 @@ def test_a_scope_is_deleted_with_all_it_holds_if_asked(sensors: Line) -> None:
     assert "still holds 2 stream(s)" in sensors.refused("scope", "delete", "iot", "--yes")
     sensors("scope", "delete", "iot", "--recursive", "--yes")
     assert sensors("scope", "list", "--json").json == []
-    assert "there is no scope 'iot'" in sensors.refused("scope", "delete", "iot", "-r")
+    assert "scope 'iot' not found" in sensors.refused("scope", "delete", "iot", "-r")
 
 
 def test_a_scope_that_a_running_pipeline_uses_is_left_alone(sensors: Line) -> None:
-    with ab.connect(sensors.store) as store:
+    with ab.connect(sensors.store, create=True) as store:
         holder = pipeline_row.this_process("t")
-        output = Output("out/means", None, ("iot/sensors",), 1, "f")
+        output = PipelineOutput("out/means", None, ("iot/sensors",), 1, "f")
         now = store.runtime.clock.now()
         pipeline_row.claim(store.catalog, "means", "", [output], holder, now=now)
         for verb in (("scope", "delete", "iot", "-r", "--yes"), ("scope", "rename", "iot", "plant")):
-            assert "pipeline 'means' runs already" in sensors.refused(*verb)
+            assert "pipeline 'means' is already running" in sensors.refused(*verb)
         pipeline_row.finish(store.catalog, "means", holder, now=now)
     sensors("scope", "delete", "iot", "-r", "--yes")
 
@@ -87,8 +89,8 @@ def test_ranges_are_written_in_brackets_or_with_options(sensors: Line) -> None:
     seen = [row["celsius"] for row in sensors("read", "iot/all", "--format", "jsonl").rows]
     assert seen == [2.5, 3.5, 1.5, 2.5, 3.5, 1.5]
     assert "not both" in sensors.refused("copy", "iot/sensors[,tail]", "iot/x", "--from", second, "--to", "tail")
-    assert "is no range of a stream" in sensors.refused("copy", f"iot/sensors[{second}", "iot/x")
-    assert "is no place in a stream" in sensors.refused("stitch", "iot/sensors[then,]", "--into", "iot/x")
+    assert "is not a range of a stream" in sensors.refused("copy", f"iot/sensors[{second}", "iot/x")
+    assert "is not a position in a stream" in sensors.refused("stitch", "iot/sensors[then,]", "--into", "iot/x")
 
 
 def test_an_answer_that_was_lost_is_asked_for_again(sensors: Line, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import anabranch as ab
+from anabranch.spark.pipelines import record as row_of
+from anabranch.spark.pipelines.plan import plan
 from tests.cli.kit import Line
 
 SQL = """\
@@ -28,7 +32,7 @@ def test_what_never_ran_is_unknown(sensors: Line) -> None:
     assert sensors("pipeline", "list", "--json").json == []
     assert sensors("pipeline", "list").out.startswith("PIPELINE")
     for verb in ("show", "stop", "reset"):
-        assert sensors.refused("pipeline", verb, "nope").startswith("there is no pipeline 'nope'")
+        assert sensors.refused("pipeline", verb, "nope").startswith("pipeline 'nope' not found")
 
 
 def test_a_file_that_makes_no_sense_is_refused_before_spark_starts(sensors: Line, tmp_path: Path, file: Path) -> None:
@@ -36,14 +40,61 @@ def test_a_file_that_makes_no_sense_is_refused_before_spark_starts(sensors: Line
     file.write_text("\n\nCREATE STREAM x AS SELECT 1")
     assert "line 3" in sensors.refused("pipeline", "run", file)
     file.write_text(SQL)
-    assert "is no place in a stream" in sensors.refused("pipeline", "run", file, "--from", "nowhere")
+    assert "is not a position in a stream" in sensors.refused("pipeline", "run", file, "--from", "nowhere")
     assert "--by is append or event" in sensors.refused("pipeline", "run", file, "--by", "nope")
     assert "replace goes with a place" in sensors.refused("pipeline", "run", file, "--replace")
     assert sensors("pipeline", "list", "--json").json == []
 
 
+def finished_row(sensors: Line, *, target_id: str | None, made: tuple[str, ...] = (), late: int = 0) -> None:
+    """The row of a pipeline `means` that has ended, as a run leaves it."""
+    with ab.connect(sensors.store, create=True) as store:
+        outputs = [replace(step.output, late=None, target_id=target_id) for step in plan(SQL)]
+        me, now = row_of.this_process("me"), store.runtime.clock.now()
+        row_of.claim(store.catalog, "means", SQL, outputs, me, now=now)
+        row_of.save(store.catalog, replace(row_of.find(store.catalog, "means"), outputs=tuple(outputs), prepared=True))
+        row_of.note_made(store.catalog, "means", me, made)
+        told = {"target": "iot/means", "state": "ended", "run_read": 100, "run_late": late, "keeps_late": True}
+        row_of.finish(store.catalog, "means", me, now=now, progress=[told])
+
+
+def test_a_run_that_lost_many_events_is_shown_with_a_warning(sensors: Line) -> None:
+    finished_row(sensors, target_id=None, late=61)
+    assert "warning: iot/means: 61 of 100 events that this run read (61%)" in sensors("pipeline", "show", "means").out
+    assert sensors("pipeline", "show", "means", "--json").json["progress"][0]["run_late"] == 61
+
+
+def test_only_what_a_pipeline_made_is_deleted_and_the_rest_is_said_to_stay(sensors: Line) -> None:
+    sensors("stream", "create", "iot/means")
+    finished_row(sensors, target_id=None)
+    kept = "iot/means is kept: this pipeline did not make it"
+    assert kept in sensors("pipeline", "reset", "means", "--drop-results", "--yes").err
+    with ab.connect(sensors.store, create=True) as store:
+        ident = row_of.id_text(store.streams.get("iot/means").id)
+    finished_row(sensors, target_id=ident)
+    assert kept in sensors("pipeline", "delete", "means", "--drop-results", "--yes").err
+    finished_row(sensors, target_id=ident, made=(ident,))
+    sensors("rename", "iot/means", "iot/averages")
+    deleted = sensors("pipeline", "delete", "means", "--drop-results", "--yes").err
+    assert "iot/averages is deleted" in deleted
+    assert "is kept" not in deleted
+    assert sensors("pipeline", "list", "--json").json == []
+
+
+def test_the_same_file_under_another_name_is_refused_before_spark_starts(
+    sensors: Line, tmp_path: Path, file: Path
+) -> None:
+    sensors("stream", "create", "iot/means")
+    with ab.connect(sensors.store, create=True) as store:
+        finished_row(sensors, target_id=row_of.id_text(store.streams.get("iot/means").id))
+    again = file.rename(tmp_path / "again.sql")
+    refused = sensors.refused("pipeline", "run", again)
+    assert refused.startswith("pipeline 'means' already writes to 'iot/means'")
+    assert "--name means" in refused and "--also" in refused
+    assert [row["name"] for row in sensors("pipeline", "list", "--json").json] == ["means"]
+
+
 @pytest.mark.spark
-@pytest.mark.slow
 @pytest.mark.process
 def test_a_pipeline_runs_once_is_listed_and_reset(sensors: Line, file: Path) -> None:
     done = sensors.process("pipeline", "run", file, "--once", "--collect", "--json")
@@ -57,6 +108,6 @@ def test_a_pipeline_runs_once_is_listed_and_reset(sensors: Line, file: Path) -> 
     assert SQL.splitlines()[2] in shown
     assert sensors("pipeline", "show", "means", "--json").json["progress"][0]["read"] == 3
     assert sensors("pipeline", "stop", "means", "--json").json["state"] == "stopped"
-    assert "iot/means is deleted" in sensors("pipeline", "reset", "means", "--drop-results").err
-    assert sensors.refused("read", "iot/means") == "there is no stream 'iot/means'"
+    assert "iot/means is deleted" in sensors("pipeline", "reset", "means", "--drop-results", "--yes").err
+    assert sensors.refused("read", "iot/means").startswith("stream 'iot/means' not found")
     assert sensors("check").code == 0

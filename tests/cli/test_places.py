@@ -17,9 +17,9 @@ def test_cut_prints_a_place_that_other_verbs_take(sensors: Line) -> None:
 
 
 def test_cut_refuses_what_it_can_not_tell(sensors: Line) -> None:
-    assert "say one of" in sensors.refused("cut", "iot/sensors")
-    assert "say one of" in sensors.refused("cut", "iot/sensors", "--events", 1, "--bytes", "1kB")
-    assert "by itself" in sensors.refused("cut", "iot/sensors", "--at", "head", "--events", 1)
+    assert "pass exactly one of" in sensors.refused("cut", "iot/sensors")
+    assert "pass exactly one of" in sensors.refused("cut", "iot/sensors", "--events", 1, "--bytes", "1kB")
+    assert "already names a position" in sensors.refused("cut", "iot/sensors", "--at", "head", "--events", 1)
     assert "500MB" in sensors.refused("cut", "iot/sensors", "--bytes", "much")
 
 
@@ -43,7 +43,7 @@ def test_places_are_compared_and_looked_for_in_ranges(sensors: Line) -> None:
         assert sensors("contains", "iot/sensors", pointer, "--from", one, "--to", two, code=code).out.strip() == word
     assert sensors("contains", f"iot/sensors[{one},tail]", two, "--json").json == {"contains": True}
     assert sensors("contains", f"iot/sensors[{two},tail]", one, code=1).out == "no\n"
-    assert "is no stream cut" in sensors.refused("compare", "iot/sensors", one, f"{two}@")
+    assert "is not a stream cut" in sensors.refused("compare", "iot/sensors", one, f"{two}@")
 
 
 def test_times_in_places_are_those_of_appending_or_the_events_own(sensors: Line) -> None:
@@ -63,7 +63,7 @@ def test_times_in_places_are_those_of_appending_or_the_events_own(sensors: Line)
 
 
 def test_truncate_removes_so_many_events_or_bytes(sensors: Line) -> None:
-    assert "say one of" in sensors.refused("stream", "truncate", "iot/sensors", "--yes")
+    assert "pass exactly one of" in sensors.refused("stream", "truncate", "iot/sensors", "--yes")
     sensors("stream", "truncate", "iot/sensors", "--events", 1, "--yes")
     assert sensors("stream", "show", "iot/sensors", "--json").json["events"] == 2
     sensors("stream", "truncate", "iot/sensors", "--bytes", "1B", "--yes")  # never more than was said
@@ -74,29 +74,31 @@ def test_truncate_removes_so_many_events_or_bytes(sensors: Line) -> None:
 
 def test_retention_is_set_shown_carried_out_and_taken_back(sensors: Line) -> None:
     assert sensors("stream", "retain", "iot/sensors").out.strip() == "kept for ever"
-    kept = sensors("stream", "retain", "iot/sensors", "--for", "7d", "--bytes", "10GB", "--at-least-for", "12h")
+    kept = sensors(
+        "stream", "retain", "iot/sensors", "--for", "7d", "--bytes", "10GB", "--at-least-for", "12h", "--yes"
+    )
     assert kept.out.strip() == "kept for 7d and of that the newest 10.0 GB, at least for 12h"
     assert "for 7d" in sensors("stream", "show", "iot/sensors").out
     assert sensors("stream", "show", "iot/sensors", "--json").json["retention"]["size"] == 10**10
     assert sensors("stream", "retain", "iot/sensors", "--now", "--json").json["removed"]["events"] == 0
-    told = sensors("stream", "retain", "iot/sensors", "--for", "0s", "--now", "--json").json
+    told = sensors("stream", "retain", "iot/sensors", "--for", "0s", "--now", "--yes", "--json").json
     assert told["removed"]["events"] == 3
-    assert sensors("stream", "retain", "iot/sensors", "--for-ever").out.strip() == "kept for ever"
-    assert "not both" in sensors.refused("stream", "retain", "iot/sensors", "--for-ever", "--for", "1d")
-    assert "no length of time" in sensors.refused("stream", "retain", "iot/sensors", "--for", "long")
-    assert "say one of these" in sensors.refused("stream", "retain", "iot/sensors", "--at-least-bytes", "1GB")
+    assert sensors("stream", "retain", "iot/sensors", "--forever").out.strip() == "kept for ever"
+    assert "not both" in sensors.refused("stream", "retain", "iot/sensors", "--forever", "--for", "1d")
+    assert "not a duration" in sensors.refused("stream", "retain", "iot/sensors", "--for", "long")
+    assert "pass one of these too" in sensors.refused("stream", "retain", "iot/sensors", "--at-least-bytes", "1GB")
 
 
 def test_a_stream_is_created_with_its_policy(sensors: Line) -> None:
     sensors("stream", "create", "iot/short", "--retain-for", "1h", "--retain-bytes", "1MB")
     assert sensors("stream", "retain", "iot/short").out.strip() == "kept for 1h and of that the newest 1.0 MB"
-    assert "no size" in sensors.refused("stream", "create", "iot/more", "--retain-bytes", "lots")
+    assert "not a size" in sensors.refused("stream", "create", "iot/more", "--retain-bytes", "lots")
     assert "iot/more" not in sensors("stream", "list").out
 
 
 def test_retain_carries_out_the_policies_of_all_streams(sensors: Line) -> None:
     assert sensors("retain", "--json").json["streams"] == 0
-    sensors("stream", "retain", "iot/sensors", "--for", "0s")
+    sensors("stream", "retain", "iot/sensors", "--for", "0s", "--yes")
     told = sensors("retain", "--json").json
     assert (told["streams"], told["truncated"], told["events"]) == (1, 1, 3)
     assert "0 events (0 B) of 0 streams removed" in sensors("retain", "iot/sensors").err

@@ -36,7 +36,7 @@ def test_every_noun_works_over_postgres(line: PostgresLine, tmp_path: Path) -> N
     line("stream", "create", "iot/sensors", "--schema", SCHEMA, "--key", "device", "--time", "at")
     file = tmp_path / "sensors.csv"
     file.write_text(CSV)
-    line("write", "iot/sensors", file)
+    line("write", "iot/sensors", "--create", file)
     assert column(line("read", "iot/sensors", "--json").rows, "celsius") == [1.5, 2.5, 3.5]
     line("stream", "scale", "iot/sensors", "--segments", "2")
     assert line("stream", "show", "iot/sensors", "--json").json["segments_open"] == 2
@@ -49,12 +49,14 @@ def test_every_noun_works_over_postgres(line: PostgresLine, tmp_path: Path) -> N
     assert line("stream", "list", "--json").json == []
 
 
+@pytest.mark.spark
+@pytest.mark.slow  # tests/cli/test_pipeline.py runs one on SQLite
 def test_a_pipeline_runs_and_is_known_afterwards(line: PostgresLine, tmp_path: Path) -> None:
     line("scope", "create", "iot")
     line("stream", "create", "iot/sensors", "--schema", SCHEMA, "--key", "device", "--time", "at")
     file = tmp_path / "sensors.csv"
     file.write_text(CSV)
-    line("write", "iot/sensors", file)
+    line("write", "iot/sensors", "--create", file)
     text = tmp_path / "warm.sql"
     text.write_text("CREATE STREAM iot.warm WITH (key = device) AS SELECT device, celsius FROM STREAM iot.sensors;")
     line.store = line.url  # type: ignore[assignment]
@@ -72,9 +74,9 @@ def test_names_need_no_blobs_and_events_do(line: PostgresLine) -> None:
     line("stream", "create", "iot/raw")
     bare = Line(line.url)  # type: ignore[arg-type]
     assert column(bare("stream", "list", "--json").json, "name") == ["iot/raw"]
-    assert "where they are" in bare.refused("read", "iot/raw")
+    assert "pass their address" in bare.refused("read", "iot/raw")
 
 
 def test_a_verb_that_only_looks_makes_no_catalog(line: PostgresLine) -> None:
     for verb in (("scope", "list"), ("read", "a/b"), ("pipeline", "list")):
-        assert "there is no store" in line.refused(*verb)
+        assert "no store found" in line.refused(*verb)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from anabranch import connect
+from anabranch.errors import InvalidSql
 from anabranch.model.names import StreamName
 from anabranch.query import Query
 from anabranch.query import dataset as dataset_module
@@ -34,13 +35,13 @@ def test_a_query_may_be_the_first_to_ask_for_notifications(sensors: Line) -> Non
 
 
 def test_names_may_need_quotes(line: Line) -> None:
-    line("write", "my-scope/the.stream", stdin='{"a":1}\n')
+    line("write", "my-scope/the.stream", "--create", stdin='{"a":1}\n')
     assert ask(line, 'SELECT * FROM "my-scope/the.stream"') == [{"a": 1}]
     assert ask(line, 'SELECT * FROM "my-scope"."the.stream"') == [{"a": 1}]
 
 
 def test_streams_join_each_other_and_themselves(sensors: Line) -> None:
-    sensors("write", "iot/names", stdin='{"device":"a","name":"Attic"}\n')
+    sensors("write", "iot/names", "--create", stdin='{"device":"a","name":"Attic"}\n')
     sql = "SELECT name, sum(celsius) AS c FROM iot.sensors JOIN iot.names USING (device) GROUP BY ALL"
     assert ask(sensors, sql) == [{"name": "Attic", "c": 5.0}]
     assert ask(sensors, "SELECT count(*) AS n FROM iot.sensors x, iot.sensors y") == [{"n": 9}]
@@ -48,6 +49,15 @@ def test_streams_join_each_other_and_themselves(sensors: Line) -> None:
         sensors,
         "WITH q AS (FROM iot.sensors) SELECT count(*) AS n FROM q WHERE device IN (FROM iot.names SELECT device)",
     ) == [{"n": 2}]
+
+
+def test_a_sum_of_integers_is_a_number_in_every_format(line: Line) -> None:
+    line("write", "s/a", "--create", stdin='{"n":1}\n{"n":539}\n')
+    sql = "SELECT sum(n) AS total, sum(n)::decimal(10, 2) AS exact FROM s.a"
+    assert line("query", sql, "--format", "jsonl").out == '{"total": 540, "exact": "540.00"}\n'
+    assert line("query", sql, "--format", "csv").out == '"total","exact"\n540,540.00\n'
+    assert line("query", sql, "--format", "table").out.split() == ["total", "exact", "540", "540.00"]
+    assert ask(line, "SELECT sum(n) AS none FROM s.a WHERE n > 540") == [{"none": None}]
 
 
 def test_times_are_times(sensors: Line) -> None:
@@ -76,9 +86,9 @@ def test_formats_files_and_other_statements(sensors: Line, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("sql", "complaint"),
     [
-        ("SELEC 1", 'line 1: Parser Error: syntax error at or near "SELEC"'),
+        ("SELEC 1", 'line 1: syntax error at or near "SELEC"; did you mean SELECT?'),
         ("SELECT 1,\n nope FROM iot.sensors", 'Binder Error: Referenced column "nope" not found'),
-        ("FROM iot.nope", "there is no stream"),
+        ("FROM iot.nope", "unknown stream"),
         ("SELECT 'x'::int FROM iot.sensors", "Conversion Error"),
         ("SELECT at FROM iot.sensors", 'write a column of that name as "at"'),
     ],
@@ -88,8 +98,8 @@ def test_a_wrong_query_is_one_line(sensors: Line, sql: str, complaint: str) -> N
 
 
 def test_a_query_is_said_once(sensors: Line, tmp_path: Path) -> None:
-    assert "say the query, or --file" in sensors.refused("query")
-    assert "say the query, or --file" in sensors.refused("query", "SELECT 1", "--file", "x.sql")
+    assert "pass either the query, or --file" in sensors.refused("query")
+    assert "pass either the query, or --file" in sensors.refused("query", "SELECT 1", "--file", "x.sql")
     assert "can't be read" in sensors.refused("query", "--file", tmp_path / "nope.sql")
 
 
@@ -104,7 +114,7 @@ def test_only_the_columns_and_times_that_are_asked_for_are_read(sensors: Line, m
         return batches(self, own, names, schema, between)
 
     monkeypatch.setattr(dataset_module.StreamDataset, "_batches", spy)
-    with connect(sensors.store) as store, Query(store) as query:
+    with connect(sensors.store, create=True) as store, Query(store) as query:
         for sql in (
             "SELECT avg(celsius) FROM iot.sensors",
             "SELECT celsius FROM iot.sensors WHERE \"at\" >= TIMESTAMPTZ '2026-01-01 00:00:01Z'",
@@ -142,18 +152,20 @@ def test_bounds_of_time_are_taken_only_where_they_surely_hold(told: str, bounds:
 
 
 def test_every_scan_of_a_query_sees_the_stream_as_it_was_when_it_began(sensors: Line) -> None:
-    with connect(sensors.store) as store:
-        streams, name = store.streams, StreamName("iot", "sensors")
-        dataset = StreamDataset(store, name, streams.head(name), streams.tail(name))
+    with connect(sensors.store, create=True) as store:
+        name = StreamName("iot", "sensors")
+        dataset = StreamDataset(store, name, store.cuts.head(name), store.cuts.tail(name))
         store.writer(name).write({"device": "late"}).result()
-        assert dataset.scanner(columns=["device"]).to_table().to_pylist() == [{"device": d} for d in ("a", "b", "a")]
+        assert dataset.scanner(columns=["device"]).to_reader().read_all().to_pylist() == [
+            {"device": d} for d in ("a", "b", "a")
+        ]
 
 
 def test_compacted_history_gives_the_same_answer(sensors: Line) -> None:
     sql = "SELECT device, sum(celsius) AS s, max(_offset) AS o FROM iot.sensors GROUP BY ALL ORDER BY ALL"
     before = ask(sensors, sql)
     sensors("compact", "--force")
-    sensors("write", "iot/sensors", stdin='{"device":"a","celsius":1}\n')
+    sensors("write", "iot/sensors", "--create", stdin='{"device":"a","celsius":1}\n')
     after = ask(sensors, sql)
     assert before == [{"device": "a", "s": 5.0, "o": 2}, {"device": "b", "s": 2.5, "o": 1}]
     assert after == [{"device": "a", "s": 6.0, "o": 3}, {"device": "b", "s": 2.5, "o": 1}]
@@ -161,7 +173,95 @@ def test_compacted_history_gives_the_same_answer(sensors: Line) -> None:
 
 def test_a_stream_that_is_not_there_is_named_with_those_called_alike(sensors: Line) -> None:
     told = sensors.refused("query", "SELECT * FROM iot.sensor")
-    assert told == "there is no stream or table 'iot.sensor'; did you mean iot.sensors?"
+    assert told == "unknown stream or table 'iot.sensor'; did you mean iot.sensors?"
     assert sensors.refused("query", "SELECT * FROM nothing") == (
-        "there is no stream or table 'nothing' (a stream is scope.name)"
+        "unknown stream or table 'nothing'; a stream is scope.name, and SHOW TABLES lists them"
     )
+
+
+def test_a_query_can_not_change_a_stream(sensors: Line) -> None:
+    for sql in (
+        "DROP TABLE iot.sensors",
+        "DELETE FROM iot.sensors",
+        "INSERT INTO iot.sensors VALUES ('a', NULL, 1)",
+        "UPDATE iot.sensors SET celsius = 1",
+        "ALTER TABLE iot.sensors ADD COLUMN x INTEGER",
+    ):
+        assert sensors.refused("query", sql).startswith("a query can't change a stream; use the verbs: anabranch write")
+    assert ask(sensors, "SELECT count(*) AS n FROM iot.sensors") == [{"n": 3}]
+
+
+def test_show_tables_lists_the_streams(sensors: Line) -> None:
+    for sql in ("SHOW TABLES", "show all tables;\n"):
+        assert {row["name"] for row in sensors("query", sql).rows} == {"iot.raw", "iot.sensors"}
+
+
+def test_a_misspelt_query_is_told_in_one_line(sensors: Line) -> None:
+    assert sensors.refused("query", "SELEC 1") == 'line 1: syntax error at or near "SELEC"; did you mean SELECT?'
+    assert sensors.refused("query", " ;\n") == "the query is empty"
+    assert sensors.refused("query", "FROM iot.sensor") == (
+        "unknown stream or table 'iot.sensor'; did you mean iot.sensors?"
+    )
+    sensors("rename", "iot/sensors", "iot/meters")
+    assert sensors.refused("query", "FROM iot.sensors") == "stream 'iot/sensors' was renamed to 'iot/meters'"
+
+
+def test_files_are_used_only_where_that_is_allowed(sensors: Line, tmp_path: Path) -> None:
+    devices, out = tmp_path / "devices.csv", tmp_path / "out.csv"
+    devices.write_text("device,room\na,attic\n")
+    join = f"SELECT DISTINCT room FROM iot.sensors JOIN read_csv('{devices}') USING (device)"
+    for sql in (join, f"COPY iot.sensors TO '{out}'", f"ATTACH '{out}'", "INSTALL httpfs", "LOAD httpfs"):
+        assert "pass --allow-files" in sensors.refused("query", sql)
+    assert "the configuration has been locked" in sensors.refused("query", "SET enable_external_access = true")
+    assert not out.exists()
+    assert sensors("query", "--allow-files", join).rows == [{"room": "attic"}]
+    sensors("query", "--allow-files", f"COPY iot.sensors TO '{out}'")
+    assert out.read_text().count("\n") == 4
+
+
+def test_no_file_of_the_working_directory_is_used_without_permission(
+    sensors: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DuckDB allows access to its temporary directory always, and that is .tmp unless it is set."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".tmp").mkdir()
+    (tmp_path / ".tmp" / "mine.txt").write_text("private")
+    for sql in ("SELECT * FROM read_text('.tmp/mine.txt')", "COPY (SELECT 1) TO '.tmp/new.csv'"):
+        assert "--allow-files" in sensors("query", sql, code=2).err
+    assert [each.name for each in (tmp_path / ".tmp").iterdir()] == ["mine.txt"]
+
+
+def test_names_that_differ_only_in_case_are_refused_together(line: Line) -> None:
+    line("write", "s/Event", "--create", stdin='{"a":1}\n')
+    line("write", "s/event", "--create", stdin='{"a":2}\n')
+    line("write", "s/twins", "--create", stdin='{"b":1,"B":2}\n')
+    with connect(line.store) as store, Query(store) as query:
+        for name, value in (("Event", 1), ("event", 2), ("Event", 1), ("event", 2)):
+            result = query.run(f"SELECT a FROM s.{name}")
+            assert result is not None and [row for batch in result for row in batch.to_pylist()] == [{"a": value}]
+        for sql in ('SELECT * FROM "s/Event" x, "s/event" y', 'SELECT "B" FROM s.twins'):
+            with pytest.raises(InvalidSql, match="differ only in case"):
+                query.run(sql)
+
+
+@pytest.mark.parametrize("scope", ["pg_catalog", "information_schema", "temp", "system"])
+def test_a_scope_may_be_called_as_a_schema_of_the_database(line: Line, scope: str) -> None:
+    line("write", f"{scope}/tables", "--create", stdin='{"a":1}\n')
+    assert ask(line, f'SELECT * FROM "{scope}/tables"') == [{"a": 1}]
+    assert {"name": f'"{scope}/tables"'} in ask(line, "SHOW TABLES")
+    assert ask(line, "SELECT count(*) > 0 AS some FROM information_schema.schemata") == [{"some": True}]
+
+
+def test_every_query_sees_the_streams_as_of_its_start(sensors: Line) -> None:
+    """Also those that it reaches through a view of an earlier query, or names in another case."""
+
+    def count(query: Query, source: str) -> object:
+        result = query.run(f"SELECT count(*) AS n FROM {source}")
+        assert result is not None
+        return [row["n"] for batch in result for row in batch.to_pylist()]
+
+    with connect(sensors.store) as store, Query(store) as query:
+        query.run("CREATE VIEW mine AS SELECT * FROM iot.sensors")
+        assert count(query, "mine") == [3]
+        sensors("write", "iot/sensors", stdin='{"device":"c","celsius":1.5}\n')
+        assert count(query, "mine") == count(query, "IOT.Sensors") == [4]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -26,7 +27,7 @@ def test_formats(sensors: Line) -> None:
         "a       2026-01-01T00:00:02.000000Z      3.5",
     ]
     assert sensors("read", "iot/sensors", "--json").out == sensors("read", "iot/sensors").out
-    assert "can't be said with" in sensors.refused("read", "iot/sensors", "--json", "--format", "csv")
+    assert "can't be combined with" in sensors.refused("read", "iot/sensors", "--json", "--format", "csv")
 
 
 def test_an_arrow_stream_is_whole_even_without_rows(sensors: Line) -> None:
@@ -50,7 +51,7 @@ def test_limit_and_columns(sensors: Line) -> None:
         {"celsius": 2.5, "device": "b"},
     ]
     assert sensors("read", "iot/sensors", "-n", "0").out == ""
-    assert "there is no column 'nope'" in sensors.refused("read", "iot/sensors", "--columns", "nope")
+    assert "unknown column 'nope'" in sensors.refused("read", "iot/sensors", "--columns", "nope")
 
 
 def test_places(sensors: Line) -> None:
@@ -61,7 +62,7 @@ def test_places(sensors: Line) -> None:
     assert len(sensors("read", "iot/sensors", "--from", pointers[1]).rows) == 2
     assert len(sensors("read", "iot/sensors", "--to", pointers[1]).rows) == 1
     assert len(sensors("read", "iot/sensors", "--from", "2026-01-01T00:00:01Z", "--by", "event").rows) == 2
-    sensors("write", "iot/sensors", stdin='{"device":"later"}\n')
+    sensors("write", "iot/sensors", "--create", stdin='{"device":"later"}\n')
     assert column(sensors("read", "iot/sensors", "--from", cut).rows, "device") == ["later"]
     assert len(sensors("read", "iot/sensors", "--to", cut).rows) == 3
 
@@ -69,13 +70,13 @@ def test_places(sensors: Line) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("yesterday", "is no place in a stream: write head, tail"),
-        ("-1w", "is no place in a stream"),
-        ("0123456789abcdef:", "is no stream cut"),
+        ("yesterday", "is not a position in a stream: expected head, tail"),
+        ("-1w", "is not a position in a stream"),
+        ("0123456789abcdef:", "is not a stream cut"),
         ("0123456789abcdef:0000000000000000@0", "belongs to stream 0123456789abcdef"),
         ("0123456789abcdef0123456789abcdef", "is it complete?"),
         ("0" * 48, "the pointer belongs to stream 0000000000000000"),
-        ("f" * 48, "is no event pointer"),
+        ("f" * 48, "is not an event pointer"),
     ],
 )
 def test_a_place_that_is_none_is_refused(sensors: Line, text: str, complaint: str) -> None:
@@ -87,7 +88,7 @@ def test_a_cut_must_cover_its_stream(sensors: Line) -> None:
     head = sensors("stream", "show", "iot/raw", "--json").json["tail"]
     assert "does not cover the key space" in sensors.refused("read", "iot/raw", "--from", head.rpartition(":")[0])
     beyond = head.replace("@0", "@7")
-    assert "behind the end of segment" in sensors.refused("read", "iot/raw", "--from", beyond)
+    assert "the end of segment" in sensors.refused("read", "iot/raw", "--from", beyond)
 
 
 def test_events_of_a_span_of_time(sensors: Line) -> None:
@@ -97,8 +98,8 @@ def test_events_of_a_span_of_time(sensors: Line) -> None:
     assert celsius("2026-01-01T00:00:01Z..2026-01-01T00:00:02Z") == [2.5]
     assert celsius("2026-01-01T00:00:01Z..") == [2.5, 3.5]
     assert celsius("..2026-01-01T00:00:01Z") == [1.5]
-    assert "is no span of time" in sensors.refused("read", "iot/sensors", "--where-time", "2026")
-    assert "is no time" in sensors.refused("read", "iot/sensors", "--where-time", "tail..head")
+    assert "is not a time range" in sensors.refused("read", "iot/sensors", "--where-time", "2026")
+    assert "is not a time" in sensors.refused("read", "iot/sensors", "--where-time", "tail..head")
 
 
 def test_every_type_is_printed(line: Line) -> None:
@@ -110,7 +111,7 @@ def test_every_type_is_printed(line: Line) -> None:
         '{"i":-1,"u":18446744073709551615,"f":1e300,"b":true,"s":"é\\"\\n","x_base64":"/w==","d":"2026-01-31",'
         '"t":"2026-01-31T12:00:00.000001Z","n":"12.30","l":[1,null],"r":{"a":0.5}}\n{}\n'
     )
-    line("write", "s/x", "--schema", schema, stdin=rows)
+    line("write", "s/x", "--create", "--schema", schema, stdin=rows)
     first, second = line("read", "s/x").rows
     assert first == {
         "i": -1,
@@ -130,14 +131,32 @@ def test_every_type_is_printed(line: Line) -> None:
     assert r"\xff" in line("read", "s/x", "--format", "table").out
 
 
-def test_numbers_that_json_lacks_are_null(line: Line, tmp_path: Path) -> None:
-    (tmp_path / "m.csv").write_text("f\nnan\ninf\n1\n")
-    line("write", "s/x", tmp_path / "m.csv", "--schema", "f:double")
-    assert [json.loads(text) for text in line("read", "s/x").out.splitlines()] == [{"f": None}, {"f": None}, {"f": 1.0}]
+def test_numbers_that_json_lacks_are_texts_which_write_reads_back(line: Line, tmp_path: Path) -> None:
+    (tmp_path / "m.csv").write_text("f\nnan\ninf\n-inf\n1\n\n")
+    line("write", "s/x", "--create", tmp_path / "m.csv", "--schema", "f:double")
+    printed = line("read", "s/x").out
+    values = ["NaN", "Infinity", "-Infinity", 1.0]
+    assert [json.loads(text) for text in printed.splitlines()] == [{"f": value} for value in values]
+    assert line("read", "s/x", "--format", "table").out.split() == ["f", "NaN", "Infinity", "-Infinity", "1.0"]
+    for stream, schema in (("s/declared", ["--schema", "f:double"]), ("s/inferred", [])):
+        line("write", stream, "--create", *schema, stdin='{"f": 1.5}\n' + printed)
+        assert line("read", stream).out == '{"f": 1.5}\n' + printed
+        assert line("query", f"SELECT f FROM {stream.replace('/', '.')}", "--format", "csv").out.split() == [
+            *('"f"', "1.5", "nan", "inf", "-inf", "1")
+        ]
+    assert "column 'f' takes double" in line.refused("write", "s/declared", "--create", stdin='{"f": "nan?"}\n')
+
+
+def test_numbers_that_json_lacks_are_read_within_lists_and_structs(line: Line) -> None:
+    line("scope", "create", "s")
+    line("stream", "create", "s/x", "--schema", "l:list<double>, r:struct<f: float32, s: string>")
+    row = '{"l": [1.5, "NaN", null], "r": {"f": "-Infinity", "s": "NaN"}}\n'
+    line("write", "s/x", "--create", stdin=row)
+    assert line("read", "s/x").out == row
 
 
 def test_an_event_can_not_steer_the_terminal(line: Line) -> None:
-    line("write", "s/x", stdin='{"s":"\\u001b[2Jgone\\u0007"}\n')
+    line("write", "s/x", "--create", stdin='{"s":"\\u001b[2Jgone\\u0007"}\n')
     assert "\x1b" not in line("read", "s/x", "--format", "table").out
 
 
@@ -145,3 +164,17 @@ def test_following_ends_at_the_limit(sensors: Line) -> None:
     assert len(sensors("read", "iot/sensors", "--follow", "--limit", "3").rows) == 3
     assert "either follows the stream or ends somewhere" in sensors.refused("read", "iot/sensors", "-f", "--to", "tail")
     assert "--by is append or event" in sensors.refused("read", "iot/sensors", "--by", "nope")
+
+
+def test_the_files_of_a_stream_are_listed_for_other_engines(sensors: Line) -> None:
+    listed = sensors("files", "iot/sensors", "--json")
+    assert listed.json == {"stream": "iot/sensors", "events": 0, "missing": 3, "files": []}
+    assert "3 events have not been compacted" in listed.err
+    sensors("compact", "--force")
+    (file,) = sensors("files", "iot/sensors", "--json").json["files"]
+    assert [(rows["start"], rows["stop"], rows["offset"]) for rows in file["rows"]] == [(0, 3, 0)]
+    assert file["path"] in sensors("files", "iot/sensors").out
+    select = sensors("files", "iot/sensors", "--sql").out
+    found = duckdb.connect().execute(f"SELECT device, celsius FROM ({select}) ORDER BY _offset").fetchall()
+    assert found == [("a", 1.5), ("b", 2.5), ("a", 3.5)]
+    assert "can't be combined" in sensors.refused("files", "iot/sensors", "--sql", "--json")

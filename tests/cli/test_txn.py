@@ -13,7 +13,7 @@ def test_transactions_are_listed_shown_and_aborted(line: Line) -> None:
     line("scope", "create", "iot")
     line("stream", "create", "iot/raw")
     assert "no open transaction" in line("txn", "list").err
-    with ab.connect(line.store) as store:
+    with ab.connect(line.store, create=True) as store:
         with store.transaction() as done:
             done.writer("iot/raw").write("kept")
         hanging = store.transaction()
@@ -28,11 +28,11 @@ def test_transactions_are_listed_shown_and_aborted(line: Line) -> None:
         shown = line("txn", "show", hanging.id[:10]).out
         assert "open" in shown
         assert "iot/raw: 1 event" in shown
-        assert line("txn", "abort", hanging.id[:10]).err == f"transaction {hanging.id} is aborted\n"
+        assert line("txn", "abort", hanging.id[:10], "--yes").err == f"transaction {hanging.id} is aborted\n"
         with pytest.raises(TransactionAborted, match="from the command line"):
             hanging.commit()
         assert line("txn", "abort", hanging.id).err == f"transaction {hanging.id} is aborted\n"
-        assert "is committed" in line.refused("txn", "abort", done.id)
+        assert "already committed" in line.refused("txn", "abort", done.id)
         assert "2 transactions begin with ''" in line.refused("txn", "abort", "")
-    assert "there is no transaction 'f00'" in line.refused("txn", "show", "f00")
+    assert "transaction 'f00' not found" in line.refused("txn", "show", "f00")
     assert [row["payload"] for row in line("read", "iot/raw").rows] == ["kept"]

@@ -63,12 +63,12 @@ def test_the_watermark_is_shown(line: Line) -> None:
     prepare(line)
     assert line("stream", "watermark", "iot/a", "--json").json == {"name": "iot/a", "time": None, "cut": None}
     assert "no watermark" in line("stream", "watermark", "iot/a").err
-    with ab.connect(line.store) as store:
-        group = store.reader_group("iot/g", streams=["iot/a"])
+    with ab.connect(line.store, create=True) as store:
+        group = store.groups.open("iot/g", streams=["iot/a"])
         with store.writer("iot/a") as writer:
             writer.write(b"x", time="2026-01-31T11:59:00Z")
             writer.note_time("2026-01-31T12:00:00Z")
-        mark = store.watermark("iot/a")
+        mark = store.watermarks.get("iot/a")
         assert mark is not None
         group.reset(ab.TAIL)
     assert line("stream", "watermark", "iot/a").out == f"2026-01-31T12:00:00Z  {mark.cut}\n"

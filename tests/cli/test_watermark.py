@@ -13,12 +13,12 @@ NOON = "2026-01-31T12:00:00Z"
 
 def note(line: Line) -> ab.StreamCut:
     """A writer has noted noon; the newest event is ten seconds younger. Returns the watermark's cut."""
-    with ab.connect(line.store) as store:
+    with ab.connect(line.store, create=True) as store:
         writer = store.writer("iot/sensors", writer_id="w1")
         writer.write({"device": "a", "at": datetime(2026, 1, 31, 12, 0, 10, tzinfo=UTC), "celsius": 1.0})
         writer.note_time(NOON)
         store._forget(writer)  # as if it was killed: it does not end
-        mark = store.watermark("iot/sensors")
+        mark = store.watermarks.get("iot/sensors")
         assert mark is not None
         return mark.cut
 
@@ -52,12 +52,12 @@ def test_a_watermark_is_shown_with_its_writers(sensors: Line) -> None:
     shown = sensors("watermark", "show", "iot/sensors").out
     assert "behind     10.0 s   (the newest event: 2026-01-31T12:00:10Z)" in shown
     assert re.search(rf"^  w1 +{NOON} +\S+ +no$", shown, re.MULTILINE)
-    assert sensors.refused("watermark", "show", "iot/none") == "there is no stream 'iot/none'"
+    assert sensors.refused("watermark", "show", "iot/none") == "stream 'iot/none' not found"
 
 
 def test_a_group_is_shown_with_the_watermarks_of_its_streams(sensors: Line) -> None:
-    with ab.connect(sensors.store) as store:
-        store.reader_group("iot/dash", streams=["iot/sensors"])
+    with ab.connect(sensors.store, create=True) as store:
+        store.groups.open("iot/dash", streams=["iot/sensors"])
     assert sensors("group", "show", "iot/dash", "--json").json["watermarks"] == []
     note(sensors)
     (told,) = sensors("group", "show", "iot/dash", "--json").json["watermarks"]
@@ -67,12 +67,12 @@ def test_a_group_is_shown_with_the_watermarks_of_its_streams(sensors: Line) -> N
 
 def test_metrics_tell_lags_and_watermarks(sensors: Line) -> None:
     note(sensors)
-    with ab.connect(sensors.store) as store:
+    with ab.connect(sensors.store, create=True) as store:
         store.streams.create("iot/other", tags={})
-        store.reader_group("iot/dash", streams=["iot/sensors", "iot/other"])
-        store.reader_group("iot/orphan", streams=["iot/other"])
+        store.groups.open("iot/dash", streams=["iot/sensors", "iot/other"])
+        store.groups.open("iot/orphan", streams=["iot/other"])
         store.streams.create("iot/gone")
-        store.reader_group("iot/lost", streams=["iot/gone"])
+        store.groups.open("iot/lost", streams=["iot/gone"])
         store.streams.delete("iot/gone")  # this group is left out, and the others are told of
     text = sensors("metrics").out
     values = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))

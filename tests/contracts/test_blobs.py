@@ -24,7 +24,9 @@ class TestBesideAttachedPlaces(BlobContract):
     """What is not attached goes through untouched."""
 
     def make(self) -> AttachedBlobs:
-        return AttachedBlobs(MemoryBlobs(), Runtime().tasks, locate=lambda _: None, open_place=lambda _: MemoryBlobs())
+        return AttachedBlobs(
+            MemoryBlobs(), Runtime().tasks, locate=lambda _: None, open_location=lambda _: MemoryBlobs()
+        )
 
 
 class TestLocalFolder(BlobContract):

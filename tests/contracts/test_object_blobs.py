@@ -10,7 +10,7 @@ from anabranch.blobs.address import parse
 from anabranch.blobs.local import LocalBlobs
 from anabranch.blobs.objects import ObjectBlobs
 from anabranch.blobs.port import Blobs
-from anabranch.blobs.requests import Meaning, explain
+from anabranch.blobs.requests import FailureKind, explain
 from anabranch.blobs.tiers import TieredBlobs
 from anabranch.runtime.ports import Runtime
 from anabranch.testing.contracts import BlobContract
@@ -46,7 +46,7 @@ class TestS3(BlobContract):
 
 def test_a_range_that_begins_at_the_end_lies_beyond_it_whatever_the_server_answers() -> None:
     said = "Generic MicrosoftAzure error: Wanted range starting at 4, but object was only 4 bytes long\n\nStartTooLarge"
-    assert explain(ValueError(said)).meaning is Meaning.RANGE
+    assert explain(ValueError(said)).kind is FailureKind.RANGE
 
 
 class TestFolderAndS3(BlobContract):

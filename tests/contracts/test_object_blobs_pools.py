@@ -11,10 +11,10 @@ import pytest
 
 from anabranch import limits
 from anabranch.blobs.address import parse
+from anabranch.blobs.cache import PooledBlobs
 from anabranch.blobs.keys import commit_key, history_key
 from anabranch.blobs.memory import MemoryBlobs
 from anabranch.blobs.objects import ObjectBlobs
-from anabranch.blobs.pools import PooledBlobs
 from anabranch.blobs.port import Blobs
 from anabranch.errors import BlobMissing, CorruptBlob, StoreUnavailable
 from anabranch.model.ids import Micros
@@ -187,11 +187,11 @@ def test_ctrl_c_where_a_fetch_is_about_to_begin_leaves_no_reader_waiting(
     blobs = pooled(inner, hand)
     history: Any = blobs._history
     for _ in range(limits.HISTORY_FETCHES_MAX + 1):
-        (history if where == "pool" else history._gate)._changed = Pressed()
+        (history if where == "pool" else history._limiter)._changed = Pressed()
         interrupted = [threading.Thread(target=pressed_on, args=(blobs,), daemon=True)]
         interrupted[0].start()
         until_ended(*interrupted)
-    history._changed = history._gate._changed = hand.condition()
+    history._changed = history._limiter._changed = hand.condition()
     found: list[bytes] = []
     reader = threading.Thread(target=lambda: found.append(blobs.get(OLD, 0, 4).to_pybytes()), daemon=True)
     reader.start()

@@ -18,7 +18,7 @@ def test_verbs_work_over_a_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     line = Line(tmp_path / "river")
     line("scope", "create", "iot")
     rows = CSV + "c,2026-01-02T00:00:00Z,9.5\n" * 8_000  # too much for the catalog
-    line("write", "iot/sensors", "-", "--format", "csv", "--key", "device", "--time", "at", stdin=rows)
+    line("write", "iot/sensors", "--create", "-", "--format", "csv", "--key", "device", "--time", "at", stdin=rows)
     line("compact", "--force")
     line("collect")
     question = (
@@ -37,9 +37,9 @@ def test_a_store_of_two_places_is_backed_up_and_restored(tmp_path: Path, monkeyp
     line = Line(tmp_path / "river")
     line("scope", "create", "iot")
     rows = CSV + "c,2026-01-02T00:00:00Z,9.5\n" * 8_000
-    line("write", "iot/sensors", "-", "--format", "csv", "--key", "device", "--time", "at", stdin=rows)
+    line("write", "iot/sensors", "--create", "-", "--format", "csv", "--key", "device", "--time", "at", stdin=rows)
     line("compact", "--force")
-    line("write", "iot/sensors", "-", "--format", "csv", stdin=rows)
+    line("write", "iot/sensors", "--create", "-", "--format", "csv", stdin=rows)
     copy = fresh_url()
     line("backup", copy)
     monkeypatch.setenv("ANABRANCH_HISTORY", fresh_url())
@@ -53,4 +53,4 @@ def test_a_store_of_two_places_is_backed_up_and_restored(tmp_path: Path, monkeyp
 def test_a_missing_bucket_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANABRANCH_BLOBS", fresh_url(bucket="nobody-made-this"))
     said = Line(tmp_path / "river").refused("scope", "create", "iot")
-    assert "there is no bucket 'nobody-made-this'" in said
+    assert "bucket 'nobody-made-this' not found" in said

@@ -105,7 +105,7 @@ def test_pauses_grow_and_differ_and_end_with_the_deadline(
     with pytest.raises(StoreUnavailable, match="it answered 503 SlowDown"):
         blobs.put(KEY, [b"x"])
     assert 5 < len(waits.slept) < 15
-    assert DEADLINE_S - 10 < sum(waits.slept) < DEADLINE_S
+    assert DEADLINE_S - 10 < sum(waits.slept) <= DEADLINE_S  # the last attempt begins at the deadline
     assert all(later > earlier for earlier, later in zip(waits.slept[:6:2], waits.slept[2:6:2], strict=False))
     assert len({round(pause, 6) for pause in waits.slept}) == len(waits.slept)
 
@@ -192,7 +192,7 @@ def test_a_missing_bucket_is_no_missing_blob(waits: WaitingClock) -> None:
         lambda: blobs.size(KEY),
         lambda: list(blobs.list()),
     ):
-        with pytest.raises(StoreUnavailable, match="there is no bucket 'nobody-made-this'"):
+        with pytest.raises(StoreUnavailable, match="bucket 'nobody-made-this' not found"):
             call()  # type: ignore[no-untyped-call]
     there = opened(fresh_url(), waits)
     with pytest.raises(BlobMissing):
@@ -229,11 +229,11 @@ def test_a_server_is_trusted_only_with_a_certificate_of_the_authority_that_the_u
     [
         ("s3://", "needs a bucket"),
         ("s3://key:hunter2@bucket/p", "credentials come from the environment"),
-        ("s3://bucket/p?secret_access_key=hunter2", "'secret_access_key' is no option"),
-        ("gs://bucket/p?region=x", "'region' is no option"),
+        ("s3://bucket/p?secret_access_key=hunter2", "'secret_access_key' is not an option of"),
+        ("gs://bucket/p?region=x", "'region' is not an option of"),
         ("s3://bucket/p?endpoint=http://hunter2.example", "allow_http=true"),
         ("s3://bucket/p?endpoint=ftp://hunter2", "https://host:port"),
-        ("s3://bucket/p?allow_http=perhaps", "either true or false"),
+        ("s3://bucket/p?allow_http=perhaps", "to be true or false"),
         ("s3://bucket/p?ca=/no/such/file", "can't be read"),
     ],
 )
@@ -292,7 +292,7 @@ def test_a_store_behind_a_bad_line_loses_and_doubles_nothing(proxy: Proxy, waits
     settings = Settings(inline_bytes_max=0, blob_deadline_s=1e9)
     runtime = Runtime(clock=waits, tasks=waits, settings=settings)
     with ab.connect("memory://", blobs=fresh_url(port=proxy.port), runtime=runtime) as store:
-        store.streams.create_scope("s")
+        store.scopes.create("s")
         store.streams.create("s/t", scaling=2)
         with store.writer("s/t") as writer:
             for number in range(100):
@@ -321,7 +321,7 @@ def test_a_commit_that_fails_among_many_in_flight_takes_no_other_with_it(proxy: 
     with ab.connect(
         "memory://", blobs=fresh_url(port=proxy.port), runtime=Runtime(clock=waits, tasks=waits, settings=settings)
     ) as store:
-        store.streams.create_scope("s")
+        store.scopes.create("s")
         store.streams.create("s/t", schema=pa.schema([("n", pa.int64())]))
         landed: list[int] = []
         failed: list[int] = []
@@ -333,8 +333,7 @@ def test_a_commit_that_fails_among_many_in_flight_takes_no_other_with_it(proxy: 
                 landed.append(number)
             except ReadOnlyStore:
                 failed.append(number)
-        with pytest.raises(ReadOnlyStore):
-            writer.close()  # which tells of it once more
+        writer.close()  # raises nothing: each refusal was raised by its acknowledgement
         with store.reader("s/t") as reader:
             rows = [n for batch in reader.batches() for n in batch.column("n").to_pylist()]
     assert failed

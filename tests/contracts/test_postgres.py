@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anabranch.catalog.postgres.adapter import PostgresCatalog
 from anabranch.runtime.ports import Runtime
-from anabranch.testing.contracts import AppendContract, CatalogContract, ExportContract, ExtentContract
+from anabranch.testing.contracts import AppendContract, CatalogContract, ExportContract, ExtentContract, StateContract
 from tests.postgres_server import drop, fresh_url
 
 
@@ -31,3 +31,6 @@ class TestExtents(_Postgres, ExtentContract): ...
 
 
 class TestExports(_Postgres, ExportContract): ...
+
+
+class TestState(_Postgres, StateContract): ...

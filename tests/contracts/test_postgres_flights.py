@@ -7,31 +7,35 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from typing import NoReturn
 
 import psycopg
 import pytest
 
 import anabranch as ab
-from anabranch.catalog.port import Checkpointed
 from anabranch.catalog.postgres.adapter import PostgresCatalog
-from anabranch.catalog.postgres.address import Address
+from anabranch.catalog.postgres.address import DatabaseAddress
 from anabranch.catalog.postgres.connection import connect
-from anabranch.catalog.postgres.flight import Answer, Asked, Connection
+from anabranch.catalog.postgres.pipeline import PipelineConnection, StatementCall, StatementResult
+from anabranch.catalog.state.kind import State
+from anabranch.catalog.state.published import PUBLISHED, PublishedSeries
 from anabranch.errors import StoreUnavailable, StreamExists
 from anabranch.model.append import Unit
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import LogId, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.stream import Span
-from anabranch.readers.synchronizer import JsonCodec, StateSynchronizer
 from anabranch.runtime.ports import Runtime
-from anabranch.streams.manager import Streams
+from anabranch.shared_state.synchronizer import JsonCodec, StateSynchronizer
+from anabranch.streams.algebra.cuts import Cuts
 from anabranch.testing.contracts.samples import NOW, SEGMENT, info, new_stream, part
+from bench.features import changes_of, scopes_of, streams_of
 from tests.postgres_server import drop, fresh_url
 from tests.waiting import PATIENCE_S, until, until_ended
 
 A, B = StreamId(1), StreamId(2)
-PIECE = Checkpointed("kind", "name", {"n": 1})
+NUMBER = PublishedSeries(1)
+STATE = State("name", NUMBER)
 
 
 @pytest.fixture
@@ -53,36 +57,36 @@ def catalog(url: str) -> Iterator[PostgresCatalog]:
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The round trips of this thread from now on: each as the names of its statements."""
     trips: list[list[str]] = []
-    mine, fly = threading.get_ident(), Connection.fly  # others listen and notify
+    mine, fly = threading.get_ident(), PipelineConnection.run_statements  # others listen and notify
 
-    def noted(self: Connection, asked: Sequence[Asked]) -> list[Answer]:
+    def noted(self: PipelineConnection, asked: Sequence[StatementCall]) -> list[StatementResult]:
         if threading.get_ident() == mine:
             trips.append([name for name, _ in asked])
         return fly(self, asked)
 
-    monkeypatch.setattr(Connection, "fly", noted)
+    monkeypatch.setattr(PipelineConnection, "run_statements", noted)
     return trips
 
 
-def pieces(catalog: PostgresCatalog) -> list[Checkpointed]:
+def states(catalog: PostgresCatalog) -> list[State[str, PublishedSeries]]:
     with catalog.reading() as reading:
-        return reading.pieces("kind")
+        return reading.states(PUBLISHED)
 
 
 def test_a_change_is_there_for_the_next_question_and_at_the_end(catalog: PostgresCatalog) -> None:
     with catalog.writing() as writing:
-        writing.put_piece(PIECE)
-        assert writing.piece("kind", "name") == PIECE
-        writing.drop_piece("kind", "name")
-        assert writing.pieces("kind") == []
-        writing.put_piece(PIECE)
-    assert pieces(catalog) == [PIECE]
+        writing.put_state(PUBLISHED, "name", NUMBER)
+        assert writing.state(PUBLISHED, "name") == NUMBER
+        writing.drop_state(PUBLISHED, "name")
+        assert writing.states(PUBLISHED) == []
+        writing.put_state(PUBLISHED, "name", NUMBER)
+    assert states(catalog) == [STATE]
 
 
 def test_a_change_that_is_refused_when_it_is_sent_undoes_its_transaction(catalog: PostgresCatalog) -> None:
     def refuse(ask: bool) -> None:
         with catalog.writing() as writing:
-            writing.put_piece(PIECE)
+            writing.put_state(PUBLISHED, "name", NUMBER)
             writing.put_span(A, Span(SEGMENT, 9, LogId(99), 0, 1))  # there is no such log
             if ask:
                 writing.scopes()
@@ -90,20 +94,20 @@ def test_a_change_that_is_refused_when_it_is_sent_undoes_its_transaction(catalog
     for ask in (True, False):
         with pytest.raises(StoreUnavailable, match="foreign key"):
             refuse(ask)
-        assert pieces(catalog) == []
+        assert states(catalog) == []
 
 
 def test_a_name_that_is_taken_is_told_at_once(catalog: PostgresCatalog) -> None:
     def make() -> None:
         with catalog.writing() as writing:
-            writing.put_piece(PIECE)
+            writing.put_state(PUBLISHED, "name", NUMBER)
             with pytest.raises(StreamExists):
                 writing.insert_stream(info(A, "iot/other"))
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         make()
-    assert pieces(catalog) == []
+    assert states(catalog) == []
 
 
 def test_a_lock_that_is_refused_for_a_deadlock_is_asked_for_again_and_loses_no_change(
@@ -126,21 +130,21 @@ def test_a_lock_that_is_refused_for_a_deadlock_is_asked_for_again_and_loses_no_c
         crossing.start()
         with catalog.writing() as writing:
             assert writing.view(B) is not None
-            writing.put_piece(PIECE)
+            writing.put_state(PUBLISHED, "name", NUMBER)
             holding.set()
             assert writing.view(A) is not None
-            assert writing.pieces("kind") == [PIECE]
+            assert writing.states(PUBLISHED) == [STATE]
         until_ended(crossing)
-    assert pieces(catalog) == [PIECE]
+    assert states(catalog) == [STATE]
 
 
 def test_a_scope_is_copied_in_few_round_trips(catalog: PostgresCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    streams = Streams(catalog, Runtime(), cut_at=lambda *_: pytest.fail("no time"), changed=lambda: None)
-    streams.create_scope("many")
+    streams = streams_of(catalog)
+    scopes_of(catalog).create("many")
     for number in range(20):
         streams.create(StreamName("many", str(number)))
     trips = counted(monkeypatch)
-    assert len(streams.copy_scope("many", "copies")) == 20
+    assert len(scopes_of(catalog).copy("many", "copies")) == 20
     assert len(trips) <= 20 * 6 + 20, len(trips)
 
 
@@ -148,7 +152,7 @@ def test_what_is_about_one_stream_takes_four_round_trips(
     catalog: PostgresCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It begins and takes its locks in one, asks what it needs to know, and commits with all changes in one."""
-    streams = Streams(catalog, Runtime(), cut_at=lambda *_: pytest.fail("no time"), changed=lambda: None)
+    streams = streams_of(catalog)
     name = StreamName("iot", "a")
     with catalog.writing(name) as writing:
         (log,) = writing.logs([LogId(1)])
@@ -157,7 +161,11 @@ def test_what_is_about_one_stream_takes_four_round_trips(
     trips = counted(monkeypatch)
     streams.truncate(name, cut)
     assert len(trips) <= 4, trips
-    assert streams.head(name) == cut
+
+    def no_time(*_: object) -> NoReturn:
+        pytest.fail("no time")
+
+    assert Cuts(changes_of(catalog), no_time, no_time).head(name) == cut
 
 
 def test_the_rows_of_the_outbox_are_read_by_the_transaction_that_writes_them(catalog: PostgresCatalog) -> None:
@@ -183,45 +191,47 @@ def test_what_a_transaction_knows_of_its_stream_is_what_it_changed(catalog: Post
 
 
 @pytest.fixture
-def database(catalog: PostgresCatalog, url: str) -> Iterator[Connection]:
-    with closing(connect(Address.parse(url), lock_s=PATIENCE_S)) as opened:
+def database(catalog: PostgresCatalog, url: str) -> Iterator[PipelineConnection]:
+    with closing(connect(DatabaseAddress.parse(url), lock_s=PATIENCE_S)) as opened:
         yield opened
 
 
-def test_nothing_flies_behind_what_fails_and_the_connection_goes_on(database: Connection) -> None:
+def test_nothing_flies_behind_what_fails_and_the_connection_goes_on(database: PipelineConnection) -> None:
     again = ("insert_stream", (int(A), "iot", "a", 1, "{}", 0, False, 1, 0, 1))
     for _ in range(2):
         with pytest.raises(psycopg.errors.UniqueViolation):
-            database.fly([("begin_writing", ()), ("put_scope", ("new", "{}", 0)), again, ("scope", ("new",))])
-        database.fly([("rollback", ())])
+            database.run_statements(
+                [("begin_writing", ()), ("put_scope", ("new", "{}", 0)), again, ("scope", ("new",))]
+            )
+        database.run_statements([("rollback", ())])
         # What was to be prepared behind the failure was not.
-        assert database.fly([("scope", ("new",)), ("scope", ("iot",))])[0].rows == []
+        assert database.run_statements([("scope", ("new",)), ("scope", ("iot",))])[0].rows == []
 
 
-def test_a_value_that_cannot_be_sent_stops_all_of_its_flight(database: Connection) -> None:
+def test_a_value_that_cannot_be_sent_stops_all_of_its_flight(database: PipelineConnection) -> None:
     with pytest.raises(psycopg.DataError):
-        database.fly([("put_scope", ("new", "{}", 0)), ("scope", ("\0",))])
-    assert database.fly([("scope", ("new",))])[0].rows == []
+        database.run_statements([("put_scope", ("new", "{}", 0)), ("scope", ("\0",))])
+    assert database.run_statements([("scope", ("new",))])[0].rows == []
 
 
-def test_statements_stay_prepared_when_a_transaction_is_undone(database: Connection) -> None:
+def test_statements_stay_prepared_when_a_transaction_is_undone(database: PipelineConnection) -> None:
     for _ in range(2):
-        database.fly([("begin_writing", ()), ("scope", ("iot",)), ("scope", ("other",)), ("rollback", ())])
+        database.run_statements([("begin_writing", ()), ("scope", ("iot",)), ("scope", ("other",)), ("rollback", ())])
     said = database.execute("select statement from pg_prepared_statements").fetchall()
     assert sum("from scopes where name" in text for (text,) in said) == 1
 
 
-def test_a_flight_larger_than_what_the_sockets_hold_lands(database: Connection) -> None:
+def test_a_flight_larger_than_what_the_sockets_hold_lands(database: PipelineConnection) -> None:
     values = [str(number) * (1 << 20) for number in range(8)]
-    asked: list[Asked] = []
+    asked: list[StatementCall] = []
     for number, value in enumerate(values):
-        asked += [("put_piece", ("kind", str(number), value)), ("piece", ("kind", str(number)))]
-    assert [answer.rows[0][2] for answer in database.fly(asked)[1::2]] == values
+        asked += [("put_state", ("kind", str(number), None, value)), ("state", ("kind", str(number)))]
+    assert [answer.rows[0][3] for answer in database.run_statements(asked)[1::2]] == values
 
 
-def test_an_interrupted_flight_leaves_no_connection_with_half_an_answer(database: Connection, url: str) -> None:
-    with closing(connect(Address.parse(url), lock_s=PATIENCE_S)) as rival:
-        rival.fly([("begin_writing", ()), ("lock", ("writing",))])
+def test_an_interrupted_flight_leaves_no_connection_with_half_an_answer(database: PipelineConnection, url: str) -> None:
+    with closing(connect(DatabaseAddress.parse(url), lock_s=PATIENCE_S)) as rival:
+        rival.run_statements([("begin_writing", ()), ("lock", ("writing",))])
 
         def interrupt() -> None:
             waiting = "select 1 from pg_locks where locktype = 'advisory' and not granted and pid = %s"
@@ -231,7 +241,7 @@ def test_an_interrupted_flight_leaves_no_connection_with_half_an_answer(database
         interrupting = threading.Thread(target=interrupt)
         interrupting.start()
         with pytest.raises(KeyboardInterrupt):
-            database.fly([("begin_writing", ()), ("lock", ("writing",)), ("scopes", ())])
+            database.run_statements([("begin_writing", ()), ("lock", ("writing",)), ("scopes", ())])
         until_ended(interrupting)
     assert database.closed
 
@@ -240,7 +250,7 @@ def test_streams_are_copied_appended_and_stitched_in_four_round_trips(
     catalog: PostgresCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They begin in one, find names in one and what these lead to in another, and commit with all changes in one."""
-    streams = Streams(catalog, Runtime(), cut_at=lambda *_: pytest.fail("no time"), changed=lambda: None)
+    streams = streams_of(catalog)
     trips = counted(monkeypatch)
     for operation in (
         lambda: streams.copy("iot/a", "iot/copy"),
@@ -255,19 +265,19 @@ def test_streams_are_copied_appended_and_stitched_in_four_round_trips(
 
 def test_an_update_in_its_turn_takes_two_round_trips(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It waits for its turn and reads the value in one, and appends and commits in one: all that is behind the lock."""
-    with ab.connect(url, blobs="memory://") as store:
-        store.streams.create_scope("s")
-        one, two = (store.synchronizer("s/_n", initial=0) for _ in range(2))
+    with ab.connect(url, blobs="memory://", create=True) as store:
+        store.scopes.create("s")
+        one, two = (store.shared.synchronizer("s/_n", initial=0) for _ in range(2))
         for each in (one, two, one, two):
             each.update(lambda n: n + 1)
         trips = counted(monkeypatch)
         assert one.update(lambda n: n + 1) == 5
         assert len(trips) == 2, trips
         telling = StateSynchronizer(
-            store.revisioned(one.stream.name),
+            store.shared.revisioned(one.stream.name),
             Runtime(),
             JsonCodec(),
-            told=lambda before, after: [("counted", {"to": after})],
+            changes_of=lambda before, after: [("counted", {"to": after})],
         )
         assert one.update(lambda n: n + 1) == 6
         telling._contended = True
@@ -279,13 +289,13 @@ def test_an_update_in_its_turn_takes_two_round_trips(url: str, monkeypatch: pyte
 def test_what_was_found_before_a_change_is_looked_for_again_behind_it(catalog: PostgresCatalog) -> None:
     with catalog.writing() as writing:
         name, other = StreamName("iot", "a"), StreamName("iot", "new")
-        writing.ahead(scopes=["iot"], streams=[name, other, B], pieces=[("kind", "name")], logs_of=[A])
+        writing.prefetch(scopes=["iot"], streams=[name, other, B], states=[(PUBLISHED, "name")], logs_of=[A])
         known = writing.stream(name)
-        assert known is not None and writing.stream(other) is None and writing.piece("kind", "name") is None
-        writing.put_piece(PIECE)
-        assert writing.piece("kind", "name") == PIECE
-        writing.drop_piece("kind", "name")
-        assert writing.piece("kind", "name") is None
+        assert known is not None and writing.stream(other) is None and writing.state(PUBLISHED, "name") is None
+        writing.put_state(PUBLISHED, "name", NUMBER)
+        assert writing.state(PUBLISHED, "name") == NUMBER
+        writing.drop_state(PUBLISHED, "name")
+        assert writing.state(PUBLISHED, "name") is None
         writing.update_stream(renamed := replace(known, name=other, version=known.version + 1))
         assert writing.stream(other) == writing.stream(A) == renamed and writing.stream(name) is None
         writing.insert_stream(made := info(StreamId(3), "iot/a"))

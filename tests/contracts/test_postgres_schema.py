@@ -11,7 +11,7 @@ import pytest
 import anabranch as ab
 from anabranch.catalog.postgres import migrate as migrating
 from anabranch.catalog.postgres.adapter import PostgresCatalog
-from anabranch.catalog.postgres.address import Address
+from anabranch.catalog.postgres.address import DatabaseAddress
 from anabranch.catalog.postgres.connection import connect
 from anabranch.errors import (
     CorruptCatalog,
@@ -62,7 +62,7 @@ def test_a_migrated_schema_equals_a_fresh_one(url: str) -> None:
     assert {row[0] for row in fresh} == {"column", "index", "constraint", "function", "format"}
     for first in range(1, migrating.FORMAT + 1):
         old = fresh_url()
-        address = Address.parse(old)
+        address = DatabaseAddress.parse(old)
         with connect(address, lock_s=5) as database:
             database.execute(f"create schema {address.schema}".encode())
             migrating.run(database, migrating.MIGRATIONS[:first])
@@ -83,7 +83,7 @@ def test_an_older_catalog_is_migrated_once_however_many_open_it(url: str, monkey
 
     def open_it() -> None:
         try:
-            address = Address.parse(url)
+            address = DatabaseAddress.parse(url)
             with connect(address, lock_s=30) as database:
                 migrating.migrate(database, address.schema, url)
         except BaseException as exc:
@@ -141,7 +141,7 @@ def test_a_schema_of_somebody_else_is_left_alone(url: str) -> None:
 def test_a_catalog_is_made_only_where_that_was_asked_for(url: str, tmp_path: Path) -> None:
     with pytest.raises(StoreNotFound):
         PostgresCatalog(url, Runtime(), create=False)
-    ab.connect(url, blobs=tmp_path).close()
+    ab.connect(url, blobs=tmp_path, create=True).close()
     ab.connect(url, blobs=tmp_path, create=False).close()
 
 
@@ -149,7 +149,7 @@ def test_a_catalog_is_made_only_where_that_was_asked_for(url: str, tmp_path: Pat
 
 
 def test_an_address_keeps_libpqs_options_and_shows_no_password() -> None:
-    address = Address.parse(
+    address = DatabaseAddress.parse(
         "postgresql://me:geheim@a:1,b:2/db?sslmode=verify-full&schema=river&password=x&sslrootcert=/c a"
     )
     assert address.conninfo == "postgresql://me:geheim@a:1,b:2/db?sslmode=verify-full&password=x&sslrootcert=%2Fc%20a"
@@ -158,7 +158,7 @@ def test_an_address_keeps_libpqs_options_and_shows_no_password() -> None:
     assert psycopg.conninfo.conninfo_to_dict(address.conninfo)["sslrootcert"] == "/c a"
     for bad in ("pg_x", "A", "a-b", "", "x" * 60):
         with pytest.raises(InvalidArgument):
-            Address.parse(f"postgresql://h/db?schema={bad}")
+            DatabaseAddress.parse(f"postgresql://h/db?schema={bad}")
 
 
 def test_what_waiting_can_not_mend_is_said_at_once(url: str) -> None:
@@ -168,4 +168,4 @@ def test_what_waiting_can_not_mend_is_said_at_once(url: str) -> None:
         with pytest.raises(StoreUnavailable):
             PostgresCatalog(wrong, Runtime(settings=patient))
     with pytest.raises(InvalidArgument, match="blobs="):
-        ab.connect(url, settings=patient)
+        ab.connect(url, settings=patient, create=True)

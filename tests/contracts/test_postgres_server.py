@@ -16,7 +16,9 @@ from psycopg import errors as pg
 
 import anabranch as ab
 from anabranch import limits
+from anabranch.catalog.postgres import pipeline
 from anabranch.catalog.postgres.adapter import PostgresCatalog
+from anabranch.catalog.postgres.clock import ServerClock
 from anabranch.catalog.postgres.connection import translate
 from anabranch.errors import (
     AppendUncertain,
@@ -30,6 +32,7 @@ from anabranch.errors import (
 from anabranch.model.append import Appended
 from anabranch.model.ids import LogId
 from anabranch.model.stream import Scope
+from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
 from anabranch.testing.contracts.samples import NOW, append, lengths, new_stream, part
 from tests.contracts.postgres_kit import opened, sql
@@ -139,8 +142,8 @@ def test_nothing_is_lost_or_doubled_where_the_server_falls_in_mid_commit(
     url = fresh_url(own.url)
     threads, told, sent = 6, [], []
     done = threading.Event()
-    with ab.connect(url, blobs=tmp_path, settings=Settings(catalog_lock_s=120)) as store:
-        store.streams.create_scope("s")
+    with ab.connect(url, blobs=tmp_path, settings=Settings(catalog_lock_s=120), create=True) as store:
+        store.scopes.create("s")
         store.streams.create("s/events", scaling=2)
 
         def write(me: int) -> None:
@@ -265,14 +268,14 @@ def test_a_role_with_the_rights_that_the_manual_names_can_do_everything(url: str
     with opened(url):
         pass
     sql(url, f"create role {role} login")
-    manual = Path(__file__).parents[2].joinpath("docs", "POSTGRES.md").read_text()
+    manual = Path(__file__).parents[2].joinpath("docs", "how-to", "postgres.md").read_text()
     grants = manual.partition("```sql\n")[2].partition("```")[0]
     assert grants.count("GRANT") == 4
     sql(url, grants.replace("SCHEMA anabranch", f"SCHEMA {schema}").replace("TO app", f"TO {role}"))
     try:
         theirs = url.replace("postgres@", f"{role}@", 1)
-        with ab.connect(theirs, blobs=tmp_path, settings=Settings(inline_bytes_max=0)) as store:
-            store.streams.create_scope("s")
+        with ab.connect(theirs, blobs=tmp_path, settings=Settings(inline_bytes_max=0), create=True) as store:
+            store.scopes.create("s")
             store.streams.create("s/events", scaling=2)
             with store.writer("s/events", writer_id="w") as writer:
                 writer.write(b"x", key="k").result(120)
@@ -320,3 +323,27 @@ def test_a_server_is_spoken_to_only_with_the_certificate_that_the_url_demands(ow
         with pytest.raises(StoreUnavailable, match="certificate"), opened(wrong, lock_s=3600):
             pass  # or nobody sees the end of this
     proxy.close()
+
+
+def test_an_error_behind_a_commit_does_not_say_that_nothing_was_changed(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    PostgresCatalog(url, Runtime()).close()
+    fails = (
+        b"select 1 / case when exists (select from scopes where name = 's') and "
+        b"pg_current_xact_id_if_assigned() is null then 0 else 1 end"
+    )
+    statement = pipeline._statement
+
+    def failing(name: str) -> pipeline._Statement:
+        return pipeline._Statement(fails, None, []) if name == "clock" else statement(name)
+
+    monkeypatch.setattr(pipeline, "_statement", failing)
+    catalog = PostgresCatalog(url, Runtime())
+    monkeypatch.setattr(ServerClock, "due", property(lambda _clock: True))
+    with catalog.writing() as writing:
+        writing.put_scope(Scope("s", {}, NOW))
+    monkeypatch.setattr(ServerClock, "due", property(lambda _clock: False))
+    with catalog.reading() as reading:
+        assert reading.scope("s") is not None
+    catalog.close()

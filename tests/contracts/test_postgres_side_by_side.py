@@ -11,8 +11,9 @@ import psycopg
 import pytest
 
 import anabranch as ab
-from anabranch.catalog.port import Checkpointed, Subject, Writing
+from anabranch.catalog.port import Subject, Writing
 from anabranch.catalog.postgres.adapter import PostgresCatalog
+from anabranch.catalog.state.published import PUBLISHED, PublishedSeries
 from anabranch.model.ids import LogId, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.stream import Scope, Span
@@ -115,7 +116,7 @@ def test_a_transaction_on_an_alias_takes_turns_with_those_on_its_stream(
 ) -> None:
     alias = StreamName("iot", "alias")
     with catalog.writing() as txn:
-        txn.put_piece(Checkpointed("alias", str(alias), {"stream": A}))
+        txn.put_alias(alias, A)
     first, second = (alias, NAME_A) if by_alias_first else (NAME_A, alias)
     with beside(lambda: tag(catalog, second, second)) as side, catalog.writing(first) as txn:
         assert side.waits(url)
@@ -200,27 +201,24 @@ def test_a_transaction_may_not_step_beside_what_it_is_on(
         overstep(txn)
 
 
-def test_a_piece_is_locked_whatever_its_transactions_are_on(catalog: PostgresCatalog, url: str) -> None:
+def test_a_value_of_state_is_locked_whatever_its_transactions_are_on(catalog: PostgresCatalog, url: str) -> None:
     def count(on: Subject) -> None:
         with catalog.writing(on) as txn:
-            piece = txn.piece("k", "n")
-            number = int(str(piece.value["n"])) if piece else 0
-            txn.put_piece(Checkpointed("k", "n", {"n": number + 1}))
+            found = txn.state(PUBLISHED, "n")
+            txn.put_state(PUBLISHED, "n", PublishedSeries(found.number + 1 if found else 1))
 
     with beside(lambda: count(B)) as side, catalog.writing(A) as txn:
-        assert txn.piece("k", "n") is None
+        assert txn.state(PUBLISHED, "n") is None
         assert side.waits(url)
-        txn.put_piece(Checkpointed("k", "n", {"n": 1}))
+        txn.put_state(PUBLISHED, "n", PublishedSeries(1))
     with catalog.reading() as reading:
-        piece = reading.piece("k", "n")
-    assert piece is not None
-    assert piece.value == {"n": 2}
+        assert reading.state(PUBLISHED, "n") == PublishedSeries(2)
 
 
 def test_the_changes_of_many_streams_made_at_once_are_all_there(url: str, tmp_path: Path) -> None:
     threads, rounds = 6, 5
-    with ab.connect(url, blobs=tmp_path) as store:
-        store.streams.create_scope("s")
+    with ab.connect(url, blobs=tmp_path, create=True) as store:
+        store.scopes.create("s")
         failures: list[BaseException] = []
 
         def work(me: int) -> None:
@@ -231,7 +229,7 @@ def test_the_changes_of_many_streams_made_at_once_are_all_there(url: str, tmp_pa
                     store.streams.scale(name, 1 + number % 3, request=f"{me}/{number}")
                     with store.writer(name, writer_id="w") as writer:
                         writer.write(b"x", key="k").result(120)
-                    store.streams.truncate(name, store.streams.head(name))
+                    store.streams.truncate(name, store.cuts.head(name))
                 store.streams.seal(name)
                 if me % 2:
                     store.streams.delete(name)
@@ -255,15 +253,15 @@ def test_the_changes_of_many_streams_made_at_once_are_all_there(url: str, tmp_pa
 
 
 def test_a_group_commits_its_output_beside_changes_of_other_streams(url: str, tmp_path: Path) -> None:
-    with ab.connect(url, blobs=tmp_path / "blobs") as store:
-        store.streams.create_scope("s")
+    with ab.connect(url, blobs=tmp_path / "blobs", create=True) as store:
+        store.scopes.create("s")
         for name in ("s/in", "s/out", "s/other"):
             store.streams.create(name)
         with store.writer("s/in") as writer:
             for n in range(20):
                 writer.write(b"%d" % n, key="k")
         other = store.streams.get("s/other").id
-        group = store.reader_group("s/group", streams=["s/in"])
+        group = store.groups.open("s/group", streams=["s/in"])
         with group.reader("r", delivery="exactly_once", batch_rows=5) as reader:
 
             def commit() -> None:
@@ -284,8 +282,8 @@ def test_groups_that_write_to_one_stream_and_to_each_others_sources_do_not_wait_
     url: str, tmp_path: Path
 ) -> None:
     count = 12
-    with ab.connect(url, blobs=tmp_path / "blobs") as store:
-        store.streams.create_scope("s")
+    with ab.connect(url, blobs=tmp_path / "blobs", create=True) as store:
+        store.scopes.create("s")
         for name in ("s/a", "s/b"):
             store.streams.create(name, scaling=2)
             with store.writer(name) as writer:
@@ -294,7 +292,7 @@ def test_groups_that_write_to_one_stream_and_to_each_others_sources_do_not_wait_
 
         def carry(source: str, target: str) -> None:
             """Half of what the source holds, to a stream that another group reads, in many commits."""
-            group = store.reader_group(f"s/{source[2:]}-group", streams=[source])
+            group = store.groups.open(f"s/{source[2:]}-group", streams=[source])
             with group.reader("r", delivery="exactly_once", batch_rows=1) as reader:
                 for _ in range(count):
                     batch = reader.read(PATIENCE_S)

@@ -7,7 +7,14 @@ from pathlib import Path
 
 from anabranch.catalog.sqlite.adapter import SqliteCatalog
 from anabranch.runtime.ports import Runtime
-from anabranch.testing.contracts import AppendContract, CatalogContract, ExportContract, ExtentContract, run
+from anabranch.testing.contracts import (
+    AppendContract,
+    CatalogContract,
+    ExportContract,
+    ExtentContract,
+    StateContract,
+    run,
+)
 
 
 class _Memory:
@@ -40,6 +47,9 @@ class TestMemoryExtents(_Memory, ExtentContract): ...
 class TestMemoryExports(_Memory, ExportContract): ...
 
 
+class TestMemoryState(_Memory, StateContract): ...
+
+
 class TestFileCatalog(_File, CatalogContract): ...
 
 
@@ -50,6 +60,9 @@ class TestFileExtents(_File, ExtentContract): ...
 
 
 class TestFileExports(_File, ExportContract): ...
+
+
+class TestFileState(_File, StateContract): ...
 
 
 def test_a_suite_runs_without_a_test_framework() -> None:

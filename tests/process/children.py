@@ -41,8 +41,9 @@ class Child:
         self._process.start()
 
     def lines(self) -> list[list[str]]:
-        """What it told so far, as words."""
-        return [line.split() for line in self.told.read_text().splitlines()]
+        """What it told so far, as words: all lines that are complete."""
+        whole, _, _ = self.told.read_text().rpartition("\n")
+        return [line.split() for line in whole.splitlines()]
 
     def said(self, word: str) -> int:
         """How many lines begin with the word."""
@@ -103,7 +104,7 @@ def pour(
     acknowledgement in order. The body of an event is `name number`; its key is one of a few, by the number."""
     rng = random.Random(seed)
     settings = Settings(commit_bytes_max=200_000, pipeline_bytes_min=20_000, catalog_lock_s=120)
-    with ab.connect(store_at, blobs=blobs, settings=settings) as store, store.writer(stream) as writer:
+    with ab.connect(store_at, blobs=blobs, settings=settings, create=True) as store, store.writer(stream) as writer:
         tell("ready")
         pending: deque[tuple[int, Callable[[], ab.EventPointer]]] = deque()
         number = 0

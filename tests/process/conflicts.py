@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.catalog.port import Change
-from anabranch.core.stitch import Joined
+from anabranch.core.stitch import JoinResult
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.keyspace import KeyRange
@@ -149,10 +149,10 @@ class _History:
                 source, start, end = _part(detail)
                 self._begin(change, detail["name"], self._between(source, start, end))
             case "appended" if made is not None:
-                events, onto = self._moved(Joined.from_json(made.answer)), self._streams[_known(change)]
+                events, onto = self._moved(JoinResult.from_json(made.answer)), self._streams[_known(change)]
                 onto.events = None if events is None or onto.events is None else onto.events | events
             case "stitched" if made is not None:
-                self._begin(change, detail["name"], self._moved(Joined.from_json(made.answer)))
+                self._begin(change, detail["name"], self._moved(JoinResult.from_json(made.answer)))
             case "renamed":
                 if self.names.pop(detail["from"], None) != change.stream or detail["to"] in self.names:
                     self.wrong.append(f"{detail} can't be renamed among {self.names}")
@@ -174,7 +174,7 @@ class _History:
         self.wrong += [f"at {place} of {name} something was written that was there" for place in both]
         self._streams[stream] = _Stream(None if events is None else written | events)
 
-    def _moved(self, joined: Joined) -> Events | None:
+    def _moved(self, joined: JoinResult) -> Events | None:
         """What was joined, by its new places; None where a source is not known."""
         events: Events = {}
         for source, moves in joined.parts:

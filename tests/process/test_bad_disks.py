@@ -24,8 +24,8 @@ pytestmark = [pytest.mark.process, pytest.mark.chaos]
 
 
 def made(river: Path) -> Path:
-    with ab.connect(river) as store:
-        store.streams.create_scope("s")
+    with ab.connect(river, create=True) as store:
+        store.scopes.create("s")
         store.streams.create("s/all", scaling=2)
     return river
 
@@ -36,7 +36,7 @@ def acknowledged(child: Child) -> list[bytes]:
 
 def found_in(river: Path) -> list[bytes]:
     """What is there, after a check."""
-    with ab.connect(river) as store:
+    with ab.connect(river, create=True) as store:
         assert list(store.check()) == []
         return [event.body.split()[0] for event in store.reader("s/all")]
 
@@ -58,7 +58,7 @@ def fill(tell: Tell, writer: ab.Writer, name: str, sizes: list[int], times: int)
 def write_under_a_limit(tell: Tell, river: Path, size: int) -> None:
     """A file may not grow beyond a size, as with a quota; then it may again."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    store = ab.connect(river)
+    store = ab.connect(river, create=True)
     writer = store.writer("s/all")
     fill(tell, writer, "before", [10], 5)
     resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
@@ -78,8 +78,7 @@ def test_a_quota_is_a_full_disk_and_writing_goes_on_when_there_is_room(tmp_path:
     child = Child(tmp_path, "child", write_under_a_limit, river, size)
     assert child.join() == 0, child.lines()[-3:]
     outcomes = Counter(" ".join(line) for line in child.lines() if line[0] != "ack")
-    assert outcomes["closed DiskFull"] == 1
-    assert set(outcomes) == {"refused DiskFull", "closed DiskFull"}
+    assert set(outcomes) == {"refused DiskFull"}  # each was raised once, so closing raises none
     told = acknowledged(child)
     assert told[:5] == [b"before-%d" % i for i in range(5)] and told[-20:] == [b"after-%d" % i for i in range(20)]
     assert found_in(river) == told
@@ -103,7 +102,7 @@ def small_disk() -> Iterator[Path]:
 
 
 def write_until_full(tell: Tell, river: Path, ballast: Path, sizes: list[int]) -> None:
-    store = ab.connect(river)
+    store = ab.connect(river, create=True)
     writer = store.writer("s/all")
     fill(tell, writer, "full", sizes, 150)
     ballast.unlink()
@@ -121,7 +120,7 @@ def test_a_full_disk_refuses_clearly_and_loses_nothing(tmp_path: Path, small_dis
     child = Child(tmp_path, "child", write_until_full, river, ballast, sizes)
     assert child.join() == 0, child.lines()[-3:]
     outcomes = Counter(" ".join(line) for line in child.lines() if line[0] != "ack")
-    assert set(outcomes) == {"refused DiskFull", "closed DiskFull"}
+    assert set(outcomes) == {"refused DiskFull"}
     told = acknowledged(child)
     assert told[-20:] == [b"after-%d" % i for i in range(20)]
     assert found_in(river) == told
@@ -131,7 +130,7 @@ def test_a_full_disk_refuses_clearly_and_loses_nothing(tmp_path: Path, small_dis
 
 
 @pytest.fixture
-def open_place() -> Iterator[Path]:
+def open_location() -> Iterator[Path]:
     """A folder that a process without rights can reach."""
     folder = Path(tempfile.mkdtemp(prefix="anabranch-open-"))
     folder.chmod(0o755)
@@ -143,7 +142,8 @@ def open_place() -> Iterator[Path]:
 
 
 def without_rights() -> None:
-    """Root may write anywhere: become somebody who may not."""
+    """Root may write anywhere: become somebody who may not, and who may not even read the modules still to be loaded."""
+    ab.connect("memory://").close()
     if os.geteuid() == 0:
         os.setgroups([])
         os.setgid(65534)
@@ -154,28 +154,28 @@ def connect_without_rights(tell: Tell, river: Path) -> None:
     without_rights()
     for _ in range(2):
         try:
-            ab.connect(river)
+            ab.connect(river, create=True)
             tell("connected")
         except AnabranchError as exc:
             tell("refused", type(exc).__name__, str(exc))
 
 
 @pytest.mark.parametrize("what", ["a store", "a new folder", "an empty folder"])
-def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path, open_place: Path, what: str) -> None:
-    river = open_place / "river"
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path, open_location: Path, what: str) -> None:
+    river = open_location / "river"
     if what == "a store":
         made(river)
-        with ab.connect(river) as store, store.writer("s/all") as writer:
+        with ab.connect(river, create=True) as store, store.writer("s/all") as writer:
             writer.write(b"kept").result()
     elif what == "an empty folder":
         river.mkdir()
-    for path in [open_place, *open_place.rglob("*")]:
+    for path in [open_location, *open_location.rglob("*")]:
         path.chmod(0o555 if path.is_dir() else 0o444)
     child = Child(tmp_path, "child", connect_without_rights, river)
     assert child.join() == 0
     assert [line[:2] for line in child.lines()] == [["refused", "ReadOnlyStore"]] * 2
     assert all(str(river) in " ".join(line) for line in child.lines())
-    for path in [open_place, *open_place.rglob("*")]:
+    for path in [open_location, *open_location.rglob("*")]:
         path.chmod(0o755 if path.is_dir() else 0o644)
     if what == "a store":
         assert found_in(river) == [b"kept"]
@@ -183,8 +183,8 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path, open_place: 
 
 def lose_the_right_to_write_blobs(tell: Tell, river: Path) -> None:
     without_rights()
-    store = ab.connect(river, settings=Settings(inline_bytes_max=1_000))
-    store.streams.create_scope("s")
+    store = ab.connect(river, settings=Settings(inline_bytes_max=1_000), create=True)
+    store.scopes.create("s")
     store.streams.create("s/all")
     writer = store.writer("s/all")
     fill(tell, writer, "before", [10, 5_000], 4)
@@ -200,14 +200,14 @@ def lose_the_right_to_write_blobs(tell: Tell, river: Path) -> None:
 
 
 def test_blobs_that_cannot_be_written_refuse_large_commits_and_small_ones_pass(
-    tmp_path: Path, open_place: Path
+    tmp_path: Path, open_location: Path
 ) -> None:
-    open_place.chmod(0o777)
-    river = open_place / "river"
+    open_location.chmod(0o777)
+    river = open_location / "river"
     child = Child(tmp_path, "child", lose_the_right_to_write_blobs, river)
     assert child.join() == 0, child.lines()[-3:]
     outcomes = Counter(" ".join(line) for line in child.lines() if line[0] != "ack")
-    assert outcomes == {"refused ReadOnlyStore": 3, "closed ReadOnlyStore": 1}
+    assert outcomes == {"refused ReadOnlyStore": 3}
     assert found_in(river) == acknowledged(child)
     assert len(acknowledged(child)) == 11
 
@@ -216,14 +216,14 @@ def test_blobs_that_cannot_be_written_refuse_large_commits_and_small_ones_pass(
 
 
 def hold_the_lock(tell: Tell, river: Path) -> None:
-    with ab.connect(river) as store, store.catalog.writing():
+    with ab.connect(river, create=True) as store, store.catalog.writing():
         tell("holding")
         time.sleep(3_600)
 
 
 def test_a_process_that_stands_still_with_the_lock_is_a_busy_store_and_its_death_frees_it(tmp_path: Path) -> None:
     river = made(tmp_path / "river")
-    with ab.connect(river, settings=Settings(catalog_lock_s=0.3)) as store:
+    with ab.connect(river, settings=Settings(catalog_lock_s=0.3), create=True) as store:
         writer = store.writer("s/all")
         writer.write(b"before").result()
         child = Child(tmp_path, "child", hold_the_lock, river)
@@ -237,6 +237,5 @@ def test_a_process_that_stands_still_with_the_lock_is_a_busy_store_and_its_death
         assert [event.body for event in store.reader("s/all")] == [b"before"]  # reading takes no lock
         child.kill()
         writer.write(b"after").result()
-        with pytest.raises(StoreBusy):
-            writer.close()
+        writer.close()
     assert sorted(found_in(river)) == [b"after", b"before"]

@@ -34,7 +34,7 @@ MAKERS = ("create", "copy", "append", "stitch", "replace", "scale")  # of segmen
 def contend(tell: Tell, place: str, blobs: Path, who: str, seed: int, go: Path) -> None:
     """Do one thing after another, and tell each as a `Call`."""
     rng = random.Random(seed)
-    with ab.connect(place, blobs=blobs) as store:
+    with ab.connect(place, blobs=blobs, create=True) as store:
         tell("ready")
         while not go.exists():
             store.runtime.tasks.sleep(0.001)
@@ -96,7 +96,7 @@ def act(store: ab.Store, verb: str, names: tuple[str, ...], rng: random.Random) 
         case "delete":
             streams.delete(names[0])
         case "truncate":
-            cut = streams.tail(names[0])
+            cut = store.cuts.tail(names[0])
             streams.truncate(names[0], cut)
             return str(cut)
         case "scale":
@@ -104,19 +104,11 @@ def act(store: ab.Store, verb: str, names: tuple[str, ...], rng: random.Random) 
     return None
 
 
-def test_whatever_processes_do_to_the_same_streams_happened_in_one_order(place: str, tmp_path: Path) -> None:
-    seed = random.SystemRandom().randrange(1 << 32)
-    try:
-        contest(place, tmp_path, random.Random(seed))
-    except BaseException as exc:
-        exc.add_note(f"seed {seed}")
-        raise
-
-
-def contest(place: str, folder: Path, rng: random.Random) -> None:
+def test_whatever_processes_do_to_the_same_streams_happened_in_one_order(place: str, tmp_path: Path, seed: int) -> None:
+    folder, rng = tmp_path, random.Random(seed)
     blobs, go = folder / "blobs", folder / "go"
-    with ab.connect(place, blobs=blobs) as store:
-        store.streams.create_scope("s")
+    with ab.connect(place, blobs=blobs, create=True) as store:
+        store.scopes.create("s")
         children = [
             Child(folder, f"p{n}", contend, place, blobs, f"p{n}", rng.randrange(1 << 32), go) for n in range(PROCESSES)
         ]

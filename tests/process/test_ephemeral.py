@@ -10,7 +10,7 @@ import anabranch as ab
 from anabranch import limits
 from anabranch.model.ids import Micros
 from anabranch.runtime.clock import SystemClock
-from anabranch.runtime.ports import Runtime
+from tests.clocks import runtime_by
 from tests.process.children import Child, Tell
 
 pytestmark = pytest.mark.process
@@ -25,8 +25,8 @@ class Later(SystemClock):
 
 def hold(tell: Tell, place: str, blobs: Path, leave: Path) -> None:
     """Hold a stream, begun if need be, and write to it, until the file `leave` is there."""
-    with ab.connect(place, blobs=blobs) as store:
-        held = store.streams.hold("s/tmp") if store.streams.exists("s/tmp") else store.streams.ephemeral("s/tmp")
+    with ab.connect(place, blobs=blobs, create=True) as store:
+        held = store.ephemeral.hold("s/tmp") if store.streams.exists("s/tmp") else store.ephemeral.create("s/tmp")
         with held, store.writer("s/tmp") as writer:
             writer.write(b"x" * 100_000).result()
             tell("holding", held.id)
@@ -37,16 +37,19 @@ def hold(tell: Tell, place: str, blobs: Path, leave: Path) -> None:
 
 def test_a_stream_outlives_a_killed_holder_for_another_and_then_goes(place: str, tmp_path: Path) -> None:
     blobs, leave = tmp_path / "blobs", tmp_path / "leave"
-    later = Runtime(clock=Later())
-    with ab.connect(place, blobs=blobs) as store, ab.connect(place, blobs=blobs, runtime=later) as upkeep:
-        store.streams.create_scope("s")
+    later = runtime_by(Later())
+    with (
+        ab.connect(place, blobs=blobs, create=True) as store,
+        ab.connect(place, blobs=blobs, runtime=later, create=True) as upkeep,
+    ):
+        store.scopes.create("s")
         first = Child(tmp_path, "first", hold, place, blobs, leave)
         first.wait_for("holding")
         second = Child(tmp_path, "second", hold, place, blobs, leave)
         second.wait_for("holding")
         assert first.lines() == second.lines()
         first.kill()
-        assert len(store.streams.holders("s/tmp")) == 2
+        assert len(store.ephemeral.holders("s/tmp")) == 2
         assert store.collect().streams == 0
         assert store.streams.exists("s/tmp")
         leave.touch()
@@ -62,11 +65,11 @@ def test_a_stream_outlives_a_killed_holder_for_another_and_then_goes(place: str,
 
 def test_a_stream_goes_with_its_last_holder_though_another_was_killed_long_ago(place: str, tmp_path: Path) -> None:
     blobs, leave = tmp_path / "blobs", tmp_path / "leave"
-    with ab.connect(place, blobs=blobs, runtime=Runtime(clock=Later())) as store:
-        store.streams.create_scope("s")
+    with ab.connect(place, blobs=blobs, runtime=runtime_by(Later()), create=True) as store:
+        store.scopes.create("s")
         first = Child(tmp_path, "first", hold, place, blobs, leave)
         first.wait_for("holding")
         first.kill()
-        with store.streams.hold("s/tmp"):
+        with store.ephemeral.hold("s/tmp"):
             assert store.collect().streams == 0
         assert not store.streams.exists("s/tmp")

@@ -33,19 +33,19 @@ import anabranch as ab
 from anabranch.errors import Forked
 
 place, blobs, patience = sys.argv[1], sys.argv[2], int(float(sys.argv[3]))
-store = ab.connect(place, blobs=blobs)
-store.streams.create_scope("s")
+store = ab.connect(place, blobs=blobs, create=True)
+store.scopes.create("s")
 store.streams.create("s/a")
 store.streams.create("s/b")
 writer, reader, tail = store.writer("s/a"), store.reader("s/a"), store.reader("s/a", follow=True)
 writer.write(b"first").result()
 events, followed = iter(reader), iter(tail)
 assert next(followed).body == b"first"
-group = store.reader_group("s/g", streams=["s/a"])
+group = store.groups.open("s/g", streams=["s/a"])
 member = group.reader("r")
 transaction = store.transaction()
 transaction.writer("s/b").write(b"in a transaction")
-shared = store.synchronizer("s/state", initial=0)
+shared = store.shared.synchronizer("s/state", initial=0)
 stop, written = threading.Event(), []
 
 def keep_writing():
@@ -64,7 +64,7 @@ def refused(act):
 def use():
     acts = [
         lambda: list(store.streams.list()), lambda: store.writer("s/a"), lambda: writer.write(b"x"), pending.result, writer.flush,
-        writer.close, lambda: next(followed), lambda: next(events), tail.close, lambda: store.streams.create_scope("t"),
+        writer.close, lambda: next(followed), lambda: next(events), tail.close, lambda: store.scopes.create("t"),
         lambda: member.read(timeout_s=1), member.close, group.unread, transaction.commit, transaction.abort,
         lambda: shared.update(lambda value: value + 1), store.collect, lambda: list(store.check()), store.jobs.list,
     ]
@@ -121,7 +121,7 @@ def fork(work):
     assert os.waitpid(child, 0)[1] == 0
 
 def write():
-    with ab.connect(place, blobs=blobs) as own, own.writer("s/a") as writer:
+    with ab.connect(place, blobs=blobs, create=True) as own, own.writer("s/a") as writer:
         writer.write(b"of a child").result()
 
 def is_refused():
@@ -132,8 +132,8 @@ def is_refused():
     else:
         raise AssertionError("its commits would be lost when the parent closes the store")
 
-with ab.connect(place, blobs=blobs) as store:
-    store.streams.create_scope("s")
+with ab.connect(place, blobs=blobs, create=True) as store:
+    store.scopes.create("s")
     store.streams.create("s/a")
     in_database = place.startswith("postgresql")
     fork(write if in_database else is_refused)
@@ -156,13 +156,13 @@ import anabranch as ab
 from anabranch.errors import Forked
 
 folder, first, second, patience = *sys.argv[1:4], int(float(sys.argv[4]))
-with ab.connect(folder + "/parent", blobs=first) as store:
+with ab.connect(folder + "/parent", blobs=first, create=True) as store:
     list(store.blobs.list())
 child = os.fork()
 if child == 0:
     signal.alarm(patience)
     try:
-        ab.connect(folder + "/child", blobs=second)
+        ab.connect(folder + "/child", blobs=second, create=True)
     except Forked:
         sys.exit(0)
     sys.exit(1)
@@ -177,8 +177,8 @@ def test_a_bucket_is_refused_where_the_threads_of_its_client_are_missing(tmp_pat
 
 def hold_the_lock(tell: Tell, folder: Path) -> None:
     """Fork a child that does nothing, then stay in the middle of a transaction."""
-    with ab.connect(folder) as store:
-        store.streams.create_scope("s")
+    with ab.connect(folder, create=True) as store:
+        store.scopes.create("s")
         child = os.fork()
         if child == 0:
             time.sleep(10 * PATIENCE_S)
@@ -194,7 +194,7 @@ def test_the_lock_of_a_killed_process_is_free_though_a_child_of_it_lives(tmp_pat
     (child,) = (int(words[1]) for words in holder.lines())
     try:
         holder.kill()
-        with ab.connect(tmp_path / "river", settings=Settings(catalog_lock_s=5)) as store:
+        with ab.connect(tmp_path / "river", settings=Settings(catalog_lock_s=5), create=True) as store:
             store.streams.create("s/a")
             assert store.streams.exists("s/a")
     finally:

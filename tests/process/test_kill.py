@@ -11,32 +11,24 @@ import pytest
 import anabranch as ab
 from tests.process.children import Child, pour, verify
 
-KILLS = 200
 AT_ONCE = 4
 ACKNOWLEDGED = 10  # events, of every second child at least
 
 
 @pytest.mark.process
 @pytest.mark.chaos
-def test_two_hundred_kills_lose_and_double_nothing(tmp_path: Path) -> None:
-    seed = random.SystemRandom().randrange(1 << 32)
-    try:
-        torment(tmp_path, random.Random(seed))
-    except BaseException as exc:
-        exc.add_note(f"seed {seed}")
-        raise
-
-
-def torment(folder: Path, rng: random.Random) -> None:
+@pytest.mark.parametrize("kills", [20, pytest.param(200, marks=pytest.mark.slow)])
+def test_kills_at_random_moments_lose_and_double_nothing(tmp_path: Path, kills: int, seed: int) -> None:
+    folder, rng = tmp_path, random.Random(seed)
     river = folder / "river"
-    with ab.connect(river) as store:
-        store.streams.create_scope("s")
+    with ab.connect(river, create=True) as store:
+        store.scopes.create("s")
         store.streams.create("s/all", scaling=2)
         children: list[Child] = []
         living: list[tuple[float, Child]] = []  # not before when to kill whom
-        kills = 0
-        while kills < KILLS or living:
-            while len(living) < AT_ONCE and kills + len(living) < KILLS:
+        killed = 0
+        while killed < kills or living:
+            while len(living) < AT_ONCE and killed + len(living) < kills:
                 name = f"child-{len(children)}"
                 child = Child(folder, name, pour, river, "s/all", name, rng.randrange(1 << 32))
                 children.append(child)
@@ -45,20 +37,20 @@ def torment(folder: Path, rng: random.Random) -> None:
             living.sort(key=lambda each: each[0])
             due, child = living.pop(0)
             time.sleep(max(0.0, due - time.monotonic()))
-            if kills % 2:  # on a machine however slow
+            if killed % 2:  # on a machine however slow
                 child.wait_for("ack", ACKNOWLEDGED)
                 time.sleep(0.02 * rng.random())
             child.kill()
-            kills += 1
-            if kills % 10 == 0:
+            killed += 1
+            if killed % 10 == 0:
                 store.streams.scale("s/all", rng.choice((1, 2, 3, 5)))
-            if kills % 50 == 0:
+            if killed % 50 == 0:
                 verify(store, "s/all", children)
         acknowledged, there = verify(store, "s/all", children)
-        assert there >= acknowledged >= ACKNOWLEDGED * KILLS // 2
+        assert there >= acknowledged >= ACKNOWLEDGED * kills // 2
         assert list(store.check()) == []
         store.compact(force=True)
         assert verify(store, "s/all", children) == (acknowledged, there)
-    with ab.connect(river) as store, store.writer("s/all") as writer:  # nobody left a lock behind
+    with ab.connect(river, create=True) as store, store.writer("s/all") as writer:  # nobody left a lock behind
         writer.write(b"the-end 0", key="the-end/0").result()
         assert list(store.check()) == []

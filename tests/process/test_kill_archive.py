@@ -14,7 +14,7 @@ import pytest
 import anabranch as ab
 from anabranch.errors import JobRunning, NotFound
 from anabranch.store import Store
-from anabranch.streams.jobs.row import State
+from anabranch.transfer.jobs.record import JobState
 from tests.store.archives.kit import assert_same, fill
 
 # Writes half of the file that is the `number`-th to be put below the folder, then dies as by kill -9.
@@ -38,14 +38,14 @@ def put(self, key, chunks):
     real(self, key, chunks)
 
 LocalBlobs.put = put
-with ab.connect(store) as opened:
+with ab.connect(store, create=True) as opened:
     if verb == "archive":
-        opened.streams.archive("iot/x", place, window=1)
+        opened.archives.create("iot/x", place, window=1)
     elif verb == "import":
-        opened.streams.import_archive(place, as_="iot/y", window=1)
+        opened.archives.import_(place, as_="iot/y", window=1)
     else:
-        with ab.connect(place) as other:
-            opened.streams.copy_scope("iot", "iot", to=other)
+        with ab.connect(place, create=True) as other:
+            opened.scopes.copy("iot", "iot", to=other)
 """
 
 
@@ -61,7 +61,7 @@ def killed(store: Path, verb: str, place: Path, below: Path, number: int) -> Non
 def go_on(store: Store) -> Any:
     """Go on with the job of the dead."""
     (row,) = (row for row in store.jobs.list() if not row.state.ended)
-    assert row.state is State.RUNNING  # nobody has told it otherwise
+    assert row.state is JobState.RUNNING  # nobody has told it otherwise
     with pytest.raises(JobRunning):
         store.jobs.resume(row.id)
     return store.jobs.resume(row.id, take_over=True).wait()
@@ -74,10 +74,10 @@ def files_of(folder: Path) -> dict[str, tuple[int, bytes]]:
 
 def test_a_killed_archive_and_a_killed_import_go_on_where_they_were(tmp_path: Path) -> None:
     place, folder = tmp_path / "archive", tmp_path / "store"
-    with ab.connect(folder) as store:
-        store.streams.create_scope("iot")
+    with ab.connect(folder, create=True) as store:
+        store.scopes.create("iot")
         fill(store)
-        store.streams.archive("iot/x", tmp_path / "undisturbed")
+        store.archives.create("iot/x", tmp_path / "undisturbed")
         killed(folder, "archive", place, place, 3)
         with pytest.raises(NotFound, match="never finished"):
             ab.read_archive(place)
@@ -112,12 +112,12 @@ def test_a_killed_archive_and_a_killed_import_go_on_where_they_were(tmp_path: Pa
 
 def test_a_killed_copy_of_a_scope_goes_on_stream_by_stream(tmp_path: Path) -> None:
     folder, place = tmp_path / "store", tmp_path / "other"
-    with ab.connect(folder) as store, ab.connect(place) as other:
-        store.streams.create_scope("iot")
+    with ab.connect(folder, create=True) as store, ab.connect(place, create=True) as other:
+        store.scopes.create("iot")
         fill(store)
         for name in ("iot/y", "iot/z"):
             store.streams.copy("iot/x", name)
-        store.streams.alias("iot/y", "iot/also")
+        store.aliases.add("iot/y", "iot/also")
         store.compact(force=True)
         killed(folder, "scope", place, place, 4)
         go_on(other)

@@ -16,8 +16,8 @@ import anabranch as ab
 from anabranch import limits
 from anabranch.catalog.port import Catalog
 from anabranch.store import Store
-from anabranch.streams.jobs.job import Job
-from anabranch.streams.jobs.row import State
+from anabranch.transfer.jobs.job import Job
+from anabranch.transfer.jobs.record import JobState
 from tests.process.children import Child
 from tests.store.helpers import sound
 from tests.store.jobs_kit import SCHEMA, SETTINGS, fill, image, live
@@ -79,10 +79,13 @@ class Telling:
 @contextmanager
 def opened(folder: Path, tell: Callable[..., None] = lambda *_: None) -> Iterator[tuple[Store, Store]]:
     """The two stores; catalogs tell of their transactions."""
-    with ab.connect(folder / "a", settings=SETTINGS) as one, ab.connect(folder / "b", settings=SETTINGS) as other:
+    with (
+        ab.connect(folder / "a", settings=SETTINGS, create=True) as one,
+        ab.connect(folder / "b", settings=SETTINGS, create=True) as other,
+    ):
         for store in (one, other):
             store.catalog = cast(Catalog, Telling(store.catalog, tell))
-            store.jobs._site = store.site
+            store.jobs._job_store = store.job_store
         yield one, other
 
 
@@ -110,7 +113,7 @@ def prepared(folder: Path) -> None:
         live(source)
         source.streams.create("s/b", schema=SCHEMA, key="device", time="at")
         fill(source, "s/b", 400, 480)
-        target.streams.create_scope("t")
+        target.scopes.create("t")
         target.streams.create("t/there", schema=SCHEMA, key="device", time="at")
         fill(target, "t/there", 480, 500)
 
@@ -122,7 +125,7 @@ def killed(
     rng = random.Random(begin.__name__)
     for number in range(KILLS):
         child = Child(folder, f"{begin.__name__}-{number}", work, folder, begin)
-        with ab.connect(folder / "a", settings=SETTINGS) as source:
+        with ab.connect(folder / "a", settings=SETTINGS, create=True) as source:
             child.wait_for("step")
             meanwhile(source, number)
             child.wait_for("step", rng.randint(2, steps))
@@ -151,7 +154,7 @@ def test_a_job_killed_again_and_again_ends_as_if_nothing_had_happened(begin: Beg
     with opened(tmp_path / "disturbed") as (source, target):
         job = go_on(source, target) or begin(source, target)
         job.wait()
-        assert [row.state for row in target.jobs.list()] == [State.DONE]
+        assert [row.state for row in target.jobs.list()] == [JobState.DONE]
         assert (told(source), told(target)) == expected
         assert sound(source) and sound(target)
 

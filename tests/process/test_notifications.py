@@ -30,8 +30,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 
 def listen(tell: Tell, store_at: str, blobs: str | None) -> None:
     """Tell what the group's listeners are told, until all is read to the end."""
-    with ab.connect(store_at, blobs=blobs) as store:
-        group = store.reader_group("s/g")
+    with ab.connect(store_at, blobs=blobs, create=True) as store:
+        group = store.groups.open("s/g")
         ends: list[ab.Notification] = []
         readers: list[ab.Notification] = []
         segments: list[int | None] = []
@@ -53,10 +53,10 @@ def listen(tell: Tell, store_at: str, blobs: str | None) -> None:
 
 
 def note(tell: Tell, store_at: str, blobs: str | None) -> None:
-    """Note down whatever changes, for as long as it lives."""
-    with ab.connect(store_at, blobs=blobs) as store:
+    """Note down whatever changes, for as long as it runs."""
+    with ab.connect(store_at, blobs=blobs, create=True) as store:
         tell("ready")
-        for _ in store.notifications(follow=True):
+        for _ in store.notifications.read(follow=True):
             pass
 
 
@@ -66,10 +66,10 @@ def told(child: Child, word: str) -> list[list[str]]:
 
 def test_a_listener_hears_of_what_another_process_does(place: Place, tmp_path: Path) -> None:
     store_at, blobs = place
-    with ab.connect(store_at, blobs=blobs) as store:
-        store.streams.create_scope("s")
+    with ab.connect(store_at, blobs=blobs, create=True) as store:
+        store.scopes.create("s")
         store.streams.create("s/a", scaling=2)
-        group = store.reader_group("s/g", streams=["s/a"])
+        group = store.groups.open("s/g", streams=["s/a"])
         child = Child(tmp_path, "listener", listen, store_at, blobs)
         child.wait_for("segments")
         child.wait_for("readers")
@@ -88,8 +88,8 @@ def test_a_listener_hears_of_what_another_process_does(place: Place, tmp_path: P
 
 def test_who_is_killed_noting_down_leaves_no_gap_and_nothing_twice(place: Place, tmp_path: Path) -> None:
     store_at, blobs = place
-    with ab.connect(store_at, blobs=blobs) as store:
-        store.streams.create_scope("s")
+    with ab.connect(store_at, blobs=blobs, create=True) as store:
+        store.scopes.create("s")
         store.streams.create("s/a")
         number = 0
         for life in range(4):
@@ -99,7 +99,7 @@ def test_who_is_killed_noting_down_leaves_no_gap_and_nothing_twice(place: Place,
                 store.streams.tag("s/a", {"n": str(number)})
                 number += 1
             child.kill()
-        found = [each.detail["tags"]["n"] for each in store.notifications("s/a") if each.kind == "tagged"]
+        found = [each.detail["tags"]["n"] for each in store.notifications.read("s/a") if each.kind == "tagged"]
         assert found == [str(each) for each in range(number)]
         assert list(store.check()) == []
 
@@ -119,11 +119,11 @@ def listen_by_name(tell: Tell, store_at: str, blobs: str | None, to_group: bool,
             time.sleep(600)
         tell("done", number)
 
-    with ab.connect(store_at, blobs=blobs) as store:
+    with ab.connect(store_at, blobs=blobs, create=True) as store:
         if to_group:
-            store.reader_group("s/g").on_segments(handle, name="dash")
+            store.groups.open("s/g").on_segments(handle, name="dash")
         else:
-            store.on_notification(handle, name="dash")
+            store.notifications.listen(handle, name="dash")
         tell("listens")
         time.sleep(600)
 
@@ -133,12 +133,12 @@ def test_a_killed_listener_with_a_name_misses_nothing_and_is_told_again_only_wha
     place: Place, tmp_path: Path, to_group: bool
 ) -> None:
     store_at, blobs = place
-    with ab.connect(store_at, blobs=blobs) as store:
-        store.streams.create_scope("s")
+    with ab.connect(store_at, blobs=blobs, create=True) as store:
+        store.scopes.create("s")
         store.streams.create("s/a")
         store.streams.create("s/b")
         if to_group:
-            store.reader_group("s/g", streams=["s/a", "s/b"])
+            store.groups.open("s/g", streams=["s/a", "s/b"])
         numbers = iter(range(100))
 
         def change() -> None:
@@ -148,7 +148,7 @@ def test_a_killed_listener_with_a_name_misses_nothing_and_is_told_again_only_wha
             else:
                 store.streams.tag("s/a", {"n": str(number)})
 
-        lives: list[Child] = []
+        children: list[Child] = []
         for killed_at in (2, 7, 11):
             child = Child(tmp_path, f"named-{killed_at}", listen_by_name, store_at, blobs, to_group, killed_at)
             child.wait_for("listens")
@@ -157,10 +157,10 @@ def test_a_killed_listener_with_a_name_misses_nothing_and_is_told_again_only_wha
             until(partial(was_given, child, killed_at))
             child.kill()
             change()  # nobody listens
-            lives.append(child)
+            children.append(child)
     present = ["-1"] if to_group else []
-    assert [line[0] for child in lives for line in told(child, "done")] == [*present, *(str(n) for n in range(11))]
-    assert [line[0] for child in lives for line in told(child, "given")] == [
+    assert [line[0] for child in children for line in told(child, "done")] == [*present, *(str(n) for n in range(11))]
+    assert [line[0] for child in children for line in told(child, "given")] == [
         *present,
         *("0", "1", "2"),
         *("2", "3", "4", "5", "6", "7"),

@@ -17,8 +17,8 @@ import psycopg
 import pytest
 
 import anabranch as ab
-from anabranch.catalog.port import Checkpointed
 from anabranch.catalog.postgres.adapter import PostgresCatalog
+from anabranch.catalog.state.published import PUBLISHED, PublishedSeries
 from anabranch.model.append import Appended
 from anabranch.model.ids import StreamId
 from anabranch.runtime.ports import Runtime
@@ -52,8 +52,8 @@ class Writers:
     def __init__(self, folder: Path, url: str) -> None:
         self._folder, self._url = folder, url
         self._blobs, self._stop = str(folder / "blobs"), folder / "stop"
-        with ab.connect(url, blobs=self._blobs) as store:
-            store.streams.create_scope("s")
+        with ab.connect(url, blobs=self._blobs, create=True) as store:
+            store.scopes.create("s")
             store.streams.create(STREAM, scaling=3)
         told = folder / "told"
         told.mkdir()
@@ -81,7 +81,7 @@ class Writers:
         """Stop them; what they were told must be true."""
         self._stop.touch()
         assert [child.join() for child in self.children] == [0] * WRITERS
-        with ab.connect(self._url, blobs=self._blobs) as store:
+        with ab.connect(self._url, blobs=self._blobs, create=True) as store:
             acknowledged, found = verify(store, STREAM, self.children)
             assert acknowledged == found  # nobody was killed, so nobody was left without an answer
             assert list(store.check()) == []
@@ -190,9 +190,9 @@ def _request(catalog: PostgresCatalog) -> str:
 
 def _number(catalog: PostgresCatalog) -> str:
     with catalog.writing() as txn:
-        if txn.piece("published", "q") is not None:
+        if txn.state(PUBLISHED, "q") is not None:
             return "was there"
-        txn.put_piece(Checkpointed("published", "q", {"number": 1}))
+        txn.put_state(PUBLISHED, "q", PublishedSeries(1))
     return "done"
 
 

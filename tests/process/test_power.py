@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -12,8 +11,9 @@ import pytest
 
 import anabranch as ab
 from anabranch.errors import AnabranchError
-from anabranch.testing.wounds import skip_the_fsync, skip_the_fsync_of_blobs
-from torture.child import Child, Tell
+from tests.simulation.planted_faults.core import skip_the_fsync, skip_the_fsync_of_blobs
+from tests.waiting import until
+from torture.child import Child, Log
 from torture.power import Power
 
 pytestmark = [pytest.mark.process, pytest.mark.chaos]
@@ -21,13 +21,13 @@ pytestmark = [pytest.mark.process, pytest.mark.chaos]
 Plant = Callable[[], AbstractContextManager[None]]
 
 
-def pour(tell: Tell, river: Path, name: str, size: int, plant: Plant) -> None:
-    with plant(), ab.connect(river) as store, store.writer("s/all") as writer:
+def pour(log: Log, river: Path, name: str, size: int, plant: Plant) -> None:
+    with plant(), ab.connect(river, create=True) as store, store.writer("s/all") as writer:
         number = 0
         while True:
             body = f"{name}-{number}".encode()
             writer.write(body + b" " * size, key="a").result()
-            tell("acked", body.decode())
+            log("acked", body.decode())
             number += 1
 
 
@@ -37,11 +37,11 @@ class Scene:
     def __init__(self, folder: Path, size: int, plant: Plant) -> None:
         self.folder = folder
         self.river = folder / "river"
-        with ab.connect(self.river) as store:
-            store.streams.create_scope("s")
+        with ab.connect(self.river, create=True) as store:
+            store.scopes.create("s")
             store.streams.create("s/all")
         self.power = Power(self.river, folder / "journals")
-        self.power.come_on()
+        self.power.restart()
         self.size = size
         self.plant = plant
         self.acked: list[bytes] = []
@@ -53,11 +53,12 @@ class Scene:
             Child(self.folder, name, pour, self.river, name, self.size, self.plant, journal=self.power.journal(name))
             for name in names
         ]
-        deadline = time.monotonic() + 60
-        while any(sum(1 for _ in child.lines()) < 15 for child in children):
-            assert time.monotonic() < deadline, "they never wrote so much"
+
+        def wrote_enough() -> bool:
             assert all(child.alive for child in children)
-            time.sleep(0.01)
+            return all(sum(1 for _ in child.lines()) >= 15 for child in children)
+
+        until(wrote_enough)
         for child in children:
             child.kill()
         self.power.cut(random.Random(round_))
@@ -66,7 +67,7 @@ class Scene:
     def lost(self) -> str:
         """What is wrong, or nothing."""
         try:
-            with ab.connect(self.river) as store:
+            with ab.connect(self.river, create=True) as store:
                 there = [event.body.split()[0] for event in store.reader("s/all")]
         except AnabranchError as exc:
             return str(exc)

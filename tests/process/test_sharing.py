@@ -22,8 +22,8 @@ SCALES = 40
 
 def made(folder: Path, *, segments: int = 1) -> Path:
     river = folder / "river"
-    with ab.connect(river) as store:
-        store.streams.create_scope("s")
+    with ab.connect(river, create=True) as store:
+        store.scopes.create("s")
         store.streams.create("s/all", scaling=segments)
     return river
 
@@ -37,7 +37,7 @@ def wait_for(file: Path) -> None:
 
 
 def contend(tell: Tell, folder: Path, go: Path, stop: Path) -> None:
-    with ab.connect(folder) as store, store.writer("s/all") as writer:
+    with ab.connect(folder, create=True) as store, store.writer("s/all") as writer:
         writer.write(b"warm").result()
         tell("ready")
         wait_for(go)
@@ -49,41 +49,49 @@ def contend(tell: Tell, folder: Path, go: Path, stop: Path) -> None:
         tell("done", commits)
 
 
+COMMITS = 100  # of each, on average
+COMMITS_MAX = 1_000
+
+
 def test_sixteen_processes_get_a_fair_share_each(tmp_path: Path) -> None:
-    """Each gets at least half of the mean, where four fifths are usual. With SQLite's own way of waiting a quarter was
-    seen, and a single commit."""
+    """In the long run each gets at least half of the mean, where four fifths are usual. With SQLite's own way of waiting a
+    quarter was seen, and a single commit. A busy machine may keep one of them from running for a while, so a share that is
+    too small is given time to even out, which it does not where the lock is unfair."""
     river, go, stop = made(tmp_path), tmp_path / "go", tmp_path / "stop"
     children = [Child(tmp_path, f"child-{i}", contend, river, go, stop) for i in range(16)]
     for child in children:
         child.wait_for("ready")
     go.touch()
-    until(lambda: sum(child.said("commit") for child in children) >= 100 * len(children))
+    shares: list[int] = []
+
+    def fair_or_enough() -> bool:
+        shares[:] = [child.said("commit") for child in children]
+        mean = sum(shares) / len(shares)
+        return mean >= COMMITS_MAX or (mean >= COMMITS and is_fair(shares))
+
+    until(fair_or_enough, 400)
     stop.touch()
     for child in children:
         assert child.join() == 0
+    assert is_fair(shares), shares
     commits = [int(child.lines()[-1][1]) for child in children]
-    mean = sum(commits) / len(commits)
-    assert min(commits) >= mean / 2, commits
-    with ab.connect(river) as store:
-        assert store.streams.distance("s/all").events == sum(commits) + 16
+    with ab.connect(river, create=True) as store:
+        assert store.cuts.distance("s/all").events == sum(commits) + 16
         assert list(store.check()) == []
+
+
+def is_fair(shares: list[int]) -> bool:
+    """Whether nobody has less than half of the mean."""
+    return min(shares) >= sum(shares) / len(shares) / 2
 
 
 # re-routing
 
 
-def test_processes_are_re_routed_across_splits_and_merges_and_lose_nothing(tmp_path: Path) -> None:
-    seed = random.SystemRandom().randrange(1 << 32)
-    try:
-        reroute(tmp_path, random.Random(seed))
-    except BaseException as exc:
-        exc.add_note(f"seed {seed}")
-        raise
-
-
-def reroute(folder: Path, rng: random.Random) -> None:
+def test_processes_are_re_routed_across_splits_and_merges_and_lose_nothing(tmp_path: Path, seed: int) -> None:
+    folder, rng = tmp_path, random.Random(seed)
     river, stop = made(folder, segments=2), folder / "stop"
-    with ab.connect(river) as store:
+    with ab.connect(river, create=True) as store:
         followed: list[tuple[str, int]] = []
         reader = store.reader("s/all", follow=True)
 
@@ -136,7 +144,7 @@ def reroute(folder: Path, rng: random.Random) -> None:
 
 
 def attempt(tell: Tell, folder: Path, go: Path, verb: str) -> None:
-    with ab.connect(folder) as store:
+    with ab.connect(folder, create=True) as store:
         tell("ready")
         wait_for(go)
         try:
@@ -144,7 +152,7 @@ def attempt(tell: Tell, folder: Path, go: Path, verb: str) -> None:
                 case "create":
                     store.streams.create("s/new", scaling=3)
                 case "create scope":
-                    store.streams.create_scope("new")
+                    store.scopes.create("new")
                 case "split":
                     store.streams.scale("s/all", split="0.0")
                 case "delete":
@@ -174,7 +182,7 @@ def test_of_processes_that_race_one_wins_and_the_others_hear_why(tmp_path: Path,
     for child in children:
         assert child.join() == 0
     assert sorted(child.lines()[-1] for child in children) == [*[["lost", error]] * 3, ["won"]]
-    with ab.connect(river) as store:
+    with ab.connect(river, create=True) as store:
         assert list(store.check()) == []
 
 
@@ -187,7 +195,7 @@ def test_the_same_request_of_several_processes_happens_once(tmp_path: Path) -> N
     for child in children:
         assert child.join() == 0
         assert child.lines()[-1] == ["won"]
-    with ab.connect(river) as store:
+    with ab.connect(river, create=True) as store:
         assert store.streams.get("s/all").epoch == 1
 
 
@@ -199,7 +207,7 @@ def test_many_processes_make_one_store_of_one_new_folder(tmp_path: Path) -> None
     go.touch()
     for child in children:
         assert child.join() == 0, child.lines()
-    with ab.connect(tmp_path / "river") as store:
+    with ab.connect(tmp_path / "river", create=True) as store:
         assert len(list(store.reader("s/all"))) == 4
         assert list(store.check()) == []
 
@@ -207,15 +215,15 @@ def test_many_processes_make_one_store_of_one_new_folder(tmp_path: Path) -> None
 def make(tell: Tell, folder: Path, go: Path, number: int) -> None:
     tell("ready")
     wait_for(go)
-    with ab.connect(folder) as store:
-        store.streams.create_scope("s", exist_ok=True)
+    with ab.connect(folder, create=True) as store:
+        store.scopes.create("s", exist_ok=True)
         store.streams.create("s/all", exist_ok=True)
         with store.writer("s/all") as writer:
             writer.write(b"%d" % number).result()
 
 
 def write_until_refused(tell: Tell, folder: Path) -> None:
-    with ab.connect(folder) as store:
+    with ab.connect(folder, create=True) as store:
         writer = store.writer("s/all")
         tell("ready")
         number = 0
@@ -226,10 +234,8 @@ def write_until_refused(tell: Tell, folder: Path) -> None:
                 number += 1
         except AnabranchError as exc:
             tell("refused", type(exc).__name__)
-        try:
-            writer.close()
-        except AnabranchError as exc:
-            tell("closed", type(exc).__name__)
+        writer.close()
+        tell("closed")
 
 
 @pytest.mark.parametrize(("verb", "error"), [("delete", "StreamNotFound"), ("seal", "StreamSealed")])
@@ -238,11 +244,11 @@ def test_a_stream_ended_by_one_process_ends_the_writers_of_others(tmp_path: Path
     children = [Child(tmp_path, f"child-{i}", write_until_refused, river) for i in range(3)]
     for child in children:
         child.wait_for("ack")
-    with ab.connect(river) as store:
+    with ab.connect(river, create=True) as store:
         getattr(store.streams, verb)("s/all")
         for child in children:
             assert child.join() == 0
-            assert child.lines()[-2:] == [["refused", error], ["closed", error]]
+            assert child.lines()[-2:] == [["refused", error], ["closed"]]
         if verb == "seal":
             acknowledged = sum(1 for child in children for line in child.lines() if line[0] == "ack")
             assert len(list(store.reader("s/all"))) == acknowledged
@@ -263,7 +269,7 @@ def write_through_interrupts(tell: Tell, folder: Path, stop: Path) -> None:
             raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, press)
-    store = ab.connect(folder)
+    store = ab.connect(folder, create=True)
     writer = store.writer("s/all")
     number = 0
     tell("ready")
@@ -283,8 +289,7 @@ def write_through_interrupts(tell: Tell, folder: Path, stop: Path) -> None:
     tell("done", ack.result().offset, interrupts)
 
 
-def test_ctrl_c_at_random_moments_neither_blocks_nor_loses_nor_reorders(tmp_path: Path) -> None:
-    seed = random.SystemRandom().randrange(1 << 32)
+def test_ctrl_c_at_random_moments_neither_blocks_nor_loses_nor_reorders(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     river, stop = made(tmp_path), tmp_path / "stop"
     child = Child(tmp_path, "child", write_through_interrupts, river, stop)
@@ -297,14 +302,14 @@ def test_ctrl_c_at_random_moments_neither_blocks_nor_loses_nor_reorders(tmp_path
         if presses % 10 == 0:  # on a machine however slow, something is acknowledged between two of them
             child.wait_for("ack", child.said("ack") + 1)
     stop.touch()
-    assert child.join() == 0, f"seed {seed}: {child.lines()[-3:]}"
+    assert child.join() == 0, child.lines()[-3:]
     _, _, interrupts = child.lines()[-1]
-    with ab.connect(river) as store, store.reader("s/all") as reader:
+    with ab.connect(river, create=True) as store, store.reader("s/all") as reader:
         found = [int(event.body) for event in reader]
-        assert found == sorted(set(found)), f"seed {seed}"
+        assert found == sorted(set(found))
         acknowledged = [int(line[1]) for line in child.lines() if line[0] == "ack"]
-        assert set(acknowledged) <= set(found), f"seed {seed}"
+        assert set(acknowledged) <= set(found)
         assert len(acknowledged) >= 40 and int(interrupts) >= 60
         # Only an event whose own call was interrupted may be missing.
-        assert found[-1] - len(found) <= int(interrupts), f"seed {seed}"
+        assert found[-1] - len(found) <= int(interrupts)
         assert list(store.check()) == []

@@ -15,23 +15,24 @@ import pytest
 import anabranch as ab
 from anabranch import limits
 from anabranch.model.cut import StreamCut
-from anabranch.testing.ledger import Ledger
-from anabranch.testing.wounds_algebra import copy_all_but_the_last_event
-from anabranch.testing.wounds_groups import leave_the_position_out_of_the_unit
+from tests.simulation.ledger import Ledger
+from tests.simulation.planted_faults.algebra import copy_all_but_the_last_event
+from tests.simulation.planted_faults.groups import leave_the_position_out_of_the_unit
 from tests.waiting import until
 from torture import share, transact, trim
-from torture.child import Child, Tell
+from torture.child import Child, Log
 from torture.conductor import Report, Run
 from torture.disk import SmallDisk
-from torture.place import STREAMS, Place
-from torture.places import NAMES, place
+from torture.location import STREAMS, StoreLocation
 from torture.shuffle import copy
-from torture.taken import Taken
-from torture.told import Told
+from torture.store_kinds import NAMES, place
+from torture.stream_logs import StreamLogs
+from torture.transfers import TakenOver
 
 pytestmark = [pytest.mark.process, pytest.mark.chaos]
 
-_SECONDS = 20.0  # ./dev torture runs for longer
+# ./dev torture runs for longer.
+_RUNS = [("sqlite", 5.0), *(pytest.param(name, 20.0, marks=pytest.mark.slow) for name in NAMES)]
 Plant = Callable[[], AbstractContextManager[None]]
 
 
@@ -41,11 +42,12 @@ def leases_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "LEASE_US", limits.LEASE_US)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_nothing_acknowledged_is_lost_doubled_or_reordered(tmp_path: Path, name: str) -> None:
-    seed = random.SystemRandom().randrange(1 << 32)
+@pytest.mark.parametrize(("name", "seconds"), _RUNS)
+def test_nothing_acknowledged_is_lost_doubled_or_reordered(
+    tmp_path: Path, name: str, seconds: float, seed: int
+) -> None:
     with place(name, tmp_path) as (there, servers):
-        report = Run(name, there, tmp_path, seed, servers).run(_SECONDS, _silent)
+        report = Run(name, there, tmp_path, seed, servers).run(seconds, _silent)
     assert report.violations == [], f"seed {seed}: {report}"
     assert report.counts["acknowledged events"] > 0
     assert sum(report.faults.values()) > 0
@@ -55,16 +57,16 @@ def _silent(report: Report) -> None:
     pass
 
 
-def _copied(tell: Tell, place: Place, stop: Path, plant: Plant) -> None:
+def _copied(log: Log, place: StoreLocation, stop: Path, plant: Plant) -> None:
     with plant(), place.open(0) as store:
-        copy(tell, stop, store, STREAMS[0], "copier-1")
+        copy(log, stop, store, STREAMS[0], "copier-1")
 
 
 @pytest.mark.parametrize("plant", [nullcontext, copy_all_but_the_last_event])
 def test_a_copy_that_ends_before_its_cut_is_told(tmp_path: Path, plant: Plant) -> None:
-    there, stop = Place(str(tmp_path / "river")), tmp_path / "stop"
+    there, stop = StoreLocation(str(tmp_path / "river")), tmp_path / "stop"
     with there.open(0) as store:
-        store.streams.create_scope("t")
+        store.scopes.create("t")
         for stream in STREAMS:
             store.streams.create(stream)
             with store.writer(stream) as writer:
@@ -75,24 +77,24 @@ def test_a_copy_that_ends_before_its_cut_is_told(tmp_path: Path, plant: Plant) -
     assert [words[0] for words in child.lines()][-1] == "done"
     with there.open(0) as store:
         ledgers = {stream: Ledger(stream) for stream in STREAMS}
-        wrong = Taken(store, [Told(stream) for stream in STREAMS], ledgers, [child]).wrong
-    assert any("the copy was told to end at" in text for text in wrong) == (plant is not nullcontext), wrong
+        wrong = TakenOver(store, [StreamLogs(stream) for stream in STREAMS], ledgers, [child]).wrong
+    assert any("the result of the copy names the end" in text for text in wrong) == (plant is not nullcontext), wrong
 
 
-def _shared(tell: Tell, place: Place, stop: Path, plant: Plant) -> None:
+def _shared(log: Log, place: StoreLocation, stop: Path, plant: Plant) -> None:
     with plant():
-        share.share(tell, place, stop, "share-1", seed=1)
+        share.share(log, place, stop, "share-1", seed=1)
 
 
 @pytest.mark.parametrize("plant", [nullcontext, leave_the_position_out_of_the_unit])
 def test_a_unit_of_a_group_without_its_position_is_told(tmp_path: Path, plant: Plant) -> None:
-    there, stop = Place(str(tmp_path / "river")), tmp_path / "stop"
+    there, stop = StoreLocation(str(tmp_path / "river")), tmp_path / "stop"
     with there.open(0) as store:
-        store.streams.create_scope("t")
+        store.scopes.create("t")
         for stream in (share.SOURCE, share.MADE):
             store.streams.create(stream)
-        # Readers that tell their positions while they read would mend the wound now and then, just ahead of the kill.
-        store.reader_group(share.GROUP, streams=[share.SOURCE], lease_s=600, refresh_s=60)
+        # Readers that tell their positions while they read would hide the fault now and then, just ahead of the kill.
+        store.groups.open(share.GROUP, streams=[share.SOURCE], lease_s=600, refresh_s=60)
         with store.writer(share.SOURCE) as writer:
             for number in range(200):
                 writer.write(b"%d" % number, key="k")
@@ -101,7 +103,7 @@ def test_a_unit_of_a_group_without_its_position_is_told(tmp_path: Path, plant: P
     assert [words for _, *words in child.lines()][-1] == ["kill", "-9", "behind", "a", "unit"]
     with there.open(0) as store:
         for reader in share.READERS:
-            store.reader_group(share.GROUP).reader_offline(reader)
+            store.groups.open(share.GROUP).reader_offline(reader)
         assert bool(share.wrong(store, Counter())) == (plant is not nullcontext)
 
 
@@ -115,7 +117,7 @@ def test_a_disk_that_holds_nothing_yet_can_be_full_and_has_room_again(tmp_path: 
     disk.close()
 
 
-# the judges, fed lies
+# the judges, given wrong records
 
 
 class Lines:
@@ -135,14 +137,14 @@ def lines(*told: list[str]) -> list[Child]:
 @pytest.fixture
 def store() -> Iterator[ab.Store]:
     with ab.connect("memory://") as made:
-        made.streams.create_scope("t")
+        made.scopes.create("t")
         for stream in (*transact.STREAMS, share.MADE, trim.STREAM):
             made.streams.create(stream)
         yield made
 
 
 def test_what_a_group_makes_twice_or_out_of_order_is_told(store: ab.Store) -> None:
-    store.reader_group(share.GROUP, streams=[share.SOURCE], lease_s=0.2)
+    store.groups.open(share.GROUP, streams=[share.SOURCE], lease_s=0.2)
     with store.writer(share.SOURCE) as writer:
         writer.write(b"1", key="k").result()
     assert share.wrong(store, Counter()) == []

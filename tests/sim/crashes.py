@@ -1,21 +1,21 @@
 """At which of its calls a process is to crash, for the tables of crashes, and the process that does.
 
 What is durable changes at a few calls only, so a crash before any other call leaves just what a crash after the last of
-these has left. Those are all taken; of the crashes before a call some are drawn, and all are taken with
-ANABRANCH_CRASHES=all (`./dev sim crashes`).
+these has left. A plain run draws some of both kinds, the same each time; a test marked `slow` takes all of them.
 """
 
 from __future__ import annotations
 
-import os
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
+import pytest
+
 from anabranch.store import Store
-from anabranch.testing.faults import Action, CrashAt, NoFaults
-from anabranch.testing.world import Process, ProcessCrashed, World
+from tests.simulation.faults import Action, CrashAt, NoFaults
+from tests.simulation.world import Process, ProcessCrashed, World
 
 _CHANGES: Final = {
     "blobs.delete": (Action.CRASH_AFTER,),
@@ -23,19 +23,27 @@ _CHANGES: Final = {
     "catalog.commit": (Action.CRASH_AFTER,),
     "writing.commit": (Action.CRASH_AFTER,),
 }
-_EVERY: Final = os.environ.get("ANABRANCH_CRASHES") == "all"
-_DRAWN: Final = 10
+_DRAWN_CHANGES: Final = 8
+_DRAWN_CALLS: Final = 4
+
+# For tests with a parameter `every`, which they hand to `crashes`.
+some_or_every_crash = pytest.mark.parametrize(
+    "every", [pytest.param(False, id="some"), pytest.param(True, id="every", marks=pytest.mark.slow)]
+)
 
 
-def crashes(calls: Sequence[str]) -> Iterator[tuple[int, Action]]:
+def crashes(calls: Sequence[str], *, every: bool) -> list[tuple[int, Action]]:
     """The crashes of a process that makes these calls, each at the number of one of them."""
-    numbers = range(1, len(calls) + 1)
-    drawn = set(numbers if _EVERY else random.Random(len(calls)).sample(numbers, min(_DRAWN, len(calls))))
-    for number, name in enumerate(calls, 1):
-        if number in drawn:
-            yield number, Action.CRASH_BEFORE
-        for action in _CHANGES.get(name, ()):
-            yield number, action
+    before = [(number, Action.CRASH_BEFORE) for number in range(1, len(calls) + 1)]
+    changes = [(number, action) for number, name in enumerate(calls, 1) for action in _CHANGES.get(name, ())]
+    if every:
+        return before + changes
+    rng = random.Random(len(calls))
+    return [*_drawn(rng, before, _DRAWN_CALLS), *_drawn(rng, changes, _DRAWN_CHANGES)]
+
+
+def _drawn(rng: random.Random, crashes: list[tuple[int, Action]], number: int) -> list[tuple[int, Action]]:
+    return sorted(rng.sample(crashes, min(number, len(crashes))), key=lambda crash: crash[0])
 
 
 def crashed_at(

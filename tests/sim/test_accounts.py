@@ -6,15 +6,15 @@ from itertools import count
 
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.transaction import TransactionInfo, TransactionState
-from anabranch.testing.ledger import Event, Fate, Ledger
-from anabranch.testing.operations import Outcome
-from anabranch.testing.record import Recorder
-from anabranch.testing.transactions import Account, Line
+from tests.simulation.ledger import Event, Fate, Ledger
+from tests.simulation.operations import Outcome
+from tests.simulation.record import Recorder
+from tests.simulation.transactions import Account, Line
 
 STREAM = StreamId(7)
 
 
-class Life:
+class AccountHistory:
     """A transaction on one stream."""
 
     def __init__(self) -> None:
@@ -41,64 +41,64 @@ def info(state: TransactionState, events: int) -> TransactionInfo:
 
 
 def test_what_is_committed_is_acknowledged_flushed_or_not_and_atomic_together() -> None:
-    life = Life()
-    flushed, own = life.write(2), life.write(3)
-    life.flush(flushed)
-    life.account.commit(own, "c")
-    life.account.answered("c")
-    assert life.account.committed(own) is None
-    assert life.fates() == [Fate.ACKED] * 5
-    assert {(each.unit, each.outcome) for each in life.recorder.operations} == {("t", Outcome.OK)}
-    assert life.account.judge(info(TransactionState.COMMITTED, 5)) == []
-    assert life.account.judge(info(TransactionState.COMMITTED, 4))
-    assert life.account.judge(None) == ["transaction t is forgotten"]
+    history = AccountHistory()
+    flushed, own = history.write(2), history.write(3)
+    history.flush(flushed)
+    history.account.commit(own, "c")
+    history.account.answered("c")
+    assert history.account.committed(own) is None
+    assert history.fates() == [Fate.ACKED] * 5
+    assert {(each.unit, each.outcome) for each in history.recorder.operations} == {("t", Outcome.OK)}
+    assert history.account.judge(info(TransactionState.COMMITTED, 5)) == []
+    assert history.account.judge(info(TransactionState.COMMITTED, 4))
+    assert history.account.judge(None) == ["transaction t is forgotten"]
 
 
 def test_what_is_aborted_is_refused_though_a_commit_was_asked_for() -> None:
-    life = Life()
-    own = life.write(2)
-    life.account.commit(own, "c")
-    assert life.account.aborted() is None
-    assert life.fates() == [Fate.REFUSED] * 2
-    assert {each.outcome for each in life.recorder.operations} == {Outcome.REFUSED}
-    assert life.account.judge(info(TransactionState.ABORTED, 0)) == []
-    assert life.account.judge(info(TransactionState.COMMITTED, 2))
+    history = AccountHistory()
+    own = history.write(2)
+    history.account.commit(own, "c")
+    assert history.account.aborted() is None
+    assert history.fates() == [Fate.REFUSED] * 2
+    assert {each.outcome for each in history.recorder.operations} == {Outcome.REFUSED}
+    assert history.account.judge(info(TransactionState.ABORTED, 0)) == []
+    assert history.account.judge(info(TransactionState.COMMITTED, 2))
 
 
 def test_two_answers_that_contradict_each_other_are_found() -> None:
-    life = Life()
-    assert life.account.aborted() is None
-    assert life.account.committed([]) is not None
+    history = AccountHistory()
+    assert history.account.aborted() is None
+    assert history.account.committed([]) is not None
 
 
 def test_a_commit_whose_answer_was_lost_leaves_open_what_was_its_own() -> None:
-    life = Life()
-    flushed, own = life.write(2), life.write(1)
-    life.flush(flushed)
-    life.account.commit(own, "c")
-    assert life.account.found_committed() is None
-    assert life.fates() == [Fate.ACKED, Fate.ACKED, Fate.PENDING]
+    history = AccountHistory()
+    flushed, own = history.write(2), history.write(1)
+    history.flush(flushed)
+    history.account.commit(own, "c")
+    assert history.account.found_committed() is None
+    assert history.fates() == [Fate.ACKED, Fate.ACKED, Fate.PENDING]
     # It alone asked for it, so either all three are there or none.
-    assert {each.unit for each in life.recorder.operations} == {"t"}
+    assert {each.unit for each in history.recorder.operations} == {"t"}
 
 
-def test_where_two_had_asked_for_it_each_ones_own_stands_by_itself() -> None:
-    life = Life()
-    one, other = life.write(1), life.write(1)
-    life.account.commit(one, "c1")
-    life.account.commit(other, "c2")
-    assert life.account.found_committed() is None
-    assert [each.unit for each in life.recorder.operations] == ["c1", "c2"]
+def test_two_concurrent_commits_are_judged_separately() -> None:
+    history = AccountHistory()
+    one, other = history.write(1), history.write(1)
+    history.account.commit(one, "c1")
+    history.account.commit(other, "c2")
+    assert history.account.found_committed() is None
+    assert [each.unit for each in history.recorder.operations] == ["c1", "c2"]
 
 
-def test_a_flush_while_another_commits_may_be_taken_along() -> None:
-    life = Life()
-    lines = life.write(2)
-    life.account.commit([], "c")
-    life.account.flushing(lines, "f")
-    assert [each.unit for each in life.recorder.operations] == ["f", "f"]
-    assert life.account.committed([]) is None
-    assert life.fates() == [Fate.PENDING] * 2
-    life.account.flushed(lines, "f")
-    assert life.fates() == [Fate.ACKED] * 2
-    assert Event("w", "k", 0) in life.ledger.owed
+def test_a_concurrent_flush_may_be_committed() -> None:
+    history = AccountHistory()
+    lines = history.write(2)
+    history.account.commit([], "c")
+    history.account.flushing(lines, "f")
+    assert [each.unit for each in history.recorder.operations] == ["f", "f"]
+    assert history.account.committed([]) is None
+    assert history.fates() == [Fate.PENDING] * 2
+    history.account.flushed(lines, "f")
+    assert history.fates() == [Fate.ACKED] * 2
+    assert Event("w", "k", 0) in history.ledger.owed

@@ -1,4 +1,4 @@
-"""The model of byte streams: what writers and readers may see passes, and each lie is found."""
+"""The model of byte streams: what writers and readers may see passes, and each wrong is found."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from anabranch.testing.byte_model import ByteModel
+from tests.simulation.byte_model import ByteModel
 
 DATA = bytes(range(100))
 
@@ -74,7 +74,7 @@ def go_back_with_the_tail(model: ByteModel) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("lie", "told"),
+    ("wrong", "told"),
     [
         (lose_the_end, "found its tail at 75"),
         (lose_what_the_first_flushed, "what first flushed from 0 to 60 is not there"),
@@ -86,6 +86,6 @@ def go_back_with_the_tail(model: ByteModel) -> list[str]:
     ],
     ids=lambda each: getattr(each, "__name__", None),
 )
-def test_a_lie_is_found(lie: Callable[[ByteModel], list[str]], told: str) -> None:
-    found = lie(lived())
+def test_a_wrong_notification_is_found(wrong: Callable[[ByteModel], list[str]], told: str) -> None:
+    found = wrong(lived())
     assert any(told in each for each in found), found

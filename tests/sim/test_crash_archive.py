@@ -17,15 +17,15 @@ import anabranch as ab
 from anabranch import limits
 from anabranch.blobs.local import LocalBlobs
 from anabranch.blobs.port import Blobs
-from anabranch.core.archive import METADATA
 from anabranch.errors import AnabranchError, AppendUncertain, StoreUnavailable
 from anabranch.runtime.ports import Runtime
 from anabranch.store import Store, archives, facade
-from anabranch.testing.clients import checked
-from anabranch.testing.faults import Action, CrashAt, Faults, NoFaults, SimBlobs
-from anabranch.testing.simulation import SETTINGS, tight_limits
-from anabranch.testing.world import Process, ProcessCrashed, World
-from tests.sim.crashes import crashes
+from anabranch.transfer.archives.format import METADATA
+from tests.sim.crashes import crashes, some_or_every_crash
+from tests.simulation.clients import checked
+from tests.simulation.faults import Action, CrashAt, Faults, NoFaults, SimBlobs
+from tests.simulation.simulation import SETTINGS, tight_limits
+from tests.simulation.world import Process, ProcessCrashed, World
 
 pytestmark = pytest.mark.sim
 
@@ -34,23 +34,23 @@ Verb = Callable[[Store, Path], object]
 
 
 def archive(store: Store, place: Path) -> object:
-    return store.streams.archive("s/a", place, request="r").digest
+    return store.archives.create("s/a", place, request="r").digest
 
 
 def archive_scope(store: Store, place: Path) -> object:
-    return store.streams.archive_scope("s", place, request="r").digest
+    return store.archives.create_scope("s", place, request="r").digest
 
 
 def import_(store: Store, place: Path) -> object:
-    return store.streams.import_archive(place, as_="t", request="r")
+    return store.archives.import_(place, as_="t", request="r")
 
 
 def attach(store: Store, place: Path) -> object:
-    return store.streams.attach(place, "t", request="r")
+    return store.archives.attach(place, "t", request="r")
 
 
 def prepare(store: Store) -> None:
-    store.streams.create_scope("s")
+    store.scopes.create("s")
     store.streams.create("s/a", scaling=2)
     with store.writer("s/a") as writer:
         for n in range(4):
@@ -64,14 +64,14 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An archive of two streams, one of them sealed."""
     place = tmp_path_factory.mktemp("archives") / "kept"
     with ab.connect("memory://") as store:
-        store.streams.create_scope("s")
+        store.scopes.create("s")
         for name, count in HELD.items():
             store.streams.create(name.replace("t/", "s/"))
             with store.writer(name.replace("t/", "s/")) as writer:
                 for n in range(count):
                     writer.write(b"%d" % n, key="a").result()
         store.streams.seal("s/raw")
-        store.streams.archive_scope("s", place)
+        store.archives.create_scope("s", place)
     return place
 
 
@@ -84,14 +84,14 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], World]]:
     """Makes worlds in which the places of archives stand behind the gates of the processes that open them."""
     made: list[World] = []
 
-    def open_place(place: str, runtime: Runtime, *, create: bool, read_once: bool = False) -> Blobs:
+    def open_location(place: str, runtime: Runtime, *, create: bool, read_once: bool = False) -> Blobs:
         (process,) = (each for each in made[-1].processes if each.runtime is runtime)
         real = LocalBlobs(Path(place), runtime)
         return SimBlobs(real, process.gate)
 
     monkeypatch.setattr(limits, "ARCHIVE_FILE_BYTES_MAX", 500)  # so that a block of the digest lies in several files
     for module in (archives, facade):
-        monkeypatch.setattr(module, "open_blobs", open_place)
+        monkeypatch.setattr(module, "open_blobs", open_location)
 
     def build() -> World:
         made.append(World(1, settings=SETTINGS))
@@ -151,9 +151,9 @@ def judge_archive(verb: Verb, store: Store, place: Path, answered: bool) -> None
     assert verb(store, place) == before
     assert list(ab.verify_archive(place, runtime=store.runtime)) == []
     if verb is archive:
-        store.streams.create_scope("u")
-    store.streams.import_archive(place, as_="u/a" if verb is archive else "u")
-    assert store.streams.digest("u/a") == store.streams.digest("s/a")
+        store.scopes.create("u")
+    store.archives.import_(place, as_="u/a" if verb is archive else "u")
+    assert store.archives.digest("u/a") == store.archives.digest("s/a")
     assert checked(store) == []
 
 
@@ -192,9 +192,10 @@ ARCHIVES: tuple[Verb, ...] = (archive, archive_scope)
 VERBS: tuple[Verb, ...] = (*ARCHIVES, import_, attach)
 
 
+@some_or_every_crash
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.__name__)
 def test_a_crash_at_any_call_leaves_nothing_half_done(
-    verb: Verb, world: Callable[[], World], kept: Path, tmp_path: Path
+    verb: Verb, every: bool, world: Callable[[], World], kept: Path, tmp_path: Path
 ) -> None:
     place = tmp_path / "archive" if verb in ARCHIVES else kept
 
@@ -208,7 +209,7 @@ def test_a_crash_at_any_call_leaves_nothing_half_done(
     assert actor is not None
     calls = list(actor.gate.calls)
     assert len(calls) > 10
-    for number, action in crashes(calls):
+    for number, action in crashes(calls, every=every):
         shutil.rmtree(tmp_path / "archive", ignore_errors=True)
         _, died = tell(world(), verb, place, CrashAt(number, action), judge)
         assert died, (number, calls[number - 1], action)

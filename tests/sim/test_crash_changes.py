@@ -15,11 +15,11 @@ import pytest
 import anabranch as ab
 from anabranch.errors import AppendUncertain
 from anabranch.store import Store
-from anabranch.testing.clients import checked
-from anabranch.testing.faults import Action, CrashAt
-from anabranch.testing.simulation import SETTINGS, tight_limits
-from anabranch.testing.world import ProcessCrashed, World
-from tests.sim.crashes import crashes
+from tests.sim.crashes import crashes, some_or_every_crash
+from tests.simulation.clients import checked
+from tests.simulation.faults import Action, CrashAt
+from tests.simulation.simulation import SETTINGS, tight_limits
+from tests.simulation.world import ProcessCrashed, World
 
 pytestmark = pytest.mark.sim
 
@@ -29,7 +29,7 @@ COLUMNS = pa.schema([("k", pa.string()), ("n", pa.int64())])
 
 
 def create_scope(store: Store) -> object:
-    return store.streams.create_scope("u", tags={"x": "y"}, request="r")
+    return store.scopes.create("u", tags={"x": "y"}, request="r")
 
 
 def create(store: Store) -> object:
@@ -70,11 +70,11 @@ def move(store: Store) -> object:
 
 
 def retention(store: Store) -> object:
-    return store.streams.retention("s/a", ab.RetainFor("1h"), request="r")
+    return store.policies.retention("s/a", ab.RetainFor("1h"), request="r")
 
 
 def scaling(store: Store) -> object:
-    return store.streams.scaling("s/a", ab.ByEventRate(5), request="r")
+    return store.policies.scaling("s/a", ab.ByEventRate(5), request="r")
 
 
 # These move bytes, by a job.
@@ -113,19 +113,19 @@ TAIL: list[tuple[ab.SegmentId, int]] = []
 def prepare(store: Store) -> None:
     """Two scopes, a typed stream of two segments, and one with an event that is in both."""
     for scope in "st":
-        store.streams.create_scope(scope)
+        store.scopes.create(scope)
     for name, first, stop in (("s/a", 0, 4), ("s/b", 3, 5)):
         store.streams.create(name, schema=COLUMNS, key="k", scaling=2 if name == "s/a" else 1)
         with store.writer(name) as writer:
             for n in range(first, stop):
                 writer.write({"k": "abc"[n % 3], "n": n}).result()
-    TAIL[:] = store.streams.tail("s/a").offsets
+    TAIL[:] = store.cuts.tail("s/a").offsets
 
 
 def state(store: Store, *, internal: bool = False) -> State:
     """All that can be seen of the catalog, but for what differs from run to run: ids and times."""
     streams = store.streams
-    found: list[object] = [sorted((scope.name, tuple(scope.tags.items())) for scope in streams.scopes())]
+    found: list[object] = [sorted((scope.name, tuple(scope.tags.items())) for scope in store.scopes.list())]
     for info in streams.list(internal=internal):
         view = streams.view(info.id)
         fences = sorted(
@@ -133,7 +133,7 @@ def state(store: Store, *, internal: bool = False) -> State:
         )
         with store.reader(info.name) as reader:
             events = sorted(str((event.pointer.segment, event.pointer.offset, event.body)) for event in reader)
-        policies = (str(streams.retention(info.name)), str(streams.scaling(info.name)))
+        policies = (str(store.policies.retention(info.name)), str(store.policies.scaling(info.name)))
         kind = (info.sealed, info.epoch, str(info.schema.columns), tuple(info.tags.items()))
         found.append((str(info.name), kind, policies, fences, events))
     return tuple(found)
@@ -185,26 +185,26 @@ def tell(verb: Verb, number: int, action: Action) -> tuple[list[str], State, Sta
     return calls, before, between, after
 
 
+@some_or_every_crash
 @pytest.mark.parametrize("verb", AT_ONCE, ids=lambda each: each.__name__)
-def test_a_crash_at_any_call_of_a_change_leaves_all_or_nothing(verb: Verb) -> None:
+def test_a_crash_at_any_call_of_a_change_leaves_all_or_nothing(verb: Verb, every: bool) -> None:
     calls, before, _, whole = tell(verb, 0, Action.PASS)
     assert before != whole
     (committed,) = [number for number, name in enumerate(calls, 1) if name == "writing.commit"]
-    # A crash behind a call without an effect is the one before the next call.
-    for number, name in enumerate(calls, 1):
-        for action in (Action.CRASH_BEFORE, *([Action.CRASH_AFTER] if number == committed else [])):
-            _, _, between, after = tell(verb, number, action)
-            done = number > committed or action is Action.CRASH_AFTER
-            assert between == (whole if done else before), (number, name, action)
-            assert after == whole, (number, name, action)
+    for number, action in crashes(calls, every=every):
+        _, _, between, after = tell(verb, number, action)
+        done = number > committed or (number == committed and action is Action.CRASH_AFTER)
+        assert between == (whole if done else before), (number, calls[number - 1], action)
+        assert after == whole, (number, calls[number - 1], action)
 
 
+@some_or_every_crash
 @pytest.mark.parametrize("verb", JOBS, ids=lambda each: each.__name__)
-def test_a_crash_of_a_job_at_any_call_is_gone_on_from(verb: Verb) -> None:
+def test_a_crash_of_a_job_at_any_call_is_gone_on_from(verb: Verb, every: bool) -> None:
     calls, before, _, whole = tell(verb, 0, Action.PASS)
     assert before != whole
     assert calls.count("writing.commit") > 3
-    for number, action in crashes(calls):
+    for number, action in crashes(calls, every=every):
         _, _, between, after = tell(verb, number, action)
         assert between in (before, whole), (number, calls[number - 1], action)
         assert after == whole, (number, calls[number - 1], action)
@@ -238,8 +238,9 @@ def cancel(store: Store) -> None:
     store.jobs.copy(store, "s/a", "s/new", follow=True, window=1, request="r").cancel()
 
 
+@some_or_every_crash
 @pytest.mark.parametrize("verb", [pause, cancel], ids=lambda each: each.__name__)
-def test_a_crash_while_a_job_is_stopped_leaves_one_that_can_be_cancelled(verb: Verb) -> None:
+def test_a_crash_while_a_job_is_stopped_leaves_one_that_can_be_cancelled(verb: Verb, every: bool) -> None:
     """What it staged is gone then; what it has made is whole."""
 
     def run(number: int, action: Action) -> list[str]:
@@ -280,5 +281,5 @@ def test_a_crash_while_a_job_is_stopped_leaves_one_that_can_be_cancelled(verb: V
 
     calls = run(0, Action.PASS)
     assert calls.count("writing.commit") > 2
-    for number, action in crashes(calls):
+    for number, action in crashes(calls, every=every):
         run(number, action)

@@ -12,13 +12,13 @@ import pytest
 from anabranch import limits
 from anabranch.errors import AppendUncertain
 from anabranch.store import Store
-from anabranch.streams.jobs.sources import InStore
-from anabranch.streams.jobs.until import Until
-from anabranch.testing.clients import checked
-from anabranch.testing.faults import Action, CrashAt
-from anabranch.testing.simulation import SETTINGS, tight_limits
-from anabranch.testing.world import Process, ProcessCrashed, World
-from tests.sim.crashes import crashes
+from anabranch.transfer.jobs.follow_until import Until
+from anabranch.transfer.jobs.sources import InStore
+from tests.sim.crashes import crashes, some_or_every_crash
+from tests.simulation.clients import checked
+from tests.simulation.faults import Action, CrashAt
+from tests.simulation.simulation import SETTINGS, tight_limits
+from tests.simulation.world import Process, ProcessCrashed, World
 
 pytestmark = pytest.mark.sim
 
@@ -46,7 +46,7 @@ def stitch(one: Store, other: Store) -> object:
 
 
 def copy_scope(one: Store, other: Store) -> object:
-    return sorted(str(each.source) for each in one.streams.copy_scope("s", "t", to=other, window=1, request="r"))
+    return sorted(str(each.source) for each in one.scopes.copy("s", "t", to=other, window=1, request="r"))
 
 
 def follow(one: Store, other: Store) -> None:
@@ -69,7 +69,7 @@ VERBS: tuple[Verb, ...] = (copy, append, stitch, stitch_of_both, copy_scope, fol
 
 def prepare(one: Store, other: Store) -> None:
     """Two sources, one of two epochs, of inlined events, blobs and a file; and a stream to append to."""
-    one.streams.create_scope("s")
+    one.scopes.create("s")
     for name, segments in (("s/a", 2), ("s/b", 1)):
         one.streams.create(name, scaling=segments)
         with one.writer(name) as writer:
@@ -79,7 +79,7 @@ def prepare(one: Store, other: Store) -> None:
     one.streams.scale("s/a", 1)
     with one.writer("s/a") as writer:
         writer.write(b"3" + b" " * 300, key="a").result()
-    other.streams.create_scope("t")
+    other.scopes.create("t")
     other.streams.create("t/c")
     with other.writer("t/c") as writer:
         writer.write(b"there", key="a").result()
@@ -184,12 +184,13 @@ def tell(verb: Verb, number: int, action: Action, seen: Seen) -> list[str]:
     return calls
 
 
+@some_or_every_crash
 @pytest.mark.parametrize("verb", VERBS, ids=lambda each: each.__name__)
-def test_a_crash_at_any_call_of_either_store_is_gone_on_from(verb: Verb) -> None:
+def test_a_crash_at_any_call_of_either_store_is_gone_on_from(verb: Verb, every: bool) -> None:
     seen = Seen()
     calls = tell(verb, 0, Action.PASS, seen)
     assert seen.before != seen.whole
-    for number, action in crashes(calls):
+    for number, action in crashes(calls, every=every):
         tell(verb, number, action, seen)
 
 

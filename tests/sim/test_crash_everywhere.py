@@ -9,17 +9,16 @@ import pyarrow as pa
 import pytest
 
 from anabranch.store import Store
-from anabranch.testing.clients import checked, stored
-from anabranch.testing.faults import Action, CrashAt, Faults
-from anabranch.testing.ledger import Fate, Ledger
-from anabranch.testing.simulation import SETTINGS, tight_limits
-from anabranch.testing.world import Process, World
-from tests.sim.crashes import crashed_at
+from tests.sim.crashes import crashed_at, crashes, some_or_every_crash
+from tests.simulation.clients import checked, stored
+from tests.simulation.faults import Action, CrashAt, Faults
+from tests.simulation.ledger import Fate, Ledger
+from tests.simulation.simulation import SETTINGS, tight_limits
+from tests.simulation.world import Process, World
 
 pytestmark = pytest.mark.sim
 
 STREAM = "s/x"
-CRASHES = (Action.CRASH_BEFORE, Action.CRASH_AFTER)
 
 
 @dataclass
@@ -51,7 +50,7 @@ class Story:
 
     def prepare(self, store: Store) -> None:
         """Inlined commits, commits in blobs, an old epoch, garbage of a deleted stream."""
-        store.streams.create_scope("s")
+        store.scopes.create("s")
         store.streams.create(STREAM, scaling=2)
         self.append(store, "early", 6)
         self.append(store, "early", 6, padding=400)
@@ -177,27 +176,25 @@ def tell(operation: Operation, number: int, action: Action, seed: int = 1) -> Pr
     return actors[0]
 
 
+@some_or_every_crash
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.__name__)
-def test_a_crash_at_any_call_loses_nothing(operation: Operation) -> None:
+def test_a_crash_at_any_call_loses_nothing(operation: Operation, every: bool) -> None:
     actor = tell(operation, 0, Action.PASS)
     assert actor is not None
     calls = list(actor.gate.calls)
     assert len(calls) > 3
-    died = 0
-    for number in range(1, len(calls) + 1):
-        for action in CRASHES:
-            crashed = tell(operation, number, action)
-            died += crashed is None or not crashed.alive
-    print(f"{operation.__name__}: {len(calls)} calls, {died} crashes, seed 1")
-    assert died == 2 * len(calls)
+    for number, action in crashes(calls, every=every):
+        crashed = tell(operation, number, action)
+        assert crashed is None or not crashed.alive
 
 
 @pytest.mark.parametrize("action", [Action.UNCERTAIN_LANDED, Action.UNCERTAIN_LOST])
 def test_a_lost_answer_to_a_commit_is_resolved(action: Action) -> None:
-    whole = tell(append_events, 0, Action.PASS)
-    assert whole is not None
-    commits = whole.gate.calls.count("catalog.commit")
-    assert commits
+    with World(1, settings=SETTINGS) as world, tight_limits():
+        whole = CrashAt(1_000_000, action, "catalog.commit")
+        resolve(world, whole)
+    commits = whole.seen
+    assert commits >= 2
     for number in range(1, commits + 1):
         with World(1, settings=SETTINGS) as world, tight_limits():
             faults = CrashAt(number, action, "catalog.commit")

@@ -9,13 +9,13 @@ import pytest
 import anabranch as ab
 from anabranch import limits
 from anabranch.store import Store
-from anabranch.streams.jobs.row import State
-from anabranch.streams.jobs.until import Until
-from anabranch.testing.clients import checked
-from anabranch.testing.faults import Action
-from anabranch.testing.simulation import SETTINGS, tight_limits
-from anabranch.testing.world import Process, World
-from tests.sim.crashes import crashed_at, crashes
+from anabranch.transfer.jobs.follow_until import Until
+from anabranch.transfer.jobs.record import JobState
+from tests.sim.crashes import crashed_at, crashes, some_or_every_crash
+from tests.simulation.clients import checked
+from tests.simulation.faults import Action
+from tests.simulation.simulation import SETTINGS, tight_limits
+from tests.simulation.world import Process, World
 
 pytestmark = pytest.mark.sim
 
@@ -31,7 +31,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def prepare(store: Store) -> None:
     """A stream of two epochs, of inlined events, blobs and a file."""
-    store.streams.create_scope("s")
+    store.scopes.create("s")
     store.streams.create("s/a", scaling=2)
     with store.writer("s/a") as writer:
         for n in range(4):
@@ -79,7 +79,7 @@ def tell_following(number: int, action: Action, verb: Callable[[Store], None] = 
         def survive(store: Store) -> None:
             assert checked(store) == []
             for row in store.jobs.list():
-                if row.state is not State.DONE:
+                if row.state is not JobState.DONE:
                     store.jobs.resume(row.id, take_over=True).wait()
                 assert image(store, "s/b") == image(store, "s/a")
             assert checked(store) == []
@@ -106,11 +106,11 @@ def tell(number: int, action: Action) -> Process | None:
             jobs = store.jobs.list()
             there = store.streams.exists("s/b")
             assert not there or image(store, "s/b") == image(store, "s/a")
-            assert there == (bool(jobs) and jobs[0].state is State.DONE)
+            assert there == (bool(jobs) and jobs[0].state is JobState.DONE)
             for _ in range(2):  # collected in between: what a job holds is spared
                 store.collect(horizon_us=0)
             assert checked(store) == []
-            if jobs and jobs[0].state is not State.DONE:
+            if jobs and jobs[0].state is not JobState.DONE:
                 store.jobs.resume(jobs[0].id, take_over=True).wait()
             copy(store)
             assert len(store.jobs.list()) == 1
@@ -140,23 +140,25 @@ def tell(number: int, action: Action) -> Process | None:
     return actors[0]
 
 
-def test_a_crash_at_any_call_of_a_job_is_gone_on_from() -> None:
+@some_or_every_crash
+def test_a_crash_at_any_call_of_a_job_is_gone_on_from(every: bool) -> None:
     actor = tell(0, Action.PASS)
     assert actor is not None
     calls = list(actor.gate.calls)
     assert {"blobs.put", "blobs.get", "writing.commit", "catalog.reading"} <= set(calls)
-    for number, action in crashes(calls):
+    for number, action in crashes(calls, every=every):
         crashed = tell(number, action)
         assert crashed is None or not crashed.alive
 
 
+@some_or_every_crash
 @pytest.mark.parametrize("verb", [follow, follow_within], ids=lambda each: each.__name__)
-def test_a_crash_while_a_copy_follows_its_source_is_gone_on_from(verb: Callable[[Store], None]) -> None:
+def test_a_crash_while_a_copy_follows_its_source_is_gone_on_from(verb: Callable[[Store], None], every: bool) -> None:
     whole = tell_following(0, Action.PASS, verb)
     assert whole is not None
     calls = list(whole.gate.calls)
     assert calls.count("writing.commit") > 6
-    for number, action in crashes(calls):
+    for number, action in crashes(calls, every=every):
         crashed = tell_following(number, action, verb)
         assert crashed is None or not crashed.alive
 

@@ -11,12 +11,12 @@ import pytest
 from anabranch import limits
 from anabranch.errors import AppendUncertain
 from anabranch.store import Store
-from anabranch.streams.temporary import NAMELESS
-from anabranch.testing.clients import checked
-from anabranch.testing.faults import Action, CrashAt
-from anabranch.testing.simulation import SETTINGS, tight_limits
-from anabranch.testing.world import Process, World
-from tests.sim.crashes import crashed_at
+from anabranch.streams.ephemeral.api import UNNAMED_SCOPE
+from tests.sim.crashes import crashed_at, crashes, some_or_every_crash
+from tests.simulation.clients import checked
+from tests.simulation.faults import Action, CrashAt
+from tests.simulation.simulation import SETTINGS, tight_limits
+from tests.simulation.world import Process, World
 
 pytestmark = pytest.mark.sim
 
@@ -25,23 +25,23 @@ State = tuple[dict[str, list[bytes]], dict[str, str], list[str]]
 
 
 def alias(store: Store) -> None:
-    store.streams.alias("s/a", "t/also", request="r")
+    store.aliases.add("s/a", "t/also", request="r")
 
 
 def unalias(store: Store) -> None:
-    store.streams.unalias("t/there", request="r")
+    store.aliases.remove("t/there", request="r")
 
 
 def move_scope(store: Store) -> object:
-    return store.streams.move_scope("s", "u", request="r")
+    return store.scopes.rename("s", "u", request="r")
 
 
 def delete_scope(store: Store) -> None:
-    store.streams.delete_scope("s", recursive=True, request="r")
+    store.scopes.delete("s", recursive=True, request="r")
 
 
 def copy_scope(store: Store) -> object:
-    return store.streams.copy_scope("s", "u", request="r")
+    return store.scopes.copy("s", "u", request="r")
 
 
 def build(store: Store) -> object:
@@ -63,27 +63,27 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 def prepare(store: Store) -> None:
     """Three streams, one of which another scope copied; an alias within the scope, and one from outside."""
     for scope in "st":
-        store.streams.create_scope(scope)
+        store.scopes.create(scope)
     for name in ("s/a", "s/b", "s/c"):
         store.streams.create(name)
         with store.writer(name) as writer:
             for n in range(2):
                 writer.write(f"{name} {n}".encode(), key="a").result()
     store.streams.copy("s/a", "t/copy")
-    store.streams.alias("s/b", "s/also")
-    store.streams.alias("s/b", "t/there")
+    store.aliases.add("s/b", "s/also")
+    store.aliases.add("s/b", "t/there")
 
 
 def state(store: Store) -> State:
     """What every stream holds, what leads to it, and the scopes; but for parts that nobody sees."""
     found = {}
     for info in store.streams.list(internal=True):
-        if info.name.scope == NAMELESS:
+        if info.name.scope == UNNAMED_SCOPE:
             continue
         with store.reader(info.name) as reader:
             found[str(info.name)] = [event.body for event in reader]
-    aliases = {str(alias): str(name) for alias, name in store.streams.aliases().items()}
-    return found, aliases, [scope.name for scope in store.streams.scopes() if scope.name != NAMELESS]
+    aliases = {str(alias): str(name) for alias, name in store.aliases.of().items()}
+    return found, aliases, [scope.name for scope in store.scopes.list() if scope.name != UNNAMED_SCOPE]
 
 
 def play(verb: Verb, number: int, action: Action, expected: State | None) -> tuple[Process | None, State, State, State]:
@@ -100,8 +100,8 @@ def play(verb: Verb, number: int, action: Action, expected: State | None) -> tup
             assert expected is None or seen[-1] == expected, (verb.__name__, number, action)
             assert checked(store) == []
             store.runtime.tasks.sleep((limits.EPHEMERAL_LEASE_US + limits.CLOCKS_DIFFER_US) / 1_000_000 + 1)
-            store.streams.sweep()
-            assert not [info for info in store.streams.list(internal=True) if info.name.scope == NAMELESS]
+            store.ephemeral.sweep()
+            assert not [info for info in store.streams.list(internal=True) if info.name.scope == UNNAMED_SCOPE]
 
         def run() -> None:
             first = world.process("first")
@@ -126,22 +126,18 @@ def partly(between: State, before: State, after: State) -> bool:
     )
 
 
+@some_or_every_crash
 @pytest.mark.parametrize("verb", [*AT_ONCE, *IN_PAGES], ids=lambda each: each.__name__)
-def test_a_crash_at_any_call_leaves_nothing_half_done(verb: Verb) -> None:
+def test_a_crash_at_any_call_leaves_nothing_half_done(verb: Verb, every: bool) -> None:
     actor, before, _, after = play(verb, 0, Action.PASS, None)
     assert actor is not None and before != after
-    died = 0
-    # A crash behind a call without an effect is the one before the next call.
-    effects = [(number, Action.CRASH_AFTER) for number, name in enumerate(actor.gate.calls, 1) if "commit" in name]
-    calls = [(number, Action.CRASH_BEFORE) for number in range(1, len(actor.gate.calls) + 1)]
-    for number, action in calls + effects:
+    for number, action in crashes(list(actor.gate.calls), every=every):
         crashed, _, between, _ = play(verb, number, action, after)
         if verb in AT_ONCE:
             assert between in (before, after), (verb.__name__, number, action)
         else:
             assert partly(between, before, after), (verb.__name__, number, action)
-        died += crashed is None or not crashed.alive
-    assert died == len(calls) + len(effects)
+        assert crashed is None or not crashed.alive
 
 
 @pytest.mark.parametrize("action", [Action.UNCERTAIN_LANDED, Action.UNCERTAIN_LOST])

@@ -7,10 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from anabranch.store import Store
-from anabranch.testing.clients import checked
-from anabranch.testing.faults import Action, CrashAt
-from anabranch.testing.simulation import SETTINGS, tight_limits
-from anabranch.testing.world import ProcessCrashed, World
+from tests.sim.crashes import crashes, some_or_every_crash
+from tests.simulation.clients import checked
+from tests.simulation.faults import Action, CrashAt
+from tests.simulation.simulation import SETTINGS, tight_limits
+from tests.simulation.world import ProcessCrashed, World
 
 pytestmark = pytest.mark.sim
 
@@ -18,7 +19,7 @@ Work = Callable[[Store], None]
 
 
 def prepare(store: Store) -> None:
-    store.streams.create_scope("s")
+    store.scopes.create("s")
     store.streams.create("s/a", scaling=2)
 
 
@@ -47,7 +48,7 @@ def delete(store: Store) -> None:
 def verify(store: Store) -> None:
     """What the watermark says is true; and once its stream is gone nothing is left of it."""
     if store.streams.exists("s/a"):
-        mark = store.watermark("s/a")
+        mark = store.watermarks.get("s/a")
         if mark is not None:
             with store.reader("s/a", start=mark.cut) as reader:
                 assert all((event.time_us or 0) >= mark.time_us for event in reader)
@@ -84,12 +85,10 @@ def run(first: Work, work: Work, number: int, action: Action) -> list[str]:
     return calls
 
 
+@some_or_every_crash
 @pytest.mark.parametrize(("first", "work"), [(prepare, note), (prepare, commit), (prepare_noted, delete)])
-def test_a_crash_at_any_call_leaves_no_watermark_that_lies_and_nothing_behind(first: Work, work: Work) -> None:
+def test_a_crash_at_any_call_leaves_no_wrong_watermark_and_nothing_behind(first: Work, work: Work, every: bool) -> None:
     calls = run(first, work, 0, Action.PASS)
-    # A crash behind a call without an effect is the one before the next call.
-    commits = ("writing.commit", "catalog.commit")
-    assert sum(name in commits for name in calls) > 1
-    for number, name in enumerate(calls, 1):
-        for action in (Action.CRASH_BEFORE, *([Action.CRASH_AFTER] if name in commits else [])):
-            run(first, work, number, action)
+    assert sum(name in ("writing.commit", "catalog.commit") for name in calls) > 1
+    for number, action in crashes(calls, every=every):
+        run(first, work, number, action)

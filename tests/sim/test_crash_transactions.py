@@ -8,11 +8,11 @@ import pytest
 from anabranch.errors import TransactionAborted, TransactionNotFound
 from anabranch.model.transaction import TransactionState
 from anabranch.store import Store
-from anabranch.testing.clients import checked
-from anabranch.testing.faults import Action, CrashAt
-from anabranch.testing.simulation import SETTINGS, tight_limits
-from anabranch.testing.world import Process, World
-from tests.sim.crashes import crashed_at
+from tests.sim.crashes import crashed_at, crashes, some_or_every_crash
+from tests.simulation.clients import checked
+from tests.simulation.faults import Action, CrashAt
+from tests.simulation.simulation import SETTINGS, tight_limits
+from tests.simulation.world import Process, World
 
 pytestmark = pytest.mark.sim
 
@@ -22,7 +22,7 @@ EVENTS = 4
 
 
 def prepare(store: Store) -> None:
-    store.streams.create_scope("s")
+    store.scopes.create("s")
     for name in NAMES:
         store.streams.create(name, scaling=2)
 
@@ -49,11 +49,11 @@ def seen(store: Store) -> list[int]:
 
 def survive(store: Store) -> None:
     """What a process finds behind the crash."""
-    states = [info.state for info in store.transactions()]
+    states = [info.state for info in store.transactions.list()]
     counts = seen(store)
     assert counts in ([0, 0], [EVENTS, EVENTS])
     assert (counts[0] > 0) == (TransactionState.COMMITTED in states)
-    for info in store.transactions():
+    for info in store.transactions.list():
         if info.state is not TransactionState.OPEN:
             continue
         flushed = sum(info.events.values())
@@ -70,7 +70,7 @@ def survive(store: Store) -> None:
 
 def abandon(store: Store) -> None:
     """The same, where nobody goes on: the lease runs out."""
-    before = [info for info in store.transactions() if info.state is TransactionState.OPEN]
+    before = [info for info in store.transactions.list() if info.state is TransactionState.OPEN]
     for _ in range(3):
         store.runtime.tasks.sleep(LEASE_S + 1)
         store.collect(horizon_us=0)
@@ -98,16 +98,13 @@ def run(number: int, action: Action) -> Process | None:
     return actors[0]
 
 
-def test_a_crash_at_any_call_shows_all_of_a_transaction_or_nothing() -> None:
+@some_or_every_crash
+def test_a_crash_at_any_call_shows_all_of_a_transaction_or_nothing(every: bool) -> None:
     whole = run(0, Action.PASS)
     assert whole is not None
-    calls = len(whole.gate.calls)
-    died = 0
-    for number in range(1, calls + 1):
-        for action in (Action.CRASH_BEFORE, Action.CRASH_AFTER):
-            crashed = run(number, action)
-            died += crashed is None or not crashed.alive
-    assert died == 2 * calls
+    for number, action in crashes(list(whole.gate.calls), every=every):
+        crashed = run(number, action)
+        assert crashed is None or not crashed.alive
 
 
 @pytest.mark.parametrize("action", [Action.UNCERTAIN_LANDED, Action.UNCERTAIN_LOST])

@@ -8,12 +8,14 @@ import pytest
 
 import anabranch as ab
 from anabranch import limits
+from anabranch.catalog.state.ephemeral import EPHEMERAL
 from anabranch.store import Store
-from anabranch.streams.hold import Standing
-from anabranch.testing.clients import HOLDERS, checked
-from anabranch.testing.faults import Action, CrashAt, Faults
-from anabranch.testing.simulation import SETTINGS, Simulation
-from anabranch.testing.world import Process, ProcessCrashed, World
+from anabranch.streams.ephemeral.hold import HolderState
+from tests.sim.crashes import crashes, some_or_every_crash
+from tests.simulation.clients import EPHEMERAL_STREAMS, checked
+from tests.simulation.faults import Action, CrashAt, Faults
+from tests.simulation.simulation import SETTINGS, Simulation
+from tests.simulation.world import Process, ProcessCrashed, World
 
 pytestmark = pytest.mark.sim
 
@@ -33,8 +35,8 @@ def begun(world: World, **options: object) -> Process:
     """A process that holds `s/tmp`, with an event in it."""
 
     def begin(store: Store) -> None:
-        store.streams.create_scope("s")
-        store.streams.ephemeral("s/tmp")
+        store.scopes.create("s")
+        store.ephemeral.create("s/tmp")
         with store.writer("s/tmp") as writer:
             writer.write(b"1").result()
 
@@ -48,7 +50,7 @@ def there(process: Process) -> bool:
 
 
 def sweep(process: Process) -> int:
-    return process.call(lambda store: store.streams.sweep())
+    return process.call(lambda store: store.ephemeral.sweep())
 
 
 # time
@@ -98,11 +100,11 @@ def test_clocks_that_differ_take_no_stream_from_who_lives(skew_s: float) -> None
 def test_who_is_taken_for_dead_hears_of_it() -> None:
     def story(world: World) -> None:
         first = begun(world)
-        (held,) = first.store.streams._holdings._held.values()
+        (held,) = first.store.ephemeral._holds._held.values()
         sweeper = world.process("sweeper", skew_us=round(2 * OVER_S * 1e6))
         assert sweep(sweeper) == 1
         world.sleep(LEASE_S)
-        assert held.standing is Standing.GONE
+        assert held.state is HolderState.GONE
         with pytest.raises(ab.errors.StreamNotFound):
             first.call(lambda store: store.writer("s/tmp"))
         first.close()
@@ -113,12 +115,12 @@ def test_who_is_taken_for_dead_hears_of_it() -> None:
 def test_who_is_taken_for_dead_beside_others_holds_on() -> None:
     def story(world: World) -> None:
         first, second = begun(world), world.process("second", skew_us=round(2 * OVER_S * 1e6))
-        second.call(lambda store: store.streams.hold("s/tmp"))
+        second.call(lambda store: store.ephemeral.hold("s/tmp"))
         sweeper = world.process("sweeper", skew_us=round(2 * OVER_S * 1e6))
         assert sweep(sweeper) == 0
-        assert sweeper.call(lambda store: len(store.streams.holders("s/tmp"))) == 1
+        assert sweeper.call(lambda store: len(store.ephemeral.holders("s/tmp"))) == 1
         world.sleep(LEASE_S)
-        assert sweeper.call(lambda store: len(store.streams.holders("s/tmp"))) == 2
+        assert sweeper.call(lambda store: len(store.ephemeral.holders("s/tmp"))) == 2
         first.close()
         assert there(sweeper)
         second.close()
@@ -153,10 +155,10 @@ def test_a_catalog_that_is_away_for_a_moment_costs_no_stream() -> None:
 def test_keeping_a_stream_is_heard_by_its_holders() -> None:
     def story(world: World) -> None:
         first, other = begun(world), world.process("other")
-        (held,) = first.store.streams._holdings._held.values()
-        other.call(lambda store: store.streams.keep("s/tmp"))
+        (held,) = first.store.ephemeral._holds._held.values()
+        other.call(lambda store: store.ephemeral.keep("s/tmp"))
         world.sleep(LEASE_S)
-        assert held.standing is Standing.LASTING
+        assert held.state is HolderState.PERMANENT
         first.close()
         world.sleep(OVER_S)
         assert sweep(other) == 0
@@ -169,22 +171,22 @@ def test_keeping_a_stream_is_heard_by_its_holders() -> None:
 
 
 def make(store: Store) -> None:
-    with store.streams.ephemeral("s/new", request="r") as stream, store.writer(stream.name) as writer:
+    with store.ephemeral.create("s/new", request="r") as stream, store.writer(stream.name) as writer:
         writer.write(b"1").result()
 
 
 def nameless(store: Store) -> None:
-    with store.streams.ephemeral(request="r"):
+    with store.ephemeral.create(request="r"):
         pass
 
 
 def join(store: Store) -> None:
-    with store.streams.hold("s/tmp", request="r"):
+    with store.ephemeral.hold("s/tmp", request="r"):
         pass
 
 
 def keep(store: Store) -> None:
-    store.streams.keep("s/tmp", request="r")
+    store.ephemeral.keep("s/tmp", request="r")
 
 
 def clear(store: Store) -> None:
@@ -202,7 +204,7 @@ def crashed(verb: Verb, faults: Faults | None, *, again: bool = False) -> list[s
     def story(world: World) -> None:
         first = begun(world)
         dead = world.process("dead")
-        dead.call(lambda store: store.streams.ephemeral("s/dead"))
+        dead.call(lambda store: store.ephemeral.create("s/dead"))
         dead.crash()
         world.sleep(OVER_S)
         try:
@@ -221,7 +223,7 @@ def crashed(verb: Verb, faults: Faults | None, *, again: bool = False) -> list[s
         world.sleep(OVER_S)
         survivor = world.process("survivor")
         survivor.call(lambda store: store.collect())
-        kept = not survivor.call(lambda store: store.streams.is_ephemeral("s/tmp"))
+        kept = not survivor.call(lambda store: store.ephemeral.is_ephemeral("s/tmp"))
         assert survivor.call(names) == ["s/tmp"]
         assert survivor.call(checked) == []
         first.close()
@@ -240,17 +242,17 @@ def names(store: Store) -> list[str]:
 
 def marks(store: Store) -> int:
     with store.catalog.reading() as reading:
-        return len(reading.pieces("ephemeral"))
+        return len(reading.states(EPHEMERAL))
 
 
+@some_or_every_crash
 @pytest.mark.parametrize("verb", VERBS, ids=lambda each: each.__name__)
-def test_a_crash_at_any_call_leaves_nothing_that_nobody_holds(verb: Verb) -> None:
+def test_a_crash_at_any_call_leaves_nothing_that_nobody_holds(verb: Verb, every: bool) -> None:
     opened = len(_opening())
     calls = crashed(verb, None)
     assert "writing.commit" in calls
-    for number in range(opened + 1, opened + len(calls) + 1):
-        for action in (Action.CRASH_BEFORE, Action.CRASH_AFTER):
-            crashed(verb, CrashAt(number, action))
+    for number, action in crashes(calls, every=every):
+        crashed(verb, CrashAt(opened + number, action))
 
 
 @pytest.mark.parametrize("action", [Action.UNCERTAIN_LANDED, Action.UNCERTAIN_LOST])
@@ -271,8 +273,8 @@ def _opening() -> list[str]:
     return calls
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
 def test_ephemeral_streams_hold_under_all_that_may_happen(seed: int) -> None:
-    outcome = Simulation(seed, steps=6_000, casts=HOLDERS).run()
+    outcome = Simulation(seed, steps=6_000, mixes=EPHEMERAL_STREAMS).run()
     assert outcome.sound, (outcome.violations, outcome.error)
     assert outcome.done["ephemeral stream held"] > 5

@@ -8,8 +8,8 @@ import pytest
 
 from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.pointer import EventPointer
-from anabranch.testing.inheritance import Holding, Joint, judge_joints
-from anabranch.testing.ledger import Event, Ledger, Part, Sighting
+from tests.simulation.inheritance import Holding, Joint, judge_joints
+from tests.simulation.ledger import Event, Ledger, Part, Sighting
 
 pytestmark = pytest.mark.sim
 
@@ -124,7 +124,7 @@ def less_than_asked_for(story: Story) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wound", "told"),
+    ("fault", "told"),
     [
         (exchanged, "which was acknowledged at"),
         (cut_short, "it ends too early"),
@@ -137,9 +137,9 @@ def less_than_asked_for(story: Story) -> None:
         (less_than_asked_for, "0.0 3 is not there"),
     ],
 )
-def test_each_wound_is_found(wound: Callable[[Story], None], told: str) -> None:
+def test_each_fault_is_found(fault: Callable[[Story], None], told: str) -> None:
     story = Story()
-    wound(story)
+    fault(story)
     assert told in story.judge()
 
 

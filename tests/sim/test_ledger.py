@@ -8,7 +8,7 @@ import pytest
 
 from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.pointer import EventPointer
-from anabranch.testing.ledger import Event, Ledger, Sighting
+from tests.simulation.ledger import Event, Ledger, Sighting
 
 pytestmark = pytest.mark.sim
 
@@ -105,7 +105,7 @@ def unseen(story: Story) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wound", "told"),
+    ("fault", "told"),
     [
         (lost, "acknowledged, and not there"),
         (doubled, "stored more than once"),
@@ -120,7 +120,7 @@ def unseen(story: Story) -> None:
         (unseen, "did not see them: w/k:4"),
     ],
 )
-def test_each_wound_is_found(wound: Callable[[Story], None], told: str) -> None:
+def test_each_fault_is_found(fault: Callable[[Story], None], told: str) -> None:
     story = Story()
-    wound(story)
+    fault(story)
     assert told in story.judge()

@@ -1,5 +1,5 @@
 """Backups, rebuilds, repairs and rotations beside everything else that goes on in a store, under all faults; and the
-judge of what they make, which is fed lies."""
+judge of what they make, which is given wrong records."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import pytest
 
 from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.pointer import EventPointer
-from anabranch.testing.clients import SAVERS, Arena
-from anabranch.testing.clients.recovery_judgement import Moment, copied_well
-from anabranch.testing.inheritance import Holding
-from anabranch.testing.ledger import Event, Ledger, Sighting
-from anabranch.testing.simulation import Simulation
+from tests.simulation.clients import RECOVERY, Arena
+from tests.simulation.clients.recovery_judgement import Moment, copied_well
+from tests.simulation.inheritance import Holding
+from tests.simulation.ledger import Event, Ledger, Sighting
+from tests.simulation.simulation import Simulation
 
 pytestmark = pytest.mark.sim
 
-EVERYBODY = tuple(dict(client for cast in SAVERS for client in cast).items())
+EVERYBODY = tuple(dict(client for mix in RECOVERY for client in mix).items())
 
 
 @pytest.mark.parametrize("place", ["folder", "s3", "sealed"])
@@ -27,12 +27,12 @@ def test_what_is_made_of_a_backup_or_a_manifest_is_what_there_was(place: str) ->
     done = Counter[str]()
     wanted = ("backup", "restore", "export", "repair of what is sound", *(("rotation",) if place == "sealed" else ()))
     for seed in range(1, 13):
-        outcome = Simulation(seed, steps=3_000, casts=[EVERYBODY], place=place).run()
+        outcome = Simulation(seed, steps=3_000, mixes=[EVERYBODY], place=place).run()
         assert outcome.sound, (seed, outcome.violations, outcome.error)
         done += outcome.done
         if all(done[what] for what in wanted):
             return
-    pytest.fail(f"in twelve lives, not all of {wanted} was done: {done}")
+    pytest.fail(f"in twelve workloads, not all of {wanted} was done: {done}")
 
 
 # the judge

@@ -9,24 +9,24 @@ import pytest
 import anabranch as ab
 from anabranch import limits
 from anabranch.store import Store
-from anabranch.testing.clients import KEEPERS, checked
-from anabranch.testing.faults import Action, CrashAt, Faults
-from anabranch.testing.simulation import SETTINGS, Simulation
-from anabranch.testing.world import ProcessCrashed, World
+from tests.simulation.clients import RETENTION, checked
+from tests.simulation.faults import Action, CrashAt, Faults
+from tests.simulation.simulation import SETTINGS, Simulation
+from tests.simulation.world import ProcessCrashed, World
 
 pytestmark = pytest.mark.sim
 
 
-@pytest.mark.parametrize("seed", range(1, 5))
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 5))])
 def test_policies_keep_what_they_say_beside_everything_else(seed: int) -> None:
-    outcome = Simulation(seed, steps=5_000, casts=KEEPERS).run()
+    outcome = Simulation(seed, steps=5_000, mixes=RETENTION).run()
     assert outcome.sound, (seed, outcome.violations, outcome.error)
     assert outcome.done["retain"] > 0
 
 
 def begin(store: Store) -> None:
     """Eight events, of which four are old."""
-    store.streams.create_scope("s")
+    store.scopes.create("s")
     store.streams.create("s/a", scaling=2, retention=ab.RetainFor("1s"))
     with store.writer("s/a") as writer:
         for n in range(8):
@@ -44,6 +44,7 @@ def leases(store: Store) -> int:
         return len(reading.leases())
 
 
+@pytest.mark.slow
 def test_a_crash_at_any_call_of_retention_is_mended_by_the_next() -> None:
     seen: list[list[bytes]] = []
     number, struck = 0, True

@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
-from anabranch.testing.scheduler import Deadlock, Scheduler, SimulatedCrash, StepsExceeded, TaskFailed
-from anabranch.testing.simulated import SimClock, SimTasks
+from tests.simulation.ports import SimClock, SimTasks
+from tests.simulation.scheduler import Deadlock, Scheduler, SimulatedCrash, StepsExceeded, TaskFailed
 
 pytestmark = pytest.mark.sim
 

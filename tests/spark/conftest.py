@@ -28,8 +28,8 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture
 def s3_spark(spark: SparkSession) -> SparkSession:
     """The session, for tests of what it does by itself in S3."""
-    from anabranch.spark.reach import reach
+    from anabranch.spark.session.spark_access import configure_access
 
-    missing = reach(spark, "s3://nowhere")
+    missing = configure_access(spark, "s3://nowhere")
     assert missing is None, missing
     return spark

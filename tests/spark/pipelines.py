@@ -26,8 +26,8 @@ GROUP BY window(at, '10 seconds'), device
 
 def new_store(folder: Path, *, segments: int = 2) -> ab.Store:
     """A store with an empty stream of measurements."""
-    store = ab.connect(folder)
-    store.streams.create_scope("iot")
+    store = ab.connect(folder, create=True)
+    store.scopes.create("iot")
     store.streams.create(SOURCE, schema=SCHEMA, key="device", time="at", scaling=segments)
     return store
 

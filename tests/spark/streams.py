@@ -16,8 +16,8 @@ SCHEMA = pa.schema([("device", pa.string()), ("at", TIME_TYPE), ("n", pa.int64()
 
 def new_store(folder: Path, *, segments: int = 2, schema: pa.Schema = SCHEMA) -> ab.Store:
     """A store with the stream `s/in`, keyed by device, timed by at."""
-    store = ab.connect(folder / "store")
-    store.streams.create_scope("s")
+    store = ab.connect(folder / "store", create=True)
+    store.scopes.create("s")
     time = "at" if "at" in schema.names else None
     store.streams.create("s/in", schema=schema, key="device", time=time, scaling=segments)
     return store

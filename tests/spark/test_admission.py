@@ -11,10 +11,8 @@ import pytest
 
 import anabranch as ab
 from anabranch.core import cuts
-from anabranch.log.read import LogReader
 from anabranch.model.cut import StreamCut
-from anabranch.spark.admission import Limits, StoreTimes, end_of_batch
-from anabranch.spark.stores import Opened
+from anabranch.spark.source.batch_end import BatchLimits, StoreTimes, end_of_batch
 from tests.spark.streams import new_store, rows
 
 
@@ -38,7 +36,7 @@ def test_batches_are_whole_commits_in_append_order_and_keep_their_limits(
                 writer.write_batch(rows(first, size, keys=chance.randint(1, 9)), atomic=True).result()
 
         limit = chance.choice([None, 1, 3, 12, 30])
-        batches = _batches(store, Limits(limit))
+        batches = _batches(store, BatchLimits(limit))
         assert sorted(n for batch in batches for n in batch) == sorted(commit_of), f"seed {seed}"
         for batch in batches:
             assert limit is None or len(batch) <= limit, f"seed {seed}"
@@ -50,13 +48,12 @@ def test_batches_are_whole_commits_in_append_order_and_keep_their_limits(
             assert not any(one & other for one, other in pairwise(holders)), f"seed {seed}"
 
 
-def _batches(store: ab.Store, limits: Limits, *, stop: StreamCut | None = None) -> list[list[int]]:
+def _batches(store: ab.Store, limits: BatchLimits, *, stop: StreamCut | None = None) -> list[list[int]]:
     """The events of each batch from the head on."""
-    opened = Opened(store, LogReader(store.catalog, store.blobs, store.runtime))
     view = store.streams.view("s/in")
     start = cuts.head_cut(view)
     found = []
-    while (end := end_of_batch(view, start, limits, StoreTimes(opened, view), stop=stop)) != start:
+    while (end := end_of_batch(view, start, limits, StoreTimes(store, view), stop=stop)) != start:
         held = {segment for segment, *_ in cuts.ranges(view, start, end)}
         assert not any(heir.id in held for segment in held for heir in view.successors(segment))
         with store.reader("s/in", start=start, end=end) as reader:
@@ -71,19 +68,58 @@ def test_a_limit_in_bytes_is_kept_roughly_and_always_moves(tmp_path: Path) -> No
         with store.writer("s/in") as writer:
             for first in range(0, 300, 10):
                 writer.write_batch(rows(first, 10), atomic=True).result()
-        assert {len(batch) for batch in _batches(store, Limits(bytes=1))} == {1}
-        batches = _batches(store, Limits(bytes=1000))
+        assert {len(batch) for batch in _batches(store, BatchLimits(bytes=1))} == {1}
+        batches = _batches(store, BatchLimits(bytes=1000))
         assert 5 < len(batches) < 60
         assert sum(map(len, batches)) == 300
+
+
+@pytest.mark.parametrize("limit", [1, 7, 100])
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_a_divided_commit_is_read_in_the_order_of_its_event_times(
+    tmp_path: Path, limit: int, is_compacted: bool
+) -> None:
+    with new_store(tmp_path, segments=4) as store:
+        # Most events have one key, and the others come in bursts: shared evenly, or by rows, segments get out of step.
+        keys = ["often" if n % 10 else f"rare{n // 150}" for n in range(600)]
+        with store.writer("s/in") as writer:
+            table = rows(0, 600)
+            writer.write_batch(table.set_column(0, "device", pa.array(keys)), atomic=True).result()
+        if is_compacted:
+            store.compact(force=True)
+        batches = _batches(store, BatchLimits(limit))
+        assert len(batches) >= 600 / limit
+        assert [n for batch in batches for n in sorted(batch)] == list(range(600))
+
+
+def test_a_divided_commit_without_event_times_is_read_in_proportion(tmp_path: Path) -> None:
+    schema = pa.schema([("device", pa.string()), ("n", pa.int64())])
+    with new_store(tmp_path, segments=4, schema=schema) as store:
+        with store.writer("s/in") as writer:
+            keys = ["often" if n % 10 else f"rare{n // 10 % 12}" for n in range(600)]
+            table = pa.table({"device": keys, "n": range(600)})
+            writer.write_batch(table, atomic=True).result()
+        for batch in _batches(store, BatchLimits(60)):
+            rare = sum(n % 10 == 0 for n in batch)
+            assert 3 <= rare <= 9, sorted(batch)
+
+
+def test_a_limit_in_bytes_divides_a_commit_by_event_time_too(tmp_path: Path) -> None:
+    with new_store(tmp_path, segments=3) as store:
+        with store.writer("s/in") as writer:
+            writer.write_batch(rows(0, 300, keys=4), atomic=True).result()
+        batches = _batches(store, BatchLimits(bytes=1000))
+        assert 5 < len(batches) < 60
+        assert [n for batch in batches for n in sorted(batch)] == list(range(300))
 
 
 def test_nothing_behind_the_stop_is_taken(tmp_path: Path) -> None:
     with new_store(tmp_path, segments=2) as store:
         with store.writer("s/in") as writer:
             writer.write_batch(rows(0, 20), atomic=True).result()
-            stop = store.streams.tail("s/in")
+            stop = store.cuts.tail("s/in")
             store.streams.scale("s/in", 3)
             writer.write_batch(rows(20, 20), atomic=True).result()
         for limit in (None, 7):
-            found = _batches(store, Limits(limit), stop=stop)
+            found = _batches(store, BatchLimits(limit), stop=stop)
             assert sorted(n for batch in found for n in batch) == list(range(20))

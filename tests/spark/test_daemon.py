@@ -15,7 +15,7 @@ import pytest
 def test_what_is_imported_before_the_fork_starts_no_thread(worker: str) -> None:
     code = f"""
 import gc, os
-from anabranch.spark.daemon import preload
+from anabranch.spark.session.daemon import preload
 preload({worker!r})
 print(len(os.listdir("/proc/self/task")), gc.get_freeze_count() > 10_000)
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -12,21 +11,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from rich.console import Console
 
 import anabranch as ab
+from anabranch.cli.demo.measure import STREAM, Collector, Sampler
+from anabranch.cli.demo.proof import Claim, claims, prove
+from anabranch.cli.demo.run import host_sql
+from anabranch.cli.demo.user_file import load
 from anabranch.errors import InvalidArgument
 from anabranch.model.columns import TIME_TYPE
-from anabranch.spark.demo.collector import STREAM, Collector, Sampler
-from anabranch.spark.demo.main import host_job
-from anabranch.spark.demo.proof import Claim, prove
-from anabranch.spark.demo.replay import Replay, load
-from anabranch.spark.demo.screen import Scene, page
-from anabranch.spark.demo.view import Closed, Meter, sparkline
-from anabranch.spark.pipeline_progress import QueryProgress
-from anabranch.spark.pipeline_screen import line_of
-from anabranch.spark.sql import parse
-from anabranch.spark.statement import Window
+from anabranch.spark.pipelines.sql import parse
+from anabranch.spark.pipelines.statement import StatementWindow
 
 SECOND = 1_000_000
 CLAIM = Claim("s/raw", "at", "s/out", "s/out_late", 10 * SECOND, 5 * SECOND)
@@ -36,7 +30,7 @@ BASE = 1_700_000_000 * SECOND  # a multiple of the slide
 @pytest.fixture
 def store() -> Iterator[ab.Store]:
     with ab.connect("memory://") as opened:
-        opened.streams.create_scope("s")
+        opened.scopes.create("s")
         opened.streams.create("s/raw", schema=pa.schema([("at", TIME_TYPE), ("n", pa.int64())]), time="at")
         columns = [("opened", TIME_TYPE), ("closed", TIME_TYPE), ("events", pa.int64())]
         opened.streams.create("s/out", schema=pa.schema(columns), time="closed")
@@ -76,7 +70,7 @@ def test_results_and_late_events_together_make_up_every_window(store: ab.Store) 
     # The event at 1 came when the window from -5 to 5 was closed, but in time for the one from 0 to 10.
     result(store, sm5=1, s0=3, s5=2)
     put(store, "s/out_late", at=at(1), _watermark=at(5))
-    proof = prove(store, CLAIM, watermark_us=BASE + 15 * SECOND, read_to=store.streams.tail("s/raw"))
+    proof = prove(store, CLAIM, watermark_us=BASE + 15 * SECOND, read_to=store.cuts.tail("s/raw"))
     assert proof.ok
     assert [(w.start_us - BASE, w.spark, w.late, w.store) for w in proof.windows] == [
         (-5 * SECOND, 1, 1, 2),
@@ -90,7 +84,7 @@ def test_results_and_late_events_together_make_up_every_window(store: ab.Store) 
 def test_a_missing_and_a_doubled_event_are_found(store: ab.Store, counted: int) -> None:
     put(store, "s/raw", at=at(6, 7, 8))
     result(store, s0=3, s5=counted)
-    proof = prove(store, CLAIM, watermark_us=BASE + 15 * SECOND, read_to=store.streams.tail("s/raw"))
+    proof = prove(store, CLAIM, watermark_us=BASE + 15 * SECOND, read_to=store.cuts.tail("s/raw"))
     assert not proof.ok
     assert [window.ok for window in proof.windows] == [True, False]
 
@@ -98,12 +92,12 @@ def test_a_missing_and_a_doubled_event_are_found(store: ab.Store, counted: int) 
 def test_a_window_that_spark_never_gave_out_is_found(store: ab.Store) -> None:
     put(store, "s/raw", at=at(6))
     result(store, s0=1)
-    assert not prove(store, CLAIM, watermark_us=BASE + 15 * SECOND, read_to=store.streams.tail("s/raw")).ok
+    assert not prove(store, CLAIM, watermark_us=BASE + 15 * SECOND, read_to=store.cuts.tail("s/raw")).ok
 
 
 def test_events_behind_what_was_read_do_not_count(store: ab.Store) -> None:
     put(store, "s/raw", at=at(6))
-    read_to = store.streams.tail("s/raw")
+    read_to = store.cuts.tail("s/raw")
     put(store, "s/raw", at=at(7, 8))
     result(store, s0=1, s5=1)
     proof = prove(store, CLAIM, watermark_us=BASE + 15 * SECOND, read_to=read_to)
@@ -112,12 +106,11 @@ def test_events_behind_what_was_read_do_not_count(store: ab.Store) -> None:
 
 
 def test_the_claims_are_those_of_the_shipped_statements() -> None:
-    job = host_job()
-    for claim, statement in zip(job.claims, parse(job.sql), strict=True):
-        assert str(statement.target) == claim.target
-        assert str(statement.late_target) == claim.late
-        assert [str(name) for name in statement.sources.values()] == [claim.source]
-        assert statement.windows == (Window(claim.time, claim.size_us, claim.slide_us),)
+    made = claims(host_sql())
+    assert made == [
+        Claim(STREAM, "at", f"host/{name}", f"host/{name}_late", size * SECOND, 5 * SECOND)
+        for name, size in (("per_5s", 5), ("smooth", 20))
+    ]
 
 
 # the user's file
@@ -127,11 +120,11 @@ def test_a_csv_file_says_time_key_and_numbers_by_itself(tmp_path: Path) -> None:
     file = tmp_path / "rides 2026.csv"
     file.write_text("city,started_at,km,note\nBern,2026-01-31 12:00:00,3.5,\nZug,2026-01-31 12:00:01.5,4,\n")
     rows = load(file)
-    assert (rows.time, rows.key, rows.values, rows.stream) == ("started_at", "city", ("km",), "file/rides_2026")
-    assert rows.table.column("started_at").to_pylist()[1] == datetime(2026, 1, 31, 12, 0, 1, 500_000, UTC)
-    (tumbling, sliding) = parse(rows.job().sql)
-    assert tumbling.windows == (Window("started_at", 100_000, 100_000),)
-    assert sliding.windows == (Window("started_at", 400_000, 100_000),)
+    assert (rows.time, rows.key, rows.values, rows.stream) == ("started_at", "city", ["km"], "file/rides_2026")
+    assert rows.rows.column("started_at").to_pylist()[1] == datetime(2026, 1, 31, 12, 0, 1, 500_000, UTC)
+    (tumbling, sliding) = parse(rows.sql)
+    assert tumbling.windows == (StatementWindow("started_at", 100_000, 100_000),)
+    assert sliding.windows == (StatementWindow("started_at", 400_000, 100_000),)
     assert "`city`" in tumbling.query
 
 
@@ -140,7 +133,7 @@ def test_numbers_since_1970_are_times_in_the_unit_that_fits(tmp_path: Path, scal
     moment = datetime(2026, 1, 31, 12, tzinfo=UTC)
     file = tmp_path / "a.jsonl"
     file.write_text(json.dumps({"ts": round(moment.timestamp()) * scale, "v": 1}) + "\n")
-    assert load(file).table.column("ts").to_pylist() == [moment]
+    assert load(file).rows.column("ts").to_pylist() == [moment]
 
 
 def test_a_parquet_file_with_another_time_column(tmp_path: Path) -> None:
@@ -151,7 +144,7 @@ def test_a_parquet_file_with_another_time_column(tmp_path: Path) -> None:
     )
     pq.write_table(table, file)
     assert load(file).time == "t"
-    assert load(file, time="when").table.column("when").to_pylist() == [day]
+    assert load(file, time="when").rows.column("when").to_pylist() == [day]
 
 
 @pytest.mark.parametrize(
@@ -159,11 +152,11 @@ def test_a_parquet_file_with_another_time_column(tmp_path: Path) -> None:
     [
         ("a.csv", "a,b\n1,x\n", {}, "no column of .* looks like a time"),
         ("a.csv", "a,b\n1,x\n", {"time": "c"}, "has no column 'c'; it has a, b"),
-        ("a.csv", "at,b\nyesterday,x\n", {"time": "at"}, "column 'at' holds what is no time"),
+        ("a.csv", "at,b\nyesterday,x\n", {"time": "at"}, "row 1: column 'at' holds no time"),
         ("a.csv", "at,b\n2026-01-31,x\n", {"key": "c"}, "has no column 'c'"),
         ("a.csv", "at,b\n", {}, "holds no rows"),
-        ("a.jsonl", "{", {}, "can't be read"),
-        ("a.txt", "x", {}, "which format is that"),
+        ("a.jsonl", "{", {}, "line 1: it is not JSON"),
+        ("a.txt", "x", {}, "plain lines, which have no columns"),
         ("b.csv", None, {}, "can't be read: No such file"),
     ],
 )
@@ -176,22 +169,23 @@ def test_a_file_that_can_not_be_used_says_why(
         load(tmp_path / name, **options)
 
 
-def test_a_replay_goes_on_behind_the_rows_that_were_written(tmp_path: Path) -> None:
+def test_rows_that_an_earlier_run_wrote_are_not_written_again(tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
     file.write_text("at,n\n" + "".join(f"2026-01-31T12:00:{i % 60:02}Z,{i}\n" for i in range(1200)))
     with ab.connect("memory://") as store:
-        first = Replay(store, load(file))
-        first.close()
-        second = Replay(store, load(file))
-        assert second.before == first.events
-        while not second.done:
-            store.runtime.tasks.sleep(0.01)
-        second.close()
-        with store.reader("file/a") as reader:
-            assert [event.body["n"] for event in reader] == list(range(1200))
+        rows = load(file)
+        store.scopes.create("file")
+        tags = {"file": "a.csv", "rows": "1200"}
+        store.streams.create("file/a", schema=rows.rows.schema, time="at", tags=tags)
+        with store.writer("file/a") as writer:  # as a run that was interrupted
+            writer.write_batch(rows.rows.slice(0, 500), atomic=True)
+        for _ in range(2):
+            rows.write(store)
+            with store.reader("file/a") as reader:
+                assert [event.body["n"] for event in reader] == list(range(1200))
         file.write_text("at,n\n2026-01-31T12:00:00Z,1\n")
         with pytest.raises(InvalidArgument, match="made from another file"):
-            Replay(store, load(file))
+            load(file).write(store)
 
 
 # this machine
@@ -216,30 +210,3 @@ def test_a_rate_is_told_only_from_the_second_sample_on() -> None:
     sampler = Sampler(iter([float(n) for n in range(1000)]).__next__)
     assert not [sample for sample in sampler.sample() if sample.metric == "network"]
     assert all(sample.unit == "B/s" for sample in sampler.sample() if sample.metric == "network")
-
-
-def test_a_sparkline_stands_on_zero() -> None:
-    assert sparkline([0, 50, 100]) == "▁▅█"
-    assert sparkline([7, 7]) == "██"
-    assert sparkline([0, 0]) == "▁▁"
-    assert sparkline([]) == ""
-
-
-@pytest.mark.parametrize("width", [80, 120])
-def test_the_page_shows_flow_progress_and_windows_in_any_terminal(width: int) -> None:
-    now = round(datetime.now(UTC).timestamp()) * SECOND
-    progress = [QueryProgress("host/per_5s", "running", 7, 1234, 31.0, 5, 0, 77, now, 39, 2_100_000, 412)]
-    closed = [Closed("host/per_5s", now, now + 5 * SECOND, 155, 9, "cpu 34 %, memory 9 %")]
-    meter = Meter("cpu", "34 %")
-    meter.past.extend([10, 20, 30])
-    scene = Scene("host/metrics", ["host/per_5s"], "this machine", written=1234, meters=[meter], closed=closed)
-    scene.progress, scene.stage = progress, "starting Spark"
-    console = Console(width=width, record=True, file=io.StringIO())
-    console.print(page(scene, width=width))
-    text = console.export_text()
-    for wanted in ("1,234 events", "▃▆█", "starting Spark …", "412 ms", "155", "cpu 34 %, memory 9 %"):
-        assert wanted in text
-    assert ("running" in text) == (width == 120)
-    assert "…" not in text.replace("starting Spark …", "")
-    assert line_of(progress[0]).startswith("host/per_5s: running, 31 events/s, read 1,234, lag 5")
-    assert line_of(QueryProgress("s/out", "starting", lag=5)) == "s/out: starting, lag 5"

@@ -12,28 +12,28 @@ from pyspark.sql import SparkSession
 import anabranch as ab
 from anabranch.errors import InvalidArgument, KeyMissing
 from anabranch.runtime.ids import SystemIds
-from anabranch.runtime.keys import MasterKeys, new_line
-from anabranch.spark import frame as frames
+from anabranch.runtime.keys import MasterKeys, new_key_line
 from anabranch.spark import read
-from anabranch.spark.pipeline import run
+from anabranch.spark.pipelines.run import run
+from anabranch.spark.source import frame as frames
 from tests.spark import pipelines
 from tests.spark.streams import SCHEMA, by_place, rows, table, write
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
 def keys(tmp_path: Path) -> str:
     file = tmp_path / "river.keys"
-    file.write_text(new_line("k", SystemIds()))
+    file.write_text(new_key_line("k", SystemIds()))
     file.chmod(0o600)
     return f"file:{file}"
 
 
 @pytest.fixture
 def store(tmp_path: Path, keys: str) -> Iterator[ab.Store]:
-    with ab.connect(tmp_path / "store", keys=keys) as made:
-        made.streams.create_scope("s")
+    with ab.connect(tmp_path / "store", keys=keys, create=True) as made:
+        made.scopes.create("s")
         made.streams.create("s/in", schema=SCHEMA, key="device", time="at", scaling=2)
         yield made
 
@@ -67,8 +67,8 @@ def test_the_data_source_takes_and_gives_events_with_keys_and_says_so_without(
 
 
 def test_a_pipeline_runs_over_an_encrypted_store(spark: SparkSession, tmp_path: Path, keys: str) -> None:
-    with ab.connect(tmp_path / "iot", keys=keys) as store:
-        store.streams.create_scope("iot")
+    with ab.connect(tmp_path / "iot", keys=keys, create=True) as store:
+        store.scopes.create("iot")
         store.streams.create(pipelines.SOURCE, schema=pipelines.SCHEMA, key="device", time="at", scaling=2)
         pipelines.put(store, range(0, 60, 2))
         store.compact(force=True)
@@ -81,8 +81,8 @@ def test_a_pipeline_runs_over_an_encrypted_store(spark: SparkSession, tmp_path: 
 
 def test_a_key_service_of_this_process_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     service = MasterKeys({"k": bytes(32)}, SystemIds())
-    with ab.connect(tmp_path / "other", keys=service) as made:
-        made.streams.create_scope("s")
+    with ab.connect(tmp_path / "other", keys=service, create=True) as made:
+        made.scopes.create("s")
         made.streams.create("s/in", schema=SCHEMA, key="device", time="at")
         with pytest.raises(InvalidArgument, match="key service"):
             read(spark, made, "s/in")

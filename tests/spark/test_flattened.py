@@ -9,11 +9,9 @@ import pytest
 from anabranch.core import cuts
 from anabranch.core.flatten import FlattenPolicy
 from anabranch.errors import Truncated
-from anabranch.log.flatten import flatten
-from anabranch.log.read import LogReader
-from anabranch.spark.admission import Limits, StoreTimes, end_of_batch
-from anabranch.spark.history import plan_history
-from anabranch.spark.stores import Opened
+from anabranch.log.upkeep.flatten import flatten
+from anabranch.spark.source.batch_end import BatchLimits, StoreTimes, end_of_batch
+from anabranch.spark.source.history import plan_history
 from tests.spark.streams import new_store, write
 
 
@@ -25,19 +23,18 @@ def test_a_batch_and_a_history_are_planned_though_their_view_names_logs_that_are
             store.streams.copy(names[number - 1], name)
             write(store, number * 10, 10, stream=name)
         store.compact(force=True)  # so that append times lie in files
-        opened = Opened(store, LogReader(store.catalog, store.blobs, store.runtime))
         view = store.streams.view(names[-1])
         head, tail = cuts.head_cut(view), cuts.tail_cut(view)
 
         def told() -> tuple[object, ...]:
-            times = StoreTimes(opened, view)
-            history = plan_history(opened, view, head, tail, native=lambda path: True)
+            times = StoreTimes(store, view)
+            history = plan_history(store, view, head, tail, native=lambda path: True)
             files = [file for layer in history.layers for file in layer]
             rows = [(p.segment, row + p.shift) for file in files for p in file.pieces for row in range(p.row, p.stop)]
             rest = [(segment, offset) for segment, start, stop in history.rest for offset in range(start, stop)]
             return (
                 [times.of(segment, offset) for segment, start, stop in places for offset in range(start, stop)],
-                [end_of_batch(view, head, Limits(events), times) for events in (1, 7, 15, None)],
+                [end_of_batch(view, head, BatchLimits(events), times) for events in (1, 7, 15, None)],
                 sorted(rows + rest),
             )
 
@@ -49,6 +46,6 @@ def test_a_batch_and_a_history_are_planned_though_their_view_names_logs_that_are
         for _ in range(3):
             store.collect(horizon_us=0)
         assert told() == before
-        store.streams.truncate(names[-1], store.streams.cut_after(names[-1], events=12))
+        store.streams.truncate(names[-1], store.cuts.after(names[-1], events=12))
         with pytest.raises(Truncated):
             told()

@@ -12,14 +12,14 @@ from pyspark.sql import SparkSession
 import anabranch as ab
 from anabranch.store.history import HistoryRange
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.spark
 
 EVENTS = 300
 
 
 def test_tasks_open_the_ranges_they_are_sent(spark: SparkSession, tmp_path: Path) -> None:
-    with ab.connect(tmp_path / "store") as store:
-        store.streams.create_scope("s")
+    with ab.connect(tmp_path / "store", create=True) as store:
+        store.scopes.create("s")
         store.streams.create("s/a", scaling=2)
         with store.writer("s/a") as writer:
             for number in range(EVENTS):

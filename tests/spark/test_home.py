@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.spark.home import ensure_home
+from anabranch.spark.session.home import ensure_home
 
 
 @pytest.fixture(autouse=True)

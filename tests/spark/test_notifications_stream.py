@@ -13,14 +13,14 @@ from anabranch.query import Query
 from anabranch.spark import read
 from tests.spark.streams import new_store
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.spark
 
 NAME = "_store/notifications"
 
 
 def scalings(store: ab.Store) -> list[tuple[int, int | None]]:
     """What a listener is told of them."""
-    return [(each.id, each.segments) for each in store.notifications("s/in") if each.kind == "scaled"]
+    return [(each.id, each.segments) for each in store.notifications.read("s/in") if each.kind == "scaled"]
 
 
 def test_notifications_are_read_by_spark_and_sql_as_of_the_moment(spark: SparkSession, tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_notifications_are_read_by_spark_and_sql_as_of_the_moment(spark: SparkSe
 def test_notifications_are_followed_by_a_streaming_query(spark: SparkSession, tmp_path: Path) -> None:
     found: list[tuple[int, int]] = []
     with new_store(tmp_path) as store:
-        store.notifications().close()
+        store.notifications.read().close()
         frame = spark.readStream.format("anabranch").option("stream", NAME).load(store.url).where("kind = 'scaled'")
         writing = frame.writeStream.foreachBatch(
             lambda each, _: found.extend((row["id"], row["segments"]) for row in each.orderBy("id").collect())

@@ -17,17 +17,17 @@ from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.schema import StreamSchema
 from anabranch.runtime.ports import Runtime
-from anabranch.spark.checkpoint_place import checkpoint_place
-from anabranch.spark.late_commit import LateAccount, batch_read
-from anabranch.spark.offsets import SourceOffset, series_of
 from anabranch.spark.options import ReadOptions, WriteOptions
-from anabranch.spark.pipeline_checkpoint import committed
-from anabranch.spark.pipeline_query import _present
-from anabranch.spark.scan import Range, deal
+from anabranch.spark.pipelines.checkpoint import committed
+from anabranch.spark.pipelines.checkpoint_folder import checkpoint_folder
+from anabranch.spark.pipelines.late_commit import LateEventsSpec, batch_read
+from anabranch.spark.pipelines.query import _present
+from anabranch.spark.pipelines.sql import StatementWindow
 from anabranch.spark.sink import _target
-from anabranch.spark.source import StreamReader, schema, stream_reader
-from anabranch.spark.sql import Window
-from anabranch.streams.publish import Numbered
+from anabranch.spark.source.offsets import SourceOffset, series_of
+from anabranch.spark.source.scan import ScanRange, split_into_tasks
+from anabranch.spark.source.source import StreamReader, schema, stream_reader
+from anabranch.streams.publish import NumberedUnit
 from tests.spark.streams import new_store, write
 
 NEEDED = {"path": "river", "stream": "s/in"}
@@ -49,15 +49,15 @@ def test_options_are_read_in_any_case_and_with_their_defaults() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"stream": "s/in"}, "where the store is"),
-        ({"path": "river"}, "which stream"),
+        ({"stream": "s/in"}, "the location of the store is missing"),
+        ({"path": "river"}, "the stream is missing"),
         ({**NEEDED, "path": "memory://"}, "can't see memory://"),
-        ({**NEEDED, "path": "s3://bucket"}, "is no store"),
+        ({**NEEDED, "path": "s3://bucket"}, "is not the address of a store"),
         ({**NEEDED, "collumns": "a"}, "did you mean 'columns'"),
         ({**NEEDED, "maxBytesPerTriger": "1"}, "did you mean 'maxBytesPerTrigger'"),
-        ({**NEEDED, "checkpointLocation": "x"}, "means nothing when reading"),
+        ({**NEEDED, "checkpointLocation": "x"}, "can't be used when reading"),
         ({**NEEDED, "pollMs": "-1"}, "a whole number from 0"),
-        ({**NEEDED, "keys": '["a"'}, "is no JSON list"),
+        ({**NEEDED, "keys": '["a"'}, "is not a JSON list"),
     ],
 )
 def test_wrong_options_are_refused_by_name(options: dict[str, str], message: str) -> None:
@@ -67,7 +67,7 @@ def test_wrong_options_are_refused_by_name(options: dict[str, str], message: str
 
 def test_a_stream_that_has_another_name_by_now_is_not_made_anew() -> None:
     with ab.connect("memory://") as store:
-        store.streams.create_scope("s")
+        store.scopes.create("s")
         columns = pa.schema([("n", pa.int64())])
         made = _target(store, WriteOptions.of({**NEEDED, "create": "true"}), columns)
         store.streams.rename("s/in", "s/out")
@@ -75,7 +75,7 @@ def test_a_stream_that_has_another_name_by_now_is_not_made_anew() -> None:
             _target(store, WriteOptions.of({**NEEDED, "create": "true"}), columns)
         with pytest.raises(StreamRenamed, match="s/out"):
             _present(store, StreamName("s", "in"), StreamSchema.typed(columns, None, None))
-        store.streams.move_scope("s", "t")
+        store.scopes.rename("s", "t")
         with pytest.raises(ScopeRenamed, match="'t'"):
             _target(store, WriteOptions.of({**NEEDED, "stream": "s/new", "create": "true"}), columns)
         assert [info.id for info in store.streams.list()] == [made]
@@ -103,14 +103,14 @@ def test_a_bad_stream_name_is_refused() -> None:
 
 
 def test_ranges_are_dealt_out_in_order_and_in_fair_shares() -> None:
-    ranges = [Range(SegmentId(0, n), 5, 5 + count) for n, count in enumerate([10, MIB, 3, 2 * MIB])]
-    dealt = deal(ranges, tasks=4)
+    ranges = [ScanRange(SegmentId(0, n), 5, 5 + count) for n, count in enumerate([10, MIB, 3, 2 * MIB])]
+    dealt = split_into_tasks(ranges, tasks=4)
     assert len(dealt) == 4
     flat = [(each.segment, offset) for share in dealt for each in share for offset in (each.start, each.stop)]
     assert flat == sorted(flat)
     assert sum(each.events for share in dealt for each in share) == sum(each.events for each in ranges)
-    assert len(deal([Range(SegmentId(0, n), 0, 10) for n in range(1000)], tasks=4)) == 1
-    assert deal([], tasks=4) == []
+    assert len(split_into_tasks([ScanRange(SegmentId(0, n), 0, 10) for n in range(1000)], tasks=4)) == 1
+    assert split_into_tasks([], tasks=4) == []
 
 
 def cut(offset: int) -> StreamCut:
@@ -133,15 +133,15 @@ def test_a_checkpoint_tells_what_a_batch_read_and_dropped_by(tmp_path: Path) -> 
     log_batch(tmp_path, 2, 11_000, 8, 6)
     name = StreamName("s", "in")
     runtime = Runtime()
-    first, second, third = (batch_read(checkpoint_place(str(tmp_path), runtime), number) for number in range(3))
+    first, second, third = (batch_read(checkpoint_folder(str(tmp_path), runtime), number) for number in range(3))
     assert (first.watermark_us, first.parts) == (0, {name: (cut(2), cut(5))}), "the first batch begins at the origin"
     assert (second.watermark_us, second.parts) == (0, {name: (cut(5), cut(5))})
     assert (third.watermark_us, third.parts) == (9_000_000, {name: (cut(5), cut(8))})
     with pytest.raises(InvalidArgument, match="does not tell what batch 3 read"):
-        batch_read(checkpoint_place(f"file://{tmp_path}", runtime), 3)
+        batch_read(checkpoint_folder(f"file://{tmp_path}", runtime), 3)
     for elsewhere in ("hdfs://name/place", "az://container/place", "gs://bucket/place"):
         with pytest.raises(InvalidArgument, match="in a folder or in S3, not in"):
-            checkpoint_place(elsewhere, runtime)
+            checkpoint_folder(elsewhere, runtime)
 
 
 def test_a_batch_that_was_published_counts_though_spark_did_not_note_it(tmp_path: Path) -> None:
@@ -150,10 +150,10 @@ def test_a_batch_that_was_published_counts_though_spark_did_not_note_it(tmp_path
     (tmp_path / "metadata").write_text('{"id": "q"}')
     (tmp_path / "commits").mkdir()
     (tmp_path / "commits" / "0").touch()
-    place = checkpoint_place(str(tmp_path), Runtime())
+    place = checkpoint_folder(str(tmp_path), Runtime())
     with ab.connect("memory://") as store:
         assert committed(store.catalog, place) == (0, {"s/in": cut(5)})
-        store.publish([], request=Numbered(series_of("q"), 1))
+        store.publish([], request=NumberedUnit(series_of("q"), 1))
         assert committed(store.catalog, place) == (9_000_000, {"s/in": cut(8)})
 
 
@@ -177,8 +177,8 @@ def test_checkpoints_lie_in_any_folder_and_nothing_but_them_is_removed(tmp_path:
     others = [root / "photos" / "0001", root / "s.out" / "notes", tmp_path / "neighbour" / "s.out" / "0001"]
     for folder in (*ours, *others):
         (folder / "offsets").mkdir(parents=True)
-    assert checkpoint_place(f"file:{root}", Runtime()).for_spark == str(root)
-    place = checkpoint_place(str(ours[0]), Runtime())
+    assert checkpoint_folder(f"file:{root}", Runtime()).for_spark == str(root)
+    place = checkpoint_folder(str(ours[0]), Runtime())
     assert place.names("") == ["offsets"]
     place.above(2).remove()
     assert not any(folder.exists() for folder in (*ours, ours[1].parent))
@@ -187,10 +187,10 @@ def test_checkpoints_lie_in_any_folder_and_nothing_but_them_is_removed(tmp_path:
 
 def test_an_account_of_late_events_survives_its_option() -> None:
     for target in (StreamName("s", "late"), StreamId(7)):
-        account = LateAccount(target, {StreamName("s", "in"): "at"}, (Window("at", 10, 4, 1),))
-        assert LateAccount.from_option(account.to_option()) == account
+        account = LateEventsSpec(target, {StreamName("s", "in"): "at"}, (StatementWindow("at", 10, 4, 1),))
+        assert LateEventsSpec.from_option(account.to_option()) == account
     with pytest.raises(InvalidArgument, match="option 'late' is JSON"):
-        LateAccount.from_option("{}")
+        LateEventsSpec.from_option("{}")
 
 
 def test_an_offset_survives_its_json_and_keeps_its_text() -> None:

@@ -15,15 +15,15 @@ import pytest
 
 import anabranch as ab
 from anabranch.errors import PipelineRunning
-from anabranch.spark import pipeline_admin
-from anabranch.spark.pipeline import run
+from anabranch.spark.pipelines import admin as pipeline_admin
+from anabranch.spark.pipelines.run import run
 from tests.spark.pipelines import COUNTS, counted, expected, new_store, put, rows
 from tests.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.process]
 
 # The second statement is stateless, so that both kinds of query are killed.
 SQL = COUNTS + "; CREATE STREAM out.copy AS SELECT device, at, celsius FROM STREAM iot.sensors"
@@ -74,7 +74,7 @@ def wait_until(done: Callable[[], bool], child: subprocess.Popen[str]) -> None:
 
 def length(store: ab.Store, stream: str) -> int:
     streams = store.streams
-    return streams.distance(stream).events if streams.exists(stream) else 0
+    return store.cuts.distance(stream).events if streams.exists(stream) else 0
 
 
 def test_a_killed_pipeline_goes_on_as_if_nothing_had_been(spark: SparkSession, store: ab.Store) -> None:
@@ -118,6 +118,7 @@ def java_of(group: int) -> int:
     return found
 
 
+@pytest.mark.slow
 def test_a_pipeline_whose_java_is_killed_says_so_and_is_free_for_the_next_run(store: ab.Store) -> None:
     Source(store).finish()
     child = start(store, "--quiet")
@@ -134,6 +135,7 @@ def test_a_pipeline_whose_java_is_killed_says_so_and_is_free_for_the_next_run(st
     assert (row.state, row.holder) == ("failed", None)
 
 
+@pytest.mark.slow
 def test_a_pipeline_of_the_shell_tells_its_progress_and_stops_when_another_process_asks(store: ab.Store) -> None:
     Source(store).finish()
     wanted = expected(store, until=EVENTS - 1 - 5)

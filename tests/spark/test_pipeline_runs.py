@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import random
 import threading
 from collections import Counter
@@ -13,18 +14,24 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from rich.console import Console
 
 import anabranch as ab
+from anabranch.cli.demo.proof import Claim, prove
 from anabranch.errors import AnabranchError, InvalidArgument, InvalidSql, PipelineFailed, PipelineRunning
 from anabranch.model.columns import TIME_TYPE
-from anabranch.spark import pipeline_admin
-from anabranch.spark import pipeline_row as row_of
-from anabranch.spark.checkpoint_place import checkpoint_place
-from anabranch.spark.demo.proof import Claim, prove
-from anabranch.spark.pipeline import Pipeline, run
-from anabranch.spark.pipeline_checkpoint import committed
-from anabranch.spark.pipeline_plan import plan
-from anabranch.spark.pipeline_prepare import prepare
+from anabranch.spark.pipelines import admin as pipeline_admin
+from anabranch.spark.pipelines import record as row_of
+from anabranch.spark.pipelines.checkpoint import committed
+from anabranch.spark.pipelines.checkpoint_folder import checkpoint_folder
+from anabranch.spark.pipelines.lateness import late_warning
+from anabranch.spark.pipelines.plan import plan
+from anabranch.spark.pipelines.prepare import prepare
+from anabranch.spark.pipelines.run import Pipeline, run
+from anabranch.spark.pipelines.screen import progress_table, watch
 from tests.spark.pipelines import BASE, COUNTS, SECOND, SOURCE, counted, expected, new_store, put, rows
 from tests.waiting import PATIENCE_S, until, until_ended
 
@@ -64,7 +71,7 @@ def test_results_and_late_events_of_disordered_input_make_up_every_closed_window
     pipeline = finished(run(store, sql, name="late", spark=spark, once=True, events_max=100))
     for name, size, slide in (("tumbling", 10, 10), ("sliding", 20, 5)):
         claim = Claim(SOURCE, "at", f"out/{name}", f"out/{name}_late", size * SECOND, slide * SECOND)
-        place = checkpoint_place(pipeline.checkpoints[claim.target], store.runtime)
+        place = checkpoint_folder(pipeline.checkpoints[claim.target], store.runtime)
         watermark_us, cuts = committed(store.catalog, place)
         proof = prove(store, claim, watermark_us=watermark_us, read_to=cuts[SOURCE])
         assert proof.ok, (seed, [window for window in proof.windows if not window.ok])
@@ -77,6 +84,55 @@ def test_results_and_late_events_of_disordered_input_make_up_every_closed_window
     assert progress["out/tumbling"].late == len(late)
     assert progress["out/tumbling"].lag == 0
     assert progress["out/tumbling"].state_rows > 0
+
+
+def test_a_limit_smaller_than_a_commit_makes_nothing_late(spark: SparkSession, store: ab.Store) -> None:
+    store.streams.scale(SOURCE, 4)
+    # In order, as one commit; most of its events have one key.
+    devices = ["often" if n % 10 else f"rare{n // 150}" for n in range(2000)]
+    times = pa.array([BASE + n * SECOND // 2 for n in range(2000)], TIME_TYPE)
+    with store.writer(SOURCE) as writer:
+        table = pa.table({"device": devices, "at": times, "celsius": [float(n % 7) for n in range(2000)]})
+        writer.write_batch(table, atomic=True)
+    sql = COUNTS.replace("5 seconds", "0 seconds")
+    pipeline = finished(run(store, sql, name="p", spark=spark, once=True, events_max=300))
+    assert rows(store, "out/counts_late") == []
+    assert counted(store) == expected(store, until=990)
+    assert pipeline.last_progress[0].batch >= 6
+
+
+@pytest.mark.parametrize("keeps_late", [True, False])
+def test_a_run_that_loses_many_events_to_lateness_says_so(
+    spark: SparkSession, store: ab.Store, caplog: pytest.LogCaptureFixture, keeps_late: bool
+) -> None:
+    sql = COUNTS.replace("'5 seconds'", f"'0 seconds', late = {str(keeps_late).lower()}")
+    put(store, range(100))
+    finished(run(store, sql, name="p", spark=spark, once=True))
+    assert caplog.records == []
+    put(store, range(60))  # all of them late, as the watermark is at 99 seconds
+    screen = io.StringIO()
+    with run(store, sql, name="p", spark=spark, once=True) as pipeline:
+        watch(pipeline, out=screen, quiet=True)
+    (told,) = pipeline.last_progress
+    assert (told.run_read, told.keeps_late) == (60, keeps_late)
+    assert told.read == 160
+    # Spark counts what it drops itself after adding up: by window and device.
+    assert told.run_late == (60 if keeps_late else 18)
+    assert told.warning is not None
+    assert told.warning in screen.getvalue()
+    (logged,) = [record for record in caplog.records if record.name == "anabranch.spark"]
+    assert logged.levelname == "WARNING"
+    assert told.warning in logged.getMessage()
+    (kept,) = pipeline_admin.find(store, "p").progress
+    assert late_warning(kept) == told.warning
+    console = Console(file=io.StringIO(), width=200)
+    with console.capture() as table:
+        console.print(progress_table([told], title="p", width=200))
+    assert "warning: out/counts:" in table.get()
+    # A run is judged by what it read itself.
+    put(store, range(100, 200))
+    (after,) = finished(run(store, sql, name="p", spark=spark, once=True)).last_progress
+    assert (after.run_read, after.run_late, after.warning) == (100, 0, None)
 
 
 def test_statements_of_a_file_feed_each_other_in_one_run_and_over_several(spark: SparkSession, store: ab.Store) -> None:
@@ -136,7 +192,7 @@ def test_streams_are_joined_with_streams_and_with_tables(spark: SparkSession, st
 def test_a_run_goes_on_and_a_restart_corrects(spark: SparkSession, store: ab.Store) -> None:
     put(store, range(50))
     finished(run(store, COUNTS, name="p", spark=spark, once=True))
-    middle = store.streams.tail(SOURCE)
+    middle = store.cuts.tail(SOURCE)
     put(store, range(50, 100))
     again = finished(run(store, COUNTS, name="p", spark=spark, once=True))
     whole = expected(store, until=94)
@@ -205,7 +261,7 @@ def test_an_ephemeral_pipeline_takes_along_what_it_made_for_itself(spark: SparkS
     put(store, range(30))
     with run(store, COUNTS, name="p", spark=spark, ephemeral=True) as pipeline:
         wait_for(pipeline)
-        assert store.streams.is_ephemeral("out/counts_late")
+        assert store.ephemeral.is_ephemeral("out/counts_late")
         root = Path(pipeline.checkpoints["out/counts"]).parent.parent
         assert root.exists()
         assert pipeline_admin.stop(store, "p", timeout_s=PATIENCE_S).state == "stopped"
@@ -213,7 +269,7 @@ def test_an_ephemeral_pipeline_takes_along_what_it_made_for_itself(spark: SparkS
     assert [row.name for row in pipeline_admin.pipelines(store)] == []
     assert not root.exists()
     assert not store.streams.exists("out/counts_late")
-    assert not store.streams.is_ephemeral("out/counts")
+    assert not store.ephemeral.is_ephemeral("out/counts")
     assert counted(store) == expected(store, until=24)
 
 
@@ -266,10 +322,10 @@ def test_whatever_a_running_pipeline_reads_and_writes_may_be_renamed(spark: Spar
     assert rows(store, "out/counts") == []
     # The next run looks for the names in its file.
     store.streams.delete("out/counts")
-    with pytest.raises(InvalidSql, match="stream 'iot/sensors' is called 'iot/probes' now"):
+    with pytest.raises(InvalidSql, match="stream 'iot/sensors' was renamed to 'iot/probes'"):
         run(store, sql, name="p", spark=spark)
     for old, new in names.items():
-        store.streams.alias(new, old)
+        store.aliases.add(new, old)
     put(store, [60, 70], stream="iot/probes")
     finished(run(store, sql, name="p", spark=spark, once=True))
     assert sum(row["events"] for row in rows(store, "out/sums")) == 60
@@ -309,7 +365,7 @@ def test_a_query_that_fails_ends_the_pipeline_with_one_sentence(spark: SparkSess
         ("SELECT at,\n  devise FROM STREAM iot.sensors", r"line 3: .*`devise` cannot be resolved. Did you mean"),
         ("SELECT at, count(* FROM STREAM iot.sensors", r"line \d: .*never closed"),
         ("SELECT at\nFROM STREAM iot.sensors WHERE > 3", r"line 3: Syntax error at or near '>'"),
-        ("SELECT * FROM STREAM iot.nothing", r"line 1: there is no stream 'iot/nothing'"),
+        ("SELECT * FROM STREAM iot.nothing", r"line 1: stream 'iot/nothing' not found"),
         ("SELECT * FROM STREAM iot.sensors JOIN iot.nothing USING (device)", "`iot`.`nothing` cannot be found"),
         ("SELECT device, count(*) AS n FROM STREAM iot.sensors GROUP BY device", "without watermark"),
         ("SELECT * FROM STREAM iot.sensors ORDER BY at", "Sorting is not supported"),
@@ -329,15 +385,15 @@ def test_a_mistake_in_a_statement_is_one_sentence_with_its_line(
 
 def test_what_does_not_fit_is_refused_before_anything_runs(spark: SparkSession, store: ab.Store) -> None:
     put(store, range(3))
-    with pytest.raises(InvalidSql, match="key='nothing' names no column"):
+    with pytest.raises(InvalidSql, match="key='nothing' is not a column"):
         run(
             store, "CREATE STREAM out.a WITH (key = nothing) AS SELECT * FROM STREAM iot.sensors", name="p", spark=spark
         )
-    store.streams.create_scope("out", exist_ok=True)
+    store.scopes.create("out", exist_ok=True)
     store.streams.create("out/a", schema=pa.schema([("x", pa.int64())]))
     with pytest.raises(InvalidSql, match="'out/a' exists with other columns"):
         run(store, "CREATE STREAM out.a AS SELECT * FROM STREAM iot.sensors", name="p", spark=spark)
-    other = store.streams.tail("out/a")
+    other = store.cuts.tail("out/a")
     with pytest.raises(InvalidArgument, match="no --from says where 'iot/sensors' begins"):
         run(store, COUNTS, name="p", spark=spark, start_from=other)
     with pytest.raises(InvalidArgument, match="replace goes with a place"):
@@ -346,3 +402,22 @@ def test_what_does_not_fit_is_refused_before_anything_runs(spark: SparkSession, 
         run(store, COUNTS, spark=spark)
     with ab.connect("memory://") as memory, pytest.raises(InvalidArgument, match="use a folder"):
         run(memory, COUNTS, name="p", spark=spark)
+
+
+def test_each_micro_batch_of_a_traced_store_has_a_span(spark: SparkSession, tmp_path: Path) -> None:
+    provider, exporter = TracerProvider(), InMemorySpanExporter()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    new_store(tmp_path / "traced").close()
+    with ab.connect(tmp_path / "traced", tracer_provider=provider, create=True) as store:
+        for start in (0, 100, 200):  # each a commit, which a batch does not cut
+            put(store, range(start, start + 100))
+        finished(run(store, COUNTS, name="rollups", spark=spark, once=True, events_max=100))
+    spans = [span for span in exporter.get_finished_spans() if span.name == "process out/counts"]
+    found = [dict(span.attributes or {}) for span in spans]
+    assert sum(int(str(each["messaging.batch.message_count"])) for each in found) == 300
+    assert [each["anabranch.pipeline.batch"] for each in found] == list(range(len(found)))
+    assert {each["anabranch.pipeline.name"] for each in found} == {"rollups"}
+    assert {each["messaging.operation.type"] for each in found} == {"process"}
+    for span in spans:
+        assert span.parent is None and span.start_time is not None and span.end_time is not None
+        assert span.start_time < span.end_time

@@ -11,8 +11,8 @@ import pytest
 import anabranch as ab
 from anabranch.errors import InvalidArgument
 from anabranch.spark import read
-from anabranch.spark.pipeline import run
-from anabranch.spark.pipeline_admin import reset
+from anabranch.spark.pipelines.admin import reset
+from anabranch.spark.pipelines.run import run
 from tests.postgres_server import drop, fresh_url
 from tests.spark.pipelines import COUNTS, SCHEMA, SOURCE, counted, expected, put
 from tests.spark.streams import SCHEMA as NUMBERS
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[ab.Store]:
     url = fresh_url()
-    with ab.connect(url, blobs=tmp_path / "blobs") as opened:
+    with ab.connect(url, blobs=tmp_path / "blobs", create=True) as opened:
         yield opened
     drop(url)
 
 
 def place(store: ab.Store) -> dict[str, str]:
-    assert store.places is not None
-    assert store.places.blobs is not None
-    return {"path": store.places.url, "blobs": store.places.blobs}
+    assert store.addresses is not None
+    assert store.addresses.blobs is not None
+    return {"path": store.addresses.url, "blobs": store.addresses.blobs}
 
 
 def test_a_batch_is_read_from_parquet_and_from_the_store(spark: SparkSession, store: ab.Store) -> None:
-    store.streams.create_scope("s")
+    store.scopes.create("s")
     store.streams.create("s/in", schema=NUMBERS, key="device", time="at", scaling=2)
     write(store, 0, 20_000, commits=4)
     store.compact(force=True)
@@ -52,7 +52,7 @@ def test_a_batch_is_read_from_parquet_and_from_the_store(spark: SparkSession, st
 def test_a_streaming_query_reads_and_writes_and_goes_on_where_it_stopped(
     spark: SparkSession, store: ab.Store, tmp_path: Path
 ) -> None:
-    store.streams.create_scope("s")
+    store.scopes.create("s")
     store.streams.create("s/in", schema=NUMBERS, key="device", time="at", scaling=2)
     for first in (0, 1000):
         write(store, first, 1000)
@@ -75,7 +75,7 @@ def test_a_pipeline_keeps_its_checkpoints_and_goes_on(
     spark: SparkSession, store: ab.Store, tmp_path: Path, named: bool
 ) -> None:
     folder = tmp_path / "elsewhere" if named else None
-    store.streams.create_scope("iot")
+    store.scopes.create("iot")
     store.streams.create(SOURCE, schema=SCHEMA, key="device", time="at", scaling=2)
     put(store, [each / 2 for each in range(100)])
     root = (folder or tmp_path / "blobs" / "pipelines") / "counts"
@@ -94,11 +94,11 @@ def test_a_pipeline_keeps_its_checkpoints_and_goes_on(
 
 def test_a_place_that_no_worker_sees_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     url = fresh_url()
-    with ab.connect(url, blobs="memory://") as store:
+    with ab.connect(url, blobs="memory://", create=True) as store:
         with pytest.raises(InvalidArgument, match="memory"):
             read(spark, store, "s/in")
         with pytest.raises(InvalidArgument, match="memory"):
             run(store, COUNTS, name="counts", spark=spark)
-    with pytest.raises(Exception, match="where they are"):
+    with pytest.raises(Exception, match="pass their location"):
         spark.read.format("anabranch").options(stream="s/in").load(url)
     drop(url)

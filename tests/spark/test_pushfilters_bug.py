@@ -4,7 +4,7 @@ Spark 4.3.0 stores what `pushFilters` led to (the read function and its partitio
 Every later query over the same relation that pushes no filter of its own then reads with the filters of the last one
 that did, and returns wrong rows. Spark's main branch has moved it to the scan.
 
-When the test fails, Spark is repaired: let the reader of `anabranch.spark.source` implement `pushFilters` for event
+When the test fails, Spark is repaired: let the reader of `anabranch.spark.source.source` implement `pushFilters` for event
 time and key, require that release of pyspark, and delete this file.
 """
 

@@ -20,10 +20,10 @@ import pytest
 import anabranch as ab
 from anabranch.errors import InvalidArgument, StoreUnavailable
 from anabranch.spark import read
-from anabranch.spark.checkpoint_place import checkpoint_place
-from anabranch.spark.pipeline import run
-from anabranch.spark.pipeline_admin import reset
-from anabranch.spark.pipeline_home import checkpoint_root
+from anabranch.spark.pipelines.admin import reset
+from anabranch.spark.pipelines.checkpoint_folder import checkpoint_folder
+from anabranch.spark.pipelines.checkpoint_places import checkpoint_root
+from anabranch.spark.pipelines.run import run
 from tests.postgres_server import drop
 from tests.postgres_server import fresh_url as fresh_catalog
 from tests.s3_server import Exchange, Proxy, Spoil, emulator, fresh_url
@@ -35,7 +35,7 @@ from tests.waiting import PATIENCE_S, until
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.spark
 
 _buckets = itertools.count()
 
@@ -51,8 +51,8 @@ def fresh_bucket() -> str:
 @contextmanager
 def filled(folder: Path, url: str) -> Iterator[ab.Store]:
     """A store with a stream of which the beginning is in Parquet and the end is not."""
-    with ab.connect(folder / "river", blobs=url) as store:
-        store.streams.create_scope("s")
+    with ab.connect(folder / "river", blobs=url, create=True) as store:
+        store.scopes.create("s")
         store.streams.create("s/in", schema=SCHEMA, key="device", time="at", scaling=2)
         write(store, 0, 5000, commits=2)
         store.compact(force=True)
@@ -91,16 +91,16 @@ def test_history_in_a_bucket_is_scanned_by_spark_itself_beside_what_is_fresh(
         assert "s3a://" in plan(frame)
         assert_complete(frame, store)
         # The data source, which reads all of it through Python, gives the same.
-        assert store.places is not None and store.places.blobs is not None
-        source = s3_spark.read.format("anabranch").option("blobs", store.places.blobs)
-        through_python = source.option("stream", "s/in").load(store.places.url)
+        assert store.addresses is not None and store.addresses.blobs is not None
+        source = s3_spark.read.format("anabranch").option("blobs", store.addresses.blobs)
+        through_python = source.option("stream", "s/in").load(store.addresses.url)
         assert "FileScan" not in plan(through_python)
         assert_complete(through_python, store)
 
 
 def test_only_history_may_lie_in_a_bucket(s3_spark: SparkSession, tmp_path: Path) -> None:
-    with ab.connect(tmp_path / "river", history=fresh_url()) as store:
-        store.streams.create_scope("s")
+    with ab.connect(tmp_path / "river", history=fresh_url(), create=True) as store:
+        store.scopes.create("s")
         store.streams.create("s/in", schema=SCHEMA, key="device", time="at")
         write(store, 0, 1000)
         store.compact(force=True)
@@ -180,7 +180,7 @@ def test_a_private_authority_of_the_url_is_trusted_by_spark_too(s3_spark: SparkS
 
 def test_with_postgresql_checkpoints_lie_beside_the_blobs_in_the_bucket() -> None:
     catalog, blobs = fresh_catalog(), fresh_url()
-    with ab.connect(catalog, blobs=blobs) as store:
+    with ab.connect(catalog, blobs=blobs, create=True) as store:
         root = checkpoint_root(store, "means")
     drop(catalog)
     prefix, _, options = blobs.partition("?")
@@ -192,15 +192,15 @@ def test_a_streaming_query_with_its_checkpoint_in_a_bucket_goes_on_where_it_stop
     s3_spark: SparkSession, tmp_path: Path
 ) -> None:
     with filled(tmp_path, fresh_url()) as store:
-        assert store.places is not None and store.places.blobs is not None
-        blobs = store.places.blobs
+        assert store.addresses is not None and store.addresses.blobs is not None
+        blobs = store.addresses.blobs
         checkpoint = "s3a://" + blobs.partition("?")[0].removeprefix("s3://") + "/checkpoint"
         for stop in (5500, 6000):
             source = s3_spark.readStream.format("anabranch").option("blobs", blobs).option("stream", "s/in")
             query = (
-                source.load(store.places.url)
+                source.load(store.addresses.url)
                 .writeStream.format("anabranch")
-                .options(path=store.places.url, blobs=blobs, stream="s/out", create="true", key="device")
+                .options(path=store.addresses.url, blobs=blobs, stream="s/out", create="true", key="device")
                 .option("checkpointLocation", checkpoint)
                 .trigger(availableNow=True)
                 .start()
@@ -219,6 +219,7 @@ def wait_until(done: Callable[[], bool], child: subprocess.Popen[str]) -> None:
     until(ended, 240)
 
 
+@pytest.mark.slow
 def test_a_killed_pipeline_goes_on_from_its_checkpoints_in_a_bucket(s3_spark: SparkSession, tmp_path: Path) -> None:
     seconds, url = 300, fresh_url()
     with new_measurements(tmp_path / "river") as store:
@@ -253,7 +254,7 @@ def test_a_killed_pipeline_goes_on_from_its_checkpoints_in_a_bucket(s3_spark: Sp
 
         with run(store, COUNTS, name="p", spark=s3_spark, once=True) as pipeline:
             assert pipeline.await_termination(240)
-            place = checkpoint_place(pipeline.checkpoints["out/counts"], store.runtime)
+            place = checkpoint_folder(pipeline.checkpoints["out/counts"], store.runtime)
         assert counted(store) == wanted
         assert list(store.check()) == []
         assert place.for_spark.startswith("s3a://") and place.for_spark.endswith("/p/out.counts/0001")

@@ -8,8 +8,8 @@ import pytest
 
 from anabranch.blobs.address import parse
 from anabranch.errors import StoreUnavailable
-from anabranch.spark.jars import coordinates, ensure_jars
-from anabranch.spark.s3a import bucket_settings, hadoop_path
+from anabranch.spark.session.jars import coordinates, ensure_jars
+from anabranch.spark.session.s3a import bucket_settings, hadoop_path
 
 PLAIN = {"endpoint.region": "us-east-1", "path.style.access": "true"}
 SECURE = {"connection.ssl.enabled": "true"}

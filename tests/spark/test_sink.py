@@ -20,7 +20,7 @@ import anabranch as ab
 from anabranch.model.columns import TIME_TYPE
 from tests.spark.streams import SCHEMA, new_store, numbers, table, write
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.spark
 
 
 def events(spark: SparkSession, first: int, count: int) -> DataFrame:
@@ -84,7 +84,7 @@ def test_columns_are_matched_by_name_and_conformed(spark: SparkSession, store: a
     assert sorted(found.column("n").to_pylist()) == [0, 1, 2]
     assert found.column("at").null_count == 3
     for frame, message in [
-        (events(spark, 0, 1).withColumn("extra", F.lit(1)), "there is no column 'extra'; the stream has device, at, n"),
+        (events(spark, 0, 1).withColumn("extra", F.lit(1)), "unknown column 'extra'; the stream has device, at, n"),
         (events(spark, 0, 1).withColumn("n", F.array("n")), "column 'n' takes int64"),
         (events(spark, 0, 1).withColumn("n", F.expr("2.5D")), "column 'n' takes int64"),
         (events(spark, 0, 1).withColumn("n", F.expr("parse_json('1')")), "can't be stored"),
@@ -107,7 +107,7 @@ def test_a_raw_stream_takes_key_time_and_payload(spark: SparkSession, store: ab.
 
 
 def test_a_missing_stream_is_made_only_if_asked(spark: SparkSession, store: ab.Store) -> None:
-    with pytest.raises(PySparkException, match="there is no stream 't/new'") as raised:
+    with pytest.raises(PySparkException, match="stream 't/new' not found") as raised:
         save(events(spark, 0, 5), store, stream="t/new")
     assert "option('create', 'true')" in str(raised.value)
     frame = events(spark, 0, 5).withColumn("some", F.expr("array(named_struct('a', 1))"))
@@ -127,7 +127,7 @@ def test_what_is_wrong_with_a_save_is_said_clearly(spark: SparkSession, store: a
         ({"stream": "s/done"}, "stream 's/done' is sealed"),
         ({"sream": "s/out"}, "did you mean 'stream'?"),
         ({"create": "yes"}, "option 'create' is false or true"),
-        ({"late": "{}"}, "option 'late' means nothing where no stream is read"),
+        ({"late": "{}"}, "option 'late' needs a query that reads a stream"),
     ]:
         with pytest.raises(PySparkException) as raised:
             save(frame, store, **options)
@@ -142,7 +142,7 @@ def test_a_stream_of_bytes_takes_no_rows(spark: SparkSession, store: ab.Store) -
     with store.bytes("s/file", "xb") as file:
         file.write(b"abc")
     frame = spark.read.format("anabranch").option("stream", "s/file").load(store.url)
-    with pytest.raises(PySparkException, match="'s/file' holds bytes and takes no events"):
+    with pytest.raises(PySparkException, match="'s/file' is a byte stream"):
         frame.write.format("anabranch").option("stream", "s/file").mode("append").save(store.url)
     with store.bytes("s/file") as file:
         assert file.read() == b"abc"
@@ -212,8 +212,8 @@ def test_complete_mode_holds_the_whole_result_and_nothing_else(
 
 def test_late_events_are_published_with_the_results(spark: SparkSession, store: ab.Store, tmp_path: Path) -> None:
     from anabranch.model.names import StreamName
-    from anabranch.spark.late_commit import LateAccount
-    from anabranch.spark.sql import Window
+    from anabranch.spark.pipelines.late_commit import LateEventsSpec
+    from anabranch.spark.pipelines.sql import StatementWindow
 
     second = 1_000_000
     store.streams.create("s/late", schema=SCHEMA.append(pa.field("_watermark", TIME_TYPE)), key="device", time="at")
@@ -228,8 +228,8 @@ def test_late_events_are_published_with_the_results(spark: SparkSession, store: 
         .agg(F.count("*").alias("events"))
         .selectExpr("unix_micros(w.end) as ends", "events")
     )
-    window = Window("at", 10 * second, 10 * second)
-    account = LateAccount(StreamName("s", "late"), {StreamName("s", "in"): "at"}, (window,))
+    window = StatementWindow("at", 10 * second, 10 * second)
+    account = LateEventsSpec(StreamName("s", "late"), {StreamName("s", "in"): "at"}, (window,))
     done = copy(counts, store, tmp_path / "ck", stream="s/counts", create="true", late=account.to_option())
     late = table(store, "s/late")
     dropped = sum(each.stateOperators[0].numRowsDroppedByWatermark for each in done if each.stateOperators)

@@ -18,7 +18,7 @@ from anabranch.model.ids import SegmentId
 from tests.spark.streams import SCHEMA, by_place, new_store, rows, table, write
 from tests.waiting import PATIENCE_S
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.spark
 
 
 def batch(spark: SparkSession, store: ab.Store, **options: Any) -> DataFrame:
@@ -72,7 +72,7 @@ def test_a_batch_read_yields_the_rows_of_a_reader(spark: SparkSession, tmp_path:
             "struct<device:string,at:timestamp,n:bigint,_segment:bigint,_offset:bigint,_appended:timestamp>"
         )
         assert by_place(frame).equals(table(store))
-        middle = store.streams.cut_at("s/in", 40_000, by="event")
+        middle = store.cuts.at("s/in", 40_000, by="event")
         early, late = batch(spark, store, end=str(middle)), batch(spark, store, start=str(middle), columns="n")
         assert early.count() + late.count() == 100
         assert late.columns == ["n", "_segment", "_offset", "_appended"]
@@ -133,21 +133,21 @@ def test_only_the_events_of_the_wanted_keys_are_read(spark: SparkSession, tmp_pa
 def test_what_is_wrong_with_a_read_is_said_clearly(spark: SparkSession, tmp_path: Path) -> None:
     with new_store(tmp_path) as store:
         for options, message in [
-            ({"stream": "s/none"}, "there is no stream 's/none'"),
-            ({"stream": "none"}, "'none' is no stream name"),
-            ({"columns": "n, m"}, "there is no column 'm'; the stream has device, at, n"),
+            ({"stream": "s/none"}, "stream 's/none' not found"),
+            ({"stream": "none"}, "'none' is not a stream name"),
+            ({"columns": "n, m"}, "unknown column 'm'; the stream has device, at, n"),
             ({"maxEventPerTrigger": "5"}, "did you mean 'maxEventsPerTrigger'?"),
             ({"maxEventsPerTrigger": "0"}, "a whole number from 1"),
-            ({"create": "true"}, "option 'create' means nothing when reading from a stream"),
+            ({"create": "true"}, "option 'create' can't be used when reading from a stream"),
             ({"by": "time"}, "option 'by' is append or event"),
         ]:
             with pytest.raises(PySparkException) as raised:
                 spark.read.format("anabranch").options(**{"stream": "s/in", **options}).load(store.url)
             assert message in str(raised.value)
-        for start, message in [("yesterday", "is no time"), ("0" * 48, "belongs to stream")]:
+        for start, message in [("yesterday", "is not a time"), ("0" * 48, "belongs to stream")]:
             with pytest.raises(PySparkException, match=message):
                 batch(spark, store, start=start).count()
-        with pytest.raises(PySparkException, match="there is no store in"):
+        with pytest.raises(PySparkException, match="no store found in"):
             spark.read.format("anabranch").option("stream", "s/in").load(str(tmp_path / "nowhere"))
 
 
@@ -243,7 +243,7 @@ def test_a_following_query_wakes_for_new_events_and_stops_at_once(spark: SparkSe
 def test_an_end_ends_a_stream_read(spark: SparkSession, tmp_path: Path) -> None:
     with new_store(tmp_path) as store:
         write(store, 0, 10)
-        end = store.streams.tail("s/in")
+        end = store.cuts.tail("s/in")
         write(store, 10, 10)
         found = Batches(stream(spark, store, end=str(end)), tmp_path / "ck").run()
         assert sorted(row["n"] for each in found for row in each) == list(range(10))
@@ -255,8 +255,8 @@ def test_what_was_truncated_or_made_anew_is_an_error_and_no_silence(spark: Spark
         frame = stream(spark, store)
         Batches(frame, tmp_path / "ck").run()
         write(store, 10, 10)
-        store.streams.truncate("s/in", store.streams.tail("s/in"))
-        assert "that part of 's/in' was truncated" in failure(frame, tmp_path / "ck")
+        store.streams.truncate("s/in", store.cuts.tail("s/in"))
+        assert "the position in 's/in' was truncated" in failure(frame, tmp_path / "ck")
         store.streams.delete("s/in")
         store.streams.create("s/in", schema=SCHEMA, key="device", time="at")
         assert "is not the one that this query began with" in failure(frame, tmp_path / "ck")
@@ -286,7 +286,7 @@ def test_a_query_may_go_on_behind_what_was_truncated(spark: SparkSession, tmp_pa
         query = Batches(stream(spark, store, failOnDataLoss="false"), tmp_path / "ck")
         assert sorted(row["n"] for each in query.run() for row in each) == list(range(10))
         write(store, 10, 10)
-        store.streams.truncate("s/in", store.streams.tail("s/in"))
+        store.streams.truncate("s/in", store.cuts.tail("s/in"))
         write(store, 20, 5)
         assert sorted(row["n"] for each in query.run() for row in each) == list(range(20, 25))
         query.fail = True  # the batch is planned, and what it holds goes before it is tried again
@@ -294,7 +294,7 @@ def test_a_query_may_go_on_behind_what_was_truncated(spark: SparkSession, tmp_pa
         with pytest.raises(PySparkException):
             query.run()
         query.fail = False
-        store.streams.truncate("s/in", store.streams.tail("s/in"))
+        store.streams.truncate("s/in", store.cuts.tail("s/in"))
         write(store, 30, 5)
         assert sorted(row["n"] for each in query.run() for row in each) == list(range(30, 35))
 

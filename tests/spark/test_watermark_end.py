@@ -12,7 +12,7 @@ import anabranch as ab
 from anabranch.spark import read
 from tests.spark.streams import new_store, rows
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.spark
 
 
 def append(store: ab.Store, writer: ab.Writer, first: int, count: int) -> None:

@@ -51,5 +51,5 @@ def pair(tmp_path: Path) -> Iterator[tuple[Store, Store]]:
     """A store with the stream `s/a`, and one with the scope `t`, each in a folder. Needs `many_ranges`."""
     with opened("folder", tmp_path / "a") as source, opened("folder", tmp_path / "b") as target:
         live(source)
-        target.streams.create_scope("t")
+        target.scopes.create("t")
         yield source, target

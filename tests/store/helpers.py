@@ -34,8 +34,8 @@ def store_at(place: str, folder: Path) -> Iterator[Store]:
     """A new store at one of ANYWHERE, with the scope "s"; a database goes with it."""
     url = fresh_url() if place == "postgres+memory" else None
     where = url or ("memory://" if place == "memory" else folder / "store")
-    with ab.connect(where, blobs="memory://" if url else None) as store:
-        store.streams.create_scope("s")
+    with ab.connect(where, blobs="memory://" if url else None, create=True) as store:
+        store.scopes.create("s")
         yield store
     if url:
         drop(url)
@@ -123,7 +123,7 @@ class Rig:
         self.catalog = HookedCatalog(folder, self.runtime)
         self.blobs = HookedBlobs(MemoryBlobs() if folder is None else LocalBlobs(folder / "blobs", self.runtime))
         self.store = Store(self.catalog, self.blobs, self.runtime)
-        self.store.streams.create_scope("s", exist_ok=True)
+        self.store.scopes.create("s", exist_ok=True)
 
     def __enter__(self) -> Rig:
         return self

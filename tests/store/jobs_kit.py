@@ -15,7 +15,7 @@ import anabranch as ab
 from anabranch import limits
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store
-from anabranch.streams.jobs.job import Job
+from anabranch.transfer.jobs.job import Job
 from tests import s3_server
 from tests.postgres_server import drop, fresh_url
 from tests.store.helpers import HookedBlobs
@@ -32,13 +32,15 @@ def opened(kind: str, folder: Path, **options: Any) -> Iterator[Store]:
     if kind == "postgres":
         url = fresh_url()
         try:
-            with ab.connect(url, blobs=folder, settings=SETTINGS, **options) as store:
+            with ab.connect(url, blobs=folder, settings=SETTINGS, **options, create=True) as store:
                 yield store
         finally:
             drop(url)
         return
     where: dict[str, Any] = {"blobs": s3_server.fresh_url()} if kind == "s3" else {}
-    with ab.connect("memory://" if kind == "memory" else folder, settings=SETTINGS, **where, **options) as store:
+    with ab.connect(
+        "memory://" if kind == "memory" else folder, settings=SETTINGS, **where, **options, create=True
+    ) as store:
         yield store
 
 
@@ -52,10 +54,10 @@ def small_ranges(patch: pytest.MonkeyPatch) -> None:
 def live(store: Store, name: str = "s/a") -> None:
     """A stream that was scaled, evolved, truncated and compacted, all tiers and inlined events among its bytes."""
     scope = name.partition("/")[0]
-    store.streams.create_scope(scope, exist_ok=True)
+    store.scopes.create(scope, exist_ok=True)
     store.streams.create(name, schema=SCHEMA, key="device", time="at", scaling=2, tags={"owner": "me"})
     fill(store, name, 0, 60)
-    store.streams.truncate(name, store.streams.tail(name))
+    store.streams.truncate(name, store.cuts.tail(name))
     fill(store, name, 60, 160)
     store.streams.scale(name, 3)
     fill(store, name, 160, 260)
@@ -113,7 +115,7 @@ class Gate:
         self._hook = HookedBlobs(store.blobs)
         self._hook.before_put = self._pass
         store.blobs = self._hook
-        store.jobs._site = store.site
+        store.jobs._job_store = store.job_store
 
     def wait(self) -> None:
         """Wait until something stands at it."""

@@ -18,13 +18,14 @@ from anabranch.blobs.local import LocalBlobs
 from anabranch.catalog.port import Catalog
 from anabranch.catalog.postgres.adapter import PostgresCatalog
 from anabranch.catalog.sqlite.adapter import SqliteCatalog
+from anabranch.catalog.tables import BY_NAME
 from anabranch.core import codec
-from anabranch.log.commit import Committer, Draft, Encoded, Work, WriterName
-from anabranch.log.parquet import ParquetReader
+from anabranch.log.commit import Committer, EncodedCommit, RoutedBatch, RoutedPart, WriterHandle
+from anabranch.log.parquet.files import ParquetReader
 from anabranch.model.append import Appended, Commit, Part, Unit
 from anabranch.model.columns import TIME_TYPE
 from anabranch.model.ids import LogId, Micros, SegmentId, StreamId, WriterId
-from anabranch.model.keyspace import WHOLE
+from anabranch.model.keyspace import FULL_KEY_RANGE
 from anabranch.model.names import StreamName
 from anabranch.model.schema import StreamSchema
 from anabranch.model.stream import Extent, Scope, Segment, Span, StreamInfo, StreamView
@@ -32,6 +33,7 @@ from anabranch.runtime.ids import SystemIds
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
 from tests import catalog_file
+from tests.clocks import runtime_by
 from tests.postgres_server import fresh_url
 
 SECOND = 1_000_000
@@ -69,7 +71,7 @@ def is_postgres() -> bool:
 
 def change(folder: Path, statement: str, *values: object) -> int:
     """Run a statement with `?` for values behind the back of the catalog that goes with the folder, whatever it would
-    refuse to hold; how many rows it changed."""
+    refuse to hold; how many rows it changed. The digests of all rows are made anew."""
     if folder not in _urls:
         return catalog_file.change(folder / "catalog.db", statement, *values)
     for ours, theirs in _POSTGRES.items():
@@ -78,7 +80,11 @@ def change(folder: Path, statement: str, *values: object) -> int:
     with psycopg.connect(base.rstrip("?&")) as connection:
         connection.execute(f"set local search_path to {schema}".encode())
         connection.execute("set local session_replication_role to replica")  # checks no foreign key
-        return connection.execute(statement.encode(), values).rowcount
+        changed = connection.execute(statement.encode(), values).rowcount
+        for table in BY_NAME:
+            made = f"{table}_digest({', '.join(catalog_file.digested_columns(table))})"
+            connection.execute(f"update {table} set digest = {made} where digest is distinct from {made}".encode())
+        return changed
 
 
 class HandClock:
@@ -107,7 +113,7 @@ class Kit:
 
     def __post_init__(self) -> None:
         self.folder.mkdir(exist_ok=True)
-        self.runtime = Runtime(clock=self.clock, settings=Settings(inline_bytes_max=self.inline_bytes_max))
+        self.runtime = runtime_by(self.clock, settings=Settings(inline_bytes_max=self.inline_bytes_max))
         self.catalog = open_catalog(self.folder, self.runtime)
         self.blobs = LocalBlobs(self.folder, self.runtime)
         self.committer = Committer(self.catalog, self.blobs, self.runtime)
@@ -122,7 +128,7 @@ class Kit:
         with self.catalog.writing() as txn:
             txn.put_scope(Scope(full.scope, {}, now))
             txn.insert_stream(StreamInfo(stream, full, schema, 1, {}, now, False, 1, 0, segments))
-            for number, part in enumerate(WHOLE.split(segments)):
+            for number, part in enumerate(FULL_KEY_RANGE.split(segments)):
                 segment = SegmentId(0, number)
                 txn.put_segment(stream, Segment(segment, part, None, 0))
                 log = txn.new_log(stream, appended_at=Micros(0))
@@ -156,42 +162,42 @@ class Kit:
         self, stream: StreamId, counts: Sequence[int], *, writer: str = "w", rows: pa.RecordBatch | None = None
     ) -> None:
         """One commit: `counts[i]` events (those of `rows`, if given) to the i-th open log, 0 for none."""
-        works = self.works(stream, counts, writer=writer, rows=rows)
-        for outcome in self.committer.commit(self.committer.prepare(works)):
+        batches = self.batches(stream, counts, writer=writer, rows=rows)
+        for outcome in self.committer.commit(self.committer.prepare(batches)):
             assert isinstance(outcome, tuple), outcome
             assert all(isinstance(verdict, Appended) for verdict in outcome), outcome
 
-    def works(
+    def batches(
         self, stream: StreamId, counts: Sequence[int], *, writer: str = "w", rows: pa.RecordBatch | None = None
-    ) -> list[Work]:
+    ) -> list[RoutedBatch]:
         """What `append` commits."""
         info = self.view(stream).info
-        works = []
+        batches = []
         for log, count in zip(self.logs(stream), counts, strict=False):
             if count:
                 first = self.sequences.get((writer, log), 0)
                 self.sequences[writer, log] = first + count
                 batch = rows or self.rows(count, info.schema)
-                name = WriterName(WriterId(writer))
-                draft = Draft(log, batch, info.schema, info.schema_version, name, first)
-                works.append(Work((draft,), lambda outcome: None))
-        return works
+                name = WriterHandle(WriterId(writer))
+                part = RoutedPart(log, batch, info.schema, info.schema_version, name, first)
+                batches.append(RoutedBatch((part,)))
+        return batches
 
-    def as_commit(self, encoded: Encoded) -> Commit:
+    def as_commit(self, encoded: EncodedCommit) -> Commit:
         """What a committer asks of the catalog, without its second tries."""
         assert encoded.blob is not None
         parts = [
             Part(
-                log=draft.log,
-                count=draft.batch.num_rows,
-                schema=draft.schema_version,
-                place=encoded.places[i],
+                log=part.log,
+                count=part.batch.num_rows,
+                schema=part.schema_version,
+                location=encoded.locations[i],
                 checksum=encoded.checksums[i],
-                size=draft.batch.nbytes,
+                size=part.batch.nbytes,
                 bounds=encoded.bounds[i],
                 blob=encoded.blob.key,
             )
-            for i, draft in enumerate(draft for work in encoded.works for draft in work.drafts)
+            for i, part in enumerate(part for routed in encoded.batches for part in routed.parts)
         ]
         return Commit((Unit(tuple(parts)),), self.clock.now(), (encoded.blob,))
 
@@ -213,7 +219,7 @@ class Kit:
             if extent.encoding == "parquet":
                 assert extent.key is not None
                 reader = ParquetReader(extent.key, self.blobs.get(extent.key))
-                for batch, appended in reader.read(extent.place.row, count, columns):
+                for batch, appended in reader.read(extent.location.row, count, columns):
                     yield pa.record_batch([*batch.columns, appended], schema=wide)
                 continue
             with self.catalog.reading() as snapshot:
@@ -222,8 +228,8 @@ class Kit:
                 message = pa.py_buffer(extent.data)
             else:
                 assert extent.key is not None
-                message = self.blobs.get(extent.key, extent.place.offset, extent.place.length)
-            batch = codec.widen(codec.decode(message, own).slice(extent.place.row, count), columns)
+                message = self.blobs.get(extent.key, extent.location.offset, extent.location.length)
+            batch = codec.widen(codec.decode(message, own).slice(extent.location.row, count), columns)
             appended = pa.array([extent.appended.low] * count, TIME_TYPE)
             yield pa.record_batch([*batch.columns, appended], schema=wide)
 

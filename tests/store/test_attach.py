@@ -15,7 +15,6 @@ import pytest
 import anabranch as ab
 from anabranch import limits
 from anabranch.blobs.local import LocalBlobs
-from anabranch.core.archive import METADATA
 from anabranch.errors import (
     BlobMissing,
     CorruptArchive,
@@ -29,6 +28,7 @@ from anabranch.errors import (
     StreamExists,
 )
 from anabranch.store import Store
+from anabranch.transfer.archives.format import METADATA
 from tests.store.archives.kit import SCHEMA, assert_same, files_of, fill, rows, signing_keys, table
 from tests.store.helpers import sound
 
@@ -37,8 +37,8 @@ DAY = 86_400 * 1_000_000
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    with ab.connect(tmp_path / "store") as opened:
-        opened.streams.create_scope("iot")
+    with ab.connect(tmp_path / "store", create=True) as opened:
+        opened.scopes.create("iot")
         yield opened
 
 
@@ -66,7 +66,7 @@ def times(days: list[int | None], unit: str) -> pa.Array:
 def test_any_parquet_files_become_a_stream_in_the_order_of_their_names(store: Store, plain: Path) -> None:
     before = {name: (plain / name).read_bytes() for name in files_of(plain)}
     began = store.runtime.clock.now()
-    store.streams.attach(plain, "iot/plain", key="k", time="when")
+    store.archives.attach(plain, "iot/plain", key="k", time="when")
     assert store.streams.get("iot/plain").schema.columns == pa.schema(
         [("k", pa.string()), ("when", pa.timestamp("us", tz="UTC")), ("n", pa.int64()), ("more", pa.float64())]
     )
@@ -83,9 +83,9 @@ def test_any_parquet_files_become_a_stream_in_the_order_of_their_names(store: St
     assert whole.column("_offset").to_pylist() == [0, 1, 2, 3, 4]
 
     # By event time, with and without statistics in a footer; filters leave files out.
-    with store.reader("iot/plain", between=(3 * DAY, 4 * DAY)) as reader:
+    with store.reader("iot/plain", between=(days[3], days[2])) as reader:
         assert [event.body["n"] for event in reader] == [4]
-    cut = store.streams.cut_at("iot/plain", dt.datetime(1970, 1, 4, tzinfo=dt.UTC), by="event")
+    cut = store.cuts.at("iot/plain", dt.datetime(1970, 1, 4, tzinfo=dt.UTC), by="event")
     assert dict(cut.offsets).popitem()[1] == 2
     assert sound(store)
     assert not [*store.blobs.list("history/"), *store.blobs.list("attached/"), *store.blobs.list("footers/")]
@@ -108,9 +108,9 @@ def test_any_parquet_files_become_a_stream_in_the_order_of_their_names(store: St
 
 def test_an_independent_copy_has_bytes_of_its_own(store: Store, plain: Path, tmp_path: Path) -> None:
     fill(store)
-    store.streams.archive("iot/x", tmp_path / "archive")
-    store.streams.attach(tmp_path / "archive", "iot/old")
-    store.streams.attach(plain, "iot/plain", key="k", time="when")
+    store.archives.create("iot/x", tmp_path / "archive")
+    store.archives.attach(tmp_path / "archive", "iot/old")
+    store.archives.attach(plain, "iot/plain", key="k", time="when")
     expected = {name: table(store, name) for name in ("iot/old", "iot/plain")}
     for name in expected:
         store.streams.copy(name, f"{name}-own", independent=True)
@@ -124,39 +124,39 @@ def test_an_independent_copy_has_bytes_of_its_own(store: Store, plain: Path, tmp
 
 
 def test_what_nobody_views_any_more_is_forgotten_and_its_files_stay(store: Store, plain: Path) -> None:
-    from anabranch.blobs.attached import ATTACHMENT
+    from anabranch.catalog.state.attachment import ATTACHMENT
 
-    store.streams.attach(plain, "iot/plain")
+    store.archives.attach(plain, "iot/plain")
     names = files_of(plain)
     store.streams.delete("iot/plain")
     freed = [store.collect(horizon_us=0).bytes_freed for _ in range(4)]
     assert freed == [0, 0, 0, 0]
     with store.catalog.reading() as txn:
-        assert txn.pieces(ATTACHMENT) == []
+        assert txn.states(ATTACHMENT) == []
         assert txn.export("blobs") == []
     assert files_of(plain) == names
 
 
 def test_one_file_can_be_attached_alone(store: Store, plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(plain / "2026")
-    store.streams.attach("02.parquet", "iot/two", key="k")
-    store.streams.attach(plain / "2026" / "01.parquet", "iot/one")
+    store.archives.attach("02.parquet", "iot/two", key="k")
+    store.archives.attach(plain / "2026" / "01.parquet", "iot/one")
     monkeypatch.chdir("/")
     assert table(store, "iot/two").column("n").to_pylist() == [3]
     assert table(store, "iot/one").column("n").to_pylist() == [1, 2]
-    with pytest.raises(NotFound, match=rf"there is no file 03\.parquet in {plain / '2026'}"):
-        store.streams.attach(plain / "2026" / "03.parquet", "iot/three")
+    with pytest.raises(NotFound, match=rf"found no file 03\.parquet in {plain / '2026'}"):
+        store.archives.attach(plain / "2026" / "03.parquet", "iot/three")
     pq.write_table(
         pa.table({"n": [8]}), plain / "_SUMMARY.parquet"
     )  # passed over in its folder, but not where it is named
-    store.streams.attach(plain / "_SUMMARY.parquet", "iot/summary")
+    store.archives.attach(plain / "_SUMMARY.parquet", "iot/summary")
     assert table(store, "iot/summary").column("n").to_pylist() == [8]
 
 
 def test_other_processes_learn_of_attachments_at_once(store: Store, plain: Path) -> None:
-    with ab.connect(store.url) as other:
+    with ab.connect(store.url, create=True) as other:
         assert list(other.streams.list()) == []
-        store.streams.attach(plain, "iot/plain")
+        store.archives.attach(plain, "iot/plain")
         assert table(other, "iot/plain").equals(table(store, "iot/plain"))
         with other.reader("iot/plain", follow=True) as reader, store.writer("iot/plain") as writer:
             writer.write({"n": 7}).result()
@@ -168,7 +168,7 @@ def test_an_archive_is_attached_with_its_segments_without_reading_it(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(store)
-    store.streams.archive("iot/x", tmp_path / "archive")
+    store.archives.create("iot/x", tmp_path / "archive")
     read: list[str] = []
     real = LocalBlobs.get
 
@@ -177,17 +177,17 @@ def test_an_archive_is_attached_with_its_segments_without_reading_it(
         return real(self, key, offset, length)
 
     monkeypatch.setattr(LocalBlobs, "get", get)
-    made = store.streams.attach(tmp_path / "archive", "iot/old")
+    made = store.archives.attach(tmp_path / "archive", "iot/old")
     assert read == ["archive.json"]
     assert_same(store, "iot/x", store, "iot/old")
-    assert store.streams.attach(tmp_path / "archive", "iot/old") == made
+    assert store.archives.attach(tmp_path / "archive", "iot/old") == made
     with pytest.raises(StreamExists):
-        store.streams.import_archive(tmp_path / "archive", as_="iot/old")
-    with pytest.raises(InvalidArgument, match="says itself"):
-        store.streams.attach(tmp_path / "archive", "iot/other", key="device")
+        store.archives.import_(tmp_path / "archive", as_="iot/old")
+    with pytest.raises(InvalidArgument, match="defines its keys, times and streams itself"):
+        store.archives.attach(tmp_path / "archive", "iot/other", key="device")
     (tmp_path / "archive" / "stray").touch()
     with pytest.raises(CorruptArchive, match="stray"):
-        store.streams.attach(tmp_path / "archive", "iot/other")
+        store.archives.attach(tmp_path / "archive", "iot/other")
 
 
 def test_a_replicated_folder_of_compacted_files_becomes_a_stream_again(store: Store, tmp_path: Path) -> None:
@@ -203,8 +203,8 @@ def test_a_replicated_folder_of_compacted_files_becomes_a_stream_again(store: St
         store.compact(force=True)  # merges what the first one wrote: both lie there
         store.streams.scale("iot/x", segments)
     shutil.copytree(tmp_path / "store" / "blobs" / "history", tmp_path / "replica")
-    with pytest.raises(InvalidArgument, match="say which"):
-        store.streams.attach(tmp_path / "replica", "iot/again", key="device", time="at")
+    with pytest.raises(InvalidArgument, match="choose one"):
+        store.archives.attach(tmp_path / "replica", "iot/again", key="device", time="at")
     ids = {name: f"{store.streams.get(name).id:016x}" for name in ("iot/x", "iot/raw")}
     # Files of one stream have columns of their own.
     raw = tmp_path / "raw"
@@ -212,9 +212,9 @@ def test_a_replicated_folder_of_compacted_files_becomes_a_stream_again(store: St
     for file in (tmp_path / "replica").iterdir():
         if "payload" in pq.read_schema(file).names:
             file.rename(raw / file.name)
-    store.streams.attach(raw, "iot/raw-again", stream=ids["iot/raw"])
+    store.archives.attach(raw, "iot/raw-again", stream=ids["iot/raw"])
     assert store.streams.get("iot/raw-again").schema.raw
-    store.streams.attach(tmp_path / "replica", "iot/again", key="device", time="at")
+    store.archives.attach(tmp_path / "replica", "iot/again", key="device", time="at")
     for name, twin in (("iot/x", "iot/again"), ("iot/raw", "iot/raw-again")):
         with store.reader(name) as mine, store.reader(twin) as theirs:
             found = [list(mine), list(theirs)]
@@ -225,25 +225,31 @@ def test_a_replicated_folder_of_compacted_files_becomes_a_stream_again(store: St
 
 
 def test_a_file_that_vanished_or_changed_is_named(store: Store, plain: Path) -> None:
-    store.streams.attach(plain, "iot/plain")
-    store.streams.attach(plain, "iot/summed", checksums=True)
+    store.archives.attach(plain, "iot/plain")
+    store.archives.attach(plain, "iot/summed", checksums=True)
     first = plain / "2026" / "01.parquet"
     whole = first.read_bytes()
     flipped = bytearray(whole)
     flipped[6] ^= 1  # a page, which no footer sums up
     first.write_bytes(flipped)
-    with ab.connect(store.url) as fresh, pytest.raises(CorruptBlob, match=f"the attached file {first} is corrupt"):
+    with (
+        ab.connect(store.url, create=True) as fresh,
+        pytest.raises(CorruptBlob, match=f"the attached file {first} is corrupt"),
+    ):
         table(fresh, "iot/summed")
     first.write_bytes(whole + whole[-4:])
-    with ab.connect(store.url) as fresh, pytest.raises(CorruptBlob, match=f"the attached file {first} is corrupt"):
+    with (
+        ab.connect(store.url, create=True) as fresh,
+        pytest.raises(CorruptBlob, match=f"the attached file {first} is corrupt"),
+    ):
         table(fresh, "iot/plain")
     first.unlink()
-    with ab.connect(store.url) as fresh:
+    with ab.connect(store.url, create=True) as fresh:
         with pytest.raises(BlobMissing, match=f"the attached file {first} is missing"):
             table(fresh, "iot/plain")
         assert any(f"the attached file {first} is missing" in str(each) for each in fresh.check())
     shutil.rmtree(plain)
-    with ab.connect(store.url) as fresh:
+    with ab.connect(store.url, create=True) as fresh:
         with pytest.raises(BlobMissing, match="the attached file"):
             table(fresh, "iot/plain")
         assert any(f"the attached file {first} is missing" in str(each) for each in fresh.check())
@@ -253,23 +259,23 @@ def test_what_makes_no_stream_is_refused_with_the_file_that_is_to_blame(
     store: Store, plain: Path, tmp_path: Path
 ) -> None:
     def attach(**options: Any) -> None:
-        store.streams.attach(plain, "iot/plain", **options)
+        store.archives.attach(plain, "iot/plain", **options)
 
-    with pytest.raises(InvalidArgument, match="names no column"):
+    with pytest.raises(InvalidArgument, match="is not a column"):
         attach(key="nothing")
     with pytest.raises(InvalidArgument, match="no store has written them"):
         attach(stream="0123456789abcdef")
     with pytest.raises(ScopeNotFound):
-        store.streams.attach(plain, "nowhere/plain")
-    with pytest.raises(InvalidArgument, match="'first' is no stream's id"):
+        store.archives.attach(plain, "nowhere/plain")
+    with pytest.raises(InvalidArgument, match="'first' is not a stream id"):
         attach(stream="first")
     for place in (tmp_path / "nothing", plain / "_SUCCESS"):  # the second is a file
-        with pytest.raises(NotFound, match=f"there is no folder {place}"):
-            store.streams.attach(place, "iot/plain")
+        with pytest.raises(NotFound, match=f"folder {place} not found"):
+            store.archives.attach(place, "iot/plain")
     with pytest.raises(InvalidArgument, match="scope/name"):
-        store.streams.attach(plain)
+        store.archives.attach(plain)
     with pytest.raises(InvalidArgument, match="memory"):
-        store.streams.attach("memory://", "iot/plain")
+        store.archives.attach("memory://", "iot/plain")
     odd = plain / "2026" / "03.parquet"
     pq.write_table(pa.table({"n": ["text"]}), odd)
     with pytest.raises(SchemaMismatch, match=r"'n' is int64 in 2026/01\.parquet, but string in 2026/03\.parquet"):
@@ -290,56 +296,56 @@ def test_what_makes_no_stream_is_refused_with_the_file_that_is_to_blame(
 def test_no_stream_of_a_scope_is_attached_where_a_name_is_taken(store: Store, tmp_path: Path) -> None:
     for name in ("iot/a", "iot/b"):
         store.streams.create(name)
-    store.streams.archive_scope("iot", tmp_path / "archive")
-    store.streams.create_scope("old")
+    store.archives.create_scope("iot", tmp_path / "archive")
+    store.scopes.create("old")
     store.streams.create("old/b")
     with pytest.raises(StreamExists, match="old/b"):
-        store.streams.attach(tmp_path / "archive", "old")
+        store.archives.attach(tmp_path / "archive", "old")
     assert [str(info.name) for info in store.streams.list("old")] == ["old/b"]
     store.streams.delete("old/b")
-    made = store.streams.attach(tmp_path / "archive", "old", request="r")
+    made = store.archives.attach(tmp_path / "archive", "old", request="r")
     store.streams.delete("old/b")
     store.streams.create("old/b")
-    assert store.streams.attach(tmp_path / "archive", "old", request="r") == made
+    assert store.archives.attach(tmp_path / "archive", "old", request="r") == made
 
 
 def test_a_signature_that_is_asked_for_is_missed_where_there_is_no_archive(store: Store, tmp_path: Path) -> None:
     """Or else whoever takes an archive's metadata away could have any files attached."""
     _, public = signing_keys(tmp_path, "mine")
     fill(store)
-    store.streams.archive("iot/x", tmp_path / "archive")
+    store.archives.create("iot/x", tmp_path / "archive")
     (tmp_path / "archive" / METADATA).unlink()
     name = next(iter(files_of(tmp_path / "archive")))
     for place in (tmp_path / "archive", tmp_path / "archive" / name):
         with pytest.raises(CorruptArchive, match=f"{METADATA} is missing, so nothing there is signed"):
-            store.streams.attach(place, "iot/there", trusted=public)
+            store.archives.attach(place, "iot/there", trusted=public)
     assert not store.streams.exists("iot/there")
 
 
 def test_an_attachment_that_is_asked_for_again_is_the_same(store: Store, plain: Path, tmp_path: Path) -> None:
     request = "r" * limits.REQUEST_CHARS_MAX
-    made = store.streams.attach(plain, "iot/plain", request=request)
+    made = store.archives.attach(plain, "iot/plain", request=request)
     store.streams.delete("iot/plain")
-    assert store.streams.attach(plain, "iot/plain", request=request) == made
+    assert store.archives.attach(plain, "iot/plain", request=request) == made
     for name, key in (("iot/other", None), ("iot/plain", "k")):
         with pytest.raises(RequestMismatch):
-            store.streams.attach(plain, name, key=key, request=request)
+            store.archives.attach(plain, name, key=key, request=request)
     assert list(store.streams.list()) == []
     for name in ("iot/a", "iot/b"):
         store.streams.create(name)
-    store.streams.archive_scope("iot", tmp_path / "archive")
+    store.archives.create_scope("iot", tmp_path / "archive")
     request = "s" * limits.REQUEST_CHARS_MAX
-    made = store.streams.attach(tmp_path / "archive", "old", request=request)
+    made = store.archives.attach(tmp_path / "archive", "old", request=request)
     assert [str(name) for name, _ in made.streams] == ["old/a", "old/b"]
-    store.streams.delete_scope("old", recursive=True)
-    assert store.streams.attach(tmp_path / "archive", "old", request=request) == made
+    store.scopes.delete("old", recursive=True)
+    assert store.archives.attach(tmp_path / "archive", "old", request=request) == made
     with pytest.raises(RequestMismatch):
-        store.streams.attach(tmp_path / "archive", "older", request=request)
-    assert [scope.name for scope in store.streams.scopes()] == ["iot"]
+        store.archives.attach(tmp_path / "archive", "older", request=request)
+    assert [scope.name for scope in store.scopes.list()] == ["iot"]
 
 
 def test_nothing_is_ever_written_where_files_are_attached(store: Store, plain: Path) -> None:
-    store.streams.attach(plain, "iot/plain")
+    store.archives.attach(plain, "iot/plain")
     with store.catalog.reading() as txn:
         key = str(txn.export("blobs")[0][0])
     with pytest.raises(ReadOnlyStore):
@@ -349,7 +355,7 @@ def test_nothing_is_ever_written_where_files_are_attached(store: Store, plain: P
 
 
 def test_a_backup_and_a_rebuild_leave_attached_files_where_they_are(store: Store, plain: Path, tmp_path: Path) -> None:
-    store.streams.attach(plain, "iot/plain")
+    store.archives.attach(plain, "iot/plain")
     with store.writer("iot/plain") as writer:
         writer.write({"n": 5}).result()
     report = store.backup(tmp_path / "backup")
@@ -358,7 +364,8 @@ def test_a_backup_and_a_rebuild_leave_attached_files_where_they_are(store: Store
     from anabranch.store import restore
 
     restore(tmp_path / "backup", tmp_path / "restored")
-    with ab.connect(tmp_path / "restored") as restored:
+    with ab.connect(tmp_path / "restored", create=True) as restored:
+        assert restored.archives.confirm_attachment(plain) == 1
         assert table(restored, "iot/plain").num_rows == 6
         assert sound(restored)
     store.export_manifest()
@@ -366,5 +373,6 @@ def test_a_backup_and_a_rebuild_leave_attached_files_where_they_are(store: Store
     (tmp_path / "store" / "catalog.db").unlink()
     rebuilt = ab.rebuild(tmp_path / "store")
     assert (rebuilt.broken, rebuilt.newer) == ({}, [])
-    with ab.connect(tmp_path / "store") as again:
+    with ab.connect(tmp_path / "store", create=True) as again:
+        assert again.archives.confirm_attachment(plain) == 1
         assert table(again, "iot/plain").num_rows == 6

@@ -19,7 +19,6 @@ from anabranch.errors import (
     CorruptCatalog,
     FormatTooNew,
     InvalidArgument,
-    ReadOnlyStore,
     StoreNotFound,
 )
 from anabranch.runtime.settings import Settings
@@ -31,8 +30,8 @@ from tests.store.helpers import bodies_of, sound
 def river(tmp_path: Path) -> Path:
     """A store with a stream in a blob and one that is inlined, closed."""
     folder = tmp_path / "river"
-    with ab.connect(folder, settings=Settings(inline_bytes_max=1_000)) as store:
-        store.streams.create_scope("s")
+    with ab.connect(folder, settings=Settings(inline_bytes_max=1_000), create=True) as store:
+        store.scopes.create("s")
         store.streams.create("s/small")
         store.streams.create("s/large")
         with store.writer("s/small") as writer:
@@ -55,7 +54,7 @@ def refused(folder: Path, error: type[AnabranchError]) -> str:
     texts = set()
     for _ in range(2):
         with pytest.raises(error) as caught:
-            ab.connect(folder)
+            ab.connect(folder, create=True)
         texts.add(str(caught.value))
     assert contents(folder) == before
     (text,) = texts
@@ -78,21 +77,14 @@ def test_where_no_store_is_and_none_is_wanted_it_is_said(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("url", ["s3://bucket/river", "redis://x/y", "memory:/"])
 def test_a_place_of_an_unknown_kind_is_refused(url: str) -> None:
-    with pytest.raises(InvalidArgument, match="is no store"):
-        ab.connect(url)
+    with pytest.raises(InvalidArgument, match="is not the address of a store"):
+        ab.connect(url, create=True)
 
 
 @pytest.mark.parametrize("form", ["{}", "file://{}", "{}/"])
 def test_a_folder_has_several_spellings(river: Path, form: str) -> None:
     with ab.connect(form.format(river), create=False) as store:
         assert bodies_of(store, "s/small") == [b"small"]
-
-
-def test_a_file_is_no_folder(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("text")
-    with pytest.raises(ReadOnlyStore, match="can't be made"):
-        ab.connect(tmp_path / "file")
-    assert (tmp_path / "file").read_text() == "text"
 
 
 # another's, or a newer one's
@@ -103,7 +95,7 @@ def test_a_store_of_a_newer_format_is_left_alone(river: Path) -> None:
     text = refused(river, FormatTooNew)
     assert f"format {FORMAT + 1}" in text and "upgrade" in text
     sql(river, f"pragma user_version = {FORMAT}")
-    with ab.connect(river) as store:
+    with ab.connect(river, create=True) as store:
         assert sound(store) and bodies_of(store, "s/small") == [b"small"]
 
 
@@ -113,7 +105,7 @@ def test_a_foreign_database_is_left_alone(tmp_path: Path, mode: str) -> None:
     sql(tmp_path, "create table theirs (a)")
     sql(tmp_path, "insert into theirs values (1)")
     before = (tmp_path / "catalog.db").read_bytes()
-    assert "no catalog of this store" in refused(tmp_path, CorruptCatalog)
+    assert "not an Anabranch catalog" in refused(tmp_path, CorruptCatalog)
     assert (tmp_path / "catalog.db").read_bytes() == before
 
 
@@ -141,7 +133,7 @@ def test_a_catalog_cut_short_is_corrupt_or_found_so_by_check(river: Path) -> Non
     with file.open("r+b") as opened:
         opened.truncate(size // 2)
     try:
-        with ab.connect(river) as store:
+        with ab.connect(river, create=True) as store:
             told = any("malformed" in str(finding) or "damaged" in str(finding) for finding in store.check())
     except CorruptCatalog:
         told = True
@@ -151,7 +143,7 @@ def test_a_catalog_cut_short_is_corrupt_or_found_so_by_check(river: Path) -> Non
 def test_a_catalog_that_is_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "catalog.db").mkdir()
     with pytest.raises(AnabranchError):
-        ab.connect(tmp_path)
+        ab.connect(tmp_path, create=True)
 
 
 # damaged blobs
@@ -189,7 +181,7 @@ def damaged(request: pytest.FixtureRequest, river: Path) -> Iterator[tuple[ab.St
     damage, error = DAMAGE[request.param]
     path = blobs_of(river)[1]
     damage(path)
-    with ab.connect(river) as store:
+    with ab.connect(river, create=True) as store:
         yield store, str(path.relative_to(river / "blobs")), error
 
 
@@ -235,3 +227,10 @@ def test_compaction_does_not_hide_a_damaged_blob(damaged: tuple[ab.Store, str, t
     with pytest.raises(error, match=key), store.reader("s/large") as reader:
         list(reader)
     assert list(store.check())
+
+
+def test_a_file_is_no_store(tmp_path: Path) -> None:
+    (tmp_path / "m.csv").write_text("a\n1\n")
+    with pytest.raises(InvalidArgument, match=r"a store is a folder; .*m\.csv is a file"):
+        ab.connect(tmp_path / "m.csv", create=True)
+    assert (tmp_path / "m.csv").read_text() == "a\n1\n"

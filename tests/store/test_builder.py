@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import anabranch as ab
-from anabranch.core.stitch import Joined
+from anabranch.core.stitch import JoinResult
 from anabranch.errors import AppendUncertain, Closed, InvalidArgument, LeaseExpired, StreamExists, StreamNotFound
 from anabranch.store import Store
-from anabranch.streams.builder import Builder
-from anabranch.streams.holding import Held
+from anabranch.streams.algebra.builder import StreamBuilder
+from anabranch.streams.ephemeral.keep_alive import Held
 from tests.postgres_server import drop, fresh_url
 from tests.store.helpers import SCHEMA, bodies_of, sound
 
@@ -19,8 +19,8 @@ from tests.store.helpers import SCHEMA, bodies_of, sound
 @pytest.fixture(params=["memory", "postgres"])
 def store(request: pytest.FixtureRequest) -> Iterator[Store]:
     url = "memory://" if request.param == "memory" else fresh_url()
-    with ab.connect(url, blobs=None if request.param == "memory" else "memory://") as opened:
-        opened.streams.create_scope("s")
+    with ab.connect(url, blobs=None if request.param == "memory" else "memory://", create=True) as opened:
+        opened.scopes.create("s")
         for name in ("s/a", "s/b"):
             opened.streams.create(name)
             write(opened, name, b"1", b"2")
@@ -38,7 +38,7 @@ def write(store: Store, stream: str, *bodies: bytes) -> list[ab.EventPointer]:
 
 def test_parts_are_stitched_in_their_order_at_the_end(store: Store) -> None:
     (pointer,) = write(store, "s/b", b"3")
-    middle = store.streams.tail("s/a")
+    middle = store.cuts.tail("s/a")
     write(store, "s/a", b"late")
     with store.streams.builder("s/all") as parts:
         parts.add("s/b")
@@ -51,7 +51,7 @@ def test_parts_are_stitched_in_their_order_at_the_end(store: Store) -> None:
         write(store, "s/a", b"later")  # the tail is where it is at the end
         parts.add("s/c")
         assert not store.streams.exists("s/all")
-        with pytest.raises(InvalidArgument, match="not stitched yet"):
+        with pytest.raises(InvalidArgument, match="does not exist yet"):
             _ = parts.joined
     expected = [b"1", b"2", b"3", b"written", b"late", b"later", b"again", b"1", b"2", b"3"]
     assert bodies_of(store, "s/all") == expected
@@ -75,27 +75,27 @@ def test_written_parts_have_the_columns_of_the_first(store: Store) -> None:
     assert [body["n"] for body in bodies_of(store, "s/own")] == [2]
 
 
-def test_written_parts_vanish_in_the_transaction_that_stitches(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_written_parts_are_deleted_by_the_stitch(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Held, "leave", lambda held: None)  # as where the process is killed behind it
     with store.streams.builder("s/all") as parts:
         parts.writer().write(b"written", key="k")
     assert [str(info.name) for info in store.streams.list(internal=True)] == ["s/a", "s/all", "s/b"]
 
 
-def test_what_is_given_up_leaves_nothing(store: Store) -> None:
-    def give_up(parts: Builder) -> None:
+def test_an_abandoned_build_leaves_nothing(store: Store) -> None:
+    def give_up(parts: StreamBuilder) -> None:
         parts.add("s/a")
         parts.writer().write(b"never")
         raise ZeroDivisionError
 
-    def name_nobody(parts: Builder) -> None:
+    def name_nobody(parts: StreamBuilder) -> None:
         parts.add("s/none")
 
-    def lose(parts: Builder) -> None:
+    def lose(parts: StreamBuilder) -> None:
         parts.add("s/a")
         store.streams.delete("s/a")
 
-    cases: list[tuple[str, type[Exception], Callable[[Builder], None]]] = [
+    cases: list[tuple[str, type[Exception], Callable[[StreamBuilder], None]]] = [
         ("s/all", ZeroDivisionError, give_up),
         ("s/all", InvalidArgument, lambda parts: None),
         ("s/a", StreamExists, lambda parts: None),
@@ -108,18 +108,18 @@ def test_what_is_given_up_leaves_nothing(store: Store) -> None:
         assert not store.streams.exists("s/all")
 
 
-def test_a_part_that_was_swept_is_told_of(store: Store) -> None:
-    def let_it_be_swept(parts: Builder) -> None:
+def test_a_swept_part_raises_lease_expired(store: Store) -> None:
+    def let_it_be_swept(parts: StreamBuilder) -> None:
         parts.writer()
         (swept,) = [info.name for info in store.streams.list(internal=True) if info.name.scope != "s"]
         store.streams.delete(swept)
 
-    with pytest.raises(LeaseExpired, match="taken for abandoned"), store.streams.builder("s/all") as parts:
+    with pytest.raises(LeaseExpired, match="did not renew its hold"), store.streams.builder("s/all") as parts:
         let_it_be_swept(parts)
 
 
-def test_a_build_asked_for_again_happened_once(store: Store) -> None:
-    def build() -> Joined:
+def test_a_repeated_build_request_is_applied_once(store: Store) -> None:
+    def build() -> JoinResult:
         with store.streams.builder("s/all", request="r") as parts:
             parts.add("s/a")
             parts.writer().write(b"written", key="k")
@@ -132,8 +132,8 @@ def test_a_build_asked_for_again_happened_once(store: Store) -> None:
     assert build() == first and not store.streams.exists("s/all")
 
 
-def test_a_lost_answer_costs_nothing_that_was_written(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    from anabranch.streams import builder, stitch
+def test_an_unknown_outcome_loses_no_written_part(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    from anabranch.streams.algebra import builder, stitch
 
     lost = [1]
 

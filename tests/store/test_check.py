@@ -13,10 +13,10 @@ from anabranch import limits
 from anabranch.catalog.port import Catalog, Reading
 from anabranch.core.checksum import checksum
 from anabranch.errors import Closed, LeaseExpired, StoreUnavailable, StreamNotFound
-from anabranch.log.check import Finding, Severity, check
-from anabranch.log.collect import collect
-from anabranch.log.compact import compact
-from anabranch.log.lease import Hold
+from anabranch.log.checking.check import Finding, Severity, check
+from anabranch.log.lease import HeldLease
+from anabranch.log.upkeep.collect import collect
+from anabranch.log.upkeep.compact import compact
 from anabranch.model.ids import Micros, StreamId
 from tests import catalog_file
 from tests.store.kit import SECOND, Kit, change, is_postgres
@@ -93,7 +93,7 @@ ROWS = {
     "a segment's range is no range": (
         "update segments set high = low where segment = 1 and stream = :sensors",
         ("stream iot/sensors",),
-        ("is no key range",),
+        ("is not a key range",),
     ),
     "a segment is gone": (
         "delete from segments where segment = 1 and stream = :sensors",
@@ -302,12 +302,12 @@ ROWS = {
     "a blob's time is not its key's": (
         "update blobs set begun_at = begun_at + 1 where encoding = 'parquet'",
         ("blob history/",),
-        ("its key something else",),
+        ("than its key",),
     ),
     "a writer's next number is wrong": (
         "update writers set next = next + 1 where log = 1",
         ("stream iot/sensors", "segment 0.0", "log 1"),
-        ("writer w goes on with",),
+        ("writer w continues at",),
     ),
     "a writer's batches are garbage": (
         "update writers set recent = zeroblob(80) where log = 1",
@@ -321,7 +321,7 @@ ROWS = {
         (),
     ),
     "a lease is older than the horizon": (
-        "insert into leases values ('l', 'scan', 'me', 1, 9000000000000000)",
+        "insert into leases values ('l', 'scan', 'me', 1, 9000000000000000, 0)",
         ("lease l",),
         ("protects nothing",),
     ),
@@ -335,7 +335,7 @@ def test_a_wrong_row_is_found_and_named(kit: Sound, case: str) -> None:
     statement = statement.replace(":sensors", str(kit.sensors)).replace(":small", str(kit.small))
     kit.sql(statement)
     findings = kit.findings()
-    found = [f for f in findings if all(p in f.where for p in places) and all(w in f.what for w in words)]
+    found = [f for f in findings if all(p in f.where for p in places) and all(w in f.message for w in words)]
     assert found, findings
 
 
@@ -343,7 +343,7 @@ def test_a_damaged_database_is_a_finding(kit: Sound) -> None:
     if is_postgres():
         index = "(select oid from pg_class where relname = 'extents_by_blob' and relnamespace = current_schema()::regnamespace)"
         kit.sql(f"update pg_index set indisvalid = false where indexrelid = {index}")
-        assert any("extents_by_blob" in f.what for f in kit.findings() if f.where == "database")
+        assert any("extents_by_blob" in f.message for f in kit.findings() if f.where == "database")
         return
     kit.catalog.close()
     path = kit.folder / "catalog.db"
@@ -386,26 +386,26 @@ def test_a_missing_or_shortened_blob_is_found_without_reading(kit: Sound, prefix
     path.write_bytes(whole[:-1])
     (finding,) = kit.findings(deep=False)
     assert key in finding.where
-    assert f"{len(whole) - 1} bytes, not {len(whole)}" in finding.what
+    assert f"{len(whole) - 1} bytes, not {len(whole)}" in finding.message
     path.unlink()
     (finding,) = kit.findings(deep=False)
     assert key in finding.where
-    assert "missing" in finding.what
+    assert "missing" in finding.message
     assert "stream iot/sensors" in str(finding)
 
 
-def test_bytes_that_were_exchanged_with_their_checksum_are_found_by_the_blobs_own(kit: Sound) -> None:
+def test_swapped_bytes_with_their_checksum_are_found(kit: Sound) -> None:
     """A forger who also repairs the extent's checksum still meets the header's."""
     (log, _) = kit.logs(kit.sensors)
     extent = next(e for e in kit.extents(log) if e.encoding == "arrow" and e.key)
     assert extent.key is not None
-    flip(kit.folder / extent.key, extent.place.offset + extent.place.length - 8)
-    message = kit.blobs.get(extent.key, extent.place.offset, extent.place.length)
+    flip(kit.folder / extent.key, extent.location.offset + extent.location.length - 8)
+    message = kit.blobs.get(extent.key, extent.location.offset, extent.location.length)
     kit.sql("update extents set checksum = ? where log = ? and start = ?", checksum(message), log, extent.start)
-    assert any("checksum does not match" in f.what for f in kit.findings())
+    assert any("checksum does not match" in f.message for f in kit.findings())
 
 
-def test_findings_of_one_stream_only_where_it_is_asked_for(kit: Sound) -> None:
+def test_a_check_of_one_stream_reports_only_it(kit: Sound) -> None:
     kit.sql("update logs set size = size + 1 where id = 3")
     assert kit.findings(stream=kit.sensors) == []
     assert len(kit.findings(stream=kit.small)) == 1
@@ -420,7 +420,7 @@ def test_a_horizon_ahead_of_the_clock_is_a_warning(kit: Sound) -> None:
     assert finding.severity is Severity.WARNING
 
 
-def test_a_store_that_changes_meanwhile_gives_no_finding(kit: Sound, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_changes_cause_no_finding(kit: Sound, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before any look at it, in between the pages of a log too, the store is appended to, compacted and collected."""
     monkeypatch.setattr(limits, "EXTENTS_PER_PLAN_MAX", 2)
     monkeypatch.setattr(limits, "CATALOG_PAGE_ROWS", 1)
@@ -443,8 +443,8 @@ def test_a_store_that_changes_meanwhile_gives_no_finding(kit: Sound, monkeypatch
     assert looks > 25  # without the pages they are 20
 
 
-def test_a_lease_that_another_clock_has_ended_loses_nothing(kit: Sound) -> None:
-    with Hold(kit.catalog, kit.runtime, "scan", "me") as hold:
+def test_a_lease_ended_by_another_clock_loses_nothing(kit: Sound) -> None:
+    with HeldLease(kit.catalog, kit.runtime, "scan", "me") as hold:
         with kit.catalog.writing() as txn:
             txn.set_horizon(Micros(hold.begun_at + 1))  # as a process does whose clock is ahead
         found = [finding for finding in kit.findings() if finding.where.startswith("lease")]
@@ -453,8 +453,8 @@ def test_a_lease_that_another_clock_has_ended_loses_nothing(kit: Sound) -> None:
             hold.verify(txn)
 
 
-def test_leases_of_work_under_way_are_fine(kit: Sound) -> None:
-    with Hold(kit.catalog, kit.runtime, "scan", "me"):
+def test_active_leases_are_no_findings(kit: Sound) -> None:
+    with HeldLease(kit.catalog, kit.runtime, "scan", "me"):
         collect(kit.catalog, kit.blobs, kit.runtime, horizon_us=0)
         assert kit.findings() == []
 
@@ -475,13 +475,13 @@ class Fading:
                 raise StoreUnavailable("the server closed the connection")
 
 
-def test_a_catalog_that_goes_away_meanwhile_is_no_finding(kit: Sound) -> None:
+def test_an_unreachable_catalog_is_not_a_finding(kit: Sound) -> None:
     for left in range(12):
         with pytest.raises(StoreUnavailable, match="closed the connection"):
             list(check(cast(Catalog, Fading(kit.catalog, left)), kit.blobs, now=kit.clock.now()))
 
 
-def test_a_closed_store_is_said_to_be_closed(kit: Sound) -> None:
+def test_a_closed_store_raises_closed(kit: Sound) -> None:
     kit.close()
     with pytest.raises(Closed):
         kit.findings()

@@ -16,7 +16,7 @@ from tests.interrupted import ctrl_c_everywhere
 @pytest.fixture
 def store() -> Iterator[ab.Store]:
     with ab.connect("memory://") as opened:
-        opened.streams.create_scope("s")
+        opened.scopes.create("s")
         opened.streams.create("s/raw")
         opened.streams.create("s/numbers", schema=pa.schema([("n", pa.int64())]))
         yield opened
@@ -61,7 +61,7 @@ def test_a_writer_that_notes_times_is_waited_for_no_more_once_it_is_closed_again
         with suppress(KeyboardInterrupt):
             press(writer.close)
         writer.close()
-        assert store.watermark_status(f"s/timed-{number}").writers == ()
+        assert store.watermarks.status(f"s/timed-{number}").writers == ()
 
 
 def test_a_reader_that_is_closed_again_is_closed(store: ab.Store) -> None:
@@ -77,7 +77,7 @@ def test_a_group_reader_that_is_closed_again_has_left_its_group(store: ab.Store)
     with store.writer("s/raw") as writer:
         writer.write(b"x")
     for number, press in enumerate(ctrl_c_everywhere(stride=3)):
-        group = store.reader_group(f"s/group-{number}", streams=["s/raw"])
+        group = store.groups.open(f"s/group-{number}", streams=["s/raw"])
         reader = group.reader("r")
         assert reader.read() is not None
         with suppress(KeyboardInterrupt):
@@ -92,7 +92,7 @@ def test_a_group_reader_that_an_error_left_forgoes_its_last_batch_though_it_is_c
     with store.writer("s/raw") as writer:
         writer.write(b"x")
     for number, press in enumerate(ctrl_c_everywhere(stride=17)):
-        group = store.reader_group(f"s/group-{number}", streams=["s/raw"])
+        group = store.groups.open(f"s/group-{number}", streams=["s/raw"])
         reader = group.reader("r")
         assert reader.read() is not None
         with suppress(KeyboardInterrupt):
@@ -122,7 +122,7 @@ def test_a_transaction_that_is_committed_again_is_there_once(store: ab.Store) ->
 
 def test_an_ephemeral_stream_is_gone_once_its_holder_has_left_it_again(store: ab.Store) -> None:
     for press in ctrl_c_everywhere():
-        held = store.streams.ephemeral("s/tmp")
+        held = store.ephemeral.create("s/tmp")
         with suppress(KeyboardInterrupt):
             press(held.leave)
         held.leave()
@@ -132,7 +132,7 @@ def test_an_ephemeral_stream_is_gone_once_its_holder_has_left_it_again(store: ab
 def test_a_store_that_is_closed_again_has_committed_all_and_ended_all() -> None:
     for press in ctrl_c_everywhere(stride=3):
         store = ab.connect("memory://")
-        store.streams.create_scope("s")
+        store.scopes.create("s")
         store.streams.create("s/raw")
         ack = store.writer("s/raw").write(b"x")
         with suppress(KeyboardInterrupt):

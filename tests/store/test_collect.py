@@ -15,13 +15,13 @@ from anabranch.blobs import keys
 from anabranch.catalog.port import Lease
 from anabranch.catalog.writing import SqlWriting
 from anabranch.errors import StoreBusy, StoreUnavailable
-from anabranch.log.check import check
-from anabranch.log.collect import CollectReport, collect
-from anabranch.log.compact import compact
-from anabranch.log.lease import Hold
-from anabranch.log.plan import Plan
+from anabranch.log.checking.check import check
+from anabranch.log.lease import HeldLease
 from anabranch.log.read import LogReader, Selection
+from anabranch.log.segment_reader import SegmentReader
 from anabranch.log.sizes import segment_bytes
+from anabranch.log.upkeep.collect import CollectReport, collect
+from anabranch.log.upkeep.compact import compact
 from anabranch.model.append import Refusal, Refused
 from anabranch.model.ids import LogId, Micros, SegmentId, StreamId
 from anabranch.model.stream import Segment, Span
@@ -71,7 +71,7 @@ def test_nothing_that_a_stream_views_is_ever_removed(kit: Kit) -> None:
     assert {log: kit.read(log) for log in before} == before
 
 
-def test_a_deleted_streams_logs_and_blobs_go(kit: Kit) -> None:
+def test_logs_and_blobs_of_a_deleted_stream_are_collected(kit: Kit) -> None:
     stream = kit.create("iot/sensors", segments=2)
     fill(kit, stream)
     logs = kit.logs(stream)
@@ -86,7 +86,7 @@ def test_a_deleted_streams_logs_and_blobs_go(kit: Kit) -> None:
     assert [state(kit, log) for log in logs] == [None, None]
 
 
-def test_a_copy_keeps_what_the_original_gave_up(kit: Kit) -> None:
+def test_a_copy_keeps_events_truncated_in_the_original(kit: Kit) -> None:
     stream = kit.create("iot/sensors")
     fill(kit, stream)
     (log,) = kit.logs(stream)
@@ -108,7 +108,7 @@ def truncate(kit: Kit, stream: StreamId, head: int) -> None:
         txn.put_span(stream, replace(span, offset=head, start=span.start + head - span.offset))
 
 
-def test_what_lies_below_all_spans_goes_and_can_be_viewed_no_more(kit: Kit) -> None:
+def test_extents_below_all_spans_are_removed(kit: Kit) -> None:
     stream = kit.create("iot/sensors")
     fill(kit, stream)
     (log,) = kit.logs(stream)
@@ -134,7 +134,7 @@ def test_a_truncated_stream_is_trimmed_after_compaction_too(kit: Kit) -> None:
     assert kit.extents(log)[0].start == 20
 
 
-def test_a_sealed_log_is_cut_behind_its_last_span(kit: Kit) -> None:
+def test_a_sealed_log_is_trimmed_after_its_last_span(kit: Kit) -> None:
     stream = kit.create("iot/sensors")
     fill(kit, stream)
     (log,) = kit.logs(stream)
@@ -151,7 +151,7 @@ def test_a_sealed_log_is_cut_behind_its_last_span(kit: Kit) -> None:
     assert len(kit.files()) == 2
 
 
-def test_a_log_is_cut_below_a_span_that_holds_nothing_and_the_store_is_sound(kit: Kit) -> None:
+def test_a_log_is_trimmed_below_an_empty_span(kit: Kit) -> None:
     stream = kit.create("iot/sensors")
     fill(kit, stream)
     (log,) = kit.logs(stream)
@@ -168,7 +168,7 @@ def test_a_log_is_cut_below_a_span_that_holds_nothing_and_the_store_is_sound(kit
 
 
 @pytest.mark.parametrize("page", [3, limits.EXTENTS_PER_PLAN_MAX])
-def test_what_lies_between_what_is_viewed_goes(kit: Kit, page: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_extents_in_holes_are_removed(kit: Kit, page: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A copy views the beginning, the stream its end, and more and more of what is between goes."""
     monkeypatch.setattr(limits, "EXTENTS_PER_PLAN_MAX", page)
     stream = kit.create("iot/sensors")
@@ -219,13 +219,7 @@ def measured(kit: Kit, stream: StreamId) -> int:
 
 def read_back(kit: Kit, stream: StreamId, start: int, stop: int) -> pa.Table:
     logs = LogReader(kit.catalog, kit.blobs, kit.runtime)
-    view = kit.view(stream)
-
-    def page(offset: int) -> Plan:
-        with kit.catalog.reading() as reading:
-            return logs.plan(reading, view, SegmentId(0, 0), offset, stop)
-
-    rows = logs.read(page, start, stop, Selection(SCHEMA.columns))
+    rows = SegmentReader(logs, kit.view(stream), SegmentId(0, 0)).rows(start, stop, Selection(SCHEMA.columns))
     return pa.Table.from_batches([each.batch for each in rows])
 
 
@@ -271,7 +265,7 @@ def test_compacted_blobs_wait_for_the_horizon_and_go(kit: Kit) -> None:
 def test_a_lease_keeps_what_was_alive_when_it_began(kit: Kit) -> None:
     stream = kit.create("iot/sensors")
     fill(kit, stream)
-    with Hold(kit.catalog, kit.runtime, "scan", "a test") as hold:
+    with HeldLease(kit.catalog, kit.runtime, "scan", "a test") as hold:
         compact(kit.catalog, kit.blobs, kit.runtime, force=True)
         for _ in range(5):
             run(kit, horizon_us=0)
@@ -283,7 +277,7 @@ def test_a_lease_keeps_what_was_alive_when_it_began(kit: Kit) -> None:
     assert kit.files("commits/") == []
 
 
-def test_a_lease_that_could_not_be_prolonged_is_tried_again_at_once(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_renewal_is_retried_at_once(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
     def expires_at() -> int:
         with kit.catalog.reading() as snapshot:
             (lease,) = snapshot.leases()
@@ -292,7 +286,7 @@ def test_a_lease_that_could_not_be_prolonged_is_tried_again_at_once(kit: Kit, mo
     def busy(*_: object) -> None:
         raise StoreBusy("another process holds the store")
 
-    with Hold(kit.catalog, kit.runtime, "scan", "a test") as hold:
+    with HeldLease(kit.catalog, kit.runtime, "scan", "a test") as hold:
         kit.clock.pass_time(limits.LEASE_US // 2)
         with monkeypatch.context() as patched:
             patched.setattr(SqlWriting, "put_lease", busy)
@@ -302,7 +296,7 @@ def test_a_lease_that_could_not_be_prolonged_is_tried_again_at_once(kit: Kit, mo
         assert expires_at() == kit.clock.now() + limits.LEASE_US
 
 
-def test_a_lease_that_ran_out_holds_nothing_and_is_removed(kit: Kit) -> None:
+def test_an_expired_lease_is_ignored_and_removed(kit: Kit) -> None:
     now = kit.clock.now()
     with kit.catalog.writing() as txn:
         txn.put_lease(Lease("a", "scan", "gone", now, Micros(now + SECOND)))
@@ -321,7 +315,7 @@ def test_the_horizon_never_goes_back(kit: Kit) -> None:
     kit.clock.pass_time(HOUR)
 
 
-def test_orphans_older_than_the_horizon_go_and_younger_ones_stay(kit: Kit) -> None:
+def test_only_orphans_older_than_the_horizon_are_removed(kit: Kit) -> None:
     stream = kit.create("iot/sensors")
     fill(kit, stream)
     now = kit.clock.now()
@@ -336,9 +330,9 @@ def test_orphans_older_than_the_horizon_go_and_younger_ones_stay(kit: Kit) -> No
     assert not set(old) & set(kit.files())
 
 
-def test_a_commit_that_was_stalled_behind_the_horizon_is_refused(kit: Kit) -> None:
+def test_a_commit_stalled_beyond_the_horizon_is_refused(kit: Kit) -> None:
     stream = kit.create("iot/sensors")
-    stalled = kit.committer.prepare(kit.works(stream, [3]))
+    stalled = kit.committer.prepare(kit.batches(stream, [3]))
     kit.clock.pass_time(limits.HORIZON_US + 1)
     assert run(kit).orphans == 1
     assert stalled.blob is not None
@@ -370,7 +364,7 @@ def test_a_crash_between_row_and_file_leaves_an_orphan_that_is_found(kit: Kit) -
     assert kit.files() == []
 
 
-def test_a_blob_that_was_published_after_all_is_alive_again(kit: Kit) -> None:
+def test_a_blob_that_is_published_late_is_unmarked(kit: Kit) -> None:
     stream = kit.create("iot/sensors")
     fill(kit, stream, 1)
     with kit.catalog.writing() as txn:
@@ -412,7 +406,7 @@ def test_empty_spans_hold_no_extents_but_their_log(kit: Kit) -> None:
     assert state(kit, log).low_water == 20
 
 
-def test_old_requests_writers_and_changes_are_forgotten(kit: Kit) -> None:
+def test_old_requests_writers_and_changes_are_removed(kit: Kit) -> None:
     stream = kit.create("iot/sensors")
     kit.append(stream, [1])
     now = kit.clock.now()
@@ -430,7 +424,7 @@ def test_old_requests_writers_and_changes_are_forgotten(kit: Kit) -> None:
         assert [change.kind for change in snapshot.changes(0, 10)] == ["sealed"]
 
 
-def test_a_reader_with_an_old_plan_finds_the_same_rows_elsewhere(kit: Kit) -> None:
+def test_a_reader_with_a_stale_plan_reads_the_same_rows(kit: Kit) -> None:
     stream = kit.create("iot/sensors")
     fill(kit, stream)
     (log,) = kit.logs(stream)

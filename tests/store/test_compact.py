@@ -17,9 +17,9 @@ from anabranch import limits
 from anabranch.core.checksum import checksum
 from anabranch.core.compaction import CompactionPolicy
 from anabranch.errors import Closed, CorruptBlob, FormatTooNew, LeaseExpired, StreamNotFound
-from anabranch.log.collect import collect
-from anabranch.log.compact import CompactReport, compact
-from anabranch.log.parquet import ParquetBuilder, ParquetReader
+from anabranch.log.parquet.files import ParquetBuilder, ParquetReader
+from anabranch.log.upkeep.collect import collect
+from anabranch.log.upkeep.compact import CompactReport, compact
 from anabranch.model.columns import TIME_TYPE
 from anabranch.model.ids import LogId, StreamId
 from anabranch.model.schema import StreamSchema
@@ -43,7 +43,7 @@ def fill(kit: Kit, stream: StreamId, commits: int = 5) -> None:
         kit.clock.pass_time(SECOND)
 
 
-def test_rows_offsets_and_append_times_stay_what_they_were(kit: Kit) -> None:
+def test_rows_offsets_and_append_times_do_not_change(kit: Kit) -> None:
     stream = kit.create("iot/sensors", segments=2)
     fill(kit, stream)
     before = {log: kit.read(log) for log in kit.logs(stream)}
@@ -67,7 +67,7 @@ def test_rows_offsets_and_append_times_stay_what_they_were(kit: Kit) -> None:
         assert kit.read(log).equals(rows)
 
 
-def test_a_forced_compaction_of_what_is_compact_does_nothing(kit: Kit) -> None:
+def test_a_forced_compaction_of_compacted_logs_does_nothing(kit: Kit) -> None:
     stream = kit.create("iot/sensors", segments=4)
     fill(kit, stream)
     assert run(kit, force=True).files == 1
@@ -104,7 +104,7 @@ def test_one_stream_alone_may_be_compacted(kit: Kit) -> None:
         run(kit, stream=StreamId(1))
 
 
-def test_small_logs_of_equal_columns_share_a_file_in_row_groups_of_their_own(kit: Kit) -> None:
+def test_small_logs_of_equal_columns_share_a_file(kit: Kit) -> None:
     one, two = kit.create("iot/one", segments=2), kit.create("iot/two", segments=2)
     for stream in (one, two):
         fill(kit, stream)
@@ -116,7 +116,7 @@ def test_small_logs_of_equal_columns_share_a_file_in_row_groups_of_their_own(kit
     assert {part["stream"] for part in parts} == {f"{one:016x}", f"{two:016x}"}
     for extent in (*kit.all_extents(one), *kit.all_extents(two)):
         (part,) = [part for part in parts if part["log"] == extent.log]
-        assert (part["row"], part["start"], part["stop"]) == (extent.place.row, extent.start, extent.stop)
+        assert (part["row"], part["start"], part["stop"]) == (extent.location.row, extent.start, extent.stop)
         assert reader.metadata.row_group(part["group"]).num_rows == part["rows"] == extent.stop - extent.start
         assert extent.checksum == checksum(kit.blobs.get(key))
 
@@ -224,7 +224,7 @@ def test_row_groups_stay_below_their_limits() -> None:
     assert ParquetReader("file", builder.finish().data).metadata.num_row_groups == 3
 
 
-def test_a_file_of_a_newer_release_or_of_another_make_is_refused() -> None:
+def test_a_file_of_a_newer_release_or_another_writer_is_refused() -> None:
     def file(metadata: dict[str, str]) -> pa.Buffer:
         sink = pa.BufferOutputStream()
         table = pa.table({"device": ["a"]}).replace_schema_metadata(metadata)
@@ -303,7 +303,7 @@ def test_of_a_shared_file_the_races_that_were_won_count(kit: Kit) -> None:
     assert len(kit.files("history/")) == 2
 
 
-def test_appends_during_a_compaction_stay_behind_its_file(kit: Kit) -> None:
+def test_appends_during_a_compaction_follow_its_file(kit: Kit) -> None:
     stream = kit.create("iot/sensors")
     fill(kit, stream)
     (log,) = kit.logs(stream)
@@ -313,7 +313,7 @@ def test_appends_during_a_compaction_stay_behind_its_file(kit: Kit) -> None:
     assert kit.read(log).num_rows == 22
 
 
-def test_a_compaction_that_was_stalled_behind_the_horizon_swaps_nothing(kit: Kit) -> None:
+def test_a_compaction_stalled_beyond_the_horizon_swaps_nothing(kit: Kit) -> None:
     stream = kit.create("iot/sensors")
     fill(kit, stream)
 
@@ -326,7 +326,7 @@ def test_a_compaction_that_was_stalled_behind_the_horizon_swaps_nothing(kit: Kit
     assert {extent.encoding for extent in kit.all_extents(stream)} == {"arrow"}
 
 
-def test_a_compaction_holds_the_horizon_and_gives_its_lease_back(kit: Kit) -> None:
+def test_a_compaction_holds_a_lease_and_releases_it(kit: Kit) -> None:
     stream = kit.create("iot/sensors")
     fill(kit, stream)
     began = kit.clock.now()
@@ -349,7 +349,7 @@ def test_a_damaged_blob_is_skipped_and_named(tmp_path: Path) -> None:
     (log,) = kit.logs(bad)
     victim = kit.extents(log)[2]
     assert victim.key is not None
-    flip(tmp_path / victim.key, victim.place.offset + victim.place.length - 1)
+    flip(tmp_path / victim.key, victim.location.offset + victim.location.length - 1)
     report = run(kit, force=True)
     assert report.events == 15
     assert victim.key in report.skipped[0]
@@ -386,14 +386,14 @@ def test_a_log_outlives_its_stream_and_is_compacted_with_its_schema(kit: Kit) ->
     assert kit.read(log).equals(before)
 
 
-def test_what_nothing_views_is_left_to_the_collector(kit: Kit) -> None:
+def test_unviewed_extents_are_not_compacted(kit: Kit) -> None:
     stream = kit.create("iot/sensors")
     fill(kit, stream)
     kit.drop(stream)
     assert run(kit, force=True).files == 0
 
 
-def test_progress_tells_logical_bytes_and_may_end_the_work(kit: Kit) -> None:
+def test_progress_reports_logical_bytes_and_may_stop_the_work(kit: Kit) -> None:
     stream = kit.create("iot/sensors")
     fill(kit, stream)
     told: list[tuple[str, int, int]] = []

@@ -17,16 +17,16 @@ from anabranch.errors import (
     StreamNotFound,
     Truncated,
 )
-from anabranch.runtime.ports import Runtime
 from anabranch.store import Store
+from tests.clocks import runtime_by
 from tests.store.helpers import SCHEMA, bodies_of, by_key, events_of, sound
 from tests.store.kit import SECOND, HandClock
 
 
 @pytest.fixture
 def store(clock: HandClock) -> Iterator[Store]:
-    with ab.connect("memory://", runtime=Runtime(clock=clock)) as opened:
-        opened.streams.create_scope("s")
+    with ab.connect("memory://", runtime=runtime_by(clock)) as opened:
+        opened.scopes.create("s")
         opened.streams.create("s/a", scaling=2, tags={"of": "a"})
         yield opened
         assert sound(opened)
@@ -51,7 +51,7 @@ def rows(store: Store, table: str) -> int:
         return len(reading.export(table))
 
 
-def test_a_copy_holds_the_same_events_at_the_same_places(store: Store) -> None:
+def test_a_copy_has_the_same_events_at_the_same_offsets(store: Store) -> None:
     old = write(store, "s/a", *range(9))
     store.streams.scale("s/a", 3)
     old += write(store, "s/a", *range(9, 20))
@@ -62,10 +62,10 @@ def test_a_copy_holds_the_same_events_at_the_same_places(store: Store) -> None:
     assert copied.source == info.id and copied.copy == copy.id
     for n, pointer in enumerate(old):
         assert store.fetch(copied.pointer(pointer)).body == str(n).encode()
-    assert copied.cut(store.streams.tail("s/a")) == store.streams.tail("s/b")
+    assert copied.cut(store.cuts.tail("s/a")) == store.cuts.tail("s/b")
 
 
-def test_later_writes_to_either_never_show_in_the_other(store: Store) -> None:
+def test_later_writes_to_either_are_independent(store: Store) -> None:
     write(store, "s/a", *range(6))
     store.streams.copy("s/a", "s/b")
     write(store, "s/a", *range(10, 16))
@@ -73,7 +73,7 @@ def test_later_writes_to_either_never_show_in_the_other(store: Store) -> None:
     assert numbers(store, "s/a") == [*range(6), *range(10, 16)]
     assert numbers(store, "s/b") == [*range(6), *range(20, 26)]
     store.streams.scale("s/a", 1)
-    store.streams.truncate("s/b", store.streams.tail("s/b"))
+    store.streams.truncate("s/b", store.cuts.tail("s/b"))
     assert numbers(store, "s/a") == [*range(6), *range(10, 16)]
     assert numbers(store, "s/b") == []
 
@@ -91,28 +91,28 @@ def test_a_copy_shares_every_byte_and_costs_rows_by_segments_alone(store: Store)
 
 def test_a_range_is_copied_with_its_epochs(store: Store) -> None:
     write(store, "s/a", *range(6))
-    start = store.streams.tail("s/a")
+    start = store.cuts.tail("s/a")
     write(store, "s/a", *range(6, 12))
     store.streams.scale("s/a", 3)
     write(store, "s/a", *range(12, 18))
-    end = store.streams.tail("s/a")
+    end = store.cuts.tail("s/a")
     store.streams.scale("s/a", 1)
     write(store, "s/a", *range(18, 24))
     copied = store.streams.copy(ab.StreamRange("s/a", start, end), "s/b")
     assert (copied.start, copied.end) == (start, end)
     assert numbers(store, "s/b") == [*range(6, 18)]
     assert places(store, "s/b").items() <= places(store, "s/a").items()
-    assert store.streams.distance("s/b").events == 12
+    assert store.cuts.distance("s/b").events == 12
     write(store, "s/b", 99)
     assert numbers(store, "s/b") == [*range(6, 18), 99]
     with pytest.raises(Truncated):
         store.fetch(copied.pointer(events_of(store, "s/a")[0].pointer))
 
 
-def test_a_range_may_end_where_segments_of_two_epochs_stand(store: Store) -> None:
+def test_a_range_may_end_between_two_epochs(store: Store) -> None:
     store.streams.scale("s/a", split="0.0")
     write(store, "s/a", *range(12))
-    halfway = store.streams.tail("s/a")
+    halfway = store.cuts.tail("s/a")
     store.streams.scale("s/a", split="0.1")
     write(store, "s/a", *range(12, 24))
     store.streams.copy(ab.StreamRange("s/a", end=halfway), "s/b")
@@ -124,16 +124,16 @@ def test_a_range_may_end_where_segments_of_two_epochs_stand(store: Store) -> Non
 
 def test_a_truncated_head_stays_truncated(store: Store) -> None:
     old = write(store, "s/a", *range(6))
-    store.streams.truncate("s/a", store.streams.tail("s/a"))
+    store.streams.truncate("s/a", store.cuts.tail("s/a"))
     write(store, "s/a", *range(6, 12))
     copied = store.streams.copy("s/a", "s/b")
     assert numbers(store, "s/b") == [*range(6, 12)]
-    assert copied.cut(store.streams.head("s/a")) == store.streams.head("s/b")
+    assert copied.cut(store.cuts.head("s/a")) == store.cuts.head("s/b")
     with pytest.raises(Truncated):
         store.fetch(copied.pointer(old[0]))
 
 
-def test_a_sealed_stream_gives_a_copy_that_can_be_written(store: Store) -> None:
+def test_a_copy_of_a_sealed_stream_can_be_written(store: Store) -> None:
     write(store, "s/a", 0, 1)
     store.streams.seal("s/a")
     store.streams.copy("s/a", "s/b")
@@ -141,7 +141,7 @@ def test_a_sealed_stream_gives_a_copy_that_can_be_written(store: Store) -> None:
     assert numbers(store, "s/b") == [0, 1, 2] and numbers(store, "s/a") == [0, 1]
 
 
-def test_writers_begin_anew_in_a_copy(store: Store) -> None:
+def test_writers_restart_in_a_copy(store: Store) -> None:
     with store.writer("s/a", writer_id="w") as writer:
         writer.write(b"0", key="a").result()
         store.streams.fence("s/a", 7)
@@ -151,7 +151,7 @@ def test_writers_begin_anew_in_a_copy(store: Store) -> None:
     assert numbers(store, "s/b") == [0, 1]
 
 
-def test_a_copy_asked_for_again_is_the_first_one(store: Store) -> None:
+def test_a_repeated_copy_returns_the_first_one(store: Store) -> None:
     write(store, "s/a", 0, 1, 2)
     first = store.streams.copy("s/a", "s/b")
     write(store, "s/a", 3)
@@ -162,7 +162,7 @@ def test_a_copy_asked_for_again_is_the_first_one(store: Store) -> None:
     assert numbers(store, "s/b") == [0, 1, 2, 4]
 
 
-def test_a_target_that_is_something_else_is_refused(store: Store) -> None:
+def test_an_existing_target_is_refused(store: Store) -> None:
     write(store, "s/a", 0)
     store.streams.create("s/other")
     with pytest.raises(StreamExists):
@@ -171,7 +171,7 @@ def test_a_target_that_is_something_else_is_refused(store: Store) -> None:
     with pytest.raises(StreamExists):
         store.streams.copy("s/other", "s/b")
     with pytest.raises(StreamExists):
-        store.streams.copy(ab.StreamRange("s/a", end=store.streams.tail("s/a")), "s/b")
+        store.streams.copy(ab.StreamRange("s/a", end=store.cuts.tail("s/a")), "s/b")
     with pytest.raises(StreamExists):
         store.streams.copy("s/a", "s/a")
     store.streams.delete("s/b")
@@ -180,19 +180,19 @@ def test_a_target_that_is_something_else_is_refused(store: Store) -> None:
         store.streams.copy("s/a", "s/b")
 
 
-def test_what_is_not_there_and_cuts_of_others_are_refused(store: Store) -> None:
+def test_unknown_streams_and_foreign_cuts_are_refused(store: Store) -> None:
     store.streams.create("s/other", scaling=2)
     with pytest.raises(StreamNotFound):
         store.streams.copy("s/none", "s/b")
     with pytest.raises(ScopeNotFound):
         store.streams.copy("s/a", "none/b")
-    tail, other = store.streams.tail("s/a"), store.streams.tail("s/other")
+    tail, other = store.cuts.tail("s/a"), store.cuts.tail("s/other")
     with pytest.raises(InvalidCut):
         store.streams.copy(ab.StreamRange("s/a", end=other), "s/b")
     write(store, "s/a", 0, 1, 2)
     with pytest.raises(InvalidCut):
-        store.streams.copy(ab.StreamRange("s/a", store.streams.tail("s/a"), tail), "s/b")
-    store.streams.truncate("s/a", store.streams.tail("s/a"))
+        store.streams.copy(ab.StreamRange("s/a", store.cuts.tail("s/a"), tail), "s/b")
+    store.streams.truncate("s/a", store.cuts.tail("s/a"))
     with pytest.raises(Truncated):
         store.streams.copy(ab.StreamRange("s/a", tail), "s/b")
     assert not store.streams.exists("s/b")
@@ -203,7 +203,7 @@ def test_what_is_not_there_and_cuts_of_others_are_refused(store: Store) -> None:
         copied.cut(other)
 
 
-def test_a_request_is_answered_once_and_the_copy_is_told_of(store: Store) -> None:
+def test_a_repeated_copy_request_is_applied_and_notified_once(store: Store) -> None:
     write(store, "s/a", 0)
     first = store.streams.copy("s/a", "s/b", request="r")
     store.streams.delete("s/b")
@@ -258,7 +258,7 @@ def collect_all(store: Store, clock: HandClock) -> None:
         store.collect(horizon_us=0)
 
 
-def test_a_blob_goes_when_no_stream_views_it_and_not_before(store: Store, clock: HandClock) -> None:
+def test_a_blob_is_deleted_only_when_no_stream_views_it(store: Store, clock: HandClock) -> None:
     with store.writer("s/a") as writer:  # above what is inlined
         writer.write(b"1" * 100_000, key="a").result()
         writer.write(b"2" * 100_000, key="b").result()
@@ -270,13 +270,13 @@ def test_a_blob_goes_when_no_stream_views_it_and_not_before(store: Store, clock:
         collect_all(store, clock)
         for stream in left:
             assert sorted(body[:1] for body in bodies_of(store, stream)) == [b"1", b"2"]
-    store.streams.truncate("s/b", store.streams.tail("s/b"))
+    store.streams.truncate("s/b", store.cuts.tail("s/b"))
     collect_all(store, clock)
     assert rows(store, "blobs") == 0
     assert not list(store.blobs.list("commits/")) + list(store.blobs.list("history/"))
 
 
-def test_a_reader_and_a_writer_of_the_source_go_on_during_copies(store: Store) -> None:
+def test_a_reader_and_a_writer_of_the_source_continue_during_copies(store: Store) -> None:
     with store.writer("s/a") as writer, store.reader("s/a", follow=True) as reader:
         events = iter(reader)
         for n in range(6):
@@ -295,7 +295,7 @@ def test_a_copy_of_an_empty_stream_is_an_empty_stream(store: Store) -> None:
 
 
 @pytest.mark.parametrize("by", ["append", "event"])
-def test_times_are_found_behind_what_was_copied(store: Store, clock: HandClock, by: str) -> None:
+def test_times_are_found_after_copied_events(store: Store, clock: HandClock, by: str) -> None:
     """What is written to a copy lies in a log that begins at 0, at offsets that do not."""
     store.streams.create("s/t", schema=SCHEMA, key="device", time="at")
     for name in ("s/t", "s/u"):
@@ -309,6 +309,6 @@ def test_times_are_found_behind_what_was_copied(store: Store, clock: HandClock, 
         for event in events_of(store, "s/u"):
             time = event.time_us if by == "event" else event.appended_us
             assert time is not None
-            cut = store.streams.cut_at("s/u", time, by=by)
+            cut = store.cuts.at("s/u", time, by=by)
             assert dict(cut.offsets) == {event.segment: event.offset}
         store.compact(force=True)

@@ -3,6 +3,7 @@ what it was, and master keys come and go without history being written again."""
 
 from __future__ import annotations
 
+import base64
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -14,6 +15,7 @@ import pytest
 import anabranch as ab
 from anabranch import limits
 from anabranch.blobs import layout
+from anabranch.catalog.state.data_key import DATA_KEY
 from anabranch.core.checksum import checksum
 from anabranch.errors import (
     AnabranchError,
@@ -24,7 +26,7 @@ from anabranch.errors import (
     StoreUnavailable,
     WrongKey,
 )
-from anabranch.log.commit import Committer, Draft, Work, WriterName
+from anabranch.log.commit import Committer, RoutedBatch, RoutedPart, WriterHandle
 from anabranch.log.read import LogReader
 from anabranch.model.append import Appended
 from anabranch.model.ids import Micros, WriterId
@@ -54,22 +56,24 @@ def keys(**of: bytes) -> MasterKeys:
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     """Opens the same store each time, with the keys that are given."""
     if request.param == "sqlite+folder":
-        yield lambda with_keys: ab.connect(tmp_path / "store", keys=with_keys, settings=SETTINGS)
+        yield lambda with_keys: ab.connect(tmp_path / "store", keys=with_keys, settings=SETTINGS, create=True)
         return
     if request.param == "sqlite+s3":
         bucket = s3_server.fresh_url()
-        yield lambda with_keys: ab.connect(tmp_path / "store", blobs=bucket, keys=with_keys, settings=SETTINGS)
+        yield lambda with_keys: ab.connect(
+            tmp_path / "store", blobs=bucket, keys=with_keys, settings=SETTINGS, create=True
+        )
         return
     url = fresh_url()
     folder = tmp_path / "store" / "blobs"
-    yield lambda with_keys: ab.connect(url, blobs=folder, keys=with_keys, settings=SETTINGS)
+    yield lambda with_keys: ab.connect(url, blobs=folder, keys=with_keys, settings=SETTINGS, create=True)
     drop(url)
 
 
 @pytest.fixture
 def river(tmp_path: Path) -> Open:
     """The same for tests that need one pairing only."""
-    return lambda with_keys: ab.connect(tmp_path / "store", keys=with_keys, settings=SETTINGS)
+    return lambda with_keys: ab.connect(tmp_path / "store", keys=with_keys, settings=SETTINGS, create=True)
 
 
 def rows(start: int, count: int) -> pa.Table:
@@ -82,7 +86,7 @@ def rows(start: int, count: int) -> pa.Table:
 
 def fill(store: Store) -> None:
     """200 events in blobs, then 20 in the catalog."""
-    store.streams.create_scope("iot")
+    store.scopes.create("iot")
     store.streams.create("iot/raw", schema=SCHEMA, key="device", scaling=2)
     with store.writer("iot/raw") as writer:
         writer.write_batch(rows(0, 200)).result(120)
@@ -176,7 +180,7 @@ def test_a_life_under_keys_leaves_no_plain_byte(open_store: Open, tmp_path: Path
 
 
 def test_without_keys_the_mark_would_have_been_found(tmp_path: Path) -> None:
-    with ab.connect(tmp_path / "plain", settings=SETTINGS) as store:
+    with ab.connect(tmp_path / "plain", settings=SETTINGS, create=True) as store:
         fill(store)
     assert any("catalog" in name for name in leaks(tmp_path)) and any("commits" in name for name in leaks(tmp_path))
 
@@ -197,18 +201,18 @@ def test_what_is_stored_is_what_the_formats_page_says(river: Open) -> None:
     with river(keys(old=OLD)) as store:
         fill(store)
         with store.catalog.reading() as reading:
-            (piece,) = reading.pieces("data_key")
+            ((_, row),) = reading.states(DATA_KEY)
         inline = next(each for each in extents(store) if each.data is not None)
         blob = next(each for each in extents(store) if each.data is None)
         assert inline.data is not None and blob.key is not None
-        assert inline.data[0] == 1 and inline.data[1:9].hex() == piece.name
+        assert inline.data[0] == 1 and inline.data[1:9].hex() == row.id
         whole = store.blobs.get(blob.key)
         assert whole.slice(11, 1).to_pybytes() == b"\x01"
         index = layout.read_index(blob.key, whole)
-        assert index["key"] == {"id": piece.name, "master": "old", "wrapped": piece.value["wrapped"]}
+        assert index["key"] == {"id": row.id, "master": "old", "wrapped": base64.b64encode(row.wrapped).decode()}
         for part in index["parts"]:
             assert checksum(whole.slice(part["at"], part["length"])) == part["checksum"]
-        assert (blob.place.offset, blob.place.length) in [(part["at"], part["length"]) for part in index["parts"]]
+        assert (blob.location.offset, blob.location.length) in [(part["at"], part["length"]) for part in index["parts"]]
         store.compact(force=True)
         file = store.blobs.get(str(extents(store)[0].key)).to_pybytes()
         assert (file[:4], file[-4:]) == (b"PARE", b"PARE")
@@ -365,23 +369,23 @@ def test_a_box_that_was_moved_is_noticed(river: Open) -> None:
         fill(store)
         by_log: dict[int, Extent] = {each.log: each for each in extents(store) if each.data is not None}
         one, other = list(by_log.values())[:2]
-        moved = replace(one, data=other.data, checksum=other.checksum, place=other.place)
+        moved = replace(one, data=other.data, checksum=other.checksum, location=other.location)
         swap(store, one, moved)  # to another log
-        with pytest.raises(CorruptBlob, match="stood elsewhere"):
+        with pytest.raises(CorruptBlob, match="were written in another place"):
             read(store)
-        assert any("stood elsewhere" in str(finding) for finding in store.check())
+        assert any("were written in another place" in str(finding) for finding in store.check())
         swap(store, moved, one)
 
         first, second = [each for each in extents(store) if each.data is None and each.encoding == "arrow"][:2]
         assert first.key == second.key
         assert first.key is not None
         whole = store.blobs.get(first.key).to_pybytes()
-        box = whole[second.place.offset : second.place.offset + second.place.length]
-        reader = LogReader(store.catalog, store.blobs, store.runtime)._fetcher
+        box = whole[second.location.offset : second.location.offset + second.location.length]
+        reader = LogReader(store.catalog, store.blobs, store.runtime).fetcher
         reader._blobs = _Answering(box)  # type: ignore[assignment] # the blob with its second part in the first's place
-        with pytest.raises(CorruptBlob, match="stood elsewhere"):
-            reader.message(replace(first, checksum=second.checksum, place=replace(first.place, length=len(box))))
-        with pytest.raises(CorruptBlob, match="stood elsewhere"):  # or the whole blob under another name
+        with pytest.raises(CorruptBlob, match="were written in another place"):
+            reader.message(replace(first, checksum=second.checksum, location=replace(first.location, length=len(box))))
+        with pytest.raises(CorruptBlob, match="were written in another place"):  # or the whole blob under another name
             reader.message(replace(second, key="commits/elsewhere"))
         assert reader.message(second) is not None
 
@@ -397,15 +401,15 @@ class _Answering:
 
 
 def test_plain_bytes_in_an_encrypted_store_are_refused(river: Open, tmp_path: Path) -> None:
-    with river(keys(old=OLD)) as store, ab.connect(tmp_path / "plain", settings=SETTINGS) as plain:
+    with river(keys(old=OLD)) as store, ab.connect(tmp_path / "plain", settings=SETTINGS, create=True) as plain:
         fill(store)
         fill(plain)
         mine = next(each for each in extents(store) if each.data is not None)
         theirs = next(each for each in extents(plain) if each.data is not None)
-        swap(store, mine, replace(mine, data=theirs.data, checksum=theirs.checksum, place=theirs.place))
+        swap(store, mine, replace(mine, data=theirs.data, checksum=theirs.checksum, location=theirs.location))
         with pytest.raises(CorruptBlob, match="these bytes are not"):
             read(store)
-        swap(store, replace(mine, data=theirs.data, checksum=theirs.checksum, place=theirs.place), mine)
+        swap(store, replace(mine, data=theirs.data, checksum=theirs.checksum, location=theirs.location), mine)
 
         store.compact(force=True)
         plain.compact(force=True)
@@ -437,11 +441,11 @@ def test_a_parquet_file_that_was_changed_or_renamed_is_noticed(river: Open, tmp_
         assert read(store) == list(range(420))
         sealer = store.runtime.sealer
         assert sealer is not None
-        from anabranch.log.parquet import ParquetReader
+        from anabranch.log.parquet.files import ParquetReader
 
         data = store.blobs.get(name)
         ParquetReader(name, data, sealer)
-        with pytest.raises(CorruptBlob, match="stood elsewhere"):
+        with pytest.raises(CorruptBlob, match="were written in another place"):
             ParquetReader(name.replace("0", "1"), data, sealer)
         with pytest.raises(CorruptBlob, match="no Parquet file"):
             ParquetReader(name, data)
@@ -456,7 +460,7 @@ def _overwrite(folder: Path, file: Path, data: bytes) -> None:
 
 def test_keys_that_can_not_be_had_leave_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="can't be read"):
-        ab.connect(tmp_path / "store", keys=f"file:{tmp_path / 'gone'}")
+        ab.connect(tmp_path / "store", keys=f"file:{tmp_path / 'gone'}", create=True)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -479,10 +483,9 @@ def test_a_commit_that_was_stalled_behind_the_horizon_is_sealed_anew(river: Open
         log = view.open_log(view.current[0].id)
         assert log is not None
         batch = rows(1000, 100).to_batches()[0]
-        outcomes: list[object] = []
-        draft = Draft(log, batch, view.info.schema, view.info.schema_version, WriterName(WriterId("stalled")), 0)
+        part = RoutedPart(log, batch, view.info.schema, view.info.schema_version, WriterHandle(WriterId("stalled")), 0)
         committer = Committer(store.catalog, store.blobs, store.runtime)
-        encoded = committer.prepare([Work((draft,), outcomes.append)])
+        encoded = committer.prepare([RoutedBatch((part,))])
         assert encoded.blob is not None
         with store.catalog.writing() as txn:
             txn.set_horizon(Micros(store.runtime.clock.now() + 1))
@@ -500,5 +503,5 @@ def test_the_library_is_asked_for_where_it_is_missing(tmp_path: Path, monkeypatc
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "cryptography", None)
     with pytest.raises(MissingExtra, match=r"anabranch\[encryption\]"):
-        ab.connect(tmp_path / "store", keys="env:KEYS")
-    ab.connect(tmp_path / "store").close()
+        ab.connect(tmp_path / "store", keys="env:KEYS", create=True)
+    ab.connect(tmp_path / "store", create=True).close()

@@ -16,17 +16,17 @@ from anabranch import limits
 from anabranch.core import cuts
 from anabranch.core.flatten import FlattenPolicy
 from anabranch.errors import LeaseExpired, StreamNotFound, Truncated
-from anabranch.log.check import check
-from anabranch.log.flatten import flatten
+from anabranch.log.checking.check import check
 from anabranch.log.read import LogReader
-from anabranch.log.seek import about, append_time, cut_at
+from anabranch.log.time_index import append_time, approximate_cut, cut_at
+from anabranch.log.upkeep.flatten import flatten
 from anabranch.model.ids import Micros
 from anabranch.model.stream import StreamView
-from anabranch.readers.place import fetch, to_cut
-from anabranch.runtime.ports import Runtime
+from anabranch.reading.bounds import fetch, to_cut
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store
-from anabranch.streams.retain import retain
+from anabranch.streams.retention.apply import retain
+from tests.clocks import runtime_by
 from tests.postgres_server import drop, fresh_url
 from tests.store.helpers import events_of, sound
 from tests.store.kit import HandClock
@@ -40,9 +40,9 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     url = fresh_url() if request.param == "postgres+memory" else None
     place = url or ("memory://" if request.param == "memory" else tmp_path)
     clock = HandClock()
-    runtime = Runtime(clock=clock, settings=Settings(inline_bytes_max=200))
-    with ab.connect(place, blobs="memory://" if url else None, runtime=runtime) as opened:
-        opened.streams.create_scope("s")
+    runtime = runtime_by(clock, settings=Settings(inline_bytes_max=200))
+    with ab.connect(place, blobs="memory://" if url else None, runtime=runtime, create=True) as opened:
+        opened.scopes.create("s")
         yield opened
         assert sound(opened)
     if url:
@@ -86,12 +86,12 @@ def flatten_and_collect(store: Store, names: list[str]) -> None:
         store.collect(horizon_us=0)
 
 
-def test_generations_are_flattened_once_for_all_and_their_old_logs_go(store: Store) -> None:
+def test_generations_of_copies_are_flattened_once(store: Store) -> None:
     names = chain(store, 24)
     before = contents(store, names)
-    tail = store.streams.tail(names[-1])
-    weight = store.streams.distance(names[-1])
-    cut = store.streams.cut_at(names[-1], before[names[-1]][30][3])  # type: ignore[arg-type]
+    tail = store.cuts.tail(names[-1])
+    weight = store.cuts.distance(names[-1])
+    cut = store.cuts.at(names[-1], before[names[-1]][30][3])  # type: ignore[arg-type]
     assert spans(store.streams.view(names[-1])) == 24
     report = store.compact()
     assert (report.spans, report.files, report.skipped, report.lost) == (2 * 23, 2, (), 0)
@@ -100,9 +100,9 @@ def test_generations_are_flattened_once_for_all_and_their_old_logs_go(store: Sto
         store.runtime.clock.pass_time(1_000_000)  # type: ignore[attr-defined]
         store.collect(horizon_us=0)
     assert contents(store, names) == before
-    assert store.streams.tail(names[-1]) == tail
-    assert store.streams.distance(names[-1]) == weight
-    assert store.streams.cut_at(names[-1], before[names[-1]][30][3]) == cut  # type: ignore[arg-type]
+    assert store.cuts.tail(names[-1]) == tail
+    assert store.cuts.distance(names[-1]) == weight
+    assert store.cuts.at(names[-1], before[names[-1]][30][3]) == cut  # type: ignore[arg-type]
     views = [store.streams.view(name) for name in names]
     with store.catalog.reading() as reading:
         kept = {log.id for log in reading.logs_after(0, 1_000) if log.length}  # type: ignore[arg-type]
@@ -110,13 +110,13 @@ def test_generations_are_flattened_once_for_all_and_their_old_logs_go(store: Sto
     assert kept == viewed
     assert store.compact().spans == 0
     store.streams.delete(names[12])  # each still stands by itself
-    store.streams.truncate(names[3], store.streams.tail(names[3]))
+    store.streams.truncate(names[3], store.cuts.tail(names[3]))
     write(store, names[23], 99)
     for name in (names[11], names[22]):
         assert contents(store, [name])[name] == before[name]
 
 
-def test_a_reader_whose_plan_is_old_goes_on(store: Store) -> None:
+def test_a_reader_with_a_stale_plan_continues(store: Store) -> None:
     names = chain(store, 20, segments=1)
     with store.reader(names[-1], batch_rows=4) as reader, store.reader(names[-1]) as opened_before:
         first = reader.read()
@@ -128,7 +128,7 @@ def test_a_reader_whose_plan_is_old_goes_on(store: Store) -> None:
     assert table.column("_offset").to_pylist() == list(range(80))
 
 
-def test_places_are_found_from_a_view_that_is_older_than_the_flattening(store: Store) -> None:
+def test_a_stale_view_finds_positions_after_flattening(store: Store) -> None:
     names = chain(store, 20)
     name = names[-1]
     view, events = store.streams.view(name), events_of(store, name)
@@ -137,40 +137,42 @@ def test_places_are_found_from_a_view_that_is_older_than_the_flattening(store: S
 
     def told() -> list[object]:
         return [
-            *(fetch(store.catalog, logs, view, event.pointer).body for event in events),
-            *(append_time(store.catalog, logs, view, e.pointer.segment, e.offset) for e in events),
+            *(fetch(logs, view, event.pointer).body for event in events),
+            *(append_time(logs, view, e.pointer.segment, e.offset) for e in events),
             *(
-                cut_at(store.catalog, logs, view, Micros(time + late), by_event_time=by_event)
+                cut_at(logs, view, Micros(time + late), by_event_time=by_event)
                 for time in times
                 for late in (0, 1)
                 for by_event in (False, True)
             ),
-            *(to_cut(store.catalog, logs, view, event.pointer) for event in events),
+            *(to_cut(logs, view, event.pointer) for event in events),
         ]
 
     before = told()
     flatten_and_collect(store, names)
     assert told() == before
     for time in times:  # the extents are larger by now, so these cuts lie where they lay or before
-        cut = about(store.catalog, view, time)
-        assert cuts.before(view, cut, cut_at(store.catalog, logs, view, time))
-    store.streams.truncate(name, store.streams.cut_at(name, times[10]))
+        cut = approximate_cut(store.catalog, view, time)
+        assert cuts.is_before(view, cut, cut_at(logs, view, time))
+    store.streams.truncate(name, store.cuts.at(name, times[10]))
     gone = events[0].pointer
     with pytest.raises(Truncated):
-        fetch(store.catalog, logs, view, gone)
+        fetch(logs, view, gone)
     with pytest.raises(Truncated):
-        append_time(store.catalog, logs, view, gone.segment, gone.offset)
-    assert cut_at(store.catalog, logs, view, Micros(0)) == store.streams.head(name)
+        append_time(logs, view, gone.segment, gone.offset)
+    assert cut_at(logs, view, Micros(0)) == store.cuts.head(name)
     store.streams.delete(name)
     with pytest.raises(StreamNotFound):
-        cut_at(store.catalog, logs, view, times[10])
+        cut_at(logs, view, times[10])
 
 
 @pytest.mark.parametrize("by", ["age", "bytes"])
-def test_retention_lets_go_no_more_of_a_stream_that_is_flattened_meanwhile(store: Store, by: str) -> None:
+def test_retention_of_a_stream_that_is_flattened_concurrently(store: Store, by: str) -> None:
     names = chain(store, 20)  # one a second
-    size = store.streams.distance(names[-1]).bytes // 2
-    store.streams.retention(names[-1], ab.RetainFor("8s") if by == "age" else ab.RetainBytes(size) | ab.RetainFor("1d"))
+    size = store.cuts.distance(names[-1]).bytes // 2
+    store.policies.retention(
+        names[-1], ab.RetainFor("8s") if by == "age" else ab.RetainBytes(size) | ab.RetainFor("1d")
+    )
     asked: list[Micros] = []
 
     def flattened_first(view: StreamView, at: Micros, by_event_time: bool) -> ab.StreamCut:
@@ -184,7 +186,7 @@ def test_retention_lets_go_no_more_of_a_stream_that_is_flattened_meanwhile(store
     if by == "age":
         assert len(events_of(store, names[-1])) == 8 * 4
     else:
-        assert size <= store.streams.distance(names[-1]).bytes < 1.2 * size
+        assert size <= store.cuts.distance(names[-1]).bytes < 1.2 * size
 
 
 def test_ranges_truncated_copies_and_evolved_columns_follow(store: Store) -> None:
@@ -207,9 +209,9 @@ def test_ranges_truncated_copies_and_evolved_columns_follow(store: Store) -> Non
     streams.evolve(
         "s/2", [("k", pa.string()), ("n", pa.int32()), ("x", pa.string())]
     )  # what others mean by x is theirs
-    part = ab.StreamRange("s/7", streams.cut_after("s/7", events=4), streams.cut_after("s/7", events=17))
+    part = ab.StreamRange("s/7", store.cuts.after("s/7", events=4), store.cuts.after("s/7", events=17))
     streams.copy(part, "s/part")
-    streams.truncate("s/5", streams.cut_after("s/5", events=7))
+    streams.truncate("s/5", store.cuts.after("s/5", events=7))
     names.append("s/part")
     before = contents(store, names)
     report = store.compact(force=True)
@@ -218,9 +220,9 @@ def test_ranges_truncated_copies_and_evolved_columns_follow(store: Store) -> Non
     assert {spans(streams.view(name)) for name in names} <= {1, 2, 3}
 
 
-def test_long_spans_are_left_alone_and_short_ones_beside_them_are_not(store: Store) -> None:
+def test_only_short_spans_are_flattened(store: Store) -> None:
     names = chain(store, 9, segments=1)
-    weight = store.streams.distance(names[-1]).bytes
+    weight = store.cuts.distance(names[-1]).bytes
     policy = FlattenPolicy(spans_min=3, span_bytes_max=weight, bytes_max=weight // 2)
     report = flatten(store.catalog, store.blobs, store.runtime, policy=policy)
     assert report.files >= 2
@@ -231,15 +233,13 @@ def test_long_spans_are_left_alone_and_short_ones_beside_them_are_not(store: Sto
     assert contents(store, names) == before
 
 
-def test_spans_that_change_while_they_are_read_are_left_to_the_next_time(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_concurrently_changed_spans_are_left_to_the_next_run(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     names = chain(store, 6, segments=1)
     inner = store.blobs.put
 
     def put(key: str, chunks: Any) -> None:
         inner(key, chunks)
-        store.streams.truncate(names[-1], store.streams.cut_after(names[-1], events=6))
+        store.streams.truncate(names[-1], store.cuts.after(names[-1], events=6))
         monkeypatch.setattr(store.blobs, "put", inner)
 
     monkeypatch.setattr(store.blobs, "put", put)
@@ -252,7 +252,7 @@ def test_spans_that_change_while_they_are_read_are_left_to_the_next_time(
     assert len(events_of(store, names[-1])) == 18
 
 
-def test_spans_that_begin_inside_of_what_was_committed_together_are_cut_there(store: Store) -> None:
+def test_spans_that_begin_inside_an_extent_are_sliced(store: Store) -> None:
     streams = store.streams
     streams.create("s/0")
     for n in range(4):
@@ -263,7 +263,7 @@ def test_spans_that_begin_inside_of_what_was_committed_together_are_cut_there(st
             writer.write_batch(pa.table(rows), atomic=True).result()
         if n == 1:
             store.compact(force=True)  # one of the extents is part of a file
-    first, last = streams.cut_after("s/3", events=3), streams.cut_after("s/3", events=14)
+    first, last = store.cuts.after("s/3", events=3), store.cuts.after("s/3", events=14)
     streams.copy(ab.StreamRange("s/3", first, last), "s/part")
     before = contents(store, ["s/part"])
     assert spans(streams.view("s/part")) == 4
@@ -273,7 +273,7 @@ def test_spans_that_begin_inside_of_what_was_committed_together_are_cut_there(st
     assert [event[2][:3] for event in before["s/part"]][:3] == [b"0.3", b"0.4", b"1.0"]  # type: ignore[index]
 
 
-def test_who_was_stalled_beyond_the_horizon_publishes_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_publication_stalled_beyond_the_horizon_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     names = chain(store, 4, segments=1)
     before = contents(store, names)
     inner = store.blobs.put
@@ -304,16 +304,17 @@ class Bones:
 
 @contextmanager
 def opened(clock: HandClock) -> Iterator[Store]:
-    runtime = Runtime(clock=clock, settings=Settings(inline_bytes_max=200))
+    runtime = runtime_by(clock, settings=Settings(inline_bytes_max=200))
     with ab.connect("memory://", runtime=runtime) as store:
-        store.streams.create_scope("s")
+        store.scopes.create("s")
         yield store
 
 
-def test_a_crash_at_any_port_call_is_harmless() -> None:
+@pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_crash_at_any_port_call_is_harmless(stride: int) -> None:
     number, crashed = 0, True
     while crashed:
-        number += 1
+        number += stride
         assert number < 300
         clock = HandClock()
         with opened(clock) as store:

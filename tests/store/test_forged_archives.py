@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import anabranch as ab
-from anabranch.core.archive import METADATA, metadata_digest
 from anabranch.errors import CorruptArchive
 from anabranch.store import Store
+from anabranch.transfer.archives.format import METADATA, metadata_digest
 from tests.cli.kit import environment
 from tests.store.archives.kit import fill
 from tests.store.helpers import sound
@@ -23,18 +23,18 @@ from tests.store.helpers import sound
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
     """Of a scope, whose stream has an alias and a policy."""
-    with ab.connect(tmp_path / "store") as store:
-        store.streams.create_scope("iot")
+    with ab.connect(tmp_path / "store", create=True) as store:
+        store.scopes.create("iot")
         fill(store)
-        store.streams.alias("iot/x", "iot/y")
-        store.streams.retention("iot/x", ab.RetainFor("7d", bytes_min="1kB"))
-        store.streams.archive_scope("iot", tmp_path / "archive")
+        store.aliases.add("iot/x", "iot/y")
+        store.policies.retention("iot/x", ab.RetainFor("7d", bytes_min="1kB"))
+        store.archives.create_scope("iot", tmp_path / "archive")
     return tmp_path / "archive"
 
 
 @pytest.fixture
 def other(tmp_path: Path) -> Iterator[Store]:
-    with ab.connect(tmp_path / "other") as opened:
+    with ab.connect(tmp_path / "other", create=True) as opened:
         yield opened
 
 
@@ -85,7 +85,7 @@ def test_metadata_that_says_what_cannot_be_is_refused_and_leaves_nothing(
 ) -> None:
     forge(archive, place, lie)
     with pytest.raises(CorruptArchive, match=METADATA):
-        other.streams.import_archive(archive, as_="old", retention=True)
+        other.archives.import_(archive, as_="old", retention=True)
     assert [flaw.file for flaw in ab.verify_archive(archive)][:1] == [METADATA]
     assert list(other.streams.list()) == []
     assert sound(other)

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
 
 import anabranch as ab
-from tests.waiting import until, until_ended
+from anabranch.errors import StoreUnavailable
+from anabranch.log.appender import Appender
+from anabranch.log.commit import Committer
+from tests.waiting import PATIENCE_S, until, until_ended
 
 
 def _store(folder: Path) -> ab.Store:
-    store = ab.connect(folder)
-    store.streams.create_scope("s")
+    store = ab.connect(folder, create=True)
+    store.scopes.create("s")
     store.streams.create("s/a")
     return store
 
@@ -50,3 +57,54 @@ def test_closing_commits_what_was_accepted_whoever_is_at_work(tmp_path: Path) ->
         store.close()
         assert all(ack.done() for ack in acks)
         assert len({ack.result() for ack in acks}) == 3
+
+
+class Struck(BaseException):
+    """Thrown into whichever thread carries a commit."""
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_commit_that_is_always_interrupted_is_refused_and_the_next_one_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def strike(self: Appender, commit: object) -> None:
+        raise Struck
+
+    with _store(tmp_path) as store, store.writer("s/a") as writer:
+        with monkeypatch.context() as struck:
+            struck.setattr(Appender, "_finish", strike)
+            ack = writer.write(b"never")
+            refused: list[BaseException] = []
+            while not refused:
+                try:
+                    ack.result(60)
+                except Struck:
+                    continue
+                except StoreUnavailable as exc:
+                    refused.append(exc)
+        assert "interrupted" in str(refused[0])
+        with pytest.raises(StoreUnavailable):
+            writer.flush()
+        writer.write(b"next").result(60)
+        assert [event.body for event in store.reader("s/a")] == [b"next"]
+
+
+def test_a_flush_waits_for_every_batch_however_many_are_pending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Finished batches are forgotten now and then, and never one that was accepted a moment ago."""
+    held = threading.Event()
+    real = Committer.prepare
+
+    def prepare(self: Committer, works: Any) -> Any:
+        assert held.wait(PATIENCE_S)
+        return real(self, works)
+
+    monkeypatch.setattr(Committer, "prepare", prepare)
+    with _store(tmp_path) as store, store.writer("s/a") as writer:
+        acks = [writer.write_batch(pa.table({"payload": [b"%d" % number]})) for number in range(200)]
+        watched = len(writer._queue.outstanding())
+        held.set()
+        assert watched == len(acks)
+        writer.flush()
+        assert all(ack.done() for ack in acks)

@@ -20,7 +20,7 @@ from anabranch.model.stream_range import StreamRange
 from anabranch.runtime.ids import SystemIds
 from anabranch.runtime.keys import MasterKeys
 from anabranch.store import Store
-from anabranch.streams.jobs.row import State
+from anabranch.transfer.jobs.record import JobState
 from tests.store.helpers import bodies_of, sound
 from tests.store.jobs_kit import SCHEMA, Gate, fill, image, live, opened
 
@@ -38,7 +38,7 @@ def test_a_copy_in_another_store_is_event_for_event_its_source(places: str, tmp_
     first, second = places.split()
     with opened(first, tmp_path / "a") as source, opened(second, tmp_path / "b") as target:
         live(source)
-        target.streams.create_scope("t")
+        target.scopes.create("t")
         copied = source.streams.copy("s/a", "t/b", to=target)
         assert image(target, "t/b") == image(source, "s/a")
         with source.reader("s/a") as reader:
@@ -46,7 +46,7 @@ def test_a_copy_in_another_store_is_event_for_event_its_source(places: str, tmp_
                 assert target.fetch(copied.pointer(event.pointer)).body == event.body
         assert sound(target)
         assert [info.name.name for info in target.streams.list(internal=True)] == ["b"]
-        assert target.jobs.list()[0].state is State.DONE
+        assert target.jobs.list()[0].state is JobState.DONE
         with target.writer("t/b") as writer:
             writer.write({"device": "d1", "n": 1}).result()
         for _ in range(2):
@@ -63,7 +63,7 @@ def test_bytes_are_sealed_anew_where_a_store_is_encrypted(sealed: str, tmp_path:
         opened("folder", tmp_path / "b", keys=KEYS if sealed != "source" else None) as target,
     ):
         live(source)
-        target.streams.create_scope("t")
+        target.scopes.create("t")
         source.streams.copy("s/a", "t/b", to=target)
         assert image(target, "t/b") == image(source, "s/a")
         assert sound(target)
@@ -77,7 +77,7 @@ def test_a_copy_of_a_stitched_stream_has_the_columns_of_all(tmp_path: Path) -> N
         fill(source, "s/narrow", 1_000, 1_030)
         source.streams.stitch(["s/narrow", "s/a", "s/narrow"], into="s/all")
         source.streams.copy("s/all", "s/again")
-        target.streams.create_scope("t")
+        target.scopes.create("t")
         source.streams.copy("s/again", "t/b", to=target)
         assert image(target, "t/b") == image(source, "s/again")
         assert sound(target)
@@ -85,9 +85,9 @@ def test_a_copy_of_a_stitched_stream_has_the_columns_of_all(tmp_path: Path) -> N
 
 def test_a_range_of_a_stream_is_copied_with_the_same_offsets(pair: tuple[Store, Store]) -> None:
     source, target = pair
-    head = source.streams.head("s/a")
+    head = source.cuts.head("s/a")
     start = ab.StreamCut.of(head.stream, {segment: offset + 5 for segment, offset in head})
-    end = source.streams.tail("s/a")
+    end = source.cuts.tail("s/a")
     fill(source, "s/a", 440, 470)
     part = StreamRange("s/a", start, end)
     copied = source.streams.copy(part, "t/b", to=target)
@@ -168,13 +168,13 @@ def test_whole_parquet_files_keep_their_pages(pair: tuple[Store, Store]) -> None
 
 def test_imported_and_attached_files_are_copied_too(pair: tuple[Store, Store], tmp_path: Path) -> None:
     source, target = pair
-    source.streams.archive("s/a", tmp_path / "archive")
-    source.streams.import_archive(tmp_path / "archive", as_="s/imported")
-    source.streams.attach(tmp_path / "archive", "s/attached")
+    source.archives.create("s/a", tmp_path / "archive")
+    source.archives.import_(tmp_path / "archive", as_="s/imported")
+    source.archives.attach(tmp_path / "archive", "s/attached")
     plain = pa.table({"device": ["a", "b", "c"], "n": [1, 2, 3]})
     (tmp_path / "plain").mkdir()
     pq.write_table(plain, tmp_path / "plain" / "1.parquet")
-    source.streams.attach(tmp_path / "plain", "s/plain", key="device")
+    source.archives.attach(tmp_path / "plain", "s/plain", key="device")
     for name in ("imported", "attached", "plain"):
         source.streams.copy(f"s/{name}", f"t/{name}", to=target)
         assert image(target, f"t/{name}") == image(source, f"s/{name}")
@@ -222,11 +222,11 @@ def test_what_a_job_made_tells_where_it_came_from(pair: tuple[Store, Store]) -> 
     source.streams.append("s/b", "t/b", to=target)
     source.streams.stitch(["s/a", "s/b"], into="t/c", to=target)
     source.streams.delete("s/b")
-    copied, appended = target.streams.lineage("t/b")
+    copied, appended = target.lineage.origins("t/b")
     assert [(part.name, part.place) for part in copied.parts] == [("s/b", source.url)]
     assert copied.parts[0].ancestors[0].name == "s/a"
     assert (appended.how, appended.parts[0].name, appended.parts[0].events) == ("appended", "s/b", 380)
-    (stitched,) = target.streams.lineage("t/c")
+    (stitched,) = target.lineage.origins("t/c")
     assert [part.name for part in stitched.parts] == ["s/a", "s/b"]
 
 
@@ -257,9 +257,9 @@ def test_a_source_that_was_truncated_meanwhile_fails_the_job_by_name(pair: tuple
     gate = Gate(target, 1)
     job = target.jobs.copy(source, "s/a", "t/b", window=1)
     gate.wait()
-    source.streams.truncate("s/a", source.streams.tail("s/a"))
+    source.streams.truncate("s/a", source.cuts.tail("s/a"))
     gate.open.set()
     with pytest.raises(Truncated):
         job.wait()
-    assert job.row().state is State.FAILED
+    assert job.row().state is JobState.FAILED
     assert not target.streams.exists("t/b")

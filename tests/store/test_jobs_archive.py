@@ -15,17 +15,20 @@ import pytest
 import anabranch as ab
 from anabranch import limits
 from anabranch.blobs.local import LocalBlobs
-from anabranch.core import digest
-from anabranch.core.archive import METADATA
+from anabranch.catalog.state.archive_plan import ARCHIVE_PLAN
+from anabranch.catalog.state.job_file import JOB_FILE
+from anabranch.catalog.state.job_member import JOB_MEMBER
+from anabranch.catalog.state.job_plan import JOB_PLAN
 from anabranch.errors import AlreadyExists, Conflict, CorruptArchive, JobRunning, JobStopped, NotFound, StreamExists
 from anabranch.store import Store
-from anabranch.streams.archive import files, plan
-from anabranch.streams.jobs import archive
-from anabranch.streams.jobs.carry import Bundle, Carrier, carry
-from anabranch.streams.jobs.filed import filed
-from anabranch.streams.jobs.job import Job
-from anabranch.streams.jobs.members import MEMBER
-from anabranch.streams.jobs.row import State
+from anabranch.transfer.archives import data_files as files
+from anabranch.transfer.archives import digest, plan
+from anabranch.transfer.archives.format import METADATA
+from anabranch.transfer.jobs import archive
+from anabranch.transfer.jobs.archived_files import complete_files
+from anabranch.transfer.jobs.job import Job
+from anabranch.transfer.jobs.record import JobState
+from anabranch.transfer.jobs.remote_tasks import Bundle, Carrier, carry
 from tests import s3_server
 from tests.store.archives.kit import assert_same
 from tests.store.helpers import HookedBlobs, sound
@@ -49,14 +52,14 @@ def many_files(monkeypatch: pytest.MonkeyPatch) -> None:
 def store(tmp_path: Path) -> Iterator[Store]:
     """The streams `s/a` of two epochs, and `s/b`."""
     with opened("memory", tmp_path) as made:
-        made.streams.create_scope("s", tags={"a": "b"})
+        made.scopes.create("s", tags={"a": "b"})
         for name in ("s/a", "s/b"):
             made.streams.create(name, schema=SCHEMA, key="device", scaling=2)
             with made.writer(name) as writer:
                 writer.write_batch(rows(0, EVENTS // 2)).result()
                 made.streams.scale(name, 1)
                 writer.write_batch(rows(EVENTS // 2, EVENTS)).result()
-        made.streams.alias("s/b", "s/also")
+        made.aliases.add("s/b", "s/also")
         yield made
 
 
@@ -126,7 +129,7 @@ def data_of(folder: Path) -> dict[str, bytes]:
 def test_an_archive_that_was_paused_goes_on_and_is_that_of_an_undisturbed_run(
     after: int, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store.streams.archive("s/a", tmp_path / "undisturbed")
+    store.archives.create("s/a", tmp_path / "undisturbed")
     puts = Puts(monkeypatch, tmp_path / "archive", after)
     job = store.jobs.archive("s/a", tmp_path / "archive", window=2)
     stop_at(puts, job, job.pause)
@@ -165,7 +168,7 @@ def test_files_are_written_at_the_same_time_within_the_window(
 
     with monkeypatch.context() as patch:
         patch.setattr(LocalBlobs, "put", put)
-        store.streams.archive_scope("s", tmp_path / "met", window=3)
+        store.archives.create_scope("s", tmp_path / "met", window=3)
     puts = Puts(monkeypatch, tmp_path / "archive")
     told: list[tuple[int, int]] = []
     job = store.jobs.archive_scope("s", tmp_path / "archive", window=3, progress=lambda _, *each: told.append(each))
@@ -181,7 +184,7 @@ def test_a_cancelled_archive_leaves_no_file(store: Store, tmp_path: Path, monkey
     puts = Puts(monkeypatch, tmp_path / "archive", 4)
     job = store.jobs.archive("s/a", tmp_path / "archive", window=2)
     stop_at(puts, job, job.cancel)
-    assert job.row().state is State.CANCELLED
+    assert job.row().state is JobState.CANCELLED
     assert bytes_of(tmp_path / "archive") == {}
     paused = Puts(monkeypatch, tmp_path / "other", 4)
     job = store.jobs.archive("s/a", tmp_path / "other", window=2)
@@ -190,10 +193,10 @@ def test_a_cancelled_archive_leaves_no_file(store: Store, tmp_path: Path, monkey
     store.jobs.get(job.id).cancel()  # when nobody runs it
     assert bytes_of(tmp_path / "other") == {}
     with store.catalog.reading() as txn:
-        assert txn.pieces("job_plan") == txn.pieces("job_file") == []
+        assert txn.states(ARCHIVE_PLAN) == txn.states(JOB_FILE) == []
     with pytest.raises(JobStopped, match="cancelled"):
         store.jobs.resume(job.id)
-    store.streams.archive("s/a", tmp_path / "other")
+    store.archives.create("s/a", tmp_path / "other")
     assert list(ab.verify_archive(tmp_path / "other")) == []
 
 
@@ -209,7 +212,7 @@ def test_an_archive_asked_for_again_is_the_same_job_and_any_other_in_its_place_i
     puts.open.set()
     report = job.wait()
     assert (
-        store.streams.archive("s/b", tmp_path / "third", request="r")
+        store.archives.create("s/b", tmp_path / "third", request="r")
         == store.jobs.archive("s/b", tmp_path / "third", request="r").wait()
     )
     with pytest.raises(AlreadyExists):
@@ -234,15 +237,15 @@ def test_an_archive_that_failed_is_tried_again_and_one_that_changed_is_mended(
     job = store.jobs.archive("s/a", tmp_path / "archive", window=1)
     with pytest.raises(ab.errors.DiskFull):
         job.wait()
-    assert (job.row().state, "DiskFull" in str(job.row().error)) == (State.FAILED, True)
+    assert (job.row().state, "DiskFull" in str(job.row().error)) == (JobState.FAILED, True)
     written = data_of(tmp_path / "archive")
     torn = max(written)  # it was not known to be whole
     (tmp_path / "archive" / torn).write_bytes(written[torn][:-5])
     with store.catalog.reading() as snapshot:
-        known = {each.file.name for each in filed(snapshot, job.id).values()}
+        known = {each.file.name for each in complete_files(snapshot, job.id).values()}
     changed = min(known)  # and is as long as it was
     (tmp_path / "archive" / changed).write_bytes(written[changed][:-5] + bytes(5))
-    report = store.streams.archive("s/a", tmp_path / "archive")
+    report = store.archives.create("s/a", tmp_path / "archive")
     assert report.files_there == len(written) - 2 == 2
     assert list(ab.verify_archive(tmp_path / "archive")) == []
 
@@ -256,29 +259,29 @@ def test_an_archive_whose_metadata_is_there_but_whose_job_does_not_know_is_done_
     with monkeypatch.context() as patch:
         patch.setattr(archive, "drop_files", away)
         with pytest.raises(ab.errors.StoreUnavailable):
-            store.streams.archive("s/a", tmp_path / "archive")
+            store.archives.create("s/a", tmp_path / "archive")
     before = bytes_of(tmp_path / "archive")
     assert METADATA in before
-    report = store.streams.archive("s/a", tmp_path / "archive")
+    report = store.archives.create("s/a", tmp_path / "archive")
     assert report.files_there == report.files == len(before) - 1
     assert bytes_of(tmp_path / "archive") == before
     with pytest.raises(AlreadyExists):
-        store.streams.archive("s/a", tmp_path / "archive")
+        store.archives.create("s/a", tmp_path / "archive")
 
 
 def test_a_carrier_writes_an_archive_and_brings_it_in(store: Store, other: Store, tmp_path: Path) -> None:
     moved: list[int] = []
 
-    def carrier_of(site_of: Store) -> Carrier:
+    def carrier_of(job_store_of: Store) -> Carrier:
         def carrier(bundles: Sequence[Bundle]) -> None:
             moved.append(len(bundles))
             for each in [*bundles, *bundles[::-2]]:  # some of them twice
-                assert carry(each, site_of.site, site_of.site)
+                assert carry(each, job_store_of.job_store, job_store_of.job_store)
 
         return carrier
 
     store.jobs.archive_scope("s", tmp_path / "archive", carrier=carrier_of(store)).wait()
-    store.streams.archive_scope("s", tmp_path / "undisturbed")
+    store.archives.create_scope("s", tmp_path / "undisturbed")
     assert data_of(tmp_path / "archive") == data_of(tmp_path / "undisturbed")
     other.jobs.import_archive(tmp_path / "archive", carrier=carrier_of(other)).wait()
     for name in ("s/a", "s/b"):
@@ -301,7 +304,7 @@ def names(store: Store) -> list[str]:
 def test_an_import_that_was_paused_goes_on_with_the_files_that_are_missing(
     after: int, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store.streams.archive_scope("s", tmp_path / "archive")
+    store.archives.create_scope("s", tmp_path / "archive")
     with opened("folder", tmp_path / "other") as other:
         puts = Puts(monkeypatch, tmp_path / "other", after)
         job = other.jobs.import_archive(tmp_path / "archive", as_="u", window=2)
@@ -309,7 +312,7 @@ def test_an_import_that_was_paused_goes_on_with_the_files_that_are_missing(
         with pytest.raises(JobStopped, match="paused"):
             job.wait()
         assert [str(info.name) for info in other.streams.list()] == []
-        assert "u" not in [scope.name for scope in other.streams.scopes()]
+        assert "u" not in [scope.name for scope in other.scopes.list()]
         for _ in range(2):
             other.collect(horizon_us=0)
         staged = history(other)
@@ -322,7 +325,7 @@ def test_an_import_that_was_paused_goes_on_with_the_files_that_are_missing(
             assert_same(store, f"s/{name}", other, f"u/{name}")
         assert other.streams.get("u/also").name == ab.StreamName("u", "b")
         with other.catalog.reading() as txn:
-            assert txn.pieces(MEMBER) == txn.pieces("job_plan") == []
+            assert txn.states(JOB_MEMBER) == txn.states(JOB_PLAN) == []
 
 
 def test_an_import_from_a_bucket_holds_the_file_that_it_brings_and_none_that_it_has_brought(
@@ -333,17 +336,17 @@ def test_an_import_from_a_bucket_holds_the_file_that_it_brings_and_none_that_it_
         for n in range(EVENTS):
             writer.write(random.Random(n).randbytes(16 * limits.KIB))
     url = s3_server.fresh_url()
-    store.streams.archive("s/large", url)
+    store.archives.create("s/large", url)
     (archived,) = ab.read_archive(url).archive.streams
     sizes = [file.size for segment in archived.segments for file in segment.files]
     assert len(sizes) == EVENTS // 8
     with opened("folder", tmp_path / "other") as other:
-        other.streams.create_scope("u")
+        other.scopes.create("u")
         held: list[int] = []
         hook = HookedBlobs(other.blobs)
         hook.before_put = lambda: held.append(pa.total_allocated_bytes())
         other.blobs = hook
-        other.jobs._site = other.site
+        other.jobs._job_store = other.job_store
         before = pa.total_allocated_bytes()
         job = other.jobs.import_archive(url, as_="u/x", window=1)
         job.wait()
@@ -356,8 +359,8 @@ def test_an_import_from_a_bucket_holds_the_file_that_it_brings_and_none_that_it_
 def test_a_cancelled_import_leaves_nothing(
     store: Store, other: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store.streams.archive("s/a", tmp_path / "archive")
-    other.streams.create_scope("u")
+    store.archives.create("s/a", tmp_path / "archive")
+    other.scopes.create("u")
     real, reached = type(other.blobs).put, threading.Event()
     held = threading.Event()
 
@@ -376,7 +379,7 @@ def test_a_cancelled_import_leaves_nothing(
     until(lambda: job.row().wanted is not None)
     held.set()
     stopping.join(60)
-    assert job.row().state is State.CANCELLED
+    assert job.row().state is JobState.CANCELLED
     for _ in range(3):
         other.collect(horizon_us=0)
     assert names(other) == [] and history(other) == 0
@@ -387,30 +390,30 @@ def test_a_cancelled_import_leaves_nothing(
 def test_of_an_archive_with_a_changed_file_nothing_half_imported_stays(
     store: Store, other: Store, tmp_path: Path, window: int
 ) -> None:
-    store.streams.archive("s/a", tmp_path / "archive")
+    store.archives.create("s/a", tmp_path / "archive")
     name = max(data_of(tmp_path / "archive"))
     good = (tmp_path / "archive" / name).read_bytes()
     (tmp_path / "archive" / name).write_bytes(bytes([good[0] ^ 1]) + good[1:])
-    other.streams.create_scope("u")
+    other.scopes.create("u")
     with pytest.raises(CorruptArchive, match=name):
         other.jobs.import_archive(tmp_path / "archive", as_="u/a", window=window).wait()
     (row,) = other.jobs.list()
-    assert (row.state, name in str(row.error)) == (State.CANCELLED, True)
+    assert (row.state, name in str(row.error)) == (JobState.CANCELLED, True)
     assert names(other) == []
     for _ in range(3):
         other.collect(horizon_us=0)
     assert history(other) == 0
     (tmp_path / "archive" / name).write_bytes(good)
-    other.streams.import_archive(tmp_path / "archive", as_="u/a")
+    other.archives.import_(tmp_path / "archive", as_="u/a")
     assert_same(store, "s/a", other, "u/a")
 
 
 def test_an_import_of_an_archive_that_was_exchanged_meanwhile_ends_by_name(
     store: Store, other: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store.streams.archive("s/a", tmp_path / "archive")
-    store.streams.archive("s/a", tmp_path / "second")
-    other.streams.create_scope("u")
+    store.archives.create("s/a", tmp_path / "archive")
+    store.archives.create("s/a", tmp_path / "second")
+    other.scopes.create("u")
     real, left = type(other.blobs).put, [2]
 
     def full(blobs: Any, key: str, chunks: Any) -> None:
@@ -423,14 +426,14 @@ def test_an_import_of_an_archive_that_was_exchanged_meanwhile_ends_by_name(
     with pytest.raises(ab.errors.DiskFull):
         other.jobs.import_archive(tmp_path / "archive", as_="u/a", window=1).wait()
     (row,) = other.jobs.list()
-    assert row.state is State.FAILED
+    assert row.state is JobState.FAILED
     first = (tmp_path / "archive" / METADATA).read_bytes()
     (tmp_path / "archive" / METADATA).write_bytes((tmp_path / "second" / METADATA).read_bytes())
     with pytest.raises(CorruptArchive, match="is not the one"):
         other.jobs.resume(row.id).wait()
     assert names(other) == []
     (tmp_path / "archive" / METADATA).write_bytes(first)
-    other.streams.import_archive(tmp_path / "archive", as_="u/a")
+    other.archives.import_(tmp_path / "archive", as_="u/a")
     assert_same(store, "s/a", other, "u/a")
     store.streams.create("s/c")
     with pytest.raises(StreamExists):
@@ -439,9 +442,9 @@ def test_an_import_of_an_archive_that_was_exchanged_meanwhile_ends_by_name(
 
 
 def test_an_import_that_another_process_runs_is_not_run_twice(store: Store, tmp_path: Path) -> None:
-    store.streams.archive("s/a", tmp_path / "archive")
-    with opened("folder", tmp_path / "b") as target, ab.connect(tmp_path / "b") as twin:
-        target.streams.create_scope("u")
+    store.archives.create("s/a", tmp_path / "archive")
+    with opened("folder", tmp_path / "b") as target, ab.connect(tmp_path / "b", create=True) as twin:
+        target.scopes.create("u")
         gate, at = threading.Event(), threading.Event()
 
         def watch(*_: object) -> None:
@@ -451,7 +454,7 @@ def test_an_import_that_another_process_runs_is_not_run_twice(store: Store, tmp_
         job = target.jobs.import_archive(tmp_path / "archive", as_="u/a", window=1, progress=watch)
         assert at.wait(60)
         with pytest.raises(JobRunning):
-            twin.streams.import_archive(tmp_path / "archive", as_="u/a")
+            twin.archives.import_(tmp_path / "archive", as_="u/a")
         made = twin.jobs.resume(job.id, take_over=True).wait()
         gate.set()
         assert job.wait(60) == made
@@ -468,12 +471,12 @@ def test_a_file_that_another_brought_meanwhile_is_not_appended_twice(
 
             def overtake(bundle: Bundle = bundle, blobs: HookedBlobs = blobs) -> None:
                 blobs.before_put = lambda: None
-                assert carry(bundle, other.site, other.site)
+                assert carry(bundle, other.job_store, other.job_store)
 
             blobs.before_put = overtake
-            assert carry(bundle, other.site, replace(other.site, blobs=blobs))
+            assert carry(bundle, other.job_store, replace(other.job_store, blobs=blobs))
 
-    store.streams.archive_scope("s", tmp_path / "archive")
+    store.archives.create_scope("s", tmp_path / "archive")
     other.jobs.import_archive(tmp_path / "archive", carrier=by_two).wait()
     for name in ("s/a", "s/b"):
         assert_same(store, name, other, name)

@@ -17,13 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch import limits
-from anabranch.core.row_digest import row_digests
 from anabranch.errors import Conflict, InvalidArgument, Truncated
 from anabranch.runtime.tasks import ThreadTasks
 from anabranch.store import Store
-from anabranch.streams.jobs import seen
-from anabranch.streams.jobs.carry import Bundle, carry
-from anabranch.streams.jobs.row import State
+from anabranch.transfer.jobs import repeat_sort as seen
+from anabranch.transfer.jobs.record import JobState
+from anabranch.transfer.jobs.remote_tasks import Bundle, carry
+from anabranch.transfer.jobs.row_digest import row_digests
 from tests.store.helpers import HookedBlobs, bodies_of, sound
 from tests.store.jobs_kit import SCHEMA, Gate, fill, live, opened, stop_at
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("many_ranges")
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     with opened("folder", tmp_path / "a") as found:
-        found.streams.create_scope("s")
+        found.scopes.create("s")
         yield found
 
 
@@ -78,7 +78,7 @@ def test_of_equal_events_the_preferred_one_stays(
     sources: list[list[Row]], columns: list[str], backwards: bool, compacted: bool
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, opened("memory", Path(folder)) as store:
-        store.streams.create_scope("s")
+        store.scopes.create("s")
         names = [f"s/{n}" for n in range(len(sources))]
         for name, rows in zip(names, sources, strict=True):
             write(store, name, rows)
@@ -109,7 +109,7 @@ def test_what_is_compacted_and_collected_while_it_is_compared_is_planned_again(
         return inner(key, offset, length)
 
     with opened("folder", tmp_path / "b") as other:
-        other.streams.create_scope("s")
+        other.scopes.create("s")
         monkeypatch.setattr(store.blobs, "get", get)
         joined = store.streams.stitch(["s/x"], into="s/y", to=other, deduplicate=["n"])
         assert joined.repeats == 100
@@ -149,7 +149,7 @@ def test_values_are_equal_that_are_equal_in_the_column_that_holds_them_all(
 def test_a_stream_of_all_tiers_is_left_once(tmp_path: Path) -> None:
     with opened("folder", tmp_path / "a") as source, opened("folder", tmp_path / "b") as target:
         live(source)
-        target.streams.create_scope("t")
+        target.scopes.create("t")
         source.streams.create("s/more", schema=SCHEMA, key="device", time="at")
         fill(source, "s/more", 430, 480)
         joined = source.streams.stitch(
@@ -176,7 +176,7 @@ def test_what_is_known_to_be_a_repeat_is_not_fetched(store: Store) -> None:
             return super().get(key, offset, length)
 
     store.blobs = Counting(store.blobs)
-    store.jobs._site = store.site
+    store.jobs._job_store = store.job_store
     joined = store.streams.stitch(["s/a", "s/view", "s/bytes"], into="s/all", deduplicate=["n"])
     assert joined.repeats == 600
     assert sorted(body["n"] for body in bodies_of(store, "s/all")) == [*range(300)]
@@ -204,14 +204,14 @@ def test_ranges_of_what_is_preferred_are_read_first(store: Store) -> None:
             return super().get(key, offset, length)
 
     store.blobs = Noting(store.blobs)
-    store.jobs._site = store.site
+    store.jobs._job_store = store.job_store
     store.streams.stitch(["s/a", "s/b"], into="s/all", deduplicate=["n"], prefer=[1], window=1)
     assert fetched == ["s/b", "s/a"] * 2  # to be compared, and to be moved
     fetched.clear()
 
     def in_turn(bundles: Sequence[Bundle]) -> None:
         for bundle in bundles:
-            carry(bundle, store.site, store.site)
+            carry(bundle, store.job_store, store.job_store)
 
     store.jobs.stitch(store, ["s/a", "s/b"], "s/too", prefer=[1], carrier=in_turn).wait()
     assert fetched == ["s/b", "s/a"]
@@ -222,11 +222,11 @@ def test_a_stitch_that_was_paused_leaves_out_the_same(tmp_path: Path) -> None:
         live(source)
         source.streams.copy("s/a", "s/b")
         fill(source, "s/b", 440, 500, note="x")
-        target.streams.create_scope("t")
+        target.scopes.create("t")
         gate = Gate(target, 4)
         job = target.jobs.stitch(source, ["s/a", "s/b"], "t/all", deduplicate=["n"], window=1)
         stop_at(gate, job, job.pause)
-        assert job.row().state is State.PAUSED
+        assert job.row().state is JobState.PAUSED
         source.compact(force=True)  # what is left lies in other extents now
         joined = target.jobs.resume(job.id, source=source).wait()
         assert joined.repeats == 380
@@ -285,7 +285,7 @@ def test_an_append_leaves_out_what_is_there_and_what_the_source_repeats(
     ):
         target = store if within else other
         for each in (store, other):
-            each.streams.create_scope("s")
+            each.scopes.create("s")
         write(target, "s/all", there)
         write(store, "s/a", source)
         if within:  # views what the target has, and is known to repeat it
@@ -309,13 +309,13 @@ def test_an_append_leaves_out_what_is_there_and_what_the_source_repeats(
 def test_an_append_that_was_paused_is_compared_with_what_was_there_when_it_was_made(tmp_path: Path) -> None:
     with opened("folder", tmp_path / "a") as source, opened("folder", tmp_path / "b") as target:
         live(source)
-        target.streams.create_scope("t")
+        target.scopes.create("t")
         target.streams.create("t/all", schema=SCHEMA, key="device", time="at")
         fill(target, "t/all", 60, 100)
         gate = Gate(target, 3)
         job = target.jobs.append(source, "s/a", "t/all", deduplicate=["n"], window=1)
         stop_at(gate, job, job.pause)
-        assert job.row().state is State.PAUSED
+        assert job.row().state is JobState.PAUSED
         fill(target, "t/all", 430, 450)  # behind it: not compared
         target.compact(force=True)
         joined = target.jobs.resume(job.id, source=source).wait()
@@ -329,14 +329,14 @@ def test_an_append_that_was_paused_is_compared_with_what_was_there_when_it_was_m
 def test_an_append_is_refused_where_what_it_was_compared_with_is_gone(tmp_path: Path) -> None:
     with opened("folder", tmp_path / "a") as source, opened("folder", tmp_path / "b") as target:
         live(source)
-        target.streams.create_scope("t")
+        target.scopes.create("t")
         for name in ("t/all", "t/other"):
             target.streams.create(name, schema=SCHEMA, key="device", time="at")
             fill(target, name, 60, 100)
         gate = Gate(target, 3)
         job = target.jobs.append(source, "s/a", "t/all", deduplicate=["n"], window=1)
         stop_at(gate, job, job.pause)
-        target.streams.truncate("t/all", target.streams.tail("t/all"))
+        target.streams.truncate("t/all", target.cuts.tail("t/all"))
         with pytest.raises(Truncated):
             target.jobs.resume(job.id, source=source).wait()
         gate = Gate(target, 3)
@@ -367,7 +367,7 @@ def test_many_digests_are_sorted_in_little_memory(monkeypatch: pytest.MonkeyPatc
     numbers = np.arange(400_000, dtype=np.uint64) % np.uint64(399_990)
     before = apsw.memory_used()
     apsw.memory_high_water(True)
-    found = seen.Seen(ThreadTasks())
+    found = seen.RepeatSort(ThreadTasks())
     for first in range(0, len(numbers), 8_000):
         words = numbers[first : first + 8_000]
         found.add((words, words), first)

@@ -13,9 +13,9 @@ import anabranch as ab
 from anabranch.errors import Conflict, InvalidArgument, JobStopped, StreamExists, Truncated
 from anabranch.model.stream_range import StreamRange
 from anabranch.store import Store
-from anabranch.streams.jobs.job import Job
-from anabranch.streams.jobs.row import State
-from anabranch.streams.jobs.until import Until
+from anabranch.transfer.jobs.follow_until import Until
+from anabranch.transfer.jobs.job import Job
+from anabranch.transfer.jobs.record import JobState
 from tests.store.helpers import bodies_of, sound
 from tests.store.jobs_kit import SETTINGS, WIDER, fill, image, live, opened
 from tests.waiting import PATIENCE_S, until, until_ended
@@ -33,7 +33,7 @@ def caught_up(job: Job, source: Store, target: Store, name: str) -> bool:
 
 def last_scaling(store: Store, name: str) -> dict[str, Any]:
     """What is told of it."""
-    return dict([each.detail for each in store.notifications(name) if each.kind == "scaled"][-1])
+    return dict([each.detail for each in store.notifications.read(name) if each.kind == "scaled"][-1])
 
 
 @pytest.mark.parametrize("kind", ["across", "within", "independent", "postgres"])
@@ -44,7 +44,7 @@ def test_a_copy_follows_its_source_through_scales_and_new_columns(kind: str, tmp
     ):
         live(source)
         target = source if kind in ("within", "independent") else other
-        target.streams.create_scope("t")
+        target.scopes.create("t")
         job = target.jobs.copy(source, "s/a", "t/b", follow=True, independent=kind != "within")
         fill(source, "s/a", 440, 480)
         source.streams.scale("s/a", 4)
@@ -75,7 +75,7 @@ def test_a_copy_that_was_paused_follows_on_from_where_it_was(tmp_path: Path, pai
         job.pause()
         with pytest.raises(JobStopped, match="paused"):
             job.wait()
-        with ab.connect(tmp_path / "b", settings=SETTINGS) as again:
+        with ab.connect(tmp_path / "b", settings=SETTINGS, create=True) as again:
             again.jobs.resume(job.id, source=source)  # closing the store pauses it at once
         job = target.jobs.resume(job.id, source=source)
     until(lambda: caught_up(job, source, target, "t/b"))
@@ -88,7 +88,7 @@ def test_following_ends_when_nothing_came_for_a_while(pair: tuple[Store, Store])
     source, target = pair
     copied = source.streams.copy("s/a", "t/b", to=target, follow=Until(idle_s=0.1))
     assert copied.source == source.streams.get("s/a").id
-    assert target.jobs.list()[0].state is State.DONE
+    assert target.jobs.list()[0].state is JobState.DONE
     with pytest.raises(StreamExists):  # whether it is what it was, nobody knows any more
         source.streams.copy("s/a", "t/b", to=target, follow=True)
 
@@ -125,9 +125,9 @@ def test_somebody_elses_write_to_the_copy_is_noticed(pair: tuple[Store, Store]) 
         for n in range(9):
             writer.write({"device": f"d{n}", "n": -1}).result()
     fill(source, "s/a", 440, 540)
-    with pytest.raises(Conflict, match="somebody else"):
+    with pytest.raises(Conflict, match="written to by another client"):
         job.wait(PATIENCE_S)
-    assert job.row().state is State.FAILED
+    assert job.row().state is JobState.FAILED
 
 
 def test_what_a_source_truncates_before_it_was_copied_is_told(pair: tuple[Store, Store]) -> None:
@@ -136,7 +136,7 @@ def test_what_a_source_truncates_before_it_was_copied_is_told(pair: tuple[Store,
     until(lambda: caught_up(job, source, target, "t/b"))
     job.pause()
     fill(source, "s/a", 440, 540)
-    source.streams.truncate("s/a", source.streams.tail("s/a"))
+    source.streams.truncate("s/a", source.cuts.tail("s/a"))
     fill(source, "s/a", 540, 560)
     with pytest.raises(Truncated):
         target.jobs.resume(job.id, source=source).wait(PATIENCE_S)
@@ -145,7 +145,7 @@ def test_what_a_source_truncates_before_it_was_copied_is_told(pair: tuple[Store,
 def test_a_range_with_an_end_is_not_followed(pair: tuple[Store, Store]) -> None:
     source, target = pair
     with pytest.raises(InvalidArgument, match="has no end"):
-        target.jobs.copy(source, StreamRange("s/a", end=source.streams.tail("s/a")), "t/b", follow=True)
+        target.jobs.copy(source, StreamRange("s/a", end=source.cuts.tail("s/a")), "t/b", follow=True)
 
 
 def test_a_writer_beside_it_is_copied_event_for_event(pair: tuple[Store, Store]) -> None:

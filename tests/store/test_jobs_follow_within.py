@@ -12,9 +12,9 @@ import pytest
 from anabranch.errors import Conflict, JobStopped, StreamNotFound, Truncated
 from anabranch.model.ids import StreamId
 from anabranch.store import Store
-from anabranch.streams.jobs.job import Job
-from anabranch.streams.jobs.row import State
-from anabranch.streams.jobs.until import Until
+from anabranch.transfer.jobs.follow_until import Until
+from anabranch.transfer.jobs.job import Job
+from anabranch.transfer.jobs.record import JobState
 from tests.store.helpers import HookedBlobs, bodies_of, sound
 from tests.store.jobs_kit import WIDER, fill, image, live, opened
 from tests.waiting import until
@@ -61,7 +61,7 @@ def bytes_of(store: Store, stream: StreamId) -> int:
 def test_no_byte_is_moved_and_what_follows_in_a_log_is_one_span(store: Store) -> None:
     blobs = HookedBlobs(store.blobs)
     store.blobs = blobs
-    store.jobs._site = store.site
+    store.jobs._job_store = store.job_store
     job = follow(store)
     started = spans(store, "s/b")
     for n in range(6):
@@ -144,7 +144,7 @@ def test_it_ends_with_a_sealed_source_and_when_nothing_comes(folder: Store) -> N
     folder.streams.seal("s/a")
     job.wait(60)
     assert image(folder, "s/b") == image(folder, "s/a")
-    assert job.row().state is State.DONE
+    assert job.row().state is JobState.DONE
     assert sound(folder)
 
 
@@ -184,9 +184,9 @@ def test_somebody_elses_write_to_the_copy_is_noticed(folder: Store) -> None:
             writer.write({"device": f"d{n}", "n": -1}).result()
     fill(folder, "s/a", 440, 540)  # more than that in each segment
     job = folder.jobs.resume(job.id)
-    with pytest.raises(Conflict, match="somebody else"):
+    with pytest.raises(Conflict, match="written to by another client"):
         job.wait(60)
-    assert job.row().state is State.FAILED
+    assert job.row().state is JobState.FAILED
     assert sound(folder)
 
 
@@ -195,7 +195,7 @@ def test_what_a_source_truncates_before_it_was_viewed_is_told(folder: Store) -> 
     until(lambda: caught_up(folder))
     job.pause()
     fill(folder, "s/a", 440, 540)
-    folder.streams.truncate("s/a", folder.streams.tail("s/a"))
+    folder.streams.truncate("s/a", folder.cuts.tail("s/a"))
     fill(folder, "s/a", 540, 560)
     with pytest.raises(Truncated):
         folder.jobs.resume(job.id).wait(60)
@@ -207,7 +207,7 @@ def test_what_was_viewed_stays_where_the_source_is_truncated_behind_it(folder: S
     fill(folder, "s/a", 440, 480)
     until(lambda: caught_up(folder))
     whole = image(folder, "s/b")["events"]
-    folder.streams.truncate("s/a", folder.streams.tail("s/a"))
+    folder.streams.truncate("s/a", folder.cuts.tail("s/a"))
     folder.collect(horizon_us=0)
     fill(folder, "s/a", 480, 500)
     until(lambda: caught_up(folder))

@@ -11,8 +11,8 @@ import pytest
 import anabranch as ab
 from anabranch.errors import Conflict
 from anabranch.store import Store
-from anabranch.streams.jobs import run as running
-from anabranch.streams.jobs.row import State
+from anabranch.transfer.jobs import run as running
+from anabranch.transfer.jobs.record import JobState
 from tests.store.helpers import bodies_of, sound
 from tests.store.jobs_kit import SCHEMA, fill, live, opened
 
@@ -35,7 +35,7 @@ def prepared(source: Store, target: Store) -> None:
     live(source)
     source.streams.create("s/b", schema=SCHEMA, key="device", time="at")
     fill(source, "s/b", 440, 480)
-    target.streams.create_scope("t")
+    target.scopes.create("t")
 
 
 def names(store: Store) -> list[str]:
@@ -48,11 +48,11 @@ def stitch(source: Store, target: Store, **options: Any) -> ab.Joined:
 
 def test_the_sources_go_when_the_target_is_there(pair: tuple[Store, Store]) -> None:
     source, target = pair
-    source.streams.alias("s/a", "s/also")
+    source.aliases.add("s/a", "s/also")
     joined = stitch(source, target, request="r")
     assert sorted(body["n"] for body in bodies_of(target, "t/all")) == [*range(60, 480)]
-    assert names(source) == [] and source.streams.aliases() == {}
-    assert target.jobs.list()[0].state is State.DONE
+    assert names(source) == [] and source.aliases.of() == {}
+    assert target.jobs.list()[0].state is JobState.DONE
     assert sound(source) and sound(target)
     assert joined.stream == target.streams.get("t/all").id
 
@@ -63,10 +63,10 @@ def test_a_source_that_was_written_to_meanwhile_keeps_all_of_them(pair: tuple[St
     fill(source, "s/b", 480, 490)
     with pytest.raises(Conflict, match=r"'s/b' holds 10 event\(s\).*'t/all' lacks"):
         job.wait(60)
-    assert job.row().state is State.FAILED and job.row().result is not None
+    assert job.row().state is JobState.FAILED and job.row().result is not None
     assert names(source) == ["s/a", "s/b"]
     assert len(bodies_of(target, "t/all")) == 420
-    source.streams.truncate("s/b", source.streams.tail("s/b"))  # nothing is left that would be lost
+    source.streams.truncate("s/b", source.cuts.tail("s/b"))  # nothing is left that would be lost
     target.jobs.resume(job.id, source=source).wait(60)
     assert names(source) == [] and names(target) == ["t/all"]
     assert sound(source) and sound(target)
@@ -78,14 +78,14 @@ def test_it_is_cancelled_with_what_is_there(folders: tuple[Store, Store]) -> Non
     fill(source, "s/a", 480, 490)
     with pytest.raises(Conflict):
         job.wait(60)
-    assert job.cancel().state is State.CANCELLED
+    assert job.cancel().state is JobState.CANCELLED
     assert names(source) == ["s/a", "s/b"] and names(target) == ["t/all"]
     assert sound(source) and sound(target)
 
 
 def test_of_a_range_with_an_end_the_whole_source_goes(folders: tuple[Store, Store]) -> None:
     source, target = folders
-    end = source.streams.cut_after("s/a", source.streams.head("s/a"), events=100)
+    end = source.cuts.after("s/a", source.cuts.head("s/a"), events=100)
     part = ab.StreamRange("s/a", end=end)
     source.streams.stitch([part, "s/b"], into="t/all", to=target, keep_sources=False)
     assert len(bodies_of(target, "t/all")) == 140
@@ -104,14 +104,14 @@ def test_what_is_interrupted_behind_the_target_is_resumed(
 
     # Before the transaction of the source, or behind it and before that of the job.
     if gone:
-        monkeypatch.setattr(running.Run, "_end", interrupted)
+        monkeypatch.setattr(running.JobRun, "_end", interrupted)
     else:
-        monkeypatch.setattr(running, "give_up_sources", interrupted)
+        monkeypatch.setattr(running, "delete_sources", interrupted)
     job = target.jobs.stitch(source, ["s/a", "s/b"], "t/all", keep_sources=False, request="r")
     with pytest.raises(OSError, match="power"):
         job.wait(60)
     row = job.row()
-    assert row.state is State.FAILED and row.gives_up and row.result is not None
+    assert row.state is JobState.FAILED and row.gives_up and row.result is not None
     assert names(source) == ([] if gone else ["s/a", "s/b"])
     assert len(bodies_of(target, "t/all")) == 420
     monkeypatch.undo()

@@ -20,9 +20,9 @@ from anabranch.errors import (
     RequestMismatch,
 )
 from anabranch.store import Store
-from anabranch.streams.jobs import beat
-from anabranch.streams.jobs.carry import Bundle, carry
-from anabranch.streams.jobs.row import State
+from anabranch.transfer.jobs import heartbeat as beat
+from anabranch.transfer.jobs.record import JobState
+from anabranch.transfer.jobs.remote_tasks import Bundle, carry
 from tests.store.helpers import HookedBlobs, bodies_of, sound
 from tests.store.jobs_kit import SETTINGS, Gate, image, live, opened, stop_at
 from tests.waiting import PATIENCE_S, until, until_ended
@@ -47,7 +47,7 @@ def test_a_copy_asked_for_again_moves_nothing(pair: tuple[Store, Store]) -> None
     copied = source.streams.copy("s/a", "t/b", to=target, request="r")
     blobs = HookedBlobs(target.blobs)
     target.blobs = blobs
-    target.jobs._site = target.site
+    target.jobs._job_store = target.job_store
     assert source.streams.copy("s/a", "t/b", to=target, request="r") == copied
     assert source.streams.copy("s/a", "t/b", to=target) == copied
     assert blobs.puts == 0
@@ -64,7 +64,7 @@ def test_a_paused_job_goes_on_where_it_was(after: int, pair: tuple[Store, Store]
     gate = Gate(target, after)
     job = target.jobs.copy(source, "s/a", "t/b", window=2)
     stop_at(gate, job, job.pause)
-    assert job.row().state is State.PAUSED
+    assert job.row().state is JobState.PAUSED
     with pytest.raises(JobStopped, match="paused"):
         job.wait()
     moved = job.progress().events
@@ -81,7 +81,7 @@ def test_a_cancelled_job_leaves_nothing_behind(pair: tuple[Store, Store]) -> Non
     gate = Gate(target, 4)
     job = target.jobs.copy(source, "s/a", "t/b", window=1)
     stop_at(gate, job, job.cancel)
-    assert job.row().state is State.CANCELLED
+    assert job.row().state is JobState.CANCELLED
     for _ in range(3):
         target.collect(horizon_us=0)
     assert list(target.streams.list(internal=True)) == []
@@ -97,7 +97,7 @@ def test_a_store_that_is_closed_pauses_its_jobs(tmp_path: Path) -> None:
     with opened("folder", tmp_path / "a") as source:
         live(source)
         with opened("folder", tmp_path / "b") as target:
-            target.streams.create_scope("t")
+            target.scopes.create("t")
             gate = Gate(target, 3)
             job = target.jobs.copy(source, "s/a", "t/b", window=2)
             gate.wait()
@@ -106,8 +106,8 @@ def test_a_store_that_is_closed_pauses_its_jobs(tmp_path: Path) -> None:
             until(lambda: target.jobs._closed)
             gate.open.set()
             until_ended(closing)
-        with ab.connect(tmp_path / "b", settings=SETTINGS) as target:
-            assert target.jobs.get(job.id).row().state is State.PAUSED
+        with ab.connect(tmp_path / "b", settings=SETTINGS, create=True) as target:
+            assert target.jobs.get(job.id).row().state is JobState.PAUSED
             target.jobs.resume(job.id).wait()  # it knows where its source is
             assert image(target, "t/b") == image(source, "s/a")
             assert sound(target)
@@ -118,7 +118,7 @@ def test_two_processes_do_not_run_one_job_unless_it_is_taken_over(tmp_path: Path
     gate = Gate(target, 3)
     job = target.jobs.copy(source, "s/a", "t/b", window=1)
     gate.wait()
-    with ab.connect(tmp_path / "b", settings=SETTINGS) as other:
+    with ab.connect(tmp_path / "b", settings=SETTINGS, create=True) as other:
         with pytest.raises(JobRunning):
             other.jobs.resume(job.id, source=source)
         other.jobs.resume(job.id, source=source, take_over=True).wait()
@@ -138,10 +138,10 @@ def test_a_step_that_another_took_meanwhile_is_not_appended_twice(pair: tuple[St
 
             def overtake(bundle: Bundle = bundle, blobs: HookedBlobs = blobs) -> None:
                 blobs.before_put = lambda: None
-                assert carry(bundle, source.site, target.site)
+                assert carry(bundle, source.job_store, target.job_store)
 
             blobs.before_put = overtake
-            assert carry(bundle, source.site, replace(target.site, blobs=blobs))
+            assert carry(bundle, source.job_store, replace(target.job_store, blobs=blobs))
 
     target.jobs.copy(source, "s/a", "t/b", carrier=by_two).wait()
     assert image(target, "t/b") == image(source, "s/a")
@@ -149,7 +149,7 @@ def test_a_step_that_another_took_meanwhile_is_not_appended_twice(pair: tuple[St
 
 
 def test_a_run_is_heard_of_while_a_step_takes_long(pair: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beat, "BEAT_S", 0.01)
+    monkeypatch.setattr(beat, "HEARTBEAT_S", 0.01)
     source, target = pair
     gate = Gate(target, 3)
     job = target.jobs.copy(source, "s/a", "t/b", window=1)

@@ -10,11 +10,12 @@ import pytest
 
 import anabranch as ab
 from anabranch import limits
+from anabranch.catalog.state.job_member import JOB_MEMBER
+from anabranch.catalog.state.job_plan import JOB_PLAN
 from anabranch.errors import InvalidArgument, JobRunning, JobStopped, ScopeNotFound, StreamExists, Truncated
 from anabranch.store import Store
-from anabranch.streams.jobs.carry import Bundle, carry
-from anabranch.streams.jobs.members import MEMBER
-from anabranch.streams.jobs.row import State
+from anabranch.transfer.jobs.record import JobState
+from anabranch.transfer.jobs.remote_tasks import Bundle, carry
 from tests.store.helpers import HookedBlobs, sound
 from tests.store.jobs_kit import SETTINGS, Gate, image, live, opened, stop_at
 
@@ -43,77 +44,77 @@ def assert_same(source: Store, target: Store, scope: str = "u") -> None:
     for name in names(source):
         assert image(target, name.replace("s/", f"{scope}/")) == image(source, name)
     with target.catalog.reading() as txn:
-        assert txn.pieces(MEMBER) == []
+        assert txn.states(JOB_MEMBER) == []
     assert sound(target)
 
 
 def test_one_job_copies_all_streams_of_a_scope_and_its_tags(pair: tuple[Store, Store]) -> None:
     source, target = pair
-    source.streams.create_scope("empty", tags={"a": "b"})
+    source.scopes.create("empty", tags={"a": "b"})
     told: list[tuple[int, int]] = []
-    copies = source.streams.copy_scope("s", "u", to=target, progress=lambda _, *each: told.append(each))
+    copies = source.scopes.copy("s", "u", to=target, progress=lambda _, *each: told.append(each))
     assert [target.streams.view(each.copy).info.name.name for each in copies] == list("abcdefg")
     assert_same(source, target)
     (row,) = target.jobs.list()
-    assert (row.verb, row.sources, row.target, row.members, row.state) == ("copy scope", ("s",), "u", 7, State.DONE)
+    assert (row.verb, row.sources, row.target, row.members, row.state) == ("copy scope", ("s",), "u", 7, JobState.DONE)
     assert told == sorted(told)
     assert told[-1] == (row.bytes, row.bytes)
     assert target.jobs.get(row.id).progress().events == row.events == 380 + 24
-    assert source.streams.copy_scope("empty", "other", to=target) == []
-    assert dict(target.streams.scope("other").tags) == {"a": "b"}
+    assert source.scopes.copy("empty", "other", to=target) == []
+    assert dict(target.scopes.get("other").tags) == {"a": "b"}
 
 
 def test_asked_again_a_copy_of_a_scope_copies_what_is_new_and_changes_nothing_else(pair: tuple[Store, Store]) -> None:
     source, target = pair
-    first = source.streams.copy_scope("s", "u", to=target, request="r")
+    first = source.scopes.copy("s", "u", to=target, request="r")
     blobs = HookedBlobs(target.blobs)
     target.blobs = blobs
-    target.jobs._site = target.site
-    assert source.streams.copy_scope("s", "u", to=target, request="r") == first
-    assert source.streams.copy_scope("s", "u", to=target) == first
+    target.jobs._job_store = target.job_store
+    assert source.scopes.copy("s", "u", to=target, request="r") == first
+    assert source.scopes.copy("s", "u", to=target) == first
     assert blobs.puts == 0
     source.streams.create("s/new")
-    again = source.streams.copy_scope("s", "u", to=target)
+    again = source.scopes.copy("s", "u", to=target)
     assert again[:-1] == first
     assert_same(source, target)
 
 
 def test_names_that_are_taken_are_refused_before_anything_is_moved(pair: tuple[Store, Store]) -> None:
     source, target = pair
-    source.streams.alias("s/b", "s/also")
-    target.streams.create_scope("u")
+    source.aliases.add("s/b", "s/also")
+    target.scopes.create("u")
     for taken in ("u/c", "u/also"):
         target.streams.create(taken)
         with pytest.raises(StreamExists, match=taken):
-            source.streams.copy_scope("s", "u", to=target)
+            source.scopes.copy("s", "u", to=target)
         assert names(target, internal=True) == [taken]
         target.streams.delete(taken)
     assert target.jobs.list() == []
     with pytest.raises(ScopeNotFound):
-        source.streams.copy_scope("none", "v", to=target)
+        source.scopes.copy("none", "v", to=target)
     with pytest.raises(InvalidArgument, match="onto itself"):
-        source.streams.copy_scope("s", "s", to=source)
-    assert [scope.name for scope in target.streams.scopes()] == ["u"]
+        source.scopes.copy("s", "s", to=source)
+    assert [scope.name for scope in target.scopes.list()] == ["u"]
 
 
 def test_aliases_of_a_scope_lead_to_the_copies(pair: tuple[Store, Store]) -> None:
     source, target = pair
-    source.streams.create_scope("x")
-    source.streams.alias("s/b", "s/also")
-    source.streams.alias("s/b", "x/elsewhere")
+    source.scopes.create("x")
+    source.aliases.add("s/b", "s/also")
+    source.aliases.add("s/b", "x/elsewhere")
     source.streams.copy("s/c", "x/c")
-    source.streams.alias("x/c", "s/foreign")
+    source.aliases.add("x/c", "s/foreign")
     for _ in range(2):
-        source.streams.copy_scope("s", "u", to=target)
-    assert {str(alias): str(name) for alias, name in target.streams.aliases().items()} == {"u/also": "u/b"}
+        source.scopes.copy("s", "u", to=target)
+    assert {str(alias): str(name) for alias, name in target.aliases.of().items()} == {"u/also": "u/b"}
 
 
 def test_internal_and_ephemeral_streams_stay_behind_unless_asked_for(pair: tuple[Store, Store]) -> None:
     source, target = pair
     source.streams.create("s/_own")
-    with source.streams.ephemeral("s/gone"):
-        source.streams.copy_scope("s", "u", to=target)
-        source.streams.copy_scope("s", "v", to=target, internal=True, ephemeral=True)
+    with source.ephemeral.create("s/gone"):
+        source.scopes.copy("s", "u", to=target)
+        source.scopes.copy("s", "v", to=target, internal=True, ephemeral=True)
     assert {name[2:] for name in names(target, internal=True) if name[0] == "v"} == {*"abcdefg", "_own", "gone"}
     assert {name[2:] for name in names(target, internal=True) if name[0] == "u"} == {*"abcdefg"}
 
@@ -131,7 +132,7 @@ def test_a_paused_copy_of_a_scope_goes_on_as_one(after: int, pair: tuple[Store, 
     assert sum(each.reached - each.start for each in progress.ranges) <= progress.events
     puts = HookedBlobs(target.blobs)
     target.blobs = puts
-    target.jobs._site = target.site
+    target.jobs._job_store = target.job_store
     source.streams.create("s/later")  # was not there when the job was made
     copies = target.jobs.resume(job.id, source=source).wait()
     assert [target.streams.view(each.copy).info.name.name for each in copies] == list("abcdefg")
@@ -145,13 +146,13 @@ def test_a_cancelled_copy_of_a_scope_keeps_whole_streams_and_nothing_else(pair: 
     gate = Gate(target, 5)
     job = target.jobs.copy_scope(source, "s", "u", window=1)
     stop_at(gate, job, job.cancel)
-    assert job.row().state is State.CANCELLED
+    assert job.row().state is JobState.CANCELLED
     there = names(target, internal=True)
     assert 0 < len(there) < 6
     for name in there:
         assert image(target, name) == image(source, name.replace("u/", "s/"))
     with target.catalog.reading() as txn:
-        assert txn.pieces(MEMBER) == txn.pieces("job_plan") == []
+        assert txn.states(JOB_MEMBER) == txn.states(JOB_PLAN) == []
     for _ in range(3):
         target.collect(horizon_us=0)
     used = set()
@@ -159,7 +160,7 @@ def test_a_cancelled_copy_of_a_scope_keeps_whole_streams_and_nothing_else(pair: 
         used = {str(row[0]) for row in txn.export("blobs")}
     assert {info.key for info in target.blobs.list("commits/")} <= used
     assert sound(target)
-    source.streams.copy_scope("s", "u", to=target)
+    source.scopes.copy("s", "u", to=target)
     assert_same(source, target)
 
 
@@ -187,7 +188,7 @@ def test_one_window_bounds_what_all_streams_hold_and_have_in_flight(pair: tuple[
                     flying -= 1
 
     target.blobs = Counting(real)
-    target.jobs._site = target.site
+    target.jobs._job_store = target.job_store
     job = target.jobs.copy_scope(source, "s", "u", window=3)
     job.wait()
     assert 0 < most <= 3
@@ -210,7 +211,7 @@ def test_streams_of_a_scope_are_copied_at_the_same_time(pair: tuple[Store, Store
 
     blobs.before_put = before_put
     target.blobs = blobs
-    target.jobs._site = target.site
+    target.jobs._job_store = target.job_store
     target.jobs.copy_scope(source, "s", "u", window=3).wait()
     assert len(met) == 3
     assert_same(source, target)
@@ -234,14 +235,14 @@ def test_what_is_truncated_under_way_fails_the_job_which_goes_on_with_the_others
     gate = Gate(target, 1)
     job = target.jobs.copy_scope(source, "s", "u", window=1)
     assert gate.reached.wait(60)
-    source.streams.truncate("s/a", source.streams.tail("s/a"))
+    source.streams.truncate("s/a", source.cuts.tail("s/a"))
     gate.open.set()
     with pytest.raises(Truncated):
         job.wait()
-    assert job.row().state is State.FAILED
+    assert job.row().state is JobState.FAILED
     assert "Truncated" in str(job.row().error)
     job.cancel()
-    source.streams.copy_scope("s", "u", to=target)
+    source.scopes.copy("s", "u", to=target)
     assert_same(source, target)
 
 
@@ -252,10 +253,10 @@ def test_a_carrier_moves_the_bundles_of_all_streams(pair: tuple[Store, Store]) -
     def carrier(bundles: Sequence[Bundle]) -> None:
         moved.append(len(bundles))
         if len(moved) == 1:
-            assert all(carry(each, source.site, target.site) for each in bundles[::2])
+            assert all(carry(each, source.job_store, target.job_store) for each in bundles[::2])
             raise RuntimeError("half of it")
         for each in reversed(bundles):
-            assert carry(each, source.site, target.site)
+            assert carry(each, source.job_store, target.job_store)
 
     job = target.jobs.copy_scope(source, "s", "u", carrier=carrier)
     with pytest.raises(RuntimeError, match="half"):
@@ -268,7 +269,7 @@ def test_a_carrier_moves_the_bundles_of_all_streams(pair: tuple[Store, Store]) -
 
 def test_a_copy_of_a_scope_that_another_process_runs_is_waited_for_and_found_again(tmp_path: Path) -> None:
     with opened("memory", tmp_path) as source, opened("folder", tmp_path / "b") as target:
-        source.streams.create_scope("s")
+        source.scopes.create("s")
         for name in ("s/a", "s/b"):
             source.streams.create(name)
             with source.writer(name) as writer:
@@ -276,12 +277,12 @@ def test_a_copy_of_a_scope_that_another_process_runs_is_waited_for_and_found_aga
         gate = Gate(target, 1)
         job = target.jobs.copy_scope(source, "s", "u", window=1)
         assert gate.reached.wait(60)
-        with ab.connect(tmp_path / "b", settings=SETTINGS) as other:
+        with ab.connect(tmp_path / "b", settings=SETTINGS, create=True) as other:
             found = other.jobs.get(job.id)
             with pytest.raises(TimeoutError):
                 found.wait(0.01)
             with pytest.raises(JobRunning):
-                source.streams.copy_scope("s", "u", to=other)
+                source.scopes.copy("s", "u", to=other)
             gate.open.set()
             assert found.wait(120) == job.wait(120)
         assert_same(source, target)
@@ -291,13 +292,13 @@ def test_a_copy_of_a_scope_that_another_process_runs_is_waited_for_and_found_aga
 def test_a_scope_is_copied_between_catalogs_of_any_kind(places: str, tmp_path: Path) -> None:
     first, second = places.split()
     with opened(first, tmp_path / "a") as source, opened(second, tmp_path / "b") as target:
-        source.streams.create_scope("s")
+        source.scopes.create("s")
         for name in ("s/a", "s/b"):
             source.streams.create(name, scaling=2)
             with source.writer(name) as writer:
                 for n in range(6):
                     writer.write(bytes(600), key=str(n)).result()
-        source.streams.alias("s/b", "s/also")
-        source.streams.copy_scope("s", "u", to=target)
+        source.aliases.add("s/b", "s/also")
+        source.scopes.copy("s", "u", to=target)
         assert_same(source, target)
         assert target.streams.get("u/also").name == ab.StreamName("u", "b")

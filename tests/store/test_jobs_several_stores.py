@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import anabranch as ab
+from anabranch.catalog.state.job import FORMAT, JOB
 from anabranch.errors import Conflict, FormatTooNew, InvalidArgument
 from anabranch.store import Store
-from anabranch.streams.jobs import run as running
-from anabranch.streams.jobs.row import JobRow, State
-from anabranch.streams.jobs.sources import Source
+from anabranch.transfer.jobs import run as running
+from anabranch.transfer.jobs.record import JobRow, JobState
+from anabranch.transfer.jobs.sources import Source
 from tests.store.helpers import bodies_of, sound
 from tests.store.jobs_kit import SCHEMA, fill, opened
 
@@ -32,7 +33,7 @@ def three(tmp_path: Path) -> Iterator[Three]:
         opened("folder", tmp_path / "c") as target,
     ):
         for store, first in ((one, 0), (other, 100), (target, 200)):
-            store.streams.create_scope("s")
+            store.scopes.create("s")
             store.streams.create("s/x", schema=SCHEMA, key="device", time="at")
             fill(store, "s/x", first, first + 60)
         other.compact(force=True)
@@ -49,7 +50,7 @@ def there(*stores: Store) -> list[bool]:
 
 def test_streams_of_several_stores_are_stitched_in_their_order(three: Three) -> None:
     one, other, target = three
-    end = other.streams.cut_after("s/x", other.streams.head("s/x"), events=10)
+    end = other.cuts.after("s/x", other.cuts.head("s/x"), events=10)
     head = ab.StreamRange("s/x", end=end)
     sources: list[Source | ab.InStore] = [
         ab.InStore(other, head),
@@ -63,7 +64,7 @@ def test_streams_of_several_stores_are_stitched_in_their_order(three: Three) -> 
     assert [stream for stream, _ in joined.parts] == [
         store.streams.get("s/x").id for store in (other, target, one, other)
     ]
-    (origin,) = target.streams.lineage("s/all")
+    (origin,) = target.lineage.origins("s/all")
     assert [part.place for part in origin.parts] == [other.url, None, one.url, other.url]
     assert there(*three) == [True, True, True]
     assert sound(target)
@@ -86,9 +87,9 @@ def test_the_sources_of_all_stores_are_given_up_or_none(three: Three, monkeypatc
     with pytest.raises(Conflict, match=r"'s/x' holds 5 event\(s\)"):
         job.wait(60)
     assert there(*three) == [True, True, True]
-    other.streams.truncate("s/x", other.streams.tail("s/x"))  # nothing is left that would be lost
+    other.streams.truncate("s/x", other.cuts.tail("s/x"))  # nothing is left that would be lost
 
-    real = running.give_up_sources
+    real = running.delete_sources
 
     def interrupted(txn: object, row: JobRow, store: int, now: object) -> None:
         if store == 2:
@@ -96,7 +97,7 @@ def test_the_sources_of_all_stores_are_given_up_or_none(three: Three, monkeypatc
         real(txn, row, store, now)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
-        patch.setattr(running, "give_up_sources", interrupted)
+        patch.setattr(running, "delete_sources", interrupted)
         with pytest.raises(KeyboardInterrupt):
             target.jobs.resume(job.id).wait(60)
     assert there(*three) == [False, True, False]
@@ -105,17 +106,16 @@ def test_the_sources_of_all_stores_are_given_up_or_none(three: Three, monkeypatc
     target.jobs.resume(job.id, source=[one, other]).wait(60)
     assert there(*three) == [False, False, False]
     assert numbers(target, "s/all") == [*range(200, 260), *range(60), *range(100, 160)]
-    assert job.row().state is State.DONE
+    assert job.row().state is JobState.DONE
     assert all(map(sound, three))
 
 
-def test_an_older_release_leaves_a_job_of_several_stores_alone(three: Three) -> None:
-    """It knows of one source store, and would look for all in it."""
+def test_an_older_release_leaves_a_job_that_a_later_one_wrote_alone(three: Three) -> None:
     one, _, target = three
     row = target.jobs.stitch(target, ["s/x", ab.InStore(one, "s/x")], "s/all").row()
-    piece = row.to_piece()
-    assert piece.value["format"] == 3
-    assert JobRow.from_piece(piece) == row
-    assert target.jobs.copy(one, "s/x", "s/y").row().to_piece().value["format"] == 1
+    entry = JOB.entry(row.id, row)
+    assert json.loads(entry.value)["format"] == FORMAT
+    assert JOB.decode(entry) == (row.id, row)
+    later = json.dumps({**json.loads(entry.value), "format": FORMAT + 1})
     with pytest.raises(FormatTooNew):
-        JobRow.from_piece(replace(piece, value={**piece.value, "format": 4}))
+        JOB.decode(entry._replace(value=later))

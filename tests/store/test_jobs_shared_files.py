@@ -11,7 +11,7 @@ import pytest
 import anabranch as ab
 from anabranch import limits
 from anabranch.store import Store
-from anabranch.streams.jobs import files
+from anabranch.transfer.jobs import parquet_files as files
 from tests.store.helpers import HookedBlobs, sound
 from tests.store.jobs_kit import SCHEMA, fill, image, opened
 
@@ -19,13 +19,13 @@ from tests.store.jobs_kit import SCHEMA, fill, image, opened
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[tuple[Store, Store]]:
     with opened("folder", tmp_path / "a") as source, opened("folder", tmp_path / "b") as target:
-        source.streams.create_scope("s")
+        source.scopes.create("s")
         source.streams.create("s/a", schema=SCHEMA, key="device", time="at", scaling=6)
         fill(source, "s/a", 0, 400)
         source.streams.create("s/other", schema=SCHEMA, key="device", time="at", scaling=3)
         fill(source, "s/other", 1_000, 1_400)
         source.compact(force=True)
-        target.streams.create_scope("t")
+        target.scopes.create("t")
         yield source, target
 
 
@@ -55,7 +55,7 @@ def test_what_is_wanted_of_a_shared_file_is_moved_as_it_is(
             return super().get(key, offset, length)
 
     source.blobs = Reading(source.blobs)
-    source.jobs._site = source.site
+    source.jobs._job_store = source.job_store
     source.streams.copy("s/a", "t/b", to=target)
     (moved,) = stored(target)
     assert moved < 0.8 * shared  # the other stream's rows stayed behind
@@ -64,7 +64,7 @@ def test_what_is_wanted_of_a_shared_file_is_moved_as_it_is(
     source.streams.copy("s/other", "t/c", to=target)
     assert sum(stored(target)) < 1.3 * shared
     assert image(target, "t/c") == image(source, "s/other")
-    assert source.streams.digest("s/a") == target.streams.digest("t/b")
+    assert source.archives.digest("s/a") == target.archives.digest("t/b")
     assert sound(target)
 
 
@@ -88,7 +88,7 @@ def test_what_follows_the_files_is_moved_behind_them(
 def test_a_range_that_cuts_row_groups_is_written_anew(pair: tuple[Store, Store]) -> None:
     source, target = pair
     streams = source.streams
-    cut = streams.cut_after("s/a", streams.head("s/a"), events=50)
+    cut = source.cuts.after("s/a", source.cuts.head("s/a"), events=50)
     streams.copy(ab.StreamRange("s/a", start=cut), "t/b", to=target)
     with target.reader("t/b") as reader, source.reader("s/a", start=cut) as expected:
         assert [event.body for event in reader] == [event.body for event in expected]

@@ -21,20 +21,20 @@ def write(store: Store, *bodies: bytes, stream: str = "s/a") -> None:
             writer.write(body, key=body.decode())
 
 
-def test_a_listener_gets_the_present_state_and_then_each_change(anywhere: Store) -> None:
+def test_a_listener_gets_the_current_state_and_then_each_change(anywhere: Store) -> None:
     told: list[ab.Notification] = []
     anywhere.streams.scale("s/a", 3)
-    anywhere.on_notification(told.append, "s/a")
+    anywhere.notifications.listen(told.append, "s/a")
     until(lambda: told)
     anywhere.streams.scale("s/a", 4)
-    anywhere.streams.truncate("s/a", anywhere.streams.tail("s/a"))
+    anywhere.streams.truncate("s/a", anywhere.cuts.tail("s/a"))
     until(lambda: len(told) == 3)
     assert [(each.kind, each.segments) for each in told] == [("present", 3), ("scaled", 4), ("truncated", None)]
     assert told[0].detail["epoch"] == 1
     assert told[0].id < told[1].id < told[2].id
 
 
-def test_a_split_and_a_merge_between_two_looks_are_two_notifications(anywhere: Store) -> None:
+def test_a_split_and_a_merge_between_two_polls_are_two_notifications(anywhere: Store) -> None:
     told: list[ab.Notification] = []
     busy = threading.Event()
 
@@ -42,7 +42,7 @@ def test_a_split_and_a_merge_between_two_looks_are_two_notifications(anywhere: S
         busy.wait(60)
         told.append(each)
 
-    group = anywhere.reader_group("s/g", streams=["s/a"])
+    group = anywhere.groups.open("s/g", streams=["s/a"])
     group.on_segments(slow)
     anywhere.streams.scale("s/a", split="0.0")
     anywhere.streams.scale("s/a", 2)
@@ -55,7 +55,7 @@ def test_the_number_of_segments_is_that_of_all_streams_of_the_group(store: Store
     told: list[ab.Notification] = []
     store.streams.create("s/b", scaling=3)
     store.streams.create("s/c")
-    group = store.reader_group("s/g", streams=["s/a", "s/b"])
+    group = store.groups.open("s/g", streams=["s/a", "s/b"])
     group.on_segments(told.append)
     store.streams.scale("s/b", 1)
     store.streams.scale("s/c", 8)  # none of the group's
@@ -67,9 +67,9 @@ def test_the_number_of_segments_is_that_of_all_streams_of_the_group(store: Store
     assert [each.stream for each in told] == [None, "s/b", "s/a", "s/a"]
 
 
-def test_readers_that_come_and_go_are_told(anywhere: Store) -> None:
+def test_joining_and_leaving_readers_are_notified(anywhere: Store) -> None:
     told: list[ab.Notification] = []
-    group = anywhere.reader_group("s/g", streams=["s/a"])
+    group = anywhere.groups.open("s/g", streams=["s/a"])
     group.on_readers(told.append)
     with group.reader("r1"), group.reader("r2"):
         group.reader_offline("r2")
@@ -82,7 +82,7 @@ def test_readers_that_come_and_go_are_told(anywhere: Store) -> None:
 
 def test_a_reader_that_is_taken_over_has_left_and_joined(store: Store) -> None:
     told: list[ab.Notification] = []
-    group = store.reader_group("s/g", streams=["s/a"])
+    group = store.groups.open("s/g", streams=["s/a"])
     with group.reader("r"):
         group.on_readers(told.append)
         with group.reader("r"):
@@ -90,11 +90,11 @@ def test_a_reader_that_is_taken_over_has_left_and_joined(store: Store) -> None:
     assert (told[1].readers, told[1].detail["joined"], told[1].detail["left"]) == (1, ["r"], ["r"])
 
 
-def test_a_reader_that_is_silent_for_its_lease_has_left(store: Store) -> None:
+def test_a_reader_whose_lease_expired_is_notified_as_left(store: Store) -> None:
     told: list[ab.Notification] = []
-    group = store.reader_group("s/g", streams=["s/a"], lease_s=2.0)
+    group = store.groups.open("s/g", streams=["s/a"], lease_s=2.0)
     silent, other = group.reader("silent"), group.reader("other")
-    with silent._busy:  # so that it gives no sign of life
+    with silent._lock:  # so that it gives no sign of life
         group.on_readers(told.append)
         until(lambda: len(told) == 2)
     assert told[0].detail["names"] == ["other", "silent"]
@@ -104,11 +104,11 @@ def test_a_reader_that_is_silent_for_its_lease_has_left(store: Store) -> None:
         silent.read()
 
 
-def test_the_end_of_data_is_told_once_and_leaves_no_segment(anywhere: Store) -> None:
+def test_the_end_of_data_is_notified_once_with_zero_segments(anywhere: Store) -> None:
     segments: list[ab.Notification] = []
     ends: list[ab.Notification] = []
     write(anywhere, *[b"%d" % number for number in range(20)])
-    group = anywhere.reader_group("s/g", streams=["s/a"])
+    group = anywhere.groups.open("s/g", streams=["s/a"])
     group.on_segments(segments.append)
     group.on_end_of_data(ends.append)
     bodies: list[bytes] = []
@@ -132,12 +132,12 @@ def test_the_end_of_data_is_told_once_and_leaves_no_segment(anywhere: Store) -> 
     until(lambda: told)
     assert [each.segments for each in segments] == [2, 0]
     assert len(ends) == 1
-    assert len([each for each in anywhere.notifications() if each.kind == "end of data"]) == 1
+    assert len([each for each in anywhere.notifications.read() if each.kind == "end of data"]) == 1
 
 
-def test_who_listens_after_the_end_is_told_of_it_at_once(store: Store) -> None:
+def test_a_listener_after_the_end_is_notified_at_once(store: Store) -> None:
     ends: list[ab.Notification] = []
-    group = store.reader_group("s/g", streams=["s/a"], end=ab.TAIL)
+    group = store.groups.open("s/g", streams=["s/a"], end=ab.TAIL)
     with group.reader("r") as reader:
         assert list(reader) == []
     group.on_end_of_data(ends.append)
@@ -150,7 +150,7 @@ def test_after_a_reset_there_may_be_another_end(store: Store) -> None:
     ends: list[ab.Notification] = []
     write(store, b"x")
     store.streams.seal("s/a")
-    group = store.reader_group("s/g", streams=["s/a"])
+    group = store.groups.open("s/g", streams=["s/a"])
     group.on_segments(told.append)
     group.on_end_of_data(ends.append)
     for _ in range(2):
@@ -161,51 +161,53 @@ def test_after_a_reset_there_may_be_another_end(store: Store) -> None:
     assert [each.segments for each in told] == [2, 0, 2, 0, 2]
 
 
-def test_scaling_and_truncation_are_told_to_a_group(store: Store) -> None:
+def test_a_group_is_notified_of_scaling_and_truncation(store: Store) -> None:
     scaled: list[ab.Notification] = []
     truncated: list[ab.Notification] = []
     write(store, b"x", b"y")
-    group = store.reader_group("s/g", streams=["s/a"])
+    group = store.groups.open("s/g", streams=["s/a"])
     group.on_scaling(scaled.append)
     group.on_truncation(truncated.append)
     store.streams.scale("s/a", 4)
-    tail = store.streams.tail("s/a")
+    tail = store.cuts.tail("s/a")
     store.streams.truncate("s/a", tail)
     until(lambda: scaled and truncated)
     assert (scaled[0].segments, scaled[0].detail["epoch"]) == (4, 1)
     assert (truncated[0].stream, truncated[0].detail["head"], truncated[0].segments) == ("s/a", str(tail), 4)
 
 
-def test_a_listener_that_raises_harms_no_other_and_is_reported(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_of_a_listener_is_reported_and_affects_no_other(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
     told: list[ab.Notification] = []
 
     def broken(each: ab.Notification) -> None:
         raise ValueError("no")
 
     with caplog.at_level(logging.ERROR, "anabranch.notifications"):
-        failing = store.on_notification(broken, "s/a")
-        store.on_notification(told.append, "s/a")
+        failing = store.notifications.listen(broken, "s/a")
+        store.notifications.listen(told.append, "s/a")
         store.streams.scale("s/a", 3)
         until(lambda: len(told) == 2 and failing.failures == 2)
     assert isinstance(failing.failure, ValueError)
-    assert "a listener raised" in caplog.text
+    assert "a listener's handler raised" in caplog.text
 
 
 def test_a_listener_that_does_not_return_delays_no_other(store: Store) -> None:
     told: list[ab.Notification] = []
     stuck = threading.Event()
-    store.on_notification(lambda each: stuck.wait(240), "s/a")
-    store.on_notification(told.append, "s/a")
+    store.notifications.listen(lambda each: stuck.wait(240), "s/a")
+    store.notifications.listen(told.append, "s/a")
     store.streams.scale("s/a", 3)
     until(lambda: len(told) == 2)
     stuck.set()
 
 
-def test_who_unsubscribes_is_told_nothing_more(store: Store) -> None:
+def test_nothing_is_delivered_after_unsubscribing(store: Store) -> None:
     told: list[ab.Notification] = []
     others: list[ab.Notification] = []
-    unsubscribe = store.on_notification(told.append, "s/a")
-    store.on_notification(others.append, "s/a")
+    unsubscribe = store.notifications.listen(told.append, "s/a")
+    store.notifications.listen(others.append, "s/a")
     until(lambda: told and others)
     unsubscribe()
     unsubscribe()
@@ -223,8 +225,8 @@ def test_a_listener_may_unsubscribe_itself(store: Store) -> None:
         if each.kind == "scaled":
             unsubscribe()
 
-    unsubscribe = store.on_notification(once, "s/a")
-    store.on_notification(others.append, "s/a")
+    unsubscribe = store.notifications.listen(once, "s/a")
+    store.notifications.listen(others.append, "s/a")
     until(lambda: told)
     store.streams.scale("s/a", 3)
     until(lambda: len(told) == 2)  # each listener goes at its own pace
@@ -234,11 +236,11 @@ def test_a_listener_may_unsubscribe_itself(store: Store) -> None:
 
 
 def test_closing_the_store_ends_listeners_and_followers(tmp_path: Path) -> None:
-    store = ab.connect(tmp_path / "store")
-    store.streams.create_scope("s")
+    store = ab.connect(tmp_path / "store", create=True)
+    store.scopes.create("s")
     store.streams.create("s/a", scaling=2)
-    store.on_notification(lambda each: None, "s/a")
-    follower = store.notifications(follow=True)
+    store.notifications.listen(lambda each: None, "s/a")
+    follower = store.notifications.read(follow=True)
     found: list[ab.Notification] = []
     thread = threading.Thread(target=lambda: found.extend(follower), daemon=True)
     thread.start()
@@ -247,8 +249,8 @@ def test_closing_the_store_ends_listeners_and_followers(tmp_path: Path) -> None:
     until_ended(thread)
 
 
-def test_a_follower_that_is_closed_while_it_looks_ends(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    with store.notifications(follow=True) as follower:
+def test_a_follower_that_is_closed_while_it_polls_ends(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    with store.notifications.read(follow=True) as follower:
         reader = follower._reader
         read = reader.read
 
@@ -261,8 +263,8 @@ def test_a_follower_that_is_closed_while_it_looks_ends(store: Store, monkeypatch
 
 
 def test_a_listener_may_close_the_store(tmp_path: Path) -> None:
-    store = ab.connect(tmp_path / "store")
-    store.streams.create_scope("s")
+    store = ab.connect(tmp_path / "store", create=True)
+    store.scopes.create("s")
     store.streams.create("s/a", scaling=2)
     closed = threading.Event()
 
@@ -272,11 +274,11 @@ def test_a_listener_may_close_the_store(tmp_path: Path) -> None:
             closed.set()
 
     told: list[ab.Notification] = []
-    store.on_notification(told.append, "s/a")
-    store.on_notification(close_at_the_end, "s/a")
+    store.notifications.listen(told.append, "s/a")
+    store.notifications.listen(close_at_the_end, "s/a")
     until(lambda: told)
     store.streams.seal("s/a")
     assert closed.wait(PATIENCE_S)
     store.close()
-    with ab.connect(tmp_path / "store") as again:
+    with ab.connect(tmp_path / "store", create=True) as again:
         assert sound(again)

@@ -13,8 +13,8 @@ import pytest
 import anabranch as ab
 from anabranch import limits
 from anabranch.errors import StoreUnavailable
-from anabranch.log.lease import Hold
-from anabranch.log.maintain import Maintenance
+from anabranch.log.lease import HeldLease
+from anabranch.log.upkeep.maintenance import Maintenance
 from anabranch.runtime.clock import SystemClock
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
@@ -41,7 +41,7 @@ def running(kit: Kit, seconds: float | None = 0.01, blobs: Any = None) -> Mainte
     return made
 
 
-def test_old_extents_are_compacted_by_themselves(kit: Kit) -> None:
+def test_old_extents_are_compacted_automatically(kit: Kit) -> None:
     upkeep = running(kit)
     until(lambda: len(kit.files("history/")) == 1)
     until(lambda: upkeep.rounds >= 2)
@@ -60,7 +60,7 @@ def test_without_a_period_nothing_runs_and_close_is_harmless(kit: Kit) -> None:
     assert kit.files("history/") == []
 
 
-def test_close_ends_a_long_rest_at_once(kit: Kit) -> None:
+def test_close_interrupts_a_long_pause(kit: Kit) -> None:
     upkeep = running(kit, 3600)
     upkeep.close()  # or this test ends only when the run gives it up
 
@@ -86,9 +86,9 @@ def test_an_error_is_kept_and_the_next_round_tries_again(kit: Kit) -> None:
     upkeep.close()
 
 
-def test_while_another_process_compacts_it_does_not(kit: Kit) -> None:
+def test_only_one_process_compacts_at_a_time(kit: Kit) -> None:
     kit.clock.micros = SystemClock().now()
-    with Hold(kit.catalog, kit.runtime, "compact", "another process"):
+    with HeldLease(kit.catalog, kit.runtime, "compact", "another process"):
         upkeep = running(kit)
         until(lambda: upkeep.rounds >= 2)
         assert kit.files("history/") == []
@@ -97,10 +97,10 @@ def test_while_another_process_compacts_it_does_not(kit: Kit) -> None:
 
 
 @pytest.mark.parametrize("where", ["memory://", "folder"])
-def test_a_store_keeps_itself_up_while_it_is_written_to(tmp_path: Path, where: str) -> None:
+def test_background_upkeep_runs_while_the_store_is_written_to(tmp_path: Path, where: str) -> None:
     url = where if where == "memory://" else str(tmp_path / "store")
-    with ab.connect(url, settings=Settings(maintenance_s=0.02)) as store:
-        store.streams.create_scope("iot")
+    with ab.connect(url, settings=Settings(maintenance_s=0.02), create=True) as store:
+        store.scopes.create("iot")
         store.streams.create("iot/raw")
         bodies = [b"event %d" % number for number in range(limits.COMPACT_EXTENTS_MIN + 300)]
         with store.writer("iot/raw") as writer:

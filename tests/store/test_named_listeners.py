@@ -9,8 +9,8 @@ import pytest
 
 import anabranch as ab
 from anabranch.errors import Conflict, InvalidArgument, Truncated
-from anabranch.readers.notifications.journal import NAME
-from anabranch.readers.notifications.listen import Subscription
+from anabranch.notifications.publisher import NAME
+from anabranch.notifications.subscription import Subscription
 from anabranch.store import Store
 from tests.store.helpers import store_at
 from tests.waiting import PATIENCE_S, until
@@ -20,21 +20,21 @@ def scales(told: list[ab.Notification]) -> list[int | None]:
     return [each.segments for each in told if each.kind == "scaled"]
 
 
-def test_a_named_listener_goes_on_where_it_stopped(tmp_path: Path) -> None:
+def test_a_named_listener_continues_where_it_stopped(tmp_path: Path) -> None:
     told: list[ab.Notification] = []
     with store_at("sqlite", tmp_path) as store:
         store.streams.create("s/a", scaling=2)
         store.streams.create("s/other")
-        stop = store.on_notification(told.append, "s/a", name="dash")
+        stop = store.notifications.listen(told.append, "s/a", name="dash")
         store.streams.scale("s/a", 3)
         store.streams.scale("s/other", 7)
         until(lambda: stop.delivered == 2)  # and its place is noted
         assert scales(told) == [3]
         stop.close()
         store.streams.scale("s/a", 4)  # nobody listens
-    with ab.connect(tmp_path / "store") as store:
+    with ab.connect(tmp_path / "store", create=True) as store:
         store.streams.scale("s/a", 5)
-        store.on_notification(told.append, "s/a", name="dash")
+        store.notifications.listen(told.append, "s/a", name="dash")
         until(lambda: scales(told) == [3, 4, 5])
         store.streams.scale("s/a", 6)
         until(lambda: scales(told) == [3, 4, 5, 6])
@@ -42,24 +42,24 @@ def test_a_named_listener_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert len({each.id for each in told}) == len(told)
 
 
-def test_a_named_listener_to_all_streams_begins_where_it_was_asked_to(anywhere: Store) -> None:
-    anywhere.notifications()
+def test_a_named_listener_to_all_streams_begins_at_its_start(anywhere: Store) -> None:
+    anywhere.notifications.read()
     early: list[ab.Notification] = []
     late: list[ab.Notification] = []
-    anywhere.on_notification(early.append, name="from the head", start=ab.HEAD)
-    anywhere.on_notification(late.append, name="from now on")
+    anywhere.notifications.listen(early.append, name="from the head", start=ab.HEAD)
+    anywhere.notifications.listen(late.append, name="from now on")
     anywhere.streams.scale("s/a", 3)
     until(lambda: late and [each.kind for each in early][-1:] == ["scaled"])
     assert [each.kind for each in late] == ["scaled"]
     assert "created" in [each.kind for each in early]
 
 
-def test_who_takes_a_name_over_goes_on_and_the_former_ends(store: Store) -> None:
+def test_taking_over_a_name_ends_the_former_listener(store: Store) -> None:
     first: list[ab.Notification] = []
     second: list[ab.Notification] = []
-    former = store.on_notification(first.append, "s/a", name="dash")
+    former = store.notifications.listen(first.append, "s/a", name="dash")
     until(lambda: first)
-    store.on_notification(second.append, "s/a", name="dash")
+    store.notifications.listen(second.append, "s/a", name="dash")
     store.streams.scale("s/a", 3)
     until(lambda: scales(second) == [3])
     until(lambda: isinstance(former.failure, Conflict))
@@ -68,51 +68,51 @@ def test_who_takes_a_name_over_goes_on_and_the_former_ends(store: Store) -> None
     assert not scales(first)  # what came behind the take-over is told once
 
 
-def test_what_a_named_listener_missed_for_good_is_said(store: Store) -> None:
+def test_notifications_removed_before_delivery_are_reported(store: Store) -> None:
     told: list[ab.Notification] = []
-    stop = store.on_notification(told.append, "s/a", name="dash")
+    stop = store.notifications.listen(told.append, "s/a", name="dash")
     until(lambda: stop.delivered)
     stop.close()
     store.streams.scale("s/a", 3)
-    list(store.notifications())  # notes it down
-    store.streams.truncate(NAME, store.streams.tail(NAME))
-    again = store.on_notification(told.append, "s/a", name="dash")
+    list(store.notifications.read())  # notes it down
+    store.streams.truncate(NAME, store.cuts.tail(NAME))
+    again = store.notifications.listen(told.append, "s/a", name="dash")
     assert isinstance(again.failure, Truncated)
     store.streams.scale("s/a", 4)
     until(lambda: scales(told) == [4])
 
 
-def test_a_name_listens_to_one_thing_until_it_is_forgotten(anywhere: Store) -> None:
+def test_a_name_is_bound_to_one_stream_or_group_until_reset(anywhere: Store) -> None:
     anywhere.streams.create("s/b")
     told: list[ab.Notification] = []
-    stop = anywhere.on_notification(told.append, "s/a", name="dash")
+    stop = anywhere.notifications.listen(told.append, "s/a", name="dash")
     until(lambda: told)
     stop.close()
-    with pytest.raises(InvalidArgument, match="listener 'dash' listens to something else"):
-        anywhere.on_notification(told.append, "s/b", name="dash")
-    anywhere.forget_listener("dash")
-    anywhere.forget_listener("nobody")
-    anywhere.on_notification(told.append, "s/b", name="dash")
+    with pytest.raises(InvalidArgument, match="listener 'dash' exists for another stream or group"):
+        anywhere.notifications.listen(told.append, "s/b", name="dash")
+    anywhere.notifications.forget_listener("dash")
+    anywhere.notifications.forget_listener("nobody")
+    anywhere.notifications.listen(told.append, "s/b", name="dash")
     until(lambda: [each.stream for each in told] == ["s/a", "s/b"])
     for wrong in ("", "x" * 200):
-        with pytest.raises(InvalidArgument, match="a listener's name is text"):
-            anywhere.on_notification(told.append, name=wrong)
+        with pytest.raises(InvalidArgument, match="expected a listener name"):
+            anywhere.notifications.listen(told.append, name=wrong)
 
 
-def test_a_named_listener_goes_on_behind_a_notification_stream_that_was_deleted(store: Store) -> None:
+def test_a_named_listener_survives_deletion_of_the_notification_stream(store: Store) -> None:
     told: list[ab.Notification] = []
-    stop = store.on_notification(told.append, "s/a", name="dash")
+    stop = store.notifications.listen(told.append, "s/a", name="dash")
     store.streams.scale("s/a", 3)
     until(lambda: stop.delivered == 2)
     assert scales(told) == [3]
     stop.close()
     store.streams.delete(NAME)
-    store.on_notification(told.append, "s/a", name="dash")
+    store.notifications.listen(told.append, "s/a", name="dash")
     store.streams.scale("s/a", 4)
     until(lambda: scales(told) == [3, 4])
 
 
-def test_a_groups_named_listeners_go_on_with_what_was_known_where_they_stopped(tmp_path: Path) -> None:
+def test_a_groups_named_listener_continues_with_its_saved_state(tmp_path: Path) -> None:
     kinds = ("segments", "readers", "scaled", "truncated", "end of data")
     told: dict[str, list[ab.Notification]] = {kind: [] for kind in kinds}
 
@@ -128,28 +128,28 @@ def test_a_groups_named_listeners_go_on_with_what_was_known_where_they_stopped(t
     with store_at("sqlite", tmp_path) as store:
         store.streams.create("s/a", scaling=2)
         store.streams.create("s/b")
-        group = store.reader_group("s/g", streams=["s/a", "s/b"])
+        group = store.groups.open("s/g", streams=["s/a", "s/b"])
         listeners = listen(group)
         store.streams.scale("s/a", 3)
         until(lambda: [each.delivered for each in listeners] == [2, 1, 1, 0, 0])  # and their places are noted
         for each in listeners:
             each.close()
         store.streams.scale("s/b", 2)  # nobody listens
-        store.streams.truncate("s/b", store.streams.tail("s/b"))
+        store.streams.truncate("s/b", store.cuts.tail("s/b"))
         with group.reader("r"):
             store.streams.scale("s/a", 4)
-    with ab.connect(tmp_path / "store") as store:
+    with ab.connect(tmp_path / "store", create=True) as store:
         for name in ("s/a", "s/b"):
             store.streams.seal(name)
-        group = store.reader_group("s/g")
+        group = store.groups.open("s/g")
         with group.reader("r") as reader:
             assert list(reader) == []
         listen(group)
         until(lambda: [len(each) for each in told.values()] == [5, 5, 3, 1, 1])
-        with pytest.raises(InvalidArgument, match="listener 'segments' listens to something else"):
+        with pytest.raises(InvalidArgument, match="listener 'segments' exists for another stream or group"):
             group.on_readers(print, name="segments")
-        with pytest.raises(InvalidArgument, match="listener 'segments' listens to something else"):
-            store.on_notification(print, name="segments")
+        with pytest.raises(InvalidArgument, match="listener 'segments' exists for another stream or group"):
+            store.notifications.listen(print, name="segments")
     assert [(each.segments, each.readers) for each in told["segments"]] == [(3, 0), (4, 0), (5, 0), (6, 1), (0, 1)]
     assert [each.detail["names"] for each in told["readers"]] == [[], ["r"], [], ["r"], []]
     assert [(each.stream, each.segments, each.readers) for each in told["scaled"]] == [
@@ -163,23 +163,23 @@ def test_a_groups_named_listeners_go_on_with_what_was_known_where_they_stopped(t
 
 
 @pytest.mark.parametrize("gap", ["truncated", "deleted", "another group"])
-def test_a_groups_named_listener_begins_anew_where_the_present_can_not_be_worked_out(store: Store, gap: str) -> None:
+def test_a_groups_named_listener_restarts_where_its_state_can_not_be_derived(store: Store, gap: str) -> None:
     told: list[ab.Notification] = []
     store.streams.create("s/b", scaling=7)
-    group = store.reader_group("s/g", streams=["s/a"])
+    group = store.groups.open("s/g", streams=["s/a"])
     stop = group.on_segments(told.append, name="dash")
     until(lambda: stop.delivered)
     stop.close()
     store.streams.scale("s/a", 3)
-    list(store.notifications())  # notes it down
+    list(store.notifications.read())  # notes it down
     match gap:
         case "truncated":
-            store.streams.truncate(NAME, store.streams.tail(NAME))
+            store.streams.truncate(NAME, store.cuts.tail(NAME))
         case "deleted":
             store.streams.delete(NAME)
         case "another group":
             group.delete()
-            group = store.reader_group("s/g", streams=["s/b"])
+            group = store.groups.open("s/g", streams=["s/b"])
     again = group.on_segments(told.append, name="dash")
     store.streams.scale(group.streams[0], 4)
     until(lambda: len(told) == 3)
@@ -187,7 +187,7 @@ def test_a_groups_named_listener_begins_anew_where_the_present_can_not_be_worked
     assert isinstance(again.failure, Truncated) == (gap == "truncated")
 
 
-def test_a_groups_named_listener_that_was_not_done_with_the_present_state_is_told_it_again(store: Store) -> None:
+def test_an_unprocessed_initial_state_is_delivered_again(store: Store) -> None:
     first: list[ab.Notification] = []
     told: list[ab.Notification] = []
     done = threading.Event()
@@ -196,7 +196,7 @@ def test_a_groups_named_listener_that_was_not_done_with_the_present_state_is_tol
         first.append(each)
         done.wait(PATIENCE_S)
 
-    group = store.reader_group("s/g", streams=["s/a"])
+    group = store.groups.open("s/g", streams=["s/a"])
     former = group.on_segments(stuck, name="dash")
     until(lambda: first)
     group.on_segments(told.append, name="dash")

@@ -4,15 +4,24 @@ stream that the model says, or says where the one that had it last is now."""
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 
 import anabranch as ab
+from anabranch.catalog.state.copied import COPIED
+from anabranch.catalog.state.former_name import FORMER_NAME
+from anabranch.catalog.state.former_names import FORMER_NAMES
+from anabranch.catalog.state.former_scope import FORMER_SCOPE
+from anabranch.catalog.state.kind import StateKind
 from anabranch.errors import NotFound, ScopeRenamed, StreamNotFound, StreamRenamed
 from anabranch.model.ids import StreamId
 
 SCOPES = ("r", "s", "t", "u")
 NAMES = [f"{scope}/{name}" for scope in SCOPES for name in "xyz"]
+
+
+NAMING: tuple[StateKind[Any, Any], ...] = (FORMER_NAME, FORMER_NAMES, FORMER_SCOPE, COPIED)
 
 
 class Names:
@@ -21,7 +30,7 @@ class Names:
     def __init__(self, chance: Random) -> None:
         self.chance = chance
         self.store = ab.connect("memory://")
-        self.store.streams.create_scope("r")
+        self.store.scopes.create("r")
         self.scopes = {"r"}
         self.streams: dict[str, StreamId] = {}
         self.aliases: dict[str, StreamId] = {}
@@ -32,10 +41,9 @@ class Names:
         """All scopes go, and nothing about names is left."""
         try:
             for scope in sorted(self.scopes):
-                self.store.streams.delete_scope(scope, recursive=True)
+                self.store.scopes.delete(scope, recursive=True)
             with self.store.catalog.reading() as reading:
-                kinds = ("alias", "aliases", "renamed", "former names", "renamed scope", "copied")
-                assert not [piece for kind in kinds for piece in reading.pieces(kind)]
+                assert not any(map(reading.states, NAMING)) and not reading.export("aliases")
         finally:
             self.store.close()
 
@@ -73,13 +81,13 @@ class Names:
     def alias(self) -> None:
         stream, name = self.taken(), self.free()
         if stream and name:
-            self.store.streams.alias(stream, name)
+            self.store.aliases.add(stream, name)
             self.aliases[name] = {**self.streams, **self.aliases}[stream]
 
     def unalias(self) -> None:
         if self.aliases:
             name = self.chance.choice(sorted(self.aliases))
-            self.store.streams.unalias(name)
+            self.store.aliases.remove(name)
             del self.aliases[name]
 
     def rename(self) -> None:
@@ -99,14 +107,14 @@ class Names:
 
     def create_scope(self) -> None:
         if scope := self.free_scope():
-            self.store.streams.create_scope(scope)
+            self.store.scopes.create(scope)
             self.scopes.add(scope)
 
     def move_scope(self) -> None:
         old, new = self.scope(), self.free_scope()
         if new is None:
             return
-        self.store.streams.move_scope(old, new)
+        self.store.scopes.rename(old, new)
         self.scopes = self.scopes - {old} | {new}
         self.scopes_before.add(old)
         for table in (self.streams, self.aliases):
@@ -119,7 +127,7 @@ class Names:
         if len(self.scopes) == 1:
             return
         scope = self.scope()
-        self.store.streams.delete_scope(scope, recursive=True)
+        self.store.scopes.delete(scope, recursive=True)
         self.scopes.remove(scope)
         for name in [each for each in self.streams if each[0] == scope]:
             self.gone(self.streams[name])
@@ -129,7 +137,7 @@ class Names:
         source, target = self.scope(), self.free_scope()
         if target is None:
             return
-        copies = {copied.source: copied.copy for copied in self.store.streams.copy_scope(source, target)}
+        copies = {copied.source: copied.copy for copied in self.store.scopes.copy(source, target)}
         self.scopes.add(target)
         mine = {name: ident for name, ident in self.streams.items() if name[0] == source}
         assert set(copies) == set(mine.values())
@@ -144,9 +152,9 @@ class Names:
 
     def names_lead_where_the_model_says(self) -> None:
         streams = self.store.streams
-        assert {scope.name for scope in streams.scopes()} == self.scopes
+        assert {scope.name for scope in self.store.scopes.list()} == self.scopes
         assert {str(info.name): info.id for info in streams.list()} == self.streams
-        own = {str(alias): str(name) for alias, name in streams.aliases().items()}
+        own = {str(alias): str(name) for alias, name in self.store.aliases.of().items()}
         assert own == {alias: self.own(ident) for alias, ident in self.aliases.items()}
         for name, ident in {**self.streams, **self.aliases}.items():
             assert streams.get(name).id == ident
@@ -172,7 +180,7 @@ OFTEN = (Names.create, Names.alias, Names.alias, Names.unalias, Names.rename, Na
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_names_lead_where_they_should(seed: int) -> None:
+def test_names_resolve_as_in_the_model(seed: int) -> None:
     chance = Random(seed)
     names = Names(chance)
     for _ in range(120):

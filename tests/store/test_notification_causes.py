@@ -10,10 +10,10 @@ import pytest
 
 import anabranch as ab
 from anabranch.catalog.port import Catalog
-from anabranch.core.notifications import END_OF_DATA, GROUP_RESET, READERS
 from anabranch.errors import StoreUnavailable
-from anabranch.runtime.ports import Runtime
+from anabranch.notifications.kinds import END_OF_DATA, GROUP_PASSED, GROUP_RESET, READERS
 from anabranch.store import Store
+from tests.clocks import runtime_by
 from tests.store.helpers import store_at
 from tests.store.kit import SECOND, HandClock
 from tests.store.test_notifications import OPERATIONS
@@ -28,7 +28,7 @@ class Timed:
     def __init__(self, store: Store, clock: HandClock) -> None:
         self.store = store
         self.clock = clock
-        store.streams.create_scope("s")
+        store.scopes.create("s")
         store.streams.create("s/a")
 
     def load(self, events: int, seconds: int) -> None:
@@ -46,16 +46,16 @@ class Timed:
 @pytest.fixture
 def timed() -> Iterator[Timed]:
     clock = HandClock()
-    with ab.connect("memory://", runtime=Runtime(clock=clock)) as store:
+    with ab.connect("memory://", runtime=runtime_by(clock)) as store:
         yield Timed(store, clock)
 
 
 @pytest.mark.parametrize("policy", [ab.ByEventRate(2, factor=4, minimum=2), ab.ByByteRate(200, factor=4, minimum=2)])
-def test_a_group_is_told_of_every_scaling_that_its_load_brings(timed: Timed, policy: ab.ByEventRate) -> None:
+def test_a_group_is_notified_of_scaling_by_load(timed: Timed, policy: ab.ByEventRate) -> None:
     told: list[ab.Notification] = []
     scaled: list[ab.Notification] = []
-    timed.store.streams.scaling("s/a", policy)
-    group = timed.store.reader_group("s/g", streams=["s/a"])
+    timed.store.policies.scaling("s/a", policy)
+    group = timed.store.groups.open("s/g", streams=["s/a"])
     group.on_segments(told.append)
     group.on_scaling(scaled.append)
     counts = [timed.segments()]
@@ -72,30 +72,30 @@ def test_a_group_is_told_of_every_scaling_that_its_load_brings(timed: Timed, pol
 
 
 @pytest.mark.parametrize("policy", [ab.RetainFor("2h"), ab.RetainBytes(60)])
-def test_a_group_is_told_of_every_truncation_by_its_streams_retention(timed: Timed, policy: ab.Retention) -> None:
+def test_a_group_is_notified_of_truncation_by_retention(timed: Timed, policy: ab.Retention) -> None:
     told: list[ab.Notification] = []
     store = timed.store
-    store.streams.retention("s/a", policy)
-    store.reader_group("s/g", streams=["s/a"]).on_truncation(told.append)
+    store.policies.retention("s/a", policy)
+    store.groups.open("s/g", streams=["s/a"]).on_truncation(told.append)
     heads = []
     for _ in range(6):
         timed.load(1, 10)
         timed.clock.pass_time(HOUR)
         if store.retain().truncated:
-            heads.append(str(store.streams.head("s/a")))
+            heads.append(str(store.cuts.head("s/a")))
     assert len(heads) > 1
     until(lambda: len(told) == len(heads))
     assert [each.detail["head"] for each in told] == heads
 
 
-def test_what_comes_from_elsewhere_is_told_with_where_it_came_from(tmp_path: Path) -> None:
+def test_imports_and_copies_are_notified_with_their_origin(tmp_path: Path) -> None:
     with store_at("sqlite", tmp_path) as store:
         store.streams.create("s/a")
-        store.streams.archive("s/a", tmp_path / "archive")
-        before = list(store.notifications())[-1].id
-        store.streams.import_archive(tmp_path / "archive", as_="s/b")
-        store.streams.attach(tmp_path / "archive", as_="s/c")
-        told = [each for each in store.notifications(after=before) if each.kind in ("imported", "attached")]
+        store.archives.create("s/a", tmp_path / "archive")
+        before = list(store.notifications.read())[-1].id
+        store.archives.import_(tmp_path / "archive", as_="s/b")
+        store.archives.attach(tmp_path / "archive", as_="s/c")
+        told = [each for each in store.notifications.read(after=before) if each.kind in ("imported", "attached")]
         assert [(each.kind, each.stream, each.detail["name"]) for each in told] == [
             ("imported", "s/b", "s/b"),
             ("attached", "s/c", "s/c"),
@@ -103,7 +103,7 @@ def test_what_comes_from_elsewhere_is_told_with_where_it_came_from(tmp_path: Pat
         assert all(str(tmp_path / "archive") in each.detail["place"] for each in told)
 
 
-def test_no_kind_of_change_goes_untold_and_the_manual_tells_of_all() -> None:
+def test_every_kind_of_change_is_notified_and_documented() -> None:
     sources = Path(ab.__file__).parent.rglob("*.py")
     written = {
         kind
@@ -113,8 +113,8 @@ def test_no_kind_of_change_goes_untold_and_the_manual_tells_of_all() -> None:
     }
     told = {each.kind for each in OPERATIONS.values()} | {"evolved"}
     assert written == told
-    manual = (Path(ab.__file__).parents[2] / "docs" / "READERS.md").read_text()
-    kinds = {*told, "imported", "attached", READERS, END_OF_DATA, GROUP_RESET}
+    manual = (Path(ab.__file__).parents[2] / "docs" / "how-to" / "notifications.md").read_text()
+    kinds = {*told, "imported", "attached", READERS, END_OF_DATA, GROUP_RESET, GROUP_PASSED}
     assert {kind for kind in kinds if f"`{kind}`" not in manual} == set()
 
 
@@ -122,22 +122,20 @@ def test_no_kind_of_change_goes_untold_and_the_manual_tells_of_all() -> None:
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable("away"), ValueError("a fault of our own")])
-def test_a_listener_that_could_not_look_for_a_while_is_told_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
+def test_a_listener_retries_after_an_outage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     told: list[ab.Notification] = []
     monkeypatch.setattr("anabranch.limits.NOTIFICATION_RETRY_S", 0.01)
     with store_at("memory", tmp_path) as store:
         store.streams.create("s/a")
-        listener = store.reader_group("s/g", streams=["s/a"]).on_segments(told.append)
+        listener = store.groups.open("s/g", streams=["s/a"]).on_segments(told.append)
         until(lambda: told)
-        catalog: Catalog = store._journal._catalog
+        catalog: Catalog = store.notifications._publisher._catalog
         with monkeypatch.context() as patched:
-            patched.setattr(store._journal, "_catalog", Away(error))
+            patched.setattr(store.notifications._publisher, "_catalog", Away(error))
             store.streams.scale("s/a", 3)
             until(lambda: listener.failures > 2)
             assert listener.failure is error
-        assert store._journal._catalog is catalog
+        assert store.notifications._publisher._catalog is catalog
         store.streams.scale("s/a", 2)
         until(lambda: len(told) == 3)
     assert [each.segments for each in told] == [1, 3, 2]

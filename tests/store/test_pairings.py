@@ -22,8 +22,8 @@ from tests.postgres_server import drop, fresh_url
 from tests.waiting import until_ended
 
 # Behind the catalog, where the blobs are; behind them, where compacted files are if that is somewhere else.
-LASTING = ("sqlite+folder", "postgres+folder", "sqlite+s3", "postgres+s3", "sqlite+folder+s3", "sqlite+s3+folder")
-PAIRINGS = (*LASTING, "memory", "postgres+memory")
+PERMANENT = ("sqlite+folder", "postgres+folder", "sqlite+s3", "postgres+s3", "sqlite+folder+s3", "sqlite+s3+folder")
+PAIRINGS = (*PERMANENT, "memory", "postgres+memory")
 SCHEMA = pa.schema([("device", pa.string()), ("n", pa.int64())])
 
 Open = Callable[[], Store]
@@ -38,11 +38,11 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]
     where: Any = dict(zip(("blobs", "history"), places, strict=False))
     if catalog == "postgres":
         url = fresh_url()
-        yield lambda: ab.connect(url, settings=settings, **where)
+        yield lambda: ab.connect(url, settings=settings, **where, create=True)
         drop(url)
     else:
         place = "memory://" if catalog == "memory" else tmp_path / "store"
-        yield lambda: ab.connect(place, settings=settings, **where)
+        yield lambda: ab.connect(place, settings=settings, **where, create=True)
 
 
 def _place(kind: str, folder: Path) -> str:
@@ -61,7 +61,7 @@ def numbers(store: Store, **how: object) -> list[int]:
 
 def test_a_store_lives_alike_on_every_pairing(open_store: Open) -> None:
     with open_store() as store:
-        store.streams.create_scope("iot")
+        store.scopes.create("iot")
         store.streams.create("iot/raw", schema=SCHEMA, key="device", scaling=2)
         with pytest.raises(StreamExists):
             store.streams.create("iot/raw", schema=SCHEMA, key="device")
@@ -114,7 +114,7 @@ def test_a_store_lives_alike_on_every_pairing(open_store: Open) -> None:
         assert sorted(numbers(store)) == [*expected, *range(10_000, 10_500)]
 
         # Truncated where a reader stands.
-        tail: StreamCut = store.streams.tail("iot/raw")
+        tail: StreamCut = store.cuts.tail("iot/raw")
         with store.writer("iot/raw") as writer:
             pointer = writer.write({"device": "last", "n": -1}).result(120)
         store.streams.truncate("iot/raw", tail)
@@ -128,10 +128,10 @@ def test_a_store_lives_alike_on_every_pairing(open_store: Open) -> None:
             store.streams.get("iot/one")
 
 
-@pytest.mark.parametrize("open_store", LASTING, indirect=True)
+@pytest.mark.parametrize("open_store", PERMANENT, indirect=True)
 def test_what_was_written_is_there_when_the_store_is_opened_again(open_store: Open) -> None:
     with open_store() as store:
-        store.streams.create_scope("iot")
+        store.scopes.create("iot")
         store.streams.create("iot/raw", schema=SCHEMA, key="device", scaling=3)
         with store.writer("iot/raw") as writer:
             writer.write_batch(rows(0, 1000))
@@ -142,10 +142,10 @@ def test_what_was_written_is_there_when_the_store_is_opened_again(open_store: Op
         assert sorted(numbers(store)) == list(range(1001))
 
 
-@pytest.mark.parametrize("open_store", LASTING, indirect=True)
+@pytest.mark.parametrize("open_store", PERMANENT, indirect=True)
 def test_a_reader_follows_what_another_process_would_write(open_store: Open) -> None:
     with open_store() as store:
-        store.streams.create_scope("iot")
+        store.scopes.create("iot")
         store.streams.create("iot/raw", schema=SCHEMA, key="device")
         with (
             open_store() as other,

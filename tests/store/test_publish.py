@@ -11,15 +11,15 @@ import pytest
 import anabranch as ab
 from anabranch import limits
 from anabranch.errors import InvalidArgument
-from anabranch.runtime.ports import Runtime
-from anabranch.streams.publish import Numbered, Publication
+from anabranch.streams.publish import NumberedUnit, Publication
+from tests.clocks import runtime_by
 from tests.store.kit import HandClock
 
 
 @pytest.fixture
 def store(tmp_path: Path, clock: HandClock) -> Iterator[ab.Store]:
-    with ab.connect(tmp_path, runtime=Runtime(clock=clock)) as made:
-        made.streams.create_scope("s")
+    with ab.connect(tmp_path, runtime=runtime_by(clock), create=True) as made:
+        made.scopes.create("s")
         made.streams.create("s/out", schema=pa.schema([("key", pa.string()), ("n", pa.int64())]), key="key")
         yield made
 
@@ -45,13 +45,13 @@ def test_a_request_publishes_once(store: ab.Store) -> None:
 
 def test_a_number_of_a_series_publishes_once_however_late_it_is_repeated(store: ab.Store, clock: HandClock) -> None:
     for number in (0, 1, 4):
-        assert store.publish([staged(store, number)], request=Numbered("query", number))
+        assert store.publish([staged(store, number)], request=NumberedUnit("query", number))
     clock.pass_time(2 * limits.REQUESTS_KEPT_US)
     store.collect()
     for number in (4, 3, 0):
-        assert not store.publish([staged(store, number)], request=Numbered("query", number))
-    assert store.publish([staged(store, 0)], request=Numbered("another", 0))
-    assert store.publish([staged(store, 5, replace=True)], request=Numbered("query", 5))
+        assert not store.publish([staged(store, number)], request=NumberedUnit("query", number))
+    assert store.publish([staged(store, 0)], request=NumberedUnit("another", 0))
+    assert store.publish([staged(store, 5, replace=True)], request=NumberedUnit("query", 5))
     assert found(store) == [5, 5]
     assert list(store.check()) == []
 

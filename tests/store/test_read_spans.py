@@ -13,8 +13,9 @@ import anabranch as ab
 from anabranch import errors, limits
 from anabranch.core.checksum import checksum
 from anabranch.log import fetch
-from anabranch.log.helper import Helper
+from anabranch.log.plan import plan
 from anabranch.log.read import LogReader
+from anabranch.log.read_ahead import ReadAhead
 from tests.store.helpers import ANYWHERE, bodies_of, store_at
 
 SEGMENT = ab.SegmentId(0, 0)
@@ -46,16 +47,16 @@ def test_all_events_of_many_spans_are_read_whatever_is_looked_up_at_once(
     name = grown(store, 12)
     wanted = [b"%d" % number for number in range(36)]
     view = store.streams.view(name)
-    logs = LogReader(store.catalog, store.blobs, store.runtime)
+    columns = LogReader(store.catalog, store.blobs, store.runtime).columns
     for spans, extents in ((64, 512), (5, 512), (3, 7), (64, 1), (1, 2)):
-        monkeypatch.setattr(limits, "SPANS_PER_LOOK", spans)
+        monkeypatch.setattr(limits, "SPANS_PER_LOOKUP", spans)
         assert bodies_of(store, name) == wanted
         offset, seen = 2, list[int]()
         while offset < 35:
             with store.catalog.reading() as reading:
-                page = logs.plan(reading, view, SEGMENT, offset, 35, extents_max=extents)
-            assert len(page.pieces) <= extents
-            seen += [at + piece.shift for piece in page.pieces for at in range(piece.start, piece.stop)]
+                page = plan(reading, view, SEGMENT, offset, 35, extents_max=extents, columns=columns)
+            assert len(page.extents) <= extents
+            seen += [at + piece.shift for piece in page.extents for at in range(piece.start, piece.stop)]
             offset = page.stop
         assert seen == list(range(2, 35))
 
@@ -66,21 +67,21 @@ def test_a_plan_of_a_view_that_is_older_than_the_catalog_still_leads_to_its_own_
     store.compact(force=True)
     new = store.streams.view(name)
     assert len(new.spans[SEGMENT]) < len(old.spans[SEGMENT])
-    logs = LogReader(store.catalog, store.blobs, store.runtime)
+    columns = LogReader(store.catalog, store.blobs, store.runtime).columns
     with store.catalog.reading() as reading:
         for view in (old, new):
-            page = logs.plan(reading, view, SEGMENT, 0, 60)
-            covered = [at + piece.shift for piece in page.pieces for at in range(piece.start, piece.stop)]
+            page = plan(reading, view, SEGMENT, 0, 60, extents_max=512, columns=columns)
+            covered = [at + piece.shift for piece in page.extents for at in range(piece.start, piece.stop)]
             assert covered == list(range(60))
-            assert {piece.extent.log for piece in page.pieces} <= {span.log for span in view.spans[SEGMENT]}
+            assert {piece.extent.log for piece in page.extents} <= {span.log for span in view.spans[SEGMENT]}
 
 
 def test_a_revisioned_stream_that_was_copied_or_collected_still_tells_its_newest_entry(store: ab.Store) -> None:
-    stream = store.revisioned("s/_x")
+    stream = store.shared.revisioned("s/_x")
     for value in (b"a", b"b"):
         stream.append(value)
     store.streams.copy("s/_x", "s/_y")
-    copy = store.revisioned("s/_y")
+    copy = store.shared.revisioned("s/_y")
     assert copy.last() == stream.last() == (2, b"b")
     assert copy.append(b"c", expected=2) == 3
     assert (copy.last(), stream.last()) == ((3, b"c"), (2, b"b"))
@@ -100,8 +101,8 @@ ROWS = 400
 def large(folder: Path) -> int:
     """A stream of three large messages in each of two segments; how many events."""
     noise = np.random.default_rng(5)
-    with ab.connect(folder) as store:
-        store.streams.create_scope("s")
+    with ab.connect(folder, create=True) as store:
+        store.scopes.create("s")
         store.streams.create("s/a", scaling=2)
         with store.writer("s/a") as writer:
             for _ in range(3):
@@ -120,7 +121,7 @@ def test_large_messages_are_verified_once_each(tmp_path: Path, monkeypatch: pyte
         return sums[-1]
 
     monkeypatch.setattr(fetch, "checksum", counted)
-    with ab.connect(tmp_path / "store") as store:
+    with ab.connect(tmp_path / "store", create=True) as store:
         for _ in range(3):
             with store.reader("s/a") as reader:
                 assert sum(batch.num_rows for batch in reader.batches()) == count
@@ -130,14 +131,14 @@ def test_large_messages_are_verified_once_each(tmp_path: Path, monkeypatch: pyte
 def test_damage_in_a_message_that_was_verified_ahead_is_told_to_who_reads_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Helper, "begin", lambda self, place, work: work())  # always ahead
+    monkeypatch.setattr(ReadAhead, "begin", lambda self, place, work: work())  # always ahead
     large(tmp_path / "store")
-    with ab.connect(tmp_path / "store") as store:
+    with ab.connect(tmp_path / "store", create=True) as store:
         last = Path([store.blobs.path(blob.key) for blob in store.blobs.list()][-1])
     data = bytearray(last.read_bytes())
     data[len(data) // 4] ^= 1  # in the first of its two messages
     last.write_bytes(data)
-    with ab.connect(tmp_path / "store") as store, store.reader("s/a") as reader:
+    with ab.connect(tmp_path / "store", create=True) as store, store.reader("s/a") as reader:
         seen: list[int] = []
 
         for _ in range(2):

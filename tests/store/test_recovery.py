@@ -14,7 +14,7 @@ import anabranch as ab
 from anabranch.blobs.local import LocalBlobs
 from anabranch.catalog.sqlite.adapter import FILE
 from anabranch.errors import AlreadyExists, CorruptBlob, InvalidArgument, NotFound
-from anabranch.log import manifest as manifests
+from anabranch.log.recovery import manifest as manifests
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store, restore
@@ -34,7 +34,7 @@ def rows(start: int, count: int) -> pa.Table:
 
 def fill(store: Store) -> None:
     """A bit of everything: inlined, Arrow and Parquet extents, several epochs, truncated and deleted streams."""
-    store.streams.create_scope("iot", tags={"a": "ü"})
+    store.scopes.create("iot", tags={"a": "ü"})
     store.streams.create("iot/raw", schema=SCHEMA, key="device", scaling=2)
     store.streams.create("iot/gone")
     store.streams.create("iot/sealed")
@@ -43,7 +43,7 @@ def fill(store: Store) -> None:
         store.streams.scale("iot/raw", 3)
         writer.write_batch(rows(500, 500)).result(120)
         store.compact(force=True)
-        store.streams.truncate("iot/raw", store.streams.tail("iot/raw"))
+        store.streams.truncate("iot/raw", store.cuts.tail("iot/raw"))
         writer.write_batch(rows(1_000, 500)).result(120)
         store.compact(force=True)
         writer.write_batch(rows(1_500, 500)).result(120)
@@ -58,7 +58,7 @@ def fill(store: Store) -> None:
 
 def contents(store: Store) -> dict[str, object]:
     """All that a user can tell of a store."""
-    found: dict[str, object] = {"scopes": [str(scope) for scope in store.streams.scopes()]}
+    found: dict[str, object] = {"scopes": [str(scope) for scope in store.scopes.list()]}
     for info in store.streams.list():
         view = store.streams.view(info.id)
         events = [(str(e.pointer), e.key, e.time, e.body) for e in events_of(store, str(info.name))]
@@ -87,11 +87,11 @@ def other(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 
 
 def opened(place: Place, **options: object) -> Store:
-    return ab.connect(**place, settings=SETTINGS, **options)  # type: ignore[arg-type]
+    return ab.connect(**place, settings=SETTINGS, **{"create": True} | options)  # type: ignore[arg-type]
 
 
 def blobs_in(folder: Path) -> list[str]:
-    return [info.key for info in manifests.listed(LocalBlobs(folder, Runtime()))]
+    return [info.key for info in manifests.list_blobs(LocalBlobs(folder, Runtime()))]
 
 
 def test_what_is_restored_is_what_was_backed_up(place: Place, other: Place, tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_second_backup_copies_what_is_new_and_drops_what_is_not_needed(tmp_pat
         with store.writer("iot/raw") as writer:
             writer.write_batch(rows(5_000, 500)).result(120)
         second = store.backup(tmp_path / "backup")
-        assert (second.blobs, second.blobs_there, second.removed) == (1, first.blobs, 0)
+        assert (second.blobs, second.blobs_reused, second.removed) == (1, first.blobs, 0)
         store.compact(force=True)
         third = store.backup(tmp_path / "backup")
         assert third.blobs > 0
@@ -203,7 +203,7 @@ def test_what_a_backup_left_cut_short_is_copied_again(tmp_path: Path) -> None:
         with pytest.raises(NotFound, match="never finished"):
             restore(backup, tmp_path / "restored")
         again = store.backup(backup)
-        assert (again.blobs, again.blobs_there) == (2, report.blobs - 2)
+        assert (again.blobs, again.blobs_reused) == (2, report.blobs - 2)
         before = contents(store)
     restore(backup, tmp_path / "restored")
     with opened({"url": tmp_path / "restored"}) as copy:
@@ -231,11 +231,11 @@ def test_nothing_is_restored_over_a_store_or_beside_other_blobs(place: Place, tm
         fill(store)
         store.backup(tmp_path / "backup")
     with opened(place) as there:
-        there.streams.create_scope("mine")
+        there.scopes.create("mine")
     with pytest.raises(AlreadyExists):
         restore(tmp_path / "backup", **place)  # type: ignore[arg-type]
     with opened(place) as there:
-        assert [scope.name for scope in there.streams.scopes()] == ["mine"]
+        assert [scope.name for scope in there.scopes.list()] == ["mine"]
     with opened({"url": tmp_path / "third"}) as third:
         fill(third)
     (tmp_path / "third" / FILE).unlink()
@@ -270,7 +270,6 @@ STEPS = st.sampled_from(
 )
 
 
-@pytest.mark.slow
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(STEPS, max_size=14), to_postgres=st.booleans())
 def test_whatever_a_store_has_lived_through_its_restored_backup_reads_the_same(
@@ -278,7 +277,7 @@ def test_whatever_a_store_has_lived_through_its_restored_backup_reads_the_same(
 ) -> None:
     folder = tmp_path_factory.mktemp("life")
     with opened({"url": folder / "river"}) as store:
-        store.streams.create_scope("iot")
+        store.scopes.create("iot")
         for number, step in enumerate(steps):
             live(store, step, number, folder / "backup")
         before = contents(store)
@@ -311,7 +310,7 @@ def live(store: Store, step: str, number: int, place: Path) -> None:
         case "scale":
             store.streams.scale(name, 1 + number % 4)
         case "truncate":
-            store.streams.truncate(name, store.streams.tail(name))
+            store.streams.truncate(name, store.cuts.tail(name))
         case "compact":
             store.compact(force=True)
         case "collect":

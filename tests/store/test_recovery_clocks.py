@@ -12,11 +12,11 @@ from anabranch import limits
 from anabranch.blobs.memory import MemoryBlobs
 from anabranch.catalog.sqlite.adapter import SqliteCatalog
 from anabranch.errors import LeaseExpired
-from anabranch.log import manifest as manifests
-from anabranch.log.backup import backup, newest_backup
-from anabranch.log.collect import collect
-from anabranch.log.lease import Hold
-from anabranch.log.rebuild import rebuild
+from anabranch.log.lease import HeldLease
+from anabranch.log.recovery import manifest as manifests
+from anabranch.log.recovery.backup import backup, newest_backup
+from anabranch.log.recovery.rebuild import rebuild
+from anabranch.log.upkeep.collect import collect
 from anabranch.runtime.ports import Runtime
 from tests.store.kit import SECOND, HandClock, Kit
 
@@ -45,7 +45,7 @@ def test_a_lease_of_a_clock_that_is_ahead_keeps_what_died_after_it_began(kit: Ki
     stream = kit.create("iot/raw")
     kit.append(stream, [100])
     other = ahead(kit)
-    with Hold(kit.catalog, other, "backup", "me", first_us=100 * limits.HORIZON_US):
+    with HeldLease(kit.catalog, other, "backup", "me", initial_us=100 * limits.HORIZON_US):
         kit.drop(stream)
         collect(kit.catalog, kit.blobs, kit.runtime)  # marks the blob as dead
         collect_for_long(kit)

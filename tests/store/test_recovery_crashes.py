@@ -11,10 +11,10 @@ from anabranch.blobs.memory import MemoryBlobs
 from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Catalog
 from anabranch.catalog.sqlite.adapter import SqliteCatalog
-from anabranch.log import manifest as manifests
-from anabranch.log.backup import backup, fetch_blobs, newest_backup
-from anabranch.log.check import check
-from anabranch.log.reload import is_empty, reload
+from anabranch.log.checking.check import check
+from anabranch.log.recovery import manifest as manifests
+from anabranch.log.recovery.backup import backup, fetch_blobs, newest_backup
+from anabranch.log.recovery.reload import is_empty, reload
 from anabranch.model.ids import StreamId
 from anabranch.testing.contracts.manifests import Dump, dump
 from tests.store.kit import SECOND, Kit

@@ -13,9 +13,9 @@ import anabranch as ab
 from anabranch.catalog.sqlite import replace
 from anabranch.catalog.sqlite.adapter import FILE
 from anabranch.errors import CorruptCatalog, StoreNotFound
-from anabranch.log.watch import Watch
+from anabranch.log.progress import ProgressCallback
 from anabranch.runtime.ids import SystemIds
-from anabranch.runtime.keys import new_line
+from anabranch.runtime.keys import new_key_line
 from anabranch.store import rebuild, restore
 from tests import s3_server
 from tests.process.children import Child, Tell, pour, stored, verify
@@ -23,7 +23,7 @@ from tests.store.helpers import sound
 from tests.store.test_recovery import Place, contents, fill, opened, rows
 
 
-def _dying(calls: int) -> Watch:
+def _dying(calls: int) -> ProgressCallback:
     """A watch that ends its process by kill -9 at the given call."""
     left = [calls]
 
@@ -52,9 +52,11 @@ def die_while_swapping(tell: Tell, place: Path, river: Path, calls: int) -> None
     tell("done")
 
 
-def until_done(tmp_path: Path, work: Callable[..., None], *arguments: object, between: Callable[[], None]) -> int:
-    """Let children do the work, each killed a step later than the one before, until one comes to its end."""
-    for calls in range(1, 200):
+def until_done(
+    tmp_path: Path, stride: int, work: Callable[..., None], *arguments: object, between: Callable[[], None]
+) -> int:
+    """Let children do the work, each killed so many steps later than the one before, until one comes to its end."""
+    for calls in range(1, 200, stride):
         child = Child(tmp_path, f"{work.__name__}-{calls}", work, *arguments, calls)
         code = child.join()
         if code == 0:
@@ -66,8 +68,8 @@ def until_done(tmp_path: Path, work: Callable[..., None], *arguments: object, be
 
 @pytest.mark.process
 @pytest.mark.chaos
-@pytest.mark.slow
-def test_killed_backups_and_restorations_leave_the_old_or_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stride", [6, pytest.param(1, marks=pytest.mark.slow)])
+def test_killed_backups_and_restorations_leave_the_old_or_nothing(tmp_path: Path, stride: int) -> None:
     river, place, copy = tmp_path / "river", tmp_path / "backup", tmp_path / "copy"
     with opened({"url": river}) as store:
         fill(store)
@@ -87,14 +89,14 @@ def test_killed_backups_and_restorations_leave_the_old_or_nothing(tmp_path: Path
         with opened({"url": there}) as store:
             assert contents(store) in (first, second)
 
-    assert until_done(tmp_path, back_up, river, place, between=old_or_new) > 10
+    assert until_done(tmp_path, stride, back_up, river, place, between=old_or_new) > 10
 
     def no_store() -> None:
         assert not (copy / FILE).exists()
         with pytest.raises((StoreNotFound, CorruptCatalog)):  # nothing yet, or blobs without a catalog
             ab.connect(copy, create=False)
 
-    assert until_done(tmp_path, put_back, place, copy, between=no_store) > 10
+    assert until_done(tmp_path, stride, put_back, place, copy, between=no_store) > 10
     assert not list(copy.glob("catalog.new-*"))
     with opened({"url": copy}) as store:
         assert contents(store) == second
@@ -112,7 +114,7 @@ def test_a_rebuild_killed_while_it_swaps_files_is_begun_again(tmp_path: Path) ->
     child = Child(tmp_path, "swap", die_while_swapping, river, river, 0)
     assert child.join() == -signal.SIGKILL
     with pytest.raises(ab.errors.AnabranchError):
-        ab.connect(river)
+        ab.connect(river, create=True)
     rebuild(river)
     with opened({"url": river}) as store:
         assert contents(store) == before
@@ -121,8 +123,8 @@ def test_a_rebuild_killed_while_it_swaps_files_is_begun_again(tmp_path: Path) ->
 @pytest.mark.process
 def test_a_backup_beside_a_writer_has_a_beginning_of_each_key(tmp_path: Path) -> None:
     river, stop = tmp_path / "river", tmp_path / "stop"
-    with ab.connect(river) as store:
-        store.streams.create_scope("s")
+    with ab.connect(river, create=True) as store:
+        store.scopes.create("s")
         store.streams.create("s/all", scaling=2)
         writer = Child(tmp_path, "writer", pour, river, "s/all", "writer", 7, stop)
         writer.wait_for("ack")
@@ -158,7 +160,7 @@ def test_what_is_collected_meanwhile_is_in_the_backup_all_the_same(tmp_path: Pat
             if what == "blobs" and "blobs" not in seen:
                 for info in store.streams.list():
                     if not info.sealed:
-                        store.streams.truncate(info.name, store.streams.tail(info.name))
+                        store.streams.truncate(info.name, store.cuts.tail(info.name))
                 store.compact(force=True)
                 for _ in range(3):
                     store.collect(horizon_us=0)
@@ -177,7 +179,7 @@ def test_what_is_collected_meanwhile_is_in_the_backup_all_the_same(tmp_path: Pat
 
 def test_an_encrypted_store_stays_so(tmp_path: Path) -> None:
     keys = tmp_path / "keys"
-    keys.write_text(new_line("k1", SystemIds()))
+    keys.write_text(new_key_line("k1", SystemIds()))
     keys.chmod(0o600)
     with opened({"url": tmp_path / "river"}, keys=f"file:{keys}") as store:
         fill(store)
@@ -204,7 +206,7 @@ def test_a_backup_lies_in_an_object_store(tmp_path: Path) -> None:
         before = contents(store)
         first = store.backup(bucket)
         again = store.backup(bucket)
-        assert (again.blobs, again.blobs_there) == (0, first.blobs)
+        assert (again.blobs, again.blobs_reused) == (0, first.blobs)
     there: Place = {"url": tmp_path / "copy", "blobs": s3_server.fresh_url()}
     restore(bucket, **there)  # type: ignore[arg-type]
     with opened(there) as copy:

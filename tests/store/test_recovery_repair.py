@@ -8,8 +8,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from anabranch.log.lease import Hold
-from anabranch.log.repair import Mended, advice, repair
+from anabranch.log.checking.repair import RepairAction, advice, repair
+from anabranch.log.lease import HeldLease
 from anabranch.testing.contracts.manifests import dump
 from tests.postgres_server import drop, fresh_url
 from tests.store.helpers import sound
@@ -24,7 +24,7 @@ def kit(tmp_path: Path) -> Iterator[Sound]:
     made.close()
 
 
-def mend(kit: Sound, *, dry_run: bool = False) -> list[Mended]:
+def mend(kit: Sound, *, dry_run: bool = False) -> list[RepairAction]:
     return list(repair(kit.catalog, now=kit.clock.now(), dry_run=dry_run))
 
 
@@ -47,7 +47,7 @@ DERIVED = {
 
 
 @pytest.mark.parametrize("damage", DERIVED)
-def test_what_follows_from_other_rows_is_put_right(kit: Sound, damage: str) -> None:
+def test_values_that_follow_from_other_rows_are_repaired(kit: Sound, damage: str) -> None:
     before = rows(kit)
     kit.sql(DERIVED[damage])
     damaged = rows(kit)
@@ -72,11 +72,11 @@ def test_a_low_water_mark_is_raised_where_nothing_is_viewed_below(kit: Sound) ->
     kit.sql("delete from extents where log = ? and start = 0", log)
     assert kit.findings()
     (mended,) = mend(kit)
-    assert mended.what == f"its low-water mark is {first.stop}, not 0"
+    assert mended.message == f"its low-water mark is {first.stop}, not 0"
     assert kit.findings() == []
 
 
-def test_events_that_are_viewed_and_gone_are_not_mended_away(kit: Sound) -> None:
+def test_repair_does_not_hide_lost_events(kit: Sound) -> None:
     log = kit.logs(kit.small)[0]
     kit.sql("delete from extents where log = ? and start = 0", log)
     before = rows(kit)
@@ -105,20 +105,21 @@ def test_a_sealed_segment_ends_where_its_log_does(kit: Sound) -> None:
     assert kit.view(kit.small).length(segment.id) == length
 
 
-def test_a_log_that_nothing_follows_is_sealed(kit: Sound) -> None:
+def test_a_log_without_a_following_span_is_sealed(kit: Sound) -> None:
     kit.sql(
-        "insert into logs (stream, length, sealed, fence, low_water, size, appended_at) values (?, 0, 0, 0, 0, 0, 0)",
+        "insert into logs (stream, length, sealed, fence, low_water, size, appended_at, digest)"
+        " values (?, 0, 0, 0, 0, 0, 0, 0)",
         kit.small,
     )
     assert kit.findings()
-    assert [mended.what for mended in mend(kit)] == ["it is sealed: no span follows it"]
+    assert [mended.message for mended in mend(kit)] == ["it is sealed: no span follows it"]
     assert kit.findings() == []
 
 
-def test_a_lease_that_holds_nothing_is_ended(kit: Sound) -> None:
-    with Hold(kit.catalog, kit.runtime, "job", "me"):
+def test_a_lease_before_the_horizon_is_removed(kit: Sound) -> None:
+    with HeldLease(kit.catalog, kit.runtime, "job", "me"):
         kit.sql("update leases set begun_at = 1")
-        kit.sql("insert into meta values ('horizon', 2) on conflict do update set value = 2")
+        kit.sql("insert into meta (name, value) values ('horizon', 2) on conflict do update set value = 2")
         assert kit.findings()
         assert mend(kit)
         assert kit.findings() == []
@@ -140,7 +141,7 @@ UNSAFE = {
 
 
 @pytest.mark.parametrize("damage", UNSAFE)
-def test_what_cannot_be_told_is_left_alone_and_said(kit: Sound, damage: str) -> None:
+def test_unrepairable_rows_are_left_and_reported(kit: Sound, damage: str) -> None:
     kit.sql(UNSAFE[damage])
     before = rows(kit)
     mended = mend(kit)

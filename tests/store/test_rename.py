@@ -8,6 +8,9 @@ import pytest
 
 import anabranch as ab
 from anabranch import limits
+from anabranch.catalog.state.copied import COPIED
+from anabranch.catalog.state.former_name import FORMER_NAME
+from anabranch.catalog.state.former_names import FORMER_NAMES
 from anabranch.errors import (
     InvalidArgument,
     InvalidName,
@@ -24,8 +27,8 @@ from tests.store.helpers import bodies_of, sound
 @pytest.fixture
 def store() -> Iterator[Store]:
     with ab.connect("memory://") as opened:
-        opened.streams.create_scope("s", tags={"of": "s"})
-        opened.streams.create_scope("t")
+        opened.scopes.create("s", tags={"of": "s"})
+        opened.scopes.create("t")
         opened.streams.create("s/a")
         yield opened
         assert sound(opened)
@@ -36,9 +39,9 @@ def write(store: Store, stream: str, *bodies: bytes) -> list[ab.EventPointer]:
         return [writer.write(body).result() for body in bodies]
 
 
-def pieces(store: Store) -> int:
+def states(store: Store) -> int:
     with store.catalog.reading() as reading:
-        return len(reading.pieces("renamed")) + len(reading.pieces("former names")) + len(reading.pieces("copied"))
+        return len(reading.states(FORMER_NAME)) + len(reading.states(FORMER_NAMES)) + len(reading.states(COPIED))
 
 
 def test_a_stream_keeps_everything_but_its_name(store: Store) -> None:
@@ -54,7 +57,7 @@ def test_a_stream_keeps_everything_but_its_name(store: Store) -> None:
     assert told == [{"from": "s/a", "to": "s/b"}, {"from": "s/b", "to": "t/b"}]
 
 
-def test_open_readers_and_writers_go_on(store: Store) -> None:
+def test_open_readers_and_writers_continue(store: Store) -> None:
     with store.writer("s/a") as writer, store.reader("s/a", follow=True) as reader:
         events = iter(reader)
         for n, name in enumerate(("s/b", "t/c", "s/a", "s/d")):
@@ -67,18 +70,18 @@ def test_open_readers_and_writers_go_on(store: Store) -> None:
     assert len(bodies_of(store, "s/d")) == 5
 
 
-def test_an_old_name_answers_with_the_new_one(store: Store) -> None:
+def test_a_former_name_raises_with_the_new_one(store: Store) -> None:
     store.streams.rename("s/a", "s/b")
     store.streams.rename("s/b", "t/c")
     for old in ("s/a", "s/b"):
         for use in (store.streams.get, store.streams.seal, store.writer, store.reader, store.streams.delete):
-            with pytest.raises(StreamRenamed, match=f"'{old}' is called 't/c' now") as caught:
+            with pytest.raises(StreamRenamed, match=f"'{old}' was renamed to 't/c'") as caught:
                 use(old)
             assert (caught.value.stream, caught.value.name) == (old, "t/c")
     assert not store.streams.exists("s/a")
 
 
-def test_a_name_that_is_taken_again_means_its_new_stream(store: Store) -> None:
+def test_a_reused_name_refers_to_the_new_stream(store: Store) -> None:
     first = store.streams.rename("s/a", "s/b").id
     second = store.streams.create("s/a").id
     assert store.streams.get("s/a").id == second
@@ -96,7 +99,7 @@ def test_a_name_that_is_taken_again_means_its_new_stream(store: Store) -> None:
         store.streams.get("s/d")
 
 
-def test_former_names_go_with_their_stream(store: Store) -> None:
+def test_former_names_are_deleted_with_their_stream(store: Store) -> None:
     store.streams.rename("s/a", "s/b")
     store.streams.copy("s/b", "s/c")
     store.streams.delete("s/b")
@@ -104,10 +107,10 @@ def test_former_names_go_with_their_stream(store: Store) -> None:
         store.streams.get("s/a")
     assert not isinstance(caught.value, StreamRenamed)
     store.streams.delete("s/c")
-    assert pieces(store) == 0
+    assert states(store) == 0
 
 
-def test_so_many_former_names_are_kept(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_former_names_is_limited(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "FORMER_NAMES_MAX", 2)
     for old, new in ("ab", "bc", "cd"):
         store.streams.rename(f"s/{old}", f"s/{new}")
@@ -119,7 +122,7 @@ def test_so_many_former_names_are_kept(store: Store, monkeypatch: pytest.MonkeyP
             store.streams.get(old)
 
 
-def test_names_that_are_taken_or_lead_nowhere_are_refused(store: Store) -> None:
+def test_taken_or_unknown_names_are_refused(store: Store) -> None:
     store.streams.create("s/b")
     with pytest.raises(StreamExists):
         store.streams.rename("s/a", "s/b")
@@ -132,7 +135,7 @@ def test_names_that_are_taken_or_lead_nowhere_are_refused(store: Store) -> None:
     assert store.streams.rename("s/a", "s/a").name == ab.StreamName("s", "a")
 
 
-def test_a_rename_asked_again_is_answered_though_the_name_is_gone(store: Store) -> None:
+def test_a_repeated_rename_returns_its_first_result(store: Store) -> None:
     first = store.streams.rename("s/a", "s/b", request="r")
     assert store.streams.rename("s/a", "s/b", request="r") == first
     with pytest.raises(RequestMismatch):
@@ -146,35 +149,35 @@ def test_a_scope_is_copied_with_its_streams_and_tags(store: Store) -> None:
     write(store, "s/a", b"1")
     store.streams.create("s/b")
     store.streams.create("s/_own")
-    copies = store.streams.copy_scope("s", "u", request="r")
+    copies = store.scopes.copy("s", "u", request="r")
     assert [str(info.name) for info in store.streams.list("u", internal=True)] == ["u/a", "u/b"]
-    assert store.streams.scope("u").tags == {"of": "s"}
+    assert store.scopes.get("u").tags == {"of": "s"}
     write(store, "s/a", b"2")
     assert bodies_of(store, "u/a") == [b"1"]
-    assert store.streams.copy_scope("s", "u", request="r") == copies == store.streams.copy_scope("s", "u")
-    assert len(store.streams.copy_scope("s", "u", internal=True)) == 3
+    assert store.scopes.copy("s", "u", request="r") == copies == store.scopes.copy("s", "u")
+    assert len(store.scopes.copy("s", "u", internal=True)) == 3
 
 
-def test_a_scope_copy_that_was_refused_goes_on_when_asked_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_scope_copy_continues_when_repeated(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "SCOPE_PAGE", 2)
     for name in "bcdef":
         store.streams.create(f"s/{name}")
     write(store, "s/a", b"1")
     store.streams.create("t/d")
     with pytest.raises(StreamExists):
-        store.streams.copy_scope("s", "t")
+        store.scopes.copy("s", "t")
     assert [info.name.name for info in store.streams.list("t")] == ["a", "b", "d"]
     first = store.streams.get("t/a").id
     store.streams.delete("t/d")
-    assert len(store.streams.copy_scope("s", "t")) == 6
+    assert len(store.scopes.copy("s", "t")) == 6
     assert [info.name.name for info in store.streams.list("t")] == [*"abcdef"]
     assert store.streams.get("t/a").id == first
 
 
-def test_scopes_that_are_not_there_or_the_same_are_refused(store: Store) -> None:
+def test_unknown_or_equal_scopes_are_refused(store: Store) -> None:
     with pytest.raises(ScopeNotFound):
-        store.streams.copy_scope("none", "u")
+        store.scopes.copy("none", "u")
     with pytest.raises(InvalidArgument):
-        store.streams.copy_scope("s", "s")
+        store.scopes.copy("s", "s")
     with pytest.raises(InvalidName):
-        store.streams.copy_scope("s", "no/scope")
+        store.scopes.copy("s", "no/scope")

@@ -66,45 +66,39 @@ def scale(store: Store, rng: random.Random) -> None:
 
 
 @pytest.mark.parametrize("inline_bytes_max", [64 * 1024, 0])
-def test_writers_and_readers_go_on_across_splits_and_merges(tmp_path: Path, inline_bytes_max: int) -> None:
-    seed = random.SystemRandom().randrange(1 << 32)
+def test_writers_and_readers_go_on_across_splits_and_merges(tmp_path: Path, inline_bytes_max: int, seed: int) -> None:
     rng = random.Random(seed)
     settings = Settings(inline_bytes_max=inline_bytes_max, commit_bytes_max=3_000, pipeline_bytes_min=200)
     failures: list[BaseException] = []
     seen: list[ab.Event] = []
-    try:
-        with ab.connect(tmp_path / "river", settings=settings) as store:
-            store.streams.create_scope("s")
-            store.streams.create("s/raw", scaling=2)
-            reader = store.reader("s/raw", follow=True)
-            follower = threading.Thread(target=follow, args=(reader, seen))
-            writers = [
-                threading.Thread(target=write, args=(store, name, rng.randrange(1 << 32), failures))
-                for name in range(4)
-            ]
-            for thread in (follower, *writers):
-                thread.start()
-            while any(thread.is_alive() for thread in writers):
-                scale(store, rng)
-                time.sleep(0.01)
-            assert not failures
-            expected = {
-                f"{name}-{key}": [b"%d" % n for n in range(key, PER_WRITER, KEYS)]
-                for name in range(4)
-                for key in range(KEYS)
-            }
-            assert store.streams.get("s/raw").epoch >= SCALES
-            assert by_key(events_of(store, "s/raw")) == expected
-            until(lambda: len(seen) >= 4 * PER_WRITER)
-            reader.close()
-            until_ended(follower)
-            assert by_key(seen) == expected
-            assert sound(store)
-            store.compact(force=True)
-            assert by_key(events_of(store, "s/raw")) == expected
-    except BaseException as exc:
-        exc.add_note(f"seed {seed}")
-        raise
+    with ab.connect(tmp_path / "river", settings=settings, create=True) as store:
+        store.scopes.create("s")
+        store.streams.create("s/raw", scaling=2)
+        reader = store.reader("s/raw", follow=True)
+        follower = threading.Thread(target=follow, args=(reader, seen))
+        writers = [
+            threading.Thread(target=write, args=(store, name, rng.randrange(1 << 32), failures)) for name in range(4)
+        ]
+        for thread in (follower, *writers):
+            thread.start()
+        while any(thread.is_alive() for thread in writers):
+            scale(store, rng)
+            time.sleep(0.01)
+        assert not failures
+        expected = {
+            f"{name}-{key}": [b"%d" % n for n in range(key, PER_WRITER, KEYS)]
+            for name in range(4)
+            for key in range(KEYS)
+        }
+        assert store.streams.get("s/raw").epoch >= SCALES
+        assert by_key(events_of(store, "s/raw")) == expected
+        until(lambda: len(seen) >= 4 * PER_WRITER)
+        reader.close()
+        until_ended(follower)
+        assert by_key(seen) == expected
+        assert sound(store)
+        store.compact(force=True)
+        assert by_key(events_of(store, "s/raw")) == expected
 
 
 def test_a_writer_whose_open_segment_lies_in_a_sealed_log_says_so_and_goes_on_once_that_is_mended() -> None:
@@ -125,16 +119,15 @@ def test_a_writer_whose_open_segment_lies_in_a_sealed_log_says_so_and_goes_on_on
                 ack.result(PATIENCE_S)
         mark(sealed=False)
         assert writer.write(b"3").result().offset == 1
-        with pytest.raises(CorruptCatalog):
-            writer.close()
+        writer.close()  # raises no refusal that was raised before
         assert bodies_of(rig.store, "s/raw") == [b"0", b"3"]
 
 
 def test_what_a_seal_sent_back_goes_before_newer_events_of_its_key(tmp_path: Path) -> None:
     """The events that were on their way when the segment was sealed come first."""
     settings = Settings(inline_bytes_max=0, commit_bytes_max=500, pipeline_bytes_min=1)
-    with ab.connect(tmp_path / "river", settings=settings) as store:
-        store.streams.create_scope("s")
+    with ab.connect(tmp_path / "river", settings=settings, create=True) as store:
+        store.scopes.create("s")
         store.streams.create("s/raw")
         with store.writer("s/raw") as writer:
             for round_ in range(20):

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 import anabranch as ab
 from anabranch.catalog.port import Lease
+from anabranch.catalog.state.retention import RETENTION
 from anabranch.errors import InvalidArgument, StreamNotFound, Truncated
 from anabranch.model.ids import Micros
-from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store
-from anabranch.streams.retain import retain, retain_if_due
+from anabranch.streams.retention.apply import retain, retain_if_due
+from tests.clocks import runtime_by
 from tests.postgres_server import drop, fresh_url
 from tests.store.helpers import bodies_of, sound
 from tests.store.kit import SECOND, HandClock
@@ -52,8 +53,8 @@ def kept(request: pytest.FixtureRequest) -> Iterator[Kept]:
     clock = HandClock()
     url = fresh_url() if request.param == "postgres+memory" else "memory://"
     blobs = "memory://" if url != "memory://" else None
-    with ab.connect(url, blobs=blobs, runtime=Runtime(clock=clock)) as store:
-        store.streams.create_scope("s")
+    with ab.connect(url, blobs=blobs, runtime=runtime_by(clock), create=True) as store:
+        store.scopes.create("s")
         yield Kept(store, clock)
         assert sound(store)
     if blobs:
@@ -66,7 +67,7 @@ def extents(store: Store, stream: str) -> int:
         return sum(len(reading.extents(log, 0, 1 << 60, 100)) for log in view.logs)
 
 
-def test_events_go_when_they_are_old_and_their_bytes_are_freed(kept: Kept) -> None:
+def test_old_events_are_removed_and_their_bytes_freed(kept: Kept) -> None:
     store = kept.store
     store.streams.create("s/a", retention=ab.RetainFor("5h"), scaling=2)
     store.streams.create("s/for-ever")
@@ -84,7 +85,7 @@ def test_events_go_when_they_are_old_and_their_bytes_are_freed(kept: Kept) -> No
     assert extents(store, "s/a") == before - 6
 
 
-def test_age_is_told_exactly_inside_compacted_files(kept: Kept) -> None:
+def test_age_bounds_are_exact_inside_compacted_files(kept: Kept) -> None:
     kept.store.streams.create("s/a", retention=ab.RetainFor("5h"))
     kept.hourly("s/a", *range(10))
     kept.store.compact(force=True)
@@ -96,24 +97,24 @@ def test_the_newest_bytes_stay(kept: Kept) -> None:
     streams = kept.store.streams
     streams.create("s/a", scaling=2)
     kept.hourly("s/a", *range(20), size=100)
-    each = streams.distance("s/a").bytes // 20
-    streams.retention("s/a", ab.RetainBytes(each * 8))
+    each = kept.store.cuts.distance("s/a").bytes // 20
+    kept.store.policies.retention("s/a", ab.RetainBytes(each * 8))
     kept.store.retain()
     assert kept.numbers("s/a") == [*range(12, 20)]
-    streams.retention("s/a", ab.RetainBytes(each * 8) | ab.RetainFor("3h"))
+    kept.store.policies.retention("s/a", ab.RetainBytes(each * 8) | ab.RetainFor("3h"))
     kept.store.retain()
     assert kept.numbers("s/a") == [17, 18, 19]
 
 
-def test_what_is_kept_at_least_stays(kept: Kept) -> None:
+def test_minimum_bounds_are_kept(kept: Kept) -> None:
     streams = kept.store.streams
     streams.create("s/a")
     kept.hourly("s/a", *range(10), size=100)
-    each = streams.distance("s/a").bytes // 10
-    streams.retention("s/a", ab.RetainFor("2h", bytes_min=each * 6))
+    each = kept.store.cuts.distance("s/a").bytes // 10
+    kept.store.policies.retention("s/a", ab.RetainFor("2h", bytes_min=each * 6))
     kept.store.retain()
     assert kept.numbers("s/a") == [4, 5, 6, 7, 8, 9]
-    streams.retention("s/a", ab.RetainBytes(each, age_min="4h"))
+    kept.store.policies.retention("s/a", ab.RetainBytes(each, age_min="4h"))
     kept.store.retain()
     assert kept.numbers("s/a") == [6, 7, 8, 9]
 
@@ -125,18 +126,18 @@ def test_a_policy_belongs_to_its_stream_and_not_to_a_copy(kept: Kept) -> None:
     kept.hourly("s/a", 1, 2)
     streams.copy("s/a", "s/copy")
     streams.rename("s/a", "s/b")
-    assert (streams.retention("s/b"), streams.retention("s/copy")) == (policy, None)
+    assert (kept.store.policies.retention("s/b"), kept.store.policies.retention("s/copy")) == (policy, None)
     kept.clock.pass_time(HOUR)
     kept.store.retain()
     assert (kept.numbers("s/b"), kept.numbers("s/copy")) == ([], [1, 2])
-    assert streams.retention("s/b", None) is None
-    assert streams.retention("s/b") is None
-    streams.retention("s/b", policy)
+    assert kept.store.policies.retention("s/b", None) is None
+    assert kept.store.policies.retention("s/b") is None
+    kept.store.policies.retention("s/b", policy)
     streams.delete("s/b")
     with kept.store.catalog.reading() as reading:
-        assert reading.pieces("retention") == []
+        assert reading.states(RETENTION) == []
     with pytest.raises(StreamNotFound):
-        streams.retention("s/b", policy)
+        kept.store.policies.retention("s/b", policy)
     assert kept.store.retain().streams == 0
 
 
@@ -144,24 +145,24 @@ def test_a_policy_is_set_once_for_a_request(kept: Kept) -> None:
     streams = kept.store.streams
     streams.create("s/a", retention=ab.RetainFor("1h"), request="made")
     streams.create("s/a", retention=ab.RetainFor("1h"), request="made")
-    streams.retention("s/a", ab.RetainFor("2h"), request="longer")
-    streams.retention("s/a", None)
-    streams.retention("s/a", ab.RetainFor("2h"), request="longer")
-    assert streams.retention("s/a") is None
+    kept.store.policies.retention("s/a", ab.RetainFor("2h"), request="longer")
+    kept.store.policies.retention("s/a", None)
+    kept.store.policies.retention("s/a", ab.RetainFor("2h"), request="longer")
+    assert kept.store.policies.retention("s/a") is None
 
 
-def test_a_stream_that_was_stitched_behind_younger_events_keeps_to_its_bytes(kept: Kept) -> None:
+def test_a_size_bound_of_stitched_older_events(kept: Kept) -> None:
     streams = kept.store.streams
     streams.create("s/old")
     streams.create("s/young")
     kept.hourly("s/old", *range(20), size=100)
     kept.hourly("s/young", *range(20, 30), size=100)
-    each = streams.distance("s/young").bytes // 10
+    each = kept.store.cuts.distance("s/young").bytes // 10
     streams.stitch(["s/young", "s/old"], into="s/all")
-    streams.retention("s/all", ab.RetainBytes(each * 12))
+    kept.store.policies.retention("s/all", ab.RetainBytes(each * 12))
     kept.store.retain()
     assert kept.numbers("s/all") == [*range(8, 20)]  # reading order decides: the young ones came first
-    streams.retention("s/all", ab.RetainFor("1h"))
+    kept.store.policies.retention("s/all", ab.RetainFor("1h"))
     kept.store.retain()
     assert kept.numbers("s/all") == []
 
@@ -170,7 +171,7 @@ def test_a_stream_that_was_stitched_behind_younger_events_keeps_to_its_bytes(kep
 
 
 @pytest.mark.parametrize("follow", [False, True])
-def test_a_late_reader_is_told_and_goes_on_at_the_head_without_reading_twice(kept: Kept, follow: bool) -> None:
+def test_a_truncated_reader_continues_at_the_head_without_duplicates(kept: Kept, follow: bool) -> None:
     streams = kept.store.streams
     streams.create("s/a", scaling=2, retention=ab.RetainFor("5h"))
     kept.hourly("s/a", *range(6))
@@ -207,20 +208,20 @@ def payloads(reader: ab.Reader) -> list[bytes]:
 # in the background
 
 
-def test_upkeep_retains_by_itself_and_not_again_before_its_time() -> None:
+def test_upkeep_applies_retention_once_a_period() -> None:
     with ab.connect("memory://", settings=Settings(maintenance_s=0.01, retention_s=0.0)) as store:
-        store.streams.create_scope("s")
+        store.scopes.create("s")
         store.streams.create("s/a", retention=ab.RetainFor(0))
         with store.writer("s/a") as writer:
             writer.write(b"1").result()
-        until(lambda: not store.streams.distance("s/a").events)
+        until(lambda: not store.cuts.distance("s/a").events)
 
 
-def test_one_process_carries_policies_out_and_not_more_often_than_it_should(kept: Kept) -> None:
+def test_one_process_at_a_time_applies_policies_once_a_period(kept: Kept) -> None:
     store = kept.store
 
     def round_(**settings: float | None) -> bool:
-        runtime = Runtime(clock=kept.clock, settings=Settings(**settings))  # type: ignore[arg-type]
+        runtime = runtime_by(kept.clock, settings=Settings(**settings))  # type: ignore[arg-type]
         return retain_if_due(store.catalog, runtime, store._cut_at) is not None
 
     assert not round_()  # there is no policy
@@ -238,7 +239,7 @@ def test_one_process_carries_policies_out_and_not_more_often_than_it_should(kept
     assert round_()
 
 
-def test_a_stream_that_goes_or_is_truncated_meanwhile_is_left_at_that(kept: Kept) -> None:
+def test_a_concurrently_deleted_or_truncated_stream_is_skipped(kept: Kept) -> None:
     store, streams = kept.store, kept.store.streams
     streams.create("s/a", retention=ab.RetainFor("1h"))
     streams.create("s/b", retention=ab.RetainFor("1h"))
@@ -249,7 +250,7 @@ def test_a_stream_that_goes_or_is_truncated_meanwhile_is_left_at_that(kept: Kept
     def cut_at(view: object, at: Micros, by_event: bool) -> ab.StreamCut:
         found = inner(view, at, by_event)  # type: ignore[arg-type]
         name = str(view.info.name)  # type: ignore[attr-defined]
-        streams.delete(name) if name == "s/a" else streams.truncate(name, streams.tail(name))
+        streams.delete(name) if name == "s/a" else streams.truncate(name, store.cuts.tail(name))
         return found
 
     report = retain(store.catalog, store.runtime, cut_at)
@@ -264,14 +265,14 @@ def test_a_stream_that_goes_or_is_truncated_meanwhile_is_left_at_that(kept: Kept
     size=st.one_of(st.none(), st.integers(0, 30)),
     at_least=st.integers(0, 5),
 )
-def test_retention_lets_go_what_a_list_of_events_would(
+def test_retention_removes_what_the_model_removes(
     steps: list[tuple[int, bool]], hours: int, size: int | None, at_least: int
 ) -> None:
     """One segment, an hour between commits: what stays is told by ages and weights alone."""
     clock = HandClock()
-    with ab.connect("memory://", runtime=Runtime(clock=clock, settings=Settings(inline_bytes_max=200))) as store:
+    with ab.connect("memory://", runtime=runtime_by(clock, settings=Settings(inline_bytes_max=200))) as store:
         made = Kept(store, clock)
-        store.streams.create_scope("s")
+        store.scopes.create("s")
         store.streams.create("s/a")
         events: list[tuple[int, int]] = []  # number, time
         for count, compacted in steps:
@@ -280,11 +281,11 @@ def test_retention_lets_go_what_a_list_of_events_would(
             if compacted:
                 store.compact(force=True)
             clock.pass_time(HOUR)
-        each = store.streams.distance("s/a").bytes // max(len(events), 1)
+        each = store.cuts.distance("s/a").bytes // max(len(events), 1)
         policy = ab.RetainFor(hours * HOUR, bytes_min=at_least * each)
         if size is not None:
             policy |= ab.RetainBytes(max(size, at_least) * each)
-        store.streams.retention("s/a", policy)
+        store.policies.retention("s/a", policy)
         store.retain()
         young = [n for n, at in events if at >= clock.now() - hours * HOUR]
         newest = [n for n, _ in events][max(0, len(events) - max(size, at_least)) :] if size is not None else None
@@ -293,7 +294,7 @@ def test_retention_lets_go_what_a_list_of_events_would(
         assert made.numbers("s/a") == sorted(stays)
 
 
-def test_policies_in_hours_and_gigabytes_are_understood() -> None:
+def test_policies_accept_durations_and_sizes_as_text() -> None:
     assert ab.RetainFor("1.5h").age_us == 1.5 * HOUR
     assert ab.RetainBytes("2GiB").size == 2 << 30
     with pytest.raises(InvalidArgument, match="7d"):

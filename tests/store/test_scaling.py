@@ -14,11 +14,13 @@ from anabranch.blobs.memory import MemoryBlobs
 from anabranch.catalog.port import Catalog
 from anabranch.catalog.postgres.adapter import PostgresCatalog
 from anabranch.catalog.sqlite.adapter import SqliteCatalog
+from anabranch.catalog.state.load import LOAD
+from anabranch.catalog.state.scaling import SCALING
 from anabranch.errors import StreamNotFound
-from anabranch.log.lease import Hold
-from anabranch.runtime.ports import Runtime
+from anabranch.log.lease import HeldLease
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store
+from tests.clocks import runtime_by
 from tests.postgres_server import drop, fresh_url
 from tests.store.kit import SECOND, HandClock
 from tests.waiting import until
@@ -33,10 +35,10 @@ class Timed:
         self.folder, self.kind = folder, kind
         self.url = fresh_url() if kind == "postgres" else ""
         self.store = self.open()
-        self.store.streams.create_scope("s")
+        self.store.scopes.create("s")
 
     def open(self) -> Store:
-        runtime = Runtime(clock=self.clock, settings=self.settings)
+        runtime = runtime_by(self.clock, settings=self.settings)
         catalog: Catalog = PostgresCatalog(self.url, runtime) if self.url else SqliteCatalog(self.folder, runtime)
         return Store(catalog, MemoryBlobs() if self.url else LocalBlobs(self.folder, runtime), runtime)
 
@@ -74,7 +76,7 @@ def test_segments_follow_the_load_and_keep_every_event(timed: Timed) -> None:
     assert list(store.check()) == []
 
 
-def test_another_process_goes_on_with_what_was_sampled(timed: Timed) -> None:
+def test_another_process_continues_with_the_samples(timed: Timed) -> None:
     timed.store.streams.create("s/a", scaling=ab.ByByteRate(10, factor=2))
     timed.load("s/a", 100, 60)
     assert len(timed.store.streams.view("s/a").current) == 1
@@ -84,36 +86,36 @@ def test_another_process_goes_on_with_what_was_sampled(timed: Timed) -> None:
     assert len(timed.store.streams.view("s/a").current) == 2
 
 
-def test_who_scales_can_be_asked_and_changed_and_goes_with_the_stream(timed: Timed) -> None:
+def test_scaling_policies_are_read_set_and_deleted_with_the_stream(timed: Timed) -> None:
     streams = timed.store.streams
     streams.create("s/a")
-    assert streams.scaling("s/a") == ab.Fixed(1)
+    assert timed.store.policies.scaling("s/a") == ab.Fixed(1)
     policy = ab.ByEventRate(1000, 4, 3)
-    streams.scaling("s/a", policy, request="r")
-    streams.scaling("s/a", policy, request="r")
-    assert streams.scaling("s/a") == policy
+    timed.store.policies.scaling("s/a", policy, request="r")
+    timed.store.policies.scaling("s/a", policy, request="r")
+    assert timed.store.policies.scaling("s/a") == policy
     timed.store.rescale()
     assert len(streams.view("s/a").current) == 3
     streams.copy("s/a", "s/copy")
-    assert streams.scaling("s/copy") == ab.Fixed(3)
+    assert timed.store.policies.scaling("s/copy") == ab.Fixed(3)
     streams.rename("s/a", "s/b")
-    assert streams.scaling("s/b") == policy
-    streams.scaling("s/b", ab.Fixed())
-    assert streams.scaling("s/b") == ab.Fixed(3)
-    streams.scaling("s/b", policy)
+    assert timed.store.policies.scaling("s/b") == policy
+    timed.store.policies.scaling("s/b", ab.Fixed())
+    assert timed.store.policies.scaling("s/b") == ab.Fixed(3)
+    timed.store.policies.scaling("s/b", policy)
     timed.store.rescale()
     streams.delete("s/b")
     with timed.store.catalog.reading() as reading:
-        assert reading.pieces("scaling") == reading.pieces("load") == []
+        assert reading.states(SCALING) == reading.states(LOAD) == []
     with pytest.raises(StreamNotFound):
-        streams.scaling("s/b", policy)
+        timed.store.policies.scaling("s/b", policy)
     assert timed.store.rescale().streams == 0
 
 
-def test_one_process_scales_at_a_time_and_a_sealed_stream_is_left_alone(timed: Timed) -> None:
+def test_one_process_scales_at_a_time_and_sealed_streams_are_skipped(timed: Timed) -> None:
     timed.store.streams.create("s/a")
-    timed.store.streams.scaling("s/a", ab.ByEventRate(1000, minimum=4))
-    with Hold(timed.store.catalog, timed.store.runtime, "rescale", "another process"):
+    timed.store.policies.scaling("s/a", ab.ByEventRate(1000, minimum=4))
+    with HeldLease(timed.store.catalog, timed.store.runtime, "rescale", "another process"):
         assert timed.store.rescale().streams == 0
     timed.store.streams.create("s/sealed", scaling=ab.ByEventRate(1))
     timed.store.streams.seal("s/sealed")
@@ -121,21 +123,21 @@ def test_one_process_scales_at_a_time_and_a_sealed_stream_is_left_alone(timed: T
     assert (report.streams, report.scaled) == (2, 1)
 
 
-def test_who_is_killed_while_it_scales_is_followed_by_another_when_its_lease_is_over(timed: Timed) -> None:
+def test_another_process_scales_once_the_lease_of_a_killed_one_expires(timed: Timed) -> None:
     timed.store.streams.create("s/a")
-    timed.store.streams.scaling("s/a", ab.ByEventRate(1000, minimum=4))
-    Hold(timed.store.catalog, timed.store.runtime, "rescale", "a process that is killed").__enter__()
+    timed.store.policies.scaling("s/a", ab.ByEventRate(1000, minimum=4))
+    HeldLease(timed.store.catalog, timed.store.runtime, "rescale", "a process that is killed").__enter__()
     timed.clock.pass_time(limits.LEASE_US - 1)
     assert timed.store.rescale().streams == 0
     timed.clock.pass_time(1)
     assert timed.store.rescale().scaled == 1
 
 
-def test_the_windows_and_rests_are_settings(tmp_path: Path) -> None:
+def test_the_windows_and_cooldowns_are_settings(tmp_path: Path) -> None:
     second = 1_000_000
     told = Settings(
         scaling_short_us=20 * second, scaling_long_us=40 * second,
-        scaling_split_rest_us=30 * second, scaling_merge_rest_us=50 * second,
+        scaling_split_cooldown_us=30 * second, scaling_merge_cooldown_us=50 * second,
     )  # fmt: skip
     timed = Timed("sqlite", tmp_path, told)
     with timed.store:
@@ -148,7 +150,7 @@ def test_the_windows_and_rests_are_settings(tmp_path: Path) -> None:
     assert segments == [1] * 3 + [2] * 6 + [1] * 2
 
 
-def test_a_clock_that_was_set_back_measures_anew(timed: Timed) -> None:
+def test_a_clock_that_was_set_back_restarts_the_samples(timed: Timed) -> None:
     timed.store.streams.create("s/a", scaling=ab.ByEventRate(1))
     timed.load("s/a", 100, 50)
     timed.clock.pass_time(-3600 * SECOND)
@@ -159,8 +161,8 @@ def test_a_clock_that_was_set_back_measures_anew(timed: Timed) -> None:
 
 
 def test_a_process_that_opted_in_scales_in_the_background(tmp_path: Path) -> None:
-    with ab.connect(tmp_path / "river", settings=Settings(scaling_s=0.01)) as store:
-        store.streams.create_scope("s")
+    with ab.connect(tmp_path / "river", settings=Settings(scaling_s=0.01), create=True) as store:
+        store.scopes.create("s")
         store.streams.create("s/a")
-        store.streams.scaling("s/a", ab.ByEventRate(1000, minimum=3))
+        store.policies.scaling("s/a", ab.ByEventRate(1000, minimum=3))
         until(lambda: len(store.streams.view("s/a").current) == 3)

@@ -19,8 +19,8 @@ from anabranch.errors import BlobMissing, Closed, CorruptBlob, StreamNotFound
 from anabranch.model.cut import StreamCut
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store
-from anabranch.testing.faults import Action, Call, CrashAt
-from anabranch.testing.world import ProcessCrashed, World
+from tests.simulation.faults import Action, Call, CrashAt
+from tests.simulation.world import ProcessCrashed, World
 from tests.store.helpers import bodies_of, events_of, sound
 
 EVENTS = 12
@@ -44,7 +44,7 @@ class Strike:
 
 def furnish(world: World) -> None:
     process = world.process("maker")
-    process.call(lambda store: store.streams.create_scope("s"))
+    process.call(lambda store: store.scopes.create("s"))
     process.call(lambda store: store.streams.create("s/raw", scaling=2))
     process.close()
 
@@ -176,8 +176,8 @@ def damage(path: Path, how: str) -> None:
 @pytest.mark.parametrize("compacted", [False, True])
 def test_damage_to_the_log_is_noticed_and_never_read_as_events(tmp_path: Path, how: str, compacted: bool) -> None:
     written = [b"%d " % i + b"x" * 5_000 for i in range(EVENTS)]
-    with ab.connect(tmp_path, settings=LARGE) as store:
-        store.streams.create_scope("s")
+    with ab.connect(tmp_path, settings=LARGE, create=True) as store:
+        store.scopes.create("s")
         store.streams.create("s/raw")
         with store.writer("s/raw") as writer:
             for body in written:
@@ -186,7 +186,7 @@ def test_damage_to_the_log_is_noticed_and_never_read_as_events(tmp_path: Path, h
             store.compact(force=True)
     pattern = "*.parquet" if compacted else "*.arrow"
     damage(sorted((tmp_path / "blobs").rglob(pattern))[EVENTS // 2 if not compacted else 0], how)
-    with ab.connect(tmp_path) as store:
+    with ab.connect(tmp_path, create=True) as store:
         read: list[bytes] = []
         with pytest.raises((CorruptBlob, BlobMissing)), store.reader("s/raw") as reader:
             read.extend(event.body for event in reader)
@@ -252,8 +252,8 @@ def test_a_consumer_killed_and_resumed_at_its_position_misses_and_repeats_nothin
     tmp_path: Path, batches: bool
 ) -> None:
     """It notes its position behind what it has done; a scale and a compaction in between do not matter."""
-    with ab.connect(tmp_path) as store:
-        store.streams.create_scope("s")
+    with ab.connect(tmp_path, create=True) as store:
+        store.scopes.create("s")
         store.streams.create("s/raw", scaling=3)
         written = 0
         done: list[bytes] = []
@@ -289,8 +289,8 @@ def test_a_consumer_killed_and_resumed_at_its_position_misses_and_repeats_nothin
 
 
 def test_a_consumer_that_fell_behind_a_truncation_or_a_deletion_is_told(tmp_path: Path) -> None:
-    with ab.connect(tmp_path) as store:
-        store.streams.create_scope("s")
+    with ab.connect(tmp_path, create=True) as store:
+        store.scopes.create("s")
         store.streams.create("s/raw")
         with store.writer("s/raw") as writer:
             for i in range(EVENTS):

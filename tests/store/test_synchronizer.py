@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 import anabranch as ab
 from anabranch import limits
-from anabranch.catalog.port import StreamEnd, Subject, Writing
+from anabranch.catalog.port import StreamTail, Subject, Writing
 from anabranch.errors import (
     AppendUncertain,
     ConditionFailed,
@@ -28,8 +28,8 @@ from anabranch.errors import (
     Truncated,
 )
 from anabranch.model.append import Commit, Verdict
-from anabranch.readers.synchronizer import JsonCodec, StateSynchronizer
 from anabranch.runtime.settings import Settings
+from anabranch.shared_state.synchronizer import JsonCodec, StateSynchronizer
 from anabranch.store import Store
 from tests.store.helpers import ANYWHERE, Once, Rig, sound, store_at
 from tests.waiting import until_ended
@@ -48,7 +48,7 @@ def plain(tmp_path: Path) -> Iterator[Store]:
 
 
 def test_an_append_at_another_revision_is_refused(store: Store) -> None:
-    one, two = store.revisioned("s/_x"), store.revisioned("s/_x")
+    one, two = store.shared.revisioned("s/_x"), store.shared.revisioned("s/_x")
     assert one.last() is None and one.latest() == 0
     assert one.append(b"a", expected=0) == 1
     with pytest.raises(ConditionFailed) as refused:
@@ -59,10 +59,8 @@ def test_an_append_at_another_revision_is_refused(store: Store) -> None:
     assert one.read(1).__next__() == (2, b"b") and one.last() == (3, b"c")
 
 
-def test_who_lets_go_of_entries_while_another_lets_go_of_more_is_content(
-    plain: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one, two = plain.revisioned("s/_x"), plain.revisioned("s/_x")
+def test_concurrent_truncations_of_entries_succeed(plain: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = plain.shared.revisioned("s/_x"), plain.shared.revisioned("s/_x")
     for _ in range(3):
         one.append(b"a")
     truncate = plain.streams.truncate
@@ -77,8 +75,8 @@ def test_who_lets_go_of_entries_while_another_lets_go_of_more_is_content(
     assert one.oldest() == 2
 
 
-def test_revisions_go_on_behind_a_truncation(store: Store) -> None:
-    stream = store.revisioned("s/_x")
+def test_revisions_continue_after_a_truncation(store: Store) -> None:
+    stream = store.shared.revisioned("s/_x")
     for value in (b"a", b"b", b"c"):
         stream.append(value)
     stream.truncate(2)
@@ -93,29 +91,29 @@ def test_revisions_go_on_behind_a_truncation(store: Store) -> None:
     assert sound(store)
 
 
-def test_large_values_lie_in_blobs_and_too_large_ones_nowhere(store: Store) -> None:
-    state = store.synchronizer("s/x", initial="")
+def test_large_values_are_in_blobs_and_too_large_ones_are_refused(store: Store) -> None:
+    state = store.shared.synchronizer("s/x", initial="")
     text = "x" * (limits.INLINE_BYTES_MAX * 2)
     state.update(lambda _: text)
-    assert store.synchronizer("s/x").fetch() == text
+    assert store.shared.synchronizer("s/x").fetch() == text
     with pytest.raises(TooLarge):
         state.update(lambda _: "x" * (limits.EVENT_BYTES_MAX + 1))
     assert state.state == text and sound(store)
 
 
-def test_the_first_who_opens_a_state_settles_what_it_begins_with(store: Store) -> None:
-    assert store.synchronizer("s/x", initial={"n": 1}).state == {"n": 1}
-    assert store.synchronizer("s/x", initial={"n": 2}).state == {"n": 1}
-    assert store.synchronizer("s/x", create=False).fetch() == {"n": 1}
+def test_the_first_process_sets_the_initial_value(store: Store) -> None:
+    assert store.shared.synchronizer("s/x", initial={"n": 1}).state == {"n": 1}
+    assert store.shared.synchronizer("s/x", initial={"n": 2}).state == {"n": 1}
+    assert store.shared.synchronizer("s/x", create=False).fetch() == {"n": 1}
     with pytest.raises(StreamNotFound):
-        store.synchronizer("s/y", create=False)
+        store.shared.synchronizer("s/y", create=False)
     assert [str(i.name) for i in store.streams.list("s", internal=True)] == ["s/_state-x"]
     assert list(store.streams.list("s")) == []
 
 
-def test_many_who_update_at_once_lose_nothing(store: Store) -> None:
+def test_concurrent_updates_lose_nothing(store: Store) -> None:
     def count() -> None:
-        state = store.synchronizer("s/x", initial=0)
+        state = store.shared.synchronizer("s/x", initial=0)
         for _ in range(12):
             state.update(lambda n: n + 1)
 
@@ -123,28 +121,28 @@ def test_many_who_update_at_once_lose_nothing(store: Store) -> None:
     for each in threads:
         each.start()
     until_ended(*threads)
-    assert store.synchronizer("s/x").fetch() == 48
+    assert store.shared.synchronizer("s/x").fetch() == 48
 
 
-def test_an_update_is_made_of_the_newest_value(plain: Store) -> None:
-    one = plain.synchronizer("s/x", initial=[0])
-    two: ab.StateSynchronizer[list[int]] = plain.synchronizer("s/x")
+def test_an_update_is_applied_to_the_newest_value(plain: Store) -> None:
+    one = plain.shared.synchronizer("s/x", initial=[0])
+    two: ab.StateSynchronizer[list[int]] = plain.shared.synchronizer("s/x")
     two.update(lambda value: [*value, 2])
     assert one.update(lambda value: [*value, 1]) == [0, 2, 1]
     assert one.revision == 3 and two.fetch() == [0, 2, 1]
 
 
-def test_an_update_that_changes_nothing_writes_nothing_and_looks_at_the_present_value(plain: Store) -> None:
-    one = plain.synchronizer("s/x", initial=0)
-    two: ab.StateSynchronizer[int] = plain.synchronizer("s/x")
+def test_a_no_op_update_writes_nothing_and_reads_the_current_value(plain: Store) -> None:
+    one = plain.shared.synchronizer("s/x", initial=0)
+    two: ab.StateSynchronizer[int] = plain.shared.synchronizer("s/x")
     assert one.update(lambda value: value) == 0 and one.revision == 1
     two.update(lambda _: 5)
     assert one.update(lambda value: max(value, 0)) == 5  # of the 0 it knew, it would have been 0
     assert one.stream.latest() == 2
 
 
-def test_what_a_change_raises_is_passed_on_and_nothing_is_written(plain: Store) -> None:
-    state = plain.synchronizer("s/x", initial=1)
+def test_an_error_of_the_change_function_writes_nothing(plain: Store) -> None:
+    state = plain.shared.synchronizer("s/x", initial=1)
     with pytest.raises(ZeroDivisionError):
         state.update(lambda value: value // 0)
     with pytest.raises(InvalidArgument, match="codec="):
@@ -161,34 +159,34 @@ class Pickled:
 
 
 def test_any_value_with_a_codec(plain: Store) -> None:
-    state = plain.synchronizer("s/x", initial=frozenset({1}), codec=Pickled())
+    state = plain.shared.synchronizer("s/x", initial=frozenset({1}), codec=Pickled())
     state.update(lambda value: value | {(2, "b")})
-    assert plain.synchronizer("s/x", codec=Pickled()).fetch() == {1, (2, "b")}
+    assert plain.shared.synchronizer("s/x", codec=Pickled()).fetch() == {1, (2, "b")}
 
 
-def test_old_values_are_let_go_by_themselves(plain: Store) -> None:
-    stream = plain.revisioned("s/_state-x")
+def test_old_values_are_truncated_automatically(plain: Store) -> None:
+    stream = plain.shared.revisioned("s/_state-x")
     state = ab.StateSynchronizer(stream, plain.runtime, JsonCodec(), 0, entries_kept=4)
     for _ in range(9):
         state.update(lambda n: n + 1)
-    assert state.stream.oldest() == 7 and plain.synchronizer("s/x").fetch() == 9
+    assert state.stream.oldest() == 7 and plain.shared.synchronizer("s/x").fetch() == 9
     state.compact()
     assert (state.stream.oldest(), state.stream.latest(), state.fetch()) == (9, 10, 9)
 
 
-def test_who_fetches_while_others_compact_is_never_refused_and_never_goes_back(store: Store) -> None:
+def test_fetching_during_compaction_never_fails_or_goes_back(store: Store) -> None:
     done = threading.Event()
     seen: list[list[int]] = [[], [], []]
     ended: list[bool] = []
 
     def watch(values: list[int]) -> None:
-        state: ab.StateSynchronizer[int] = store.synchronizer("s/x")
+        state: ab.StateSynchronizer[int] = store.shared.synchronizer("s/x")
         while not done.is_set():
             values.append(state.fetch())
-            values.append(store.synchronizer("s/x", initial=-1).state)  # who opens it anew reads the same entry
+            values.append(store.shared.synchronizer("s/x", initial=-1).state)  # who opens it anew reads the same entry
         ended.append(True)
 
-    state = store.synchronizer("s/x", initial=0)
+    state = store.shared.synchronizer("s/x", initial=0)
     threads = [threading.Thread(target=watch, args=(values,)) for values in seen]
     for each in threads:
         each.start()
@@ -203,11 +201,11 @@ def test_who_fetches_while_others_compact_is_never_refused_and_never_goes_back(s
 
 def test_a_stream_that_can_be_scaled_or_is_sealed_is_refused(plain: Store) -> None:
     with pytest.raises(InvalidArgument, match="begin with '_'"):
-        plain.revisioned("s/x")
+        plain.shared.revisioned("s/x")
     plain.streams.create("s/_two", scaling=2)
-    with pytest.raises(InvalidArgument, match="no revisioned stream"):
-        plain.revisioned("s/_two")
-    stream = plain.revisioned("s/_x")
+    with pytest.raises(InvalidArgument, match="is not a revisioned stream"):
+        plain.shared.revisioned("s/_two")
+    stream = plain.shared.revisioned("s/_x")
     stream.append(b"a")
     plain.streams.seal("s/_x")
     with pytest.raises(StreamSealed):
@@ -216,7 +214,7 @@ def test_a_stream_that_can_be_scaled_or_is_sealed_is_refused(plain: Store) -> No
 
 
 def test_an_append_whose_answer_was_lost_counts_once(plain: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    state = plain.synchronizer("s/x", initial=0)
+    state = plain.shared.synchronizer("s/x", initial=0)
     real = plain.catalog.commit
     lost: list[bool] = []
 
@@ -229,21 +227,21 @@ def test_an_append_whose_answer_was_lost_counts_once(plain: Store, monkeypatch: 
 
     monkeypatch.setattr(plain.catalog, "commit", commit)
     assert state.update(lambda n: n + 1) == 1
-    assert lost and state.stream.latest() == 2 and plain.synchronizer("s/x").fetch() == 1
+    assert lost and state.stream.latest() == 2 and plain.shared.synchronizer("s/x").fetch() == 1
 
 
 @pytest.mark.parametrize("landed", [True, False])
-def test_an_update_in_its_turn_whose_answer_was_lost_counts_once(
+def test_an_update_under_the_lock_of_unknown_outcome_counts_once(
     plain: Store, monkeypatch: pytest.MonkeyPatch, landed: bool
 ) -> None:
-    one = plain.synchronizer("s/_n", initial=0)
-    two: StateSynchronizer[int] = plain.synchronizer("s/_n")
+    one = plain.shared.synchronizer("s/_n", initial=0)
+    two: StateSynchronizer[int] = plain.shared.synchronizer("s/_n")
     writing = plain.catalog.writing
     lost: list[bool] = []
 
     @contextmanager
     def lossy(on: Subject | None = None) -> Iterator[Writing]:
-        if not isinstance(on, StreamEnd) or on.stream != two.stream.id or lost:
+        if not isinstance(on, StreamTail) or on.stream != two.stream.id or lost:
             with writing(on) as txn:
                 yield txn
             return
@@ -271,15 +269,15 @@ class _Undone(Exception):
 
 
 @pytest.mark.parametrize("in_turn", [False, True], ids=["alone", "in_turn"])
-def test_an_update_that_was_broken_off_when_it_had_landed_does_not_swallow_the_next(in_turn: bool) -> None:
+def test_an_interrupted_durable_update_does_not_swallow_the_next(in_turn: bool) -> None:
     with Rig() as rig:
-        state = rig.store.synchronizer("s/x", initial=[0])
+        state = rig.store.shared.synchronizer("s/x", initial=[0])
         state._contended = in_turn
         interrupt, real = Once(KeyboardInterrupt()), rig.catalog.writing
 
         @contextmanager
-        def writing(on: Subject | None = None) -> Iterator[Writing]:
-            with real(on) as txn:
+        def writing(subject: Subject | None = None) -> Iterator[Writing]:
+            with real(subject) as txn:
                 yield txn
             interrupt()
 
@@ -288,18 +286,18 @@ def test_an_update_that_was_broken_off_when_it_had_landed_does_not_swallow_the_n
         with pytest.raises(KeyboardInterrupt):
             state.update(lambda value: [*value, 1])
         assert state.update(lambda value: [*value, 2]) == [0, 1, 2]
-        assert rig.store.synchronizer("s/x").state == [0, 1, 2]
+        assert rig.store.shared.synchronizer("s/x").state == [0, 1, 2]
 
 
-def test_an_update_is_told_to_have_been_made_though_old_values_could_not_be_let_go_of() -> None:
+def test_an_update_succeeds_even_if_compaction_fails() -> None:
     with Rig() as rig:
-        state = rig.store.synchronizer("s/x", initial=0)
+        state = rig.store.shared.synchronizer("s/x", initial=0)
         state._entries_kept = 4
         refusing, real = Once(StoreBusy("another process holds the store")), rig.catalog.writing
 
-        def writing(on: Subject | None = None) -> AbstractContextManager[Writing]:
+        def writing(subject: Subject | None = None) -> AbstractContextManager[Writing]:
             refusing()
-            return real(on)
+            return real(subject)
 
         rig.catalog.writing = writing  # type: ignore[assignment, method-assign]
         assert [state.update(lambda value: value + 1) for _ in range(6)] == [1, 2, 3, 4, 5, 6]
@@ -308,9 +306,9 @@ def test_an_update_is_told_to_have_been_made_though_old_values_could_not_be_let_
         assert state.stream.oldest() == 7
 
 
-def test_who_was_late_once_has_its_value_changed_in_its_turn(store: Store) -> None:
-    one = store.synchronizer("s/_n", initial=0)
-    two: StateSynchronizer[int] = store.synchronizer("s/_n")
+def test_after_a_lost_race_updates_are_made_under_the_lock(store: Store) -> None:
+    one = store.shared.synchronizer("s/_n", initial=0)
+    two: StateSynchronizer[int] = store.shared.synchronizer("s/_n")
     seen: list[int] = []
 
     def add(n: int) -> int:
@@ -326,8 +324,8 @@ def test_who_was_late_once_has_its_value_changed_in_its_turn(store: Store) -> No
     assert one.revision == two.revision == 7
 
 
-def test_a_handle_whose_writer_was_forgotten_goes_on(plain: Store) -> None:
-    state = plain.synchronizer("s/x", initial=0)
+def test_a_handle_with_a_forgotten_writer_continues(plain: Store) -> None:
+    state = plain.shared.synchronizer("s/x", initial=0)
     state.update(lambda n: n + 1)
     with plain.catalog.writing() as txn:
         txn.drop_progress_before(plain.runtime.clock.now() + 1, 100)  # type: ignore[arg-type]
@@ -340,9 +338,9 @@ class Handles(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.store = ab.connect("memory://", settings=Settings(inline_bytes_max=64))
-        self.store.streams.create_scope("s")
+        self.store.scopes.create("s")
         first: list[int] = []
-        self.handles = [self.store.synchronizer("s/x", initial=first) for _ in range(3)]
+        self.handles = [self.store.shared.synchronizer("s/x", initial=first) for _ in range(3)]
         self.truth: list[int] = []
         self.updates = 1
 
@@ -367,7 +365,7 @@ class Handles(RuleBasedStateMachine):
 
     @rule(handle=st.integers(0, 2))
     def open_anew(self, handle: int) -> None:
-        self.handles[handle] = self.store.synchronizer("s/x", initial=[7])
+        self.handles[handle] = self.store.shared.synchronizer("s/x", initial=[7])
         assert self.handles[handle].state == self.truth
 
     @rule()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ import pytest
 from anabranch import limits
 from anabranch.errors import AppendUncertain, Conflict, StoreUnavailable
 from anabranch.store import Store
-from anabranch.streams.transaction.transaction import Transaction
+from anabranch.transactions.transaction import Transaction
 from tests.store.helpers import HookedBlobs, LostAnswers, bodies_of, sound, store_at
 
 LARGE = 2 * limits.STAGED_INLINE_BYTES_MAX  # an event that is staged in a blob
@@ -23,6 +24,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
     with store_at("memory", tmp_path) as store:
         store.streams.create("s/a", scaling=2)
         store.blobs = HookedBlobs(store.blobs)
+        store.transactions._parts = replace(store.transactions._parts, blobs=store.blobs)
         yield store
 
 
@@ -43,7 +45,7 @@ def body(number: int) -> bytes:
 
 
 @pytest.mark.parametrize("end", [Transaction.flush, Transaction.commit])
-def test_asked_again_after_a_failed_write_nothing_is_missing(store: Store, end: Callable[[Transaction], None]) -> None:
+def test_a_repeated_flush_after_a_failed_write_is_complete(store: Store, end: Callable[[Transaction], None]) -> None:
     with store.transaction() as txn:
         for number in range(3):
             txn.writer("s/a").write(body(number), key="k")
@@ -55,11 +57,9 @@ def test_asked_again_after_a_failed_write_nothing_is_missing(store: Store, end: 
     assert sound(store)
 
 
-def test_an_event_whose_write_failed_is_not_taken_and_those_before_it_are(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_write_excludes_only_its_event(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "STAGED_BYTES_MAX", LARGE)
-    monkeypatch.setattr("anabranch.streams.transaction.writer._ROWS_BYTES_MAX", 3 * LARGE)
+    monkeypatch.setattr("anabranch.transactions.writer._ROWS_BYTES_MAX", 3 * LARGE)
     taken = []
     with store.transaction() as txn:
         writer = txn.writer("s/a")
@@ -73,7 +73,7 @@ def test_an_event_whose_write_failed_is_not_taken_and_those_before_it_are(
     assert bodies_of(store, "s/a") == [body(number) for number in taken]
 
 
-def test_a_batch_whose_write_failed_is_not_taken(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_batch_is_not_part_of_the_transaction(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "STAGED_BYTES_MAX", LARGE)
     batch = lambda number: pa.table({"key": ["k"], "time": [number], "payload": [body(number)]})  # noqa: E731
     with store.transaction() as txn:
@@ -87,7 +87,7 @@ def test_a_batch_whose_write_failed_is_not_taken(store: Store, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("landed", [True, False])
-def test_a_flush_of_which_nobody_knows_whether_it_took_place_is_kept_once(store: Store, landed: bool) -> None:
+def test_a_flush_of_unknown_outcome_is_stored_once(store: Store, landed: bool) -> None:
     answers = LostAnswers(store.catalog)
     with store.transaction() as txn:
         writer = txn.writer("s/a")
@@ -103,10 +103,10 @@ def test_a_flush_of_which_nobody_knows_whether_it_took_place_is_kept_once(store:
             txn.flush()
         writer.write(b"3", key="k")
     assert bodies_of(store, "s/a") == [b"0", b"1", b"2", b"3"]
-    assert store.transactions()[0].events == {store.streams.view("s/a").info.id: 4}
+    assert store.transactions.list()[0].events == {store.streams.view("s/a").info.id: 4}
 
 
-def test_a_flush_that_was_lost_ahead_of_a_commit_elsewhere_is_told(store: Store) -> None:
+def test_a_flush_missed_by_another_process_commit_raises_conflict(store: Store) -> None:
     answers = LostAnswers(store.catalog)
     txn = store.transaction()
     txn.writer("s/a").write(b"0", key="k")
@@ -116,6 +116,6 @@ def test_a_flush_that_was_lost_ahead_of_a_commit_elsewhere_is_told(store: Store)
     with pytest.raises(AppendUncertain):
         txn.flush()
     store.transaction(txn.id).commit()
-    with pytest.raises(Conflict, match="without 1 events from here"):
+    with pytest.raises(Conflict, match="without 1 events written by this one"):
         txn.commit()
     assert bodies_of(store, "s/a") == [b"0"]

@@ -14,8 +14,9 @@ import pytest
 
 import anabranch as ab
 from anabranch.blobs.local import LocalBlobs
-from anabranch.catalog.port import Checkpointed
 from anabranch.catalog.sqlite.adapter import SqliteCatalog
+from anabranch.catalog.state.flush import FLUSH
+from anabranch.catalog.state.transaction import TRANSACTION, StoredTransaction
 from anabranch.errors import (
     Closed,
     Conflict,
@@ -27,13 +28,14 @@ from anabranch.errors import (
 )
 from anabranch.model.transaction import TransactionState
 from anabranch.runtime.ids import SystemIds
-from anabranch.runtime.keys import new_line
-from anabranch.runtime.ports import Runtime
+from anabranch.runtime.keys import new_key_line
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store
-from anabranch.streams.transaction import row, sweep, transaction
-from anabranch.streams.transaction.kept import kept
-from anabranch.streams.transaction.writer import _ROWS_BYTES_MAX
+from anabranch.transactions import record as row
+from anabranch.transactions import sweep, transaction
+from anabranch.transactions.flushed import flushed_batches
+from anabranch.transactions.writer import _ROWS_BYTES_MAX
+from tests.clocks import runtime_by
 from tests.postgres_server import drop, fresh_url
 from tests.store.kit import SECOND, HandClock
 from tests.waiting import until_ended
@@ -53,7 +55,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str,
 
 def connect(place: tuple[str, str]) -> Store:
     url, blobs = place
-    return ab.connect(url) if url == blobs else ab.connect(url, blobs=blobs)
+    return ab.connect(url, create=True) if url == blobs else ab.connect(url, blobs=blobs, create=True)
 
 
 @pytest.fixture
@@ -64,7 +66,7 @@ def store(place: tuple[str, str]) -> Iterator[Store]:
 
 
 def make(store: Store) -> None:
-    store.streams.create_scope("s")
+    store.scopes.create("s")
     store.streams.create("s/a", scaling=3)
     store.streams.create("s/b")
     store.streams.create("s/typed", schema=COLUMNS, key="device", scaling=2)
@@ -78,7 +80,7 @@ def bodies(store: Store, name: str) -> list[object]:
 def kept_of(store: Store, ident: str) -> object:
     """What the catalog keeps of a transaction's flushes."""
     with store.catalog.reading() as reading:
-        return kept(reading, ident)
+        return flushed_batches(reading, ident)
 
 
 def test_events_of_several_streams_appear_together_at_the_commit(store: Store) -> None:
@@ -101,7 +103,7 @@ def test_events_of_several_streams_appear_together_at_the_commit(store: Store) -
     assert list(store.check()) == []
 
 
-def test_an_exception_in_the_block_leaves_nothing_to_be_seen(store: Store) -> None:
+def test_an_exception_in_the_block_aborts(store: Store) -> None:
     txn = store.transaction()
 
     def fail() -> None:
@@ -114,7 +116,7 @@ def test_an_exception_in_the_block_leaves_nothing_to_be_seen(store: Store) -> No
         fail()
     assert bodies(store, "s/a") == []
     assert txn.info.state is TransactionState.ABORTED
-    assert txn.info.reason == "RuntimeError in its block"
+    assert txn.info.reason == "RuntimeError in its with block"
     assert kept_of(store, txn.id) == {}
     with pytest.raises(TransactionAborted):
         txn.writer("s/a")
@@ -123,7 +125,7 @@ def test_an_exception_in_the_block_leaves_nothing_to_be_seen(store: Store) -> No
     txn.abort()
 
 
-def test_another_holder_goes_on_with_what_was_flushed(place: tuple[str, str], store: Store) -> None:
+def test_another_holder_resumes_with_the_flushed_events(place: tuple[str, str], store: Store) -> None:
     txn = store.transaction()
     txn.writer("s/a").write("flushed", key="k")
     txn.flush()
@@ -135,11 +137,11 @@ def test_another_holder_goes_on_with_what_was_flushed(place: tuple[str, str], st
     assert bodies(store, "s/b") == [b"added elsewhere"]
     with pytest.raises(Conflict, match="without 1 events"):
         txn.commit()
-    with pytest.raises(InvalidArgument, match="is committed"):
+    with pytest.raises(InvalidArgument, match="already committed"):
         txn.abort()
 
 
-def test_a_flush_elsewhere_during_the_commit_is_not_left_out(
+def test_a_concurrent_flush_by_another_process_is_committed_too(
     place: tuple[str, str], store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     txn = store.transaction()
@@ -162,7 +164,7 @@ def test_a_flush_elsewhere_during_the_commit_is_not_left_out(
     assert bodies(store, "s/a") == [b"mine", b"theirs"]
 
 
-def test_a_second_commit_and_a_commit_elsewhere_are_harmless(place: tuple[str, str], store: Store) -> None:
+def test_a_repeated_commit_is_harmless(place: tuple[str, str], store: Store) -> None:
     txn = store.transaction()
     txn.writer("s/a").write("once", key="k")
     txn.flush()
@@ -213,20 +215,20 @@ def test_a_stream_that_was_sealed_or_deleted_refuses_the_whole_commit(store: Sto
         store.streams.create("s/b")
 
 
-def test_a_stream_that_was_renamed_or_truncated_meanwhile_gets_what_was_written_to_it(store: Store) -> None:
+def test_renamed_and_truncated_streams_get_their_events(store: Store) -> None:
     with store.writer("s/a") as writer:
         writer.write("before", key="k")
     with store.transaction() as txn:
         writing = txn.writer("s/a")
         writing.write("1", key="k")
         txn.flush()
-        store.streams.truncate("s/a", store.streams.tail("s/a"))
+        store.streams.truncate("s/a", store.cuts.tail("s/a"))
         store.streams.rename("s/a", "s/renamed")
         writing.write("2", key="k")
     assert bodies(store, "s/renamed") == [b"1", b"2"]
 
 
-def test_what_is_written_while_it_commits_is_in_it_or_refused(store: Store) -> None:
+def test_a_concurrent_write_is_committed_or_refused(store: Store) -> None:
     txn = store.transaction()
     writer = txn.writer("s/a")
     begun, taken = threading.Event(), []
@@ -248,7 +250,7 @@ def test_what_is_written_while_it_commits_is_in_it_or_refused(store: Store) -> N
     assert len(bodies(store, "s/a")) == len(taken)
 
 
-def test_who_was_refused_the_commit_may_write_on(store: Store) -> None:
+def test_a_transaction_can_be_written_to_after_a_refused_commit(store: Store) -> None:
     txn = store.transaction()
     writer = txn.writer("s/a")
     store.streams.create("s/c")
@@ -271,7 +273,7 @@ def test_a_long_transaction_leaves_no_more_spans_or_segments(store: Store) -> No
     assert after.segments == before.segments
 
 
-def test_single_events_that_weigh_much_are_staged_as_they_come(store: Store) -> None:
+def test_large_single_events_are_staged_early(store: Store) -> None:
     count = 2 * _ROWS_BYTES_MAX // 1_000_000 + 1
     with store.transaction() as txn:
         for n in range(count):
@@ -279,11 +281,11 @@ def test_single_events_that_weigh_much_are_staged_as_they_come(store: Store) -> 
     assert [body[0] for body in bodies(store, "s/b")] == list(range(count))  # type: ignore[index]
 
 
-def test_an_encrypted_store_keeps_no_event_in_the_clear(tmp_path: Path) -> None:
+def test_an_encrypted_store_stages_no_plain_text(tmp_path: Path) -> None:
     keys = tmp_path / "keys"
-    keys.write_text(new_line("k1", SystemIds()))
+    keys.write_text(new_key_line("k1", SystemIds()))
     keys.chmod(0o600)
-    with ab.connect(tmp_path / "store", keys=f"file:{keys}") as store:
+    with ab.connect(tmp_path / "store", keys=f"file:{keys}", create=True) as store:
         make(store)
         with store.transaction() as txn:
             txn.writer("s/b").write(b"very secret words")
@@ -301,7 +303,7 @@ class Timed:
     def __init__(self, folder: Path) -> None:
         self.clock = HandClock()
         folder.mkdir()
-        runtime = Runtime(clock=self.clock, settings=Settings(inline_bytes_max=0))
+        runtime = runtime_by(self.clock, settings=Settings(inline_bytes_max=0))
         self.store = Store(SqliteCatalog(folder, runtime), LocalBlobs(folder, runtime), runtime)
         make(self.store)
 
@@ -313,7 +315,7 @@ def timed(tmp_path: Path) -> Iterator[Timed]:
     timed.store.close()
 
 
-def test_a_transaction_whose_owner_went_away_is_aborted_and_its_blobs_are_collected(timed: Timed) -> None:
+def test_an_expired_transaction_is_aborted_and_its_blobs_are_collected(timed: Timed) -> None:
     txn = timed.store.transaction(lease_s=60)
     txn.writer("s/a").write("never", key="k")
     txn.flush()
@@ -322,9 +324,9 @@ def test_a_transaction_whose_owner_went_away_is_aborted_and_its_blobs_are_collec
     assert txn.info.state is TransactionState.OPEN
     timed.clock.pass_time(2 * SECOND)
     removed = timed.store.collect(horizon_us=0).orphans
-    assert (txn.info.state, txn.info.reason) == (TransactionState.ABORTED, "its lease ran out")
+    assert (txn.info.state, txn.info.reason) == (TransactionState.ABORTED, "its lease expired")
     for refused in (txn.commit, txn.ping, txn.flush):
-        with pytest.raises(TransactionAborted, match="its lease ran out"):
+        with pytest.raises(TransactionAborted, match="its lease expired"):
             refused()
     for _ in range(2):
         timed.clock.pass_time(SECOND)
@@ -332,12 +334,12 @@ def test_a_transaction_whose_owner_went_away_is_aborted_and_its_blobs_are_collec
     assert removed == 1
     timed.clock.pass_time(8 * 24 * 3600 * SECOND)
     timed.store.collect()
-    assert timed.store.transactions() == []
+    assert timed.store.transactions.list() == []
     with pytest.raises(TransactionNotFound):
         timed.store.transaction(txn.id)
 
 
-def test_those_that_ended_are_forgotten_in_their_order_and_leave_nothing(
+def test_ended_transactions_are_removed_in_the_order_of_their_ends(
     timed: Timed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sweep, "_PAGE", 2)
@@ -351,33 +353,33 @@ def test_those_that_ended_are_forgotten_in_their_order_and_leave_nothing(
     for days, left in ((1, ended), (1, ended[1:]), (1, ended[2:]), (2, ended[4:])):
         timed.clock.pass_time(days * 24 * 3600 * SECOND)
         timed.store.collect()
-        assert [each.id for each in timed.store.transactions()] == [*left, begun_first.id]
-        assert timed.store.transactions(ended=False) == []
+        assert [each.id for each in timed.store.transactions.list()] == [*left, begun_first.id]
+        assert timed.store.transactions.list(ended=False) == []
     timed.clock.pass_time(9 * 24 * 3600 * SECOND)
     timed.store.collect()
     with timed.store.catalog.reading() as reading:
-        kinds = [row[0] for row in reading.export("pieces")]
-    assert [kind for kind in kinds if "transaction" in str(kind)] == []
+        kinds = [row[0] for row in reading.export("states")]
+    assert [kind for kind in kinds if kind in (TRANSACTION.name, FLUSH.name)] == []
     assert bodies(timed.store, "s/a") == [b"0", b"1", b"2", b"3", b"4"]
 
 
-def test_a_sweep_does_not_look_at_transactions_that_ended_lately(timed: Timed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_does_not_read_recently_ended_transactions(timed: Timed, monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(3):
         timed.store.transaction().abort()
     alive = timed.store.transaction()
     looked: list[str] = []
-    real = row._parse
+    real = row._row
 
-    def parse(piece: Checkpointed) -> row.Row:
-        looked.append(piece.name)
-        return real(piece)
+    def noted(stored: StoredTransaction) -> row.TransactionRow:
+        looked.append(stored.info.id)
+        return real(stored)
 
-    monkeypatch.setattr(row, "_parse", parse)
+    monkeypatch.setattr(row, "_row", noted)
     timed.store.collect()
     assert looked == [alive.id]
 
 
-def test_writing_and_pinging_keep_a_transaction_and_its_blobs_alive(timed: Timed) -> None:
+def test_writing_and_pinging_renew_the_lease(timed: Timed) -> None:
     with timed.store.transaction(lease_s=60) as txn:
         for n in range(6):
             txn.writer("s/a").write(f"{n}", key="k")
@@ -395,7 +397,7 @@ def test_writing_and_pinging_keep_a_transaction_and_its_blobs_alive(timed: Timed
     assert list(timed.store.check()) == []
 
 
-def test_who_commits_behind_the_lease_but_ahead_of_the_sweeper_is_in_time(timed: Timed) -> None:
+def test_a_commit_after_expiry_but_before_the_sweep_succeeds(timed: Timed) -> None:
     with timed.store.transaction(lease_s=60) as txn:
         txn.writer("s/a").write("late", key="k")
         timed.clock.pass_time(61 * SECOND)
@@ -405,11 +407,11 @@ def test_who_commits_behind_the_lease_but_ahead_of_the_sweeper_is_in_time(timed:
 
 
 @pytest.mark.parametrize("wrong", [1e18, 0, -1.0, float("nan"), float("inf"), "soon"])
-def test_a_lease_that_is_none_is_refused(timed: Timed, wrong: Any) -> None:
+def test_an_invalid_lease_is_refused(timed: Timed, wrong: Any) -> None:
     with pytest.raises(InvalidArgument, match="seconds"):
         timed.store.transaction(lease_s=wrong)
 
 
-def test_an_unknown_transaction_is_told_from_one_that_is_over(timed: Timed) -> None:
+def test_unknown_and_ended_transactions_raise_different_errors(timed: Timed) -> None:
     with pytest.raises(TransactionNotFound):
         timed.store.transaction("no-such")

@@ -11,12 +11,13 @@ from anabranch import limits
 from anabranch.errors import InvalidArgument, NotFound, StreamNotFound, TransactionAborted
 from anabranch.model.times import to_micros
 from anabranch.store import Store
+from anabranch.streams.companions.api import Companions
 from tests.store.helpers import sound, store_at
 from tests.waiting import until
 
 
 def time_of(store: Store, stream: str = "s/a") -> int | None:
-    mark = store.watermark(stream)
+    mark = store.watermarks.get(stream)
     return None if mark is None else mark.time_us
 
 
@@ -35,14 +36,14 @@ def kept_for_streams(store: Store) -> list[ab.StreamName]:
     return [info.name for info in store.streams.list(internal=True) if info.name.internal]
 
 
-def test_without_notes_nothing_is_known(anywhere: Store) -> None:
-    assert anywhere.watermark("s/a") is None
+def test_without_noted_times_there_is_no_watermark(anywhere: Store) -> None:
+    assert anywhere.watermarks.get("s/a") is None
     with anywhere.reader("s/a") as reader:
         assert reader.time_window() == ab.TimeWindow(None, None)
     assert [str(info.name) for info in anywhere.streams.list(internal=True)] == ["s/a"]  # asking makes nothing
 
 
-def test_nothing_older_lies_behind_the_watermarks_cut(anywhere: Store) -> None:
+def test_no_older_event_is_after_the_watermarks_cut(anywhere: Store) -> None:
     with anywhere.writer("s/a") as one, anywhere.writer("s/a") as other:
         one.note_time(0)
         other.note_time(0)
@@ -53,7 +54,7 @@ def test_nothing_older_lies_behind_the_watermarks_cut(anywhere: Store) -> None:
                 anywhere.streams.scale("s/a", 3)
             one.note_time(base + 50)
             other.note_time(base + 90)
-            mark = anywhere.watermark("s/a")
+            mark = anywhere.watermarks.get("s/a")
             write(one, base + 50)
             one.flush()
             assert mark is not None
@@ -62,7 +63,7 @@ def test_nothing_older_lies_behind_the_watermarks_cut(anywhere: Store) -> None:
     assert sound(anywhere)
 
 
-def test_a_reader_knows_its_window_at_each_position(anywhere: Store) -> None:
+def test_a_reader_has_a_time_window_at_each_position(anywhere: Store) -> None:
     with anywhere.writer("s/a") as writer:
         for time in range(1_000, 9_000, 1_000):
             write(writer, time, time + 1, time + 2, time + 3)
@@ -81,7 +82,7 @@ def test_a_reader_knows_its_window_at_each_position(anywhere: Store) -> None:
     assert lowers[-1] == 8_500
 
 
-def test_a_window_far_back_is_known_too(store: Store) -> None:
+def test_a_time_window_at_an_old_position(store: Store) -> None:
     with store.writer("s/a") as writer:
         for time in range(1, 40):
             write(writer, time)
@@ -92,7 +93,7 @@ def test_a_window_far_back_is_known_too(store: Store) -> None:
             assert ahead.time_window().lower_us == 39
 
 
-def test_several_writers_hold_each_other_up_until_they_end(store: Store) -> None:
+def test_the_watermark_waits_for_all_writers_until_they_end(store: Store) -> None:
     fast, slow = store.writer("s/a"), store.writer("s/a")
     slow.note_time(10)
     fast.note_time(20)
@@ -103,7 +104,7 @@ def test_several_writers_hold_each_other_up_until_they_end(store: Store) -> None
     assert time_of(store) == 30
 
 
-def test_a_writer_that_fell_silent_is_waited_for_no_longer(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_writer_stops_holding_back_the_watermark(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     silent, other = store.writer("s/a"), store.writer("s/a")
     silent.note_time(10)
     other.note_time(20)
@@ -116,39 +117,39 @@ def test_a_writer_that_fell_silent_is_waited_for_no_longer(store: Store, monkeyp
     assert time_of(store) == 30
 
 
-def test_each_stream_says_for_how_long_a_silent_writer_is_waited_for(anywhere: Store) -> None:
+def test_the_idle_time_is_set_per_stream(anywhere: Store) -> None:
     anywhere.streams.create("s/b")
-    assert anywhere.watermark_idle("s/a") == 60
-    assert anywhere.watermark_idle("s/a", 0.001) == 0.001
-    assert [anywhere.watermark_idle(name) for name in ("s/a", "s/b")] == [0.001, 60]
+    assert anywhere.watermarks.idle("s/a") == 60
+    assert anywhere.watermarks.idle("s/a", 0.001) == 0.001
+    assert [anywhere.watermarks.idle(name) for name in ("s/a", "s/b")] == [0.001, 60]
     for name in ("s/a", "s/b"):
         silent, other = anywhere.writer(name), anywhere.writer(name)
         silent.note_time(10)
-        heard_at = anywhere.runtime.clock.now()
-        until(lambda heard_at=heard_at: anywhere.runtime.clock.now() > heard_at + 1_000)  # type: ignore[misc]
-        assert bool(anywhere.watermark_status(name).idle) == (name == "s/a")
+        noted_at = anywhere.runtime.clock.now()
+        until(lambda noted_at=noted_at: anywhere.runtime.clock.now() > noted_at + 1_000)  # type: ignore[misc]
+        assert bool(anywhere.watermarks.status(name).idle) == (name == "s/a")
         other.note_time(20)
     assert [time_of(anywhere, name) for name in ("s/a", "s/b")] == [20, 10]
     with pytest.raises(InvalidArgument, match="idle after some time"):
-        anywhere.watermark_idle("s/a", 0)
+        anywhere.watermarks.idle("s/a", 0)
     with pytest.raises(StreamNotFound):
-        anywhere.watermark_idle("s/nowhere")
+        anywhere.watermarks.idle("s/nowhere")
 
 
 def test_a_writer_notes_no_time_before_its_last(store: Store) -> None:
     with store.writer("s/a") as writer:
         writer.note_time(10)
-        with pytest.raises(InvalidArgument, match="can't go back"):
+        with pytest.raises(InvalidArgument, match="expected a time of at least"):
             writer.note_time(9)
         writer.note_time(10)
 
 
-def test_times_are_noted_by_themselves(anywhere: Store) -> None:
+def test_times_are_noted_automatically(anywhere: Store) -> None:
     with anywhere.writer("s/a", note_time_s=0.02) as writer:
         writer.write(b"x")
         before = anywhere.runtime.clock.now()
         until(lambda: (time_of(anywhere) or 0) > before)
-        mark = anywhere.watermark("s/a")
+        mark = anywhere.watermarks.get("s/a")
         assert mark is not None
         writer.write(b"y")
         writer.flush()
@@ -157,9 +158,9 @@ def test_times_are_noted_by_themselves(anywhere: Store) -> None:
         anywhere.writer("s/a", note_time_s=0)
 
 
-def test_a_group_knows_the_window_of_what_it_accepted(store: Store) -> None:
+def test_a_group_has_a_time_window_of_its_accepted_events(store: Store) -> None:
     store.streams.create("s/b")
-    group = store.reader_group("s/g", streams=["s/a", "s/b"])
+    group = store.groups.open("s/g", streams=["s/a", "s/b"])
     with store.writer("s/a") as writer, store.writer("s/b") as other:
         write(writer, 1, 2, 3)
         writer.note_time(10)
@@ -179,31 +180,31 @@ def test_a_renamed_stream_keeps_its_watermark(store: Store) -> None:
         writer.note_time(10)
         store.streams.rename("s/a", "s/b")
         writer.note_time(20)
-    mark = store.watermark("s/b")
+    mark = store.watermarks.get("s/b")
     assert mark is not None
     assert mark.time_us == 20
     with pytest.raises(StreamNotFound):
-        store.watermark("s/nowhere")
+        store.watermarks.get("s/nowhere")
 
 
-def test_what_was_truncated_counts_as_read(store: Store) -> None:
+def test_truncated_events_count_as_read(store: Store) -> None:
     with store.writer("s/a") as writer:
         for time in (1, 2, 3):
             write(writer, time)
             writer.note_time(time)
         store.streams.scale("s/a", 3)
-        store.streams.truncate("s/a", store.streams.tail("s/a"))
+        store.streams.truncate("s/a", store.cuts.tail("s/a"))
         with store.reader("s/a") as reader:
             assert reader.time_window().lower_us == 3
 
 
-def test_old_windows_are_let_go_and_the_watermark_stays(store: Store) -> None:
+def test_old_entries_are_truncated_and_the_watermark_stays(store: Store) -> None:
     with store.writer("s/a") as writer:
         for time in range(1, 10):
             write(writer, time)
             writer.note_time(time)
         (name,) = kept_for_streams(store)
-        tail = store.streams.tail(name).as_dict()
+        tail = store.cuts.tail(name).as_dict()
         cut = ab.StreamCut.of(store.streams.get(name).id, {segment: at - 1 for segment, at in tail.items()})
         store.streams.truncate(name, cut)
         assert time_of(store) == 9
@@ -211,16 +212,16 @@ def test_old_windows_are_let_go_and_the_watermark_stays(store: Store) -> None:
             assert reader.time_window() == ab.TimeWindow(None, to_micros(9))
 
 
-def test_a_writer_whose_stream_is_gone_ends_all_the_same(store: Store) -> None:
+def test_a_writer_of_a_deleted_stream_closes_cleanly(store: Store) -> None:
     writer = store.writer("s/a")
     writer.note_time(1)
     store.streams.delete("s/a")
     writer.close()
     with pytest.raises(StreamNotFound):
-        store.watermark("s/a")
+        store.watermarks.get("s/a")
 
 
-def test_what_was_read_was_written_before_the_upper_bound_whoever_wrote_it(store: Store) -> None:
+def test_the_upper_bound_holds_for_all_writers(store: Store) -> None:
     with store.writer("s/a") as fast, store.writer("s/a") as slow:
         write(slow, 10)
         slow.note_time(10)
@@ -234,29 +235,29 @@ def test_what_was_read_was_written_before_the_upper_bound_whoever_wrote_it(store
                 seen.append(event.time_us or 0)
                 upper = reader.time_window().upper_us
                 assert upper is None or max(seen) <= upper
-    mark = store.watermark("s/a")
+    mark = store.watermarks.get("s/a")
     assert mark is not None
     assert (mark.time_us, mark.latest_us) == (90, 90)  # behind the ends of both
 
 
-def test_a_moved_stream_keeps_its_watermark_for_whoever_opens_the_store_anew(tmp_path: Path) -> None:
+def test_a_moved_stream_keeps_its_watermark_after_reopening(tmp_path: Path) -> None:
     with store_at("sqlite", tmp_path) as store:
         store.streams.create("s/a", scaling=2)
-        store.streams.create_scope("t")
+        store.scopes.create("t")
         with store.writer("s/a") as writer:
             writer.note_time(10)
-    with ab.connect(tmp_path / "store") as store:
+    with ab.connect(tmp_path / "store", create=True) as store:
         store.streams.move("s/a", "t")
-        store.streams.move_scope("t", "u")
+        store.scopes.rename("t", "u")
         store.streams.rename("u/a", "u/b")
-    with ab.connect(tmp_path / "store") as store:
-        mark = store.watermark("u/b")
+    with ab.connect(tmp_path / "store", create=True) as store:
+        mark = store.watermarks.get("u/b")
         assert mark is not None
         assert mark.time_us == 10
 
 
 @pytest.mark.parametrize("how", ["delete", "scope", "stitch"])
-def test_what_was_noted_goes_with_its_stream(anywhere: Store, how: str) -> None:
+def test_noted_times_are_deleted_with_the_stream(anywhere: Store, how: str) -> None:
     store = anywhere
     store.streams.create("s/b")
     for name in ("s/a", "s/b"):
@@ -268,8 +269,8 @@ def test_what_was_noted_goes_with_its_stream(anywhere: Store, how: str) -> None:
             store.streams.delete("s/a")
         case "scope":
             store.streams.move("s/b", gone.scope)  # it is to stay
-            store.streams.delete_scope("s", recursive=True)
-            store.streams.create_scope("s")
+            store.scopes.delete("s", recursive=True)
+            store.scopes.create("s")
             store.streams.move(f"{gone.scope}/b", "s")
         case "stitch":
             store.streams.stitch(["s/a"], into="s/c", keep_sources=False)
@@ -280,21 +281,21 @@ def test_what_was_noted_goes_with_its_stream(anywhere: Store, how: str) -> None:
     assert sound(store)
 
 
-def test_a_deletion_that_was_cut_off_is_finished_by_upkeep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_upkeep_finishes_an_interrupted_deletion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with store_at("sqlite", tmp_path) as store:
         store.streams.create("s/a", scaling=2)
         with store.writer("s/a") as writer:
             writer.note_time(10)
-        monkeypatch.setattr(type(store.streams), "sweep_orphans", lambda self: 0)  # as if it was killed before
+        monkeypatch.setattr(Companions, "sweep", lambda self: 0)  # as if it was killed before
         store.streams.delete("s/a")
         assert len(kept_for_streams(store)) == 1
     monkeypatch.undo()
-    with ab.connect(tmp_path / "store") as store:
+    with ab.connect(tmp_path / "store", create=True) as store:
         store.collect()
         assert kept_for_streams(store) == []
 
 
-def test_nothing_is_kept_for_a_stream_that_is_gone(store: Store) -> None:
+def test_nothing_is_kept_for_a_deleted_stream(store: Store) -> None:
     writer = store.writer("s/a")
     store.streams.delete("s/a")
     with pytest.raises(StreamNotFound):
@@ -305,28 +306,34 @@ def test_nothing_is_kept_for_a_stream_that_is_gone(store: Store) -> None:
 # how it stands
 
 
-def test_the_status_tells_how_far_the_watermark_is_behind_and_who_holds_it_up(anywhere: Store) -> None:
-    assert anywhere.watermark_statuses() == []
-    empty = anywhere.watermark_status("s/a")
-    assert (empty.mark, empty.newest_us, empty.lag_us, empty.still_us, empty.writers) == (None, None, None, None, ())
+def test_the_status_has_the_lag_and_the_writers(anywhere: Store) -> None:
+    assert anywhere.watermarks.statuses() == []
+    empty = anywhere.watermarks.status("s/a")
+    assert (empty.watermark, empty.newest_us, empty.lag_us, empty.stalled_us, empty.writers) == (
+        None,
+        None,
+        None,
+        None,
+        (),
+    )
     with anywhere.writer("s/a") as slow, anywhere.writer("s/a") as fast:
         write(fast, 5, 90)
         slow.note_time(10)
         fast.note_time(90)
-        (status,) = anywhere.watermark_statuses()
+        (status,) = anywhere.watermarks.statuses()
         assert (status.stream, status.newest_us, status.lag_us) == ("s/a", 90, 80)
         assert [(each.writer, each.time_us) for each in status.writers] == [(slow.id, 10), (fast.id, 90)]
-        assert status.still_us is not None
+        assert status.stalled_us is not None
         assert status.idle == ()
         slow.note_time(90)
-        assert anywhere.watermark_status("s/a").lag_us == 0
+        assert anywhere.watermarks.status("s/a").lag_us == 0
 
 
 def test_the_status_names_the_writers_that_are_idle(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     with store.writer("s/a") as writer:
         writer.note_time(10)
         monkeypatch.setattr(limits, "TIME_IDLE_US", 0)
-        assert store.watermark_status("s/a").idle == (writer.id,)
+        assert store.watermarks.status("s/a").idle == (writer.id,)
 
 
 # transactions
@@ -341,10 +348,10 @@ def test_a_commit_notes_a_time_for_all_its_streams(anywhere: Store) -> None:
             assert [time_of(anywhere, name) for name in ("s/a", "s/b")] == [(60 * minute) if minute > 1 else None] * 2
             txn.commit(note_time=60 * (minute + 1))
         for name in ("s/a", "s/b"):
-            mark = anywhere.watermark(name)
+            mark = anywhere.watermarks.get(name)
             assert mark is not None
-            assert (mark.time_us, mark.cut) == (60 * (minute + 1), anywhere.streams.tail(name))
-            assert anywhere.watermark_status(name).writers == ()  # nobody waits for a transaction that is over
+            assert (mark.time_us, mark.cut) == (60 * (minute + 1), anywhere.cuts.tail(name))
+            assert anywhere.watermarks.status(name).writers == ()  # nobody waits for a transaction that is over
 
 
 def test_writers_of_transactions_are_waited_for_by_name(store: Store) -> None:
@@ -358,18 +365,18 @@ def test_writers_of_transactions_are_waited_for_by_name(store: Store) -> None:
     assert time_of(store) == 10
     commit(30, "one")
     assert time_of(store) == 20
-    with pytest.raises(InvalidArgument, match="can't go back"):
+    with pytest.raises(InvalidArgument, match="expected a time of at least"):
         commit(5, "one")
-    assert len(times_behind(store, store.streams.head("s/a"))) == 4  # the events are there all the same
+    assert len(times_behind(store, store.cuts.head("s/a"))) == 4  # the events are there all the same
 
 
-def test_a_commit_that_is_asked_for_again_notes_the_same_time(store: Store) -> None:
+def test_a_repeated_commit_notes_the_same_time(store: Store) -> None:
     with store.transaction() as txn:
         txn.writer("s/a").write(b"x", time=1)
         txn.commit(note_time=10, writer="one")
         txn.commit(note_time=10, writer="one")
     assert time_of(store) == 10
-    assert len(times_behind(store, store.streams.head("s/a"))) == 1
+    assert len(times_behind(store, store.cuts.head("s/a"))) == 1
 
 
 def test_a_transaction_that_is_aborted_notes_nothing(store: Store) -> None:

@@ -14,23 +14,24 @@ import pyarrow as pa
 import pytest
 
 import anabranch as ab
-from anabranch.errors import AnabranchError, Closed, DiskFull, StreamSealed
-from anabranch.log.commit import Work
+from anabranch import limits
+from anabranch.errors import AnabranchError, Closed, DiskFull, SchemaMismatch, StreamSealed
+from anabranch.log.commit import RoutedBatch
 from anabranch.store import Store
 from tests.store.helpers import Once, Rig, bodies_of, sound
 from tests.waiting import PATIENCE_S, until, until_ended
 
 
 def opened(folder: Path, **options: Any) -> Store:
-    store = ab.connect(folder, **options)
-    store.streams.create_scope("s", exist_ok=True)
+    store = ab.connect(folder, **options, create=True)
+    store.scopes.create("s", exist_ok=True)
     store.streams.create("s/raw", scaling=2, exist_ok=True)
     return store
 
 
 def reopened(folder: Path) -> list[Any]:
     """What a new store finds, after a check."""
-    with ab.connect(folder) as store:
+    with ab.connect(folder, create=True) as store:
         assert sound(store)
         return bodies_of(store, "s/raw")
 
@@ -42,14 +43,14 @@ def test_who_waits_while_the_store_closes_gets_the_answer_of_what_is_just_being_
     with Rig(tmp_path) as rig:
         rig.store.streams.create("s/raw")
         writer, appender = rig.store.writer("s/raw"), rig.store._appender
-        gathering, go_on, take = threading.Event(), threading.Event(), writer._courier.take
+        gathering, go_on, take = threading.Event(), threading.Event(), writer._queue.take
 
-        def taken(bytes_max: int) -> list[Work]:
+        def taken(bytes_max: int) -> list[RoutedBatch]:
             gathering.set()
             assert go_on.wait(PATIENCE_S)
             return take(bytes_max)
 
-        writer._courier.take = taken  # type: ignore[method-assign]
+        writer._queue.take = taken  # type: ignore[method-assign]
         ack = writer.write(b"0")
         assert gathering.wait(PATIENCE_S)
         closing = threading.Thread(target=appender.close)
@@ -116,6 +117,89 @@ def test_flush_raises_the_first_refusal_once(tmp_path: Path) -> None:
         writer.write(b"kept")
         writer.close()
         assert bodies_of(rig.store, "s/raw") == [b"kept"]
+
+
+def test_close_raises_no_refusal_that_an_acknowledgement_has_raised(tmp_path: Path) -> None:
+    with Rig(tmp_path, inline_bytes_max=0) as rig:
+        rig.store.streams.create("s/raw")
+        writer = rig.store.writer("s/raw")
+        for _ in range(limits.REFUSALS_KEPT + 2):
+            rig.blobs.before_put = Once(DiskFull("no space"))
+            with pytest.raises(DiskFull):
+                writer.write(b"lost").result()
+        rig.blobs.before_put = Once(DiskFull("no space"))
+        batch = writer.write_batch(pa.table({"payload": [b"lost", b"too"]}))
+        for _ in range(2):
+            with pytest.raises(DiskFull):
+                batch.result()
+        writer.close()
+        assert bodies_of(rig.store, "s/raw") == []
+
+
+def test_close_raises_a_refusal_that_no_one_has_seen_behind_one_that_was(tmp_path: Path) -> None:
+    with Rig(tmp_path, inline_bytes_max=0) as rig:
+        rig.store.streams.create("s/raw")
+        writer = rig.store.writer("s/raw")
+        acks = []
+        for reason in ("no space", "still no space"):
+            rig.blobs.before_put = Once(DiskFull(reason))
+            acks.append(writer.write(b"lost"))
+            until(acks[-1].done)
+        with pytest.raises(DiskFull, match=r"^no space"):
+            acks[0].result()
+        with pytest.raises(DiskFull, match="still no space"):
+            writer.close()
+
+
+def test_more_refusals_than_are_kept_are_raised_by_close(tmp_path: Path) -> None:
+    with Rig(tmp_path, inline_bytes_max=0) as rig:
+        rig.store.streams.create("s/raw")
+        writer = rig.store.writer("s/raw")
+        acks = []
+        for _ in range(limits.REFUSALS_KEPT + 1):
+            rig.blobs.before_put = Once(DiskFull("no space"))
+            acks.append(writer.write(b"lost"))
+            until(acks[-1].done)
+        for ack in acks[:-1]:
+            with pytest.raises(DiskFull):
+                ack.result()
+        with pytest.raises(DiskFull):
+            writer.close()
+
+
+def test_close_raises_the_refusal_of_each_row_that_fits_no_column(store: Store) -> None:
+    store.streams.create("s/typed", schema=pa.schema([("a", pa.int8())]))
+    writer = store.writer("s/typed")
+    seen, unseen = writer.write({"a": 300}), writer.write({"a": 301})
+    with pytest.raises(SchemaMismatch, match="300"):
+        seen.result()
+    until(unseen.done)
+    with pytest.raises(SchemaMismatch, match="301"):
+        writer.close()
+
+
+def test_close_raises_the_refusal_of_accepted_events_after_a_later_write_was_refused_for_the_same_cause(
+    tmp_path: Path,
+) -> None:
+    with opened(tmp_path) as store:
+        writer = store.writer("s/raw")
+        store.streams.seal("s/raw")
+        until(writer.write(b"accepted").done)
+        with pytest.raises(StreamSealed):
+            writer.write(b"not accepted")
+        with pytest.raises(StreamSealed):
+            writer.close()
+
+
+def test_a_closed_store_raises_no_refusal_that_was_raised(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    writer = store.writer("s/raw")
+    store.streams.seal("s/raw")
+    with pytest.raises(StreamSealed):
+        writer.write(b"late").result()
+    with pytest.raises(StreamSealed):
+        writer.write(b"later")
+    store.close()
 
 
 def test_a_second_close_is_harmless_and_writing_after_it_is_refused(tmp_path: Path) -> None:
@@ -326,7 +410,7 @@ def test_the_interpreters_exit_commits_what_was_accepted(tmp_path: Path, way: st
     code = f"""
         import sys
         import anabranch as ab
-        store = ab.connect({str(tmp_path)!r})
+        store = ab.connect({str(tmp_path)!r}, create=True)
         writer = store.writer("s/raw")
         acks = [writer.write(b"%d" % i, key="a") for i in range(50)]
         {textwrap.dedent(EXITS[way]).strip().replace(chr(10), chr(10) + "        ")}
@@ -404,13 +488,13 @@ def test_ctrl_c_where_a_batch_has_just_been_accepted_lets_close_end(tmp_path: Pa
     with Rig(tmp_path, commit_bytes_max=1_000) as rig:
         rig.store.streams.create("s/raw")
         writer = rig.store.writer("s/raw")
-        enqueue, pressed = writer._courier.enqueue, Pressed()
+        enqueue, pressed = writer._queue.enqueue, Pressed()
 
         def enqueued(*arguments: Any) -> None:
             enqueue(*arguments)
             pressed()
 
-        writer._courier.enqueue = enqueued  # type: ignore[assignment, method-assign]
+        writer._queue.enqueue = enqueued  # type: ignore[assignment, method-assign]
         with pytest.raises(KeyboardInterrupt):
             writer.write_batch(pa.table({"payload": [bytes(100)] * rows}))
         told: list[AnabranchError] = []
@@ -438,11 +522,11 @@ def test_ctrl_c_between_the_columns_of_an_event_leaves_its_chunk_whole(tmp_path:
         writer = store.writer("s/raw")
         writer._appender.offer = lambda source: None  # type: ignore[method-assign]
         writer.write(b"first", key="a")
-        keys = writer._chunk.keys  # type: ignore[union-attr]
-        writer._chunk.keys = Interrupting(keys)  # type: ignore[union-attr]
+        keys = writer._buffer.chunk.keys  # type: ignore[union-attr]
+        writer._buffer.chunk.keys = Interrupting(keys)  # type: ignore[union-attr]
         with pytest.raises(KeyboardInterrupt):
             writer.write(b"never", key="b")
-        writer._chunk.keys = keys  # type: ignore[union-attr]
+        writer._buffer.chunk.keys = keys  # type: ignore[union-attr]
         writer.write(b"second", key="c", time=5)
         writer.close()
         with store.reader("s/raw") as reader:

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from bench.measure import in_turn, percentile
+from bench.peers import fetch
 from bench.result import Bound, Result, Target
 from bench.table import page
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,7 +39,7 @@ def test_a_quick_run_prints_each_figure_with_its_floor_and_target(tmp_path: Path
 
 def test_a_quick_run_is_never_kept() -> None:
     command = [sys.executable, "-m", "bench", "--quick", "--write"]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert run.returncode == 2
     assert "--quick" in run.stderr
 
@@ -75,3 +77,17 @@ def test_the_page_says_what_is_missed_and_what_was_not_measured() -> None:
     assert "| too slow | 30 ms | 10 ms: the floor | 3.00 × | ≤ 1.5 × | **MISSED** |" in text
     assert "| late | 30 ms |  |  | ≤ 10 ms | **MISSED** |" in text
     assert "redis: not installed" in text
+
+
+def test_peers_names_the_tool_that_fetches_kafka_where_it_is_missing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(fetch, "KAFKA_JARS", tmp_path / "kafka")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "apt install maven" in (fetch._fetch_jars() or "")
+
+
+def test_the_version_of_kafka_is_that_of_its_jar(tmp_path: Path) -> None:
+    assert fetch.jar_version(tmp_path) is None
+    (tmp_path / "kafka_2.13-3.9.1.jar").touch()
+    assert fetch.jar_version(tmp_path) == "Kafka 3.9.1"

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import PATIENCE_S
+
 pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).parents[2]
@@ -84,7 +86,7 @@ class Checkout:
 
     def run(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
         process = self.start(*arguments, **env)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE_S)
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
     @property
@@ -113,6 +115,13 @@ def test_the_first_run_sets_up_and_the_second_does_not(checkout: Checkout) -> No
     second = checkout.run("test")
     assert second.stderr == ""
     assert checkout.installations == 1
+
+
+@pytest.mark.parametrize("asked", [[], ["--all"]])
+def test_a_run_of_all_folders_uses_two_processes(checkout: Checkout, asked: list[str]) -> None:
+    words = checkout.run("test", *asked).stdout.split()
+    assert words[: 3 + len(asked)] == ["pytest:", "-m", "pytest", *asked]
+    assert words[3 + len(asked) :][:2] == ["--numprocesses", "2"]
 
 
 def test_the_exit_code_of_the_tests_is_handed_on(checkout: Checkout) -> None:
@@ -155,7 +164,7 @@ def test_a_failed_installation_leaves_no_stamp_and_no_lock(checkout: Checkout) -
 
 def test_runs_that_start_together_set_up_once(checkout: Checkout) -> None:
     runs = [checkout.start("test", PRETEND_PIP_S="1") for _ in range(5)]
-    answers = [run.communicate(timeout=60) for run in runs]
+    answers = [run.communicate(timeout=PATIENCE_S) for run in runs]
     assert [run.returncode for run in runs] == [0] * len(runs), answers
     assert checkout.installations == 1
     assert not checkout.lock.exists()
@@ -167,14 +176,38 @@ def test_a_killed_set_up_is_taken_over_by_one_of_those_who_wait(checkout: Checko
         assert killed.poll() is None
         time.sleep(0.02)
     killed.kill()
-    killed.communicate(timeout=60)
+    killed.communicate(timeout=PATIENCE_S)
     assert checkout.lock.exists()
     runs = [checkout.start("setup") for _ in range(4)]
-    answers = [run.communicate(timeout=60) for run in runs]
+    answers = [run.communicate(timeout=PATIENCE_S) for run in runs]
     assert [run.returncode for run in runs] == [0] * len(runs), answers
     assert any("was killed" in err for _, err in answers)
     assert checkout.installations == 2
     assert not checkout.lock.exists()
+
+
+def test_a_killed_set_up_that_nobody_has_waited_for_is_taken_over(checkout: Checkout) -> None:
+    killed = checkout.start("setup", PRETEND_PIP_S="4")
+    while checkout.installations == 0:
+        assert killed.poll() is None
+        time.sleep(0.02)
+    killed.kill()
+    try:
+        while Path(f"/proc/{killed.pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+            time.sleep(0.02)
+        done = checkout.run("setup")  # its parent, this test, has not asked how it ended: it is a zombie
+        assert done.returncode == 0, done.stderr
+        assert "was killed" in done.stderr
+    finally:
+        killed.communicate(timeout=PATIENCE_S)
+
+
+def test_a_lock_whose_owners_id_another_process_has_now_is_taken_over(checkout: Checkout) -> None:
+    checkout.lock.mkdir()
+    (checkout.lock / "owner").write_text(f"{os.getpid()} {os.uname().nodename} 1\n")
+    done = checkout.run("setup")
+    assert done.returncode == 0, done.stderr
+    assert "was killed" in done.stderr
 
 
 def test_a_lock_that_names_no_owner_is_waited_for_and_then_removed(checkout: Checkout) -> None:
@@ -191,7 +224,7 @@ def test_an_interrupted_set_up_gives_the_lock_back(checkout: Checkout) -> None:
     while checkout.installations == 0:
         time.sleep(0.02)
     run.terminate()
-    run.communicate(timeout=60)
+    run.communicate(timeout=PATIENCE_S)
     assert run.returncode != 0
     assert not checkout.lock.exists()
     assert not checkout.stamp.exists()

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from anabranch.core.assignment import moves, shares, wanted_readers
+from anabranch.core.assignment import plan_moves, shares, wanted_readers
 
 NAMES = [f"r{i}" for i in range(6)]
 NONE: frozenset[str] = frozenset()
@@ -26,37 +26,37 @@ def test_shares_differ_by_one_at_most_and_add_up(readers: set[str], segments: in
     assert max(found.values()) - min(found.values()) <= 1
 
 
-def test_what_is_furthest_behind_goes_to_whoever_has_least_before_it() -> None:
+def test_the_largest_lag_goes_to_the_reader_with_the_least() -> None:
     owners = {"a": "r1", "b": "r2", "c": None, "d": None}
     lag = {"a": 100_000, "b": 0, "c": 50_000, "d": 10}
-    assert moves("r2", ["r1", "r2"], owners, lag) == (NONE, some("c"))
-    assert moves("r1", ["r1", "r2"], owners, lag) == (NONE, some("d"))
+    assert plan_moves("r2", ["r1", "r2"], owners, lag) == (NONE, some("c"))
+    assert plan_moves("r1", ["r1", "r2"], owners, lag) == (NONE, some("d"))
 
 
-def test_a_newcomer_is_given_the_segment_that_is_furthest_behind() -> None:
+def test_a_new_reader_gets_the_segment_that_is_furthest_behind() -> None:
     owners = dict.fromkeys("abc", "r1")
-    assert moves("r1", ["r1", "r2"], owners, {"a": 1, "b": 900, "c": 20}) == (some("b"), NONE)
+    assert plan_moves("r1", ["r1", "r2"], owners, {"a": 1, "b": 900, "c": 20}) == (some("b"), NONE)
 
 
-def test_what_is_given_up_shares_the_lag() -> None:
+def test_released_segments_balance_the_lag() -> None:
     lag = {"a": 7_200, "b": 1_000, "c": 1_100, "d": 0}
-    given_up, _ = moves("r1", ["r1", "r2"], dict.fromkeys("abcd", "r1"), lag)
+    given_up, _ = plan_moves("r1", ["r1", "r2"], dict.fromkeys("abcd", "r1"), lag)
     assert given_up == {"a", "d"}
-    taken = moves("r2", ["r1", "r2"], dict.fromkeys("bc", "r1") | {"a": None, "d": None}, lag)
+    taken = plan_moves("r2", ["r1", "r2"], dict.fromkeys("bc", "r1") | {"a": None, "d": None}, lag)
     assert taken == (NONE, some("ad"))
 
 
-def test_what_is_being_worked_on_is_kept() -> None:
+def test_segments_in_use_are_not_released() -> None:
     owners = dict.fromkeys("ab", "r1")
-    assert moves("r1", ["r1", "r2"], owners, {"a": 900}, keep={"a"}) == (some("b"), NONE)
-    assert moves("r1", ["r1", "r2"], owners, {"a": 900}, keep={"a", "b"}) == (NONE, NONE)
+    assert plan_moves("r1", ["r1", "r2"], owners, {"a": 900}, keep={"a"}) == (some("b"), NONE)
+    assert plan_moves("r1", ["r1", "r2"], owners, {"a": 900}, keep={"a", "b"}) == (NONE, NONE)
 
 
 def test_a_reader_that_is_not_in_the_group_does_nothing() -> None:
-    assert moves("r9", ["r1"], {"a": None}, {}) == (NONE, NONE)
+    assert plan_moves("r9", ["r1"], {"a": None}, {}) == (NONE, NONE)
 
 
-def test_readers_are_wanted_by_lag_up_to_the_segments_and_let_go_slowly() -> None:
+def test_wanted_readers_follow_the_lag_with_hysteresis() -> None:
     def wanted(lag: int, running: int) -> int:
         return wanted_readers(8, lag, events_per_reader=100, readers_max=6, running=running)
 
@@ -106,7 +106,7 @@ class Readers(RuleBasedStateMachine):
         self.step(name)
 
     def step(self, name: str) -> bool:
-        given_up, taken = moves(name, self.readers, self.owners, self.lag)
+        given_up, taken = plan_moves(name, self.readers, self.owners, self.lag)
         for segment in given_up:
             assert self.owners[segment] == name
             self.owners[segment] = None

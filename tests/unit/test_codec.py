@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from anabranch.core.checksum import checksum
 from anabranch.core.codec import decode, encode, event_bounds, widen
 from anabranch.errors import CorruptBlob
-from anabranch.model.append import Bounds
+from anabranch.model.append import TimeBounds
 from anabranch.model.columns import TIME_TYPE
 from anabranch.model.schema import RAW, StreamSchema
 
@@ -125,13 +125,13 @@ def test_checksums_are_signed_64_bit_numbers() -> None:
 @given(rows)
 def test_bounds_are_the_smallest_and_greatest_event_time(values: list[dict[str, Any]]) -> None:
     times = [row["at"] for row in values if row["at"] is not None]
-    expected = Bounds(min(times), max(times)) if times else Bounds(None, None)
+    expected = TimeBounds(min(times), max(times)) if times else TimeBounds(None, None)
     assert event_bounds(batch_of(values), SCHEMA) == expected
 
 
 def test_without_event_times_there_are_no_bounds() -> None:
     timeless = StreamSchema.typed(pa.schema([("n", pa.int64())]))
-    assert event_bounds(pa.record_batch([[1, 2]], schema=timeless.columns), timeless) == Bounds(None, None)
+    assert event_bounds(pa.record_batch([[1, 2]], schema=timeless.columns), timeless) == TimeBounds(None, None)
 
 
 @given(rows)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.core.compaction import ARROW, PARQUET, CompactionPolicy, FilePlan, LogExtents, plan_compaction
-from anabranch.model.append import Bounds, Place
+from anabranch.model.append import BlobLocation, TimeBounds
 from anabranch.model.ids import BlobId, LogId, Micros, StreamId
 from anabranch.model.stream import Extent
 
@@ -40,11 +40,11 @@ def log(
                 blob=BlobId(i),
                 key=f"{number}/{i}",
                 encoding=encoding,
-                place=Place(0, size),
+                location=BlobLocation(0, size),
                 schema=1,
                 checksum=0,
-                appended=Bounds(Micros(appended), Micros(appended)),
-                events=Bounds(None, None),
+                appended=TimeBounds(Micros(appended), Micros(appended)),
+                events=TimeBounds(None, None),
                 size_end=size_end,
             )
         )
@@ -87,14 +87,14 @@ def test_every_extent_is_in_at_most_one_file_and_parts_are_unbroken(drawn: Drawn
         for part in file.parts:
             assert all(a.stop == b.start for a, b in pairwise(part.extents))
             assert {extent.log for extent in part.extents} == {part.log}
-            assert part.size == sum(extent.place.length for extent in part.extents)
+            assert part.size == sum(extent.location.length for extent in part.extents)
 
 
 @given(LOGS, st.booleans())
 def test_files_keep_to_their_limits(drawn: Drawn, force: bool) -> None:
     policy = FORCE if force else POLICY
     for file in plan_compaction(made(drawn), policy, now=NOW):
-        largest = max(extent.place.length for part in file.parts for extent in part.extents)
+        largest = max(extent.location.length for part in file.parts for extent in part.extents)
         assert file.size <= max(policy.bytes_max, policy.bytes_min + largest)
         assert len({part.columns for part in file.parts}) == 1
         assert len(file.parts) <= policy.parts_max
@@ -146,7 +146,7 @@ def after_compaction(logs: list[LogExtents], files: list[FilePlan]) -> list[LogE
                     blob=BlobId(1_000),
                     key="file",
                     encoding=PARQUET,
-                    place=Place(0, part.size),
+                    location=BlobLocation(0, part.size),
                     schema=1,
                     checksum=0,
                     appended=last.appended,

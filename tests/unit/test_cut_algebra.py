@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from anabranch.core import cuts
 from anabranch.core.advance import advance, rounds
-from anabranch.core.retention import Index, newest, plan_retention
 from anabranch.errors import InvalidArgument
 from anabranch.model.cut import Order, StreamCut
 from anabranch.model.ids import Micros, SegmentId
-from anabranch.model.keyspace import WHOLE
-from anabranch.model.retention import RetainBytes, RetainFor, Retention
+from anabranch.model.keyspace import FULL_KEY_RANGE
 from anabranch.model.stream import StreamView
+from anabranch.streams.retention.plan import RetentionIndex, newest, plan_bounds, plan_cut
+from anabranch.streams.retention.policy import RetainBytes, RetainFor, Retention
 from tests.unit.test_cuts import STREAM, World, assert_order_of_keys, merged, read, stroll, worlds
 
 
@@ -84,7 +84,7 @@ def test_going_on_by_bytes_stops_at_the_first_cut_with_enough_or_the_last_with_n
     last = [cut for cut in chain if weight(cut) <= amount][-1]
     assert cuts.compare(view, advance(view, start, amount, weigh, stop=stop), first) is Order.SAME
     assert cuts.compare(view, advance(view, start, amount, weigh, at_most=True, stop=stop), last) is Order.SAME
-    assert all(cuts.before(view, cut, goal) for cut in chain)
+    assert all(cuts.is_before(view, cut, goal) for cut in chain)
 
 
 @settings(max_examples=40)
@@ -106,7 +106,7 @@ def test_two_cuts_lie_to_each_other_as_the_events_before_them_do(data: st.DataOb
     order = cuts.compare(view, first, second)
     assert (order in (Order.SAME, Order.BEFORE)) == (one <= other)
     assert (order in (Order.SAME, Order.AFTER)) == (other <= one)
-    far, near = cuts.furthest(view, first, second), cuts.nearest(view, first, second)
+    far, near = cuts.union(view, first, second), cuts.intersection(view, first, second)
     for cut in (far, near):
         assert cuts.check_cut(view, cut) == cut
     assert passed(world, head, far) == one | other
@@ -124,7 +124,7 @@ def test_places_of_two_segments_are_concurrent_and_an_end_is_the_head_of_what_fo
 # retention: the model's order of events is their append time
 
 
-def index(world: World, view: StreamView, *, coarse: int = 1) -> Index:
+def index(world: World, view: StreamView, *, coarse: int = 1) -> RetentionIndex:
     """What a catalog would answer; times are looked up `coarse` events at a time for counting."""
 
     def at(time: Micros) -> StreamCut:
@@ -134,7 +134,7 @@ def index(world: World, view: StreamView, *, coarse: int = 1) -> Index:
 
         return cuts.walk_cut(view, first)
 
-    return Index(at, lambda time: at(Micros(time // coarse * coarse)), Weigher(world))
+    return RetentionIndex(at, lambda time: at(Micros(time // coarse * coarse)), Weigher(world))
 
 
 def dated(world: World) -> StreamView:
@@ -142,11 +142,15 @@ def dated(world: World) -> StreamView:
     return replace(view, logs={i: replace(log, appended_at=Micros(world.order)) for i, log in view.logs.items()})
 
 
+def retained(world: World, view: StreamView, policy: Retention, now: int) -> StreamCut:
+    return plan_cut(view, plan_bounds(view, policy, now=Micros(now), index=index(world, view)), None)
+
+
 @settings(max_examples=40)
 @given(worlds(), st.integers(0, 70), st.integers(0, 70))
 def test_events_go_by_age_and_none_that_is_younger(world: World, now: int, age: int) -> None:
     view = dated(world)
-    cut = plan_retention(view, Retention(age_us=age), now=Micros(now), index=index(world, view))
+    cut = retained(world, view, Retention(age_us=age), now)
     gone = passed(world, cuts.head_cut(view), cut)
     assert gone == {order for order in range(world.order) if order < now - age}
 
@@ -171,25 +175,23 @@ def test_what_a_policy_keeps_at_least_stays_whatever_else_it_says(
 ) -> None:
     view = dated(world)
     policy = Retention(max(age, age_min), max(size, size_min), age_min, size_min)
-    cut = plan_retention(view, policy, now=Micros(now), index=index(world, view))
+    cut = retained(world, view, policy, now)
     kept = passed(world, cut, cuts.tail_cut(view))
     assert cuts.check_cut(view, cut) == cut
     if age_min:  # an age of nothing keeps nothing, not even events of a clock that is ahead
         assert kept >= {order for order in range(world.order) if order >= now - age_min}
     weight = weights(world)
     assert sum(weight[order] for order in kept) >= min(size_min, sum(weight.values()))
-    by_age = plan_retention(
-        view, Retention(max(age, age_min), None, age_min, size_min), now=Micros(now), index=index(world, view)
-    )
-    assert cuts.before(view, by_age, cut)  # two reasons let at least as much go as one of them
+    by_age = retained(world, view, Retention(max(age, age_min), None, age_min, size_min), now)
+    assert cuts.is_before(view, by_age, cut)  # two reasons let at least as much go as one of them
 
 
 def test_segments_with_few_events_keep_as_much_of_the_past_as_those_with_many() -> None:
     world = World()
-    for range_ in WHOLE.split(2):
+    for range_ in FULL_KEY_RANGE.split(2):
         world.begin(range_)
     for i in range(100):
-        world.append(0 if i % 10 else WHOLE.high - 1)
+        world.append(0 if i % 10 else FULL_KEY_RANGE.high - 1)
     view = dated(world)
     cut = newest(view, 100, index(world, view))
     kept = passed(world, cut, cuts.tail_cut(view))
@@ -201,13 +203,13 @@ def test_policies_are_joined_and_say_what_is_wrong_with_them() -> None:
     assert both == Retention(7 * 86_400_000_000, 10**10, 3_600_000_000, 10**6)
     assert Retention.from_json(both.to_json()) == both
     wrongs: list[tuple[Callable[[], Retention], str]] = [
-        (lambda: Retention(), "for how long"),
-        (lambda: RetainFor("soon"), "no length of time"),
+        (lambda: Retention(), "none of them"),
+        (lambda: RetainFor("soon"), "not a duration"),
         (lambda: RetainFor(-1), "not between"),
-        (lambda: RetainBytes("10 potatoes"), "no size"),
-        (lambda: RetainFor("7d") | RetainFor("8d"), "joined"),
-        (lambda: Retention(age_us=5, age_min_us=6), "least age"),
-        (lambda: Retention(size=5, size_min=6), "least size"),
+        (lambda: RetainBytes("10 potatoes"), "not a size"),
+        (lambda: RetainFor("7d") | RetainFor("8d"), "can't join"),
+        (lambda: Retention(age_us=5, age_min_us=6), "minimum age"),
+        (lambda: Retention(size=5, size_min=6), "minimum size"),
     ]
     for wrong, why in wrongs:
         with pytest.raises(InvalidArgument, match=why):

@@ -16,14 +16,14 @@ from anabranch.errors import InvalidCut, Truncated
 from anabranch.model.append import LogState
 from anabranch.model.cut import HEAD, TAIL, StreamCut
 from anabranch.model.ids import LogId, Micros, SegmentId, StreamId
-from anabranch.model.keyspace import WHOLE, KeyRange, covers_once
+from anabranch.model.keyspace import FULL_KEY_RANGE, KeyRange, covers_once
 from anabranch.model.names import StreamName
 from anabranch.model.schema import RAW
 from anabranch.model.stream import Segment, Span, StreamInfo, StreamView
 
 STREAM = StreamId(7)
 NAME = StreamName("a", "b")
-KEYS = [WHOLE.high // 16 * i for i in range(16)]  # points, one for each key of the model
+KEYS = [FULL_KEY_RANGE.high // 16 * i for i in range(16)]  # points, one for each key of the model
 
 
 @dataclass
@@ -83,7 +83,7 @@ class World:
 @st.composite
 def worlds(draw: st.DrawFn) -> World:
     world = World()
-    for range_ in WHOLE.split(draw(st.integers(1, 3))):
+    for range_ in FULL_KEY_RANGE.split(draw(st.integers(1, 3))):
         world.begin(range_)
     for _ in range(draw(st.integers(0, 8))):
         for point in draw(st.lists(st.sampled_from(KEYS), max_size=8)):
@@ -91,7 +91,7 @@ def worlds(draw: st.DrawFn) -> World:
         if draw(st.booleans()):
             first = draw(st.integers(0, len(world.current()) - 1))
             count = draw(st.integers(1, min(3, len(world.current()) - first)))
-            world.scale(first, count, draw(st.lists(st.integers(1, WHOLE.high - 1), max_size=3)))
+            world.scale(first, count, draw(st.lists(st.integers(1, FULL_KEY_RANGE.high - 1), max_size=3)))
     return world
 
 
@@ -99,7 +99,7 @@ def stroll(draw: Callable[..., Any], world: World, start: StreamCut, steps: int)
     """Cuts that a reader of this world may come by after `start`, in order."""
     view, found, at = world.view(), [start], start.as_dict()
     for _ in range(steps):
-        at = cuts.settle(view, at) if draw(st.booleans()) else at
+        at = cuts.skip_exhausted(view, at) if draw(st.booleans()) else at
         segment = draw(st.sampled_from(sorted(at)))
         at = {**at, segment: draw(st.integers(at[segment], view.length(segment)))}
         found.append(StreamCut.of(STREAM, at))
@@ -130,11 +130,11 @@ def test_every_place_a_reader_comes_by_is_a_sound_cut(data: st.DataObject, world
     view = world.view()
     for cut in stroll(data.draw, world, cuts.head_cut(view), 12):
         assert cuts.check_cut(view, cut) == cut
-        settled = StreamCut.of(STREAM, cuts.settle(view, cut.as_dict()))
+        settled = StreamCut.of(STREAM, cuts.skip_exhausted(view, cut.as_dict()))
         assert covers_once(view.segments[s].range for s, _ in settled)
         assert cuts.check_cut(view, settled) == settled
-        assert cuts.before(view, cut, settled)
-        assert cuts.before(view, settled, cut)
+        assert cuts.is_before(view, cut, settled)
+        assert cuts.is_before(view, settled, cut)
         assert cuts.ranges(view, cut, settled) == []
 
 
@@ -147,8 +147,8 @@ def test_ranges_between_two_cuts_hold_what_lies_between_and_keep_the_order(data:
         first, rest = cuts.ranges(view, head, cut), cuts.ranges(view, cut, tail)
         assert sorted(e.order for e in read(world, first) + read(world, rest)) == list(range(world.order))
         assert_order_of_keys(read(world, first) + read(world, rest))
-        assert cuts.before(view, head, cut)
-        assert cuts.before(view, cut, tail)
+        assert cuts.is_before(view, head, cut)
+        assert cuts.is_before(view, cut, tail)
         assert cuts.distance(view, head, cut) + cuts.distance(view, cut, tail) == world.order
 
 
@@ -159,7 +159,7 @@ def test_an_end_before_the_start_is_refused(data: st.DataObject, world: World) -
     late = way[-1]
     for early in way:
         if cuts.distance(view, early, late):
-            assert not cuts.before(view, late, early)
+            assert not cuts.is_before(view, late, early)
             with pytest.raises(InvalidCut):
                 cuts.ranges(view, late, early)
 
@@ -184,7 +184,7 @@ def test_micro_batches_reach_the_end_within_their_budget_and_never_hold_a_succes
         assert events
         assert events_max is None or len(events) <= events_max
         assert bytes_max is None or len(events) <= max(bytes_max // 10, 1)
-        assert cuts.before(view, end, goal)
+        assert cuts.is_before(view, end, goal)
         seen += events
         at = end
     assert_order_of_keys(seen)
@@ -194,7 +194,7 @@ def test_micro_batches_reach_the_end_within_their_budget_and_never_hold_a_succes
 
 @given(st.dictionaries(st.builds(SegmentId, st.just(0), st.integers(0, 9)), st.integers(0, 50)), st.integers(0, 200))
 def test_a_budget_is_shared_evenly_and_used_up(wanted: dict[SegmentId, int], budget: int) -> None:
-    granted = cuts.share(wanted, budget)
+    granted = cuts.divide_evenly(wanted, budget)
     assert sum(granted.values()) == min(budget, sum(wanted.values()))
     assert all(granted[s] <= wanted[s] for s in wanted)
     for segment in wanted:
@@ -230,9 +230,9 @@ def test_a_pinned_walk_stands_exactly_at_the_pin(data: st.DataObject, world: Wor
 def merged() -> World:
     """Two segments of two events each, merged into a third that holds two."""
     world = World()
-    for range_ in WHOLE.split(2):
+    for range_ in FULL_KEY_RANGE.split(2):
         world.begin(range_)
-    for point in (0, WHOLE.high - 1, 0, WHOLE.high - 1):
+    for point in (0, FULL_KEY_RANGE.high - 1, 0, FULL_KEY_RANGE.high - 1):
         world.append(point)
     world.scale(0, 2, [])
     world.append(0)
@@ -245,13 +245,13 @@ LEFT, RIGHT, BOTH = SegmentId(0, 0), SegmentId(0, 1), SegmentId(1, 2)
 
 def test_a_merged_segment_waits_for_all_its_predecessors() -> None:
     view = merged().view()
-    assert cuts.settle(view, {LEFT: 2, RIGHT: 1}) == {LEFT: 2, RIGHT: 1}
-    assert cuts.settle(view, {LEFT: 2, RIGHT: 2}) == {BOTH: 0}
+    assert cuts.skip_exhausted(view, {LEFT: 2, RIGHT: 1}) == {LEFT: 2, RIGHT: 1}
+    assert cuts.skip_exhausted(view, {LEFT: 2, RIGHT: 2}) == {BOTH: 0}
 
 
 def test_empty_generations_are_settled_through_at_once() -> None:
     world = World()
-    world.begin(WHOLE)
+    world.begin(FULL_KEY_RANGE)
     world.scale(0, 1, [8])
     world.scale(0, 2, [9])
     world.append(1)
@@ -266,7 +266,7 @@ def test_empty_generations_are_settled_through_at_once() -> None:
     [
         ({LEFT: 1}, "key space"),
         ({LEFT: 1, RIGHT: 0, BOTH: 0}, "key space"),
-        ({LEFT: 3, RIGHT: 0}, "behind the end"),
+        ({LEFT: 3, RIGHT: 0}, "the end of segment"),
         ({SegmentId(5, 9): 0}, "no segment"),
     ],
 )
@@ -282,7 +282,7 @@ def test_a_cut_of_another_stream_is_refused() -> None:
 
 def test_a_cut_that_holds_a_segment_with_its_ancestor_is_refused_though_it_covers_the_keys() -> None:
     world = merged()
-    world.scale(0, 1, [WHOLE.high // 2])
+    world.scale(0, 1, [FULL_KEY_RANGE.high // 2])
     cut = StreamCut.of(STREAM, {LEFT: 2, SegmentId(2, 4): 0})
     assert cuts.covers(world.view(), cut)
     with pytest.raises(InvalidCut, match="must be read before"):

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.core.digest import BLOCK_ROWS, BlockSums, SegmentPart, StreamDigest, segment_digest
 from anabranch.model.columns import TIME_TYPE
 from anabranch.model.ids import SegmentId
-from anabranch.model.keyspace import WHOLE
+from anabranch.model.keyspace import FULL_KEY_RANGE
 from anabranch.model.schema import RAW
+from anabranch.transfer.archives.digest import BLOCK_ROWS, BlockSums, SegmentPart, StreamDigest, segment_digest
 
 COLUMNS: dict[str, Any] = {
     "text": pa.array(["a", None, "ccc", "", "é", "zz"]),
@@ -103,18 +103,20 @@ def test_places_and_times_count() -> None:
     later.add(BATCH, pa.array([1, 2, 3, 4, 5, 7], TIME_TYPE))
     assert later.blocks() != blocks(BATCH)
     parts = [
-        segment_digest(segment, WHOLE, start, 6, [b"1"])
+        segment_digest(segment, FULL_KEY_RANGE, start, 6, [b"1"])
         for segment in (SegmentId(0, 0), SegmentId(0, 1))
         for start in (0, 1)
     ]
     assert len({part.digest for part in parts}) == 4
-    (low, high) = WHOLE.split(2)
-    assert len({segment_digest(SegmentId(0, 0), range_, 0, 6, []).digest for range_ in (WHOLE, low, high)}) == 3
+    (low, high) = FULL_KEY_RANGE.split(2)
+    assert (
+        len({segment_digest(SegmentId(0, 0), range_, 0, 6, []).digest for range_ in (FULL_KEY_RANGE, low, high)}) == 3
+    )
 
 
 def test_a_stream_is_the_sum_of_its_segments_that_hold_events() -> None:
-    held = segment_digest(SegmentId(0, 1), WHOLE, 0, 6, blocks(BATCH))
-    empty = segment_digest(SegmentId(0, 0), WHOLE, 3, 3, [])
+    held = segment_digest(SegmentId(0, 1), FULL_KEY_RANGE, 0, 6, blocks(BATCH))
+    empty = segment_digest(SegmentId(0, 0), FULL_KEY_RANGE, 3, 3, [])
     digest = StreamDigest.of(RAW, [held, empty])
     assert digest == StreamDigest.of(RAW, [empty, held]) == StreamDigest.of(RAW, [held])
     assert digest.segments == (held,)
@@ -122,14 +124,14 @@ def test_a_stream_is_the_sum_of_its_segments_that_hold_events() -> None:
     assert digest != StreamDigest.of(RAW, [SegmentPart(*held[:4], "0" * 64)])
 
 
-def test_it_is_this_one_for_ever() -> None:
+def test_it_is_this_one_forever() -> None:
     """The value is part of the format of archives."""
-    part = segment_digest(SegmentId(0, 0), WHOLE, BLOCK_ROWS - 4, BLOCK_ROWS + 2, blocks(BATCH))
+    part = segment_digest(SegmentId(0, 0), FULL_KEY_RANGE, BLOCK_ROWS - 4, BLOCK_ROWS + 2, blocks(BATCH))
     assert StreamDigest.of(RAW, [part]).value == "023f7c0e60efc818fbe6b99df91832abff245a16d34907269082c6478980aff0"
 
 
 def test_it_can_be_worked_out_from_its_description_alone() -> None:
-    """As `docs/ARCHIVES.md` tells it, value by value."""
+    """As `docs/how-to/archives.md` tells it, value by value."""
     texts, appended = ["a", None, "ccc"], [7, 7, 9]
     sums = BlockSums(2)
     sums.add(pa.record_batch({"text": texts}), pa.array(appended, TIME_TYPE))
@@ -147,7 +149,7 @@ def test_it_can_be_worked_out_from_its_description_alone() -> None:
     block = hashlib.sha256(b"anabranch block 1\n" + number(2) + number(5) + times + held).digest()
     assert sums.blocks() == [block]
     segment = hashlib.sha256(b"anabranch segment 1\n1.4 0 10000000000000000 2 5\n" + block)
-    part = segment_digest(SegmentId(1, 4), WHOLE, 2, 5, [block])
+    part = segment_digest(SegmentId(1, 4), FULL_KEY_RANGE, 2, 5, [block])
     assert part.digest == segment.hexdigest()
     stream = hashlib.sha256(b'anabranch stream 1\n["key","time",true]\n' + segment.digest())
     assert StreamDigest.of(RAW, [part]).value == stream.hexdigest()

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anabranch.blobs.encryption_contexts import blob_context, inline_context
 from anabranch.blobs.envelope import DataKey, Envelope
-from anabranch.blobs.layout import ALIGN, Framed, frame, read_index
-from anabranch.blobs.sealed import blob_place, inlined_place
+from anabranch.blobs.layout import ALIGN, FramedBlob, frame, read_index
 from anabranch.core.checksum import checksum
 from anabranch.errors import CorruptBlob, FormatTooNew
 from anabranch.model.ids import LogId
@@ -32,7 +32,7 @@ class OneKey:
 SEALER = Envelope(OneKey(), SystemIds())
 
 
-def framed(messages: list[bytes]) -> tuple[Framed, bytes]:
+def framed(messages: list[bytes]) -> tuple[FramedBlob, bytes]:
     parts: list[dict[str, Any]] = [{"log": i, "checksum": 0} for i in range(len(messages))]
     made = frame({"commit": "c"}, parts, [pa.py_buffer(each) for each in messages], key=KEY, sealer=SEALER)
     return made, b"".join(bytes(memoryview(chunk)) for chunk in made.chunks)
@@ -50,20 +50,20 @@ def test_what_was_sealed_opens_at_its_place(messages: list[bytes]) -> None:
     for (at, length, digest), message in zip(places, messages, strict=True):
         box = whole.slice(at, length)
         assert at % ALIGN == 0 and checksum(box) == digest
-        assert SEALER.unseal(box, blob_place(KEY, at), KEY).to_pybytes() == message
+        assert SEALER.unseal(box, blob_context(KEY, at), KEY).to_pybytes() == message
 
 
 def test_a_box_opens_at_no_other_place() -> None:
     made, blob = framed([b"one", b"two"])
     (one, other), length = made.offsets, made.lengths[0]
     box = pa.py_buffer(blob).slice(one, length)
-    for place in (blob_place(KEY, other), blob_place("commits/y", one), inlined_place(LogId(1)), b""):
-        with pytest.raises(CorruptBlob, match="stood elsewhere"):
+    for place in (blob_context(KEY, other), blob_context("commits/y", one), inline_context(LogId(1)), b""):
+        with pytest.raises(CorruptBlob, match="were written in another place"):
             SEALER.unseal(box, place, KEY)
-    inlined = SEALER.seal(pa.py_buffer(b"one"), inlined_place(LogId(1)))
-    assert SEALER.unseal(inlined, inlined_place(LogId(1)), KEY).to_pybytes() == b"one"
+    inlined = SEALER.seal(pa.py_buffer(b"one"), inline_context(LogId(1)))
+    assert SEALER.unseal(inlined, inline_context(LogId(1)), KEY).to_pybytes() == b"one"
     with pytest.raises(CorruptBlob):
-        SEALER.unseal(inlined, inlined_place(LogId(11)), KEY)
+        SEALER.unseal(inlined, inline_context(LogId(11)), KEY)
 
 
 def test_every_flipped_byte_of_a_box_is_noticed() -> None:
@@ -91,5 +91,5 @@ def test_every_flipped_byte_of_a_sealed_blob_is_noticed() -> None:
 def test_plain_bytes_and_unknown_keys_are_told() -> None:
     with pytest.raises(CorruptBlob, match="these bytes are not"):
         SEALER.unseal(pa.py_buffer(b"\xff" * 100), b"here", KEY)
-    with pytest.raises(CorruptBlob, match="does not know"):
+    with pytest.raises(CorruptBlob, match="is not in the catalog"):
         SEALER.unseal(pa.py_buffer(b"\x01" * 100), b"here", KEY)

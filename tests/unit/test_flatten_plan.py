@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.core.flatten import FlattenPolicy, moves, remapped, runs
+from anabranch.core.flatten import FlattenPolicy, flattened_ranges, remap_spans, short_span_runs
 from anabranch.model.ids import LogId, SegmentId
 from anabranch.model.stream import Span
 
@@ -46,7 +46,7 @@ def weigh(span: Span) -> int:
 @given(chains(), st.integers(1, 4), st.integers(0, 40), st.integers(10, 90))
 def test_runs_are_short_neighbours_and_no_more_than_fit(spans: list[Span], least: int, short: int, whole: int) -> None:
     policy = FlattenPolicy(least, short, whole)
-    found = runs(spans, weigh, policy)
+    found = short_span_runs(spans, weigh, policy)
     for run in found:
         at = spans.index(run[0])
         assert tuple(spans[at : at + len(run)]) == run
@@ -59,23 +59,23 @@ def test_runs_are_short_neighbours_and_no_more_than_fit(spans: list[Span], least
 
 @given(chains(), chains())
 def test_every_viewer_finds_the_same_bytes_where_they_are_now(spans: list[Span], others: list[Span]) -> None:
-    (run, *_) = runs(spans, weigh, FlattenPolicy(1, 1_000, 10_000)) or [()]
+    (run, *_) = short_span_runs(spans, weigh, FlattenPolicy(1, 1_000, 10_000)) or [()]
     if not run:
         return
-    moved = moves(run)
+    moved = flattened_ranges(run)
     now = {(each.log, at): (NEW, each.at + at - each.start) for each in moved for at in range(each.start, each.stop)}
     for viewed in (spans, others):
-        fresh = remapped(viewed, moved, NEW)
+        fresh = remap_spans(viewed, moved, NEW)
         before, after = places(viewed), places(viewed if fresh is None else fresh)
         assert before.keys() == after.keys()
         assert all(after[offset] in (place, now.get(place)) for offset, place in before.items())
         if fresh is not None:
             assert len(fresh) <= len(viewed)
             assert [span for span in fresh if span.stop is None] == [span for span in viewed if span.stop is None]
-    assert all(places(remapped(spans, moved, NEW) or spans)[n][0] == NEW for n in places(run))
+    assert all(places(remap_spans(spans, moved, NEW) or spans)[n][0] == NEW for n in places(run))
     events = sum(each.stop - each.start for each in moved)
     if events:
-        whole = remapped(run, moved, NEW)
+        whole = remap_spans(run, moved, NEW)
         assert whole == (Span(SEGMENT, run[0].offset, NEW, 0, events),)
 
 
@@ -86,5 +86,7 @@ def test_a_span_that_reaches_out_of_what_was_moved_stays() -> None:
         Span(SEGMENT, 0, LogId(1), 5, None),
         Span(SEGMENT, 0, LogId(3), 5, 9),
     ):
-        assert remapped((other,), moves(run), NEW) is None
-    assert remapped((Span(SEGMENT, 0, LogId(2), 1, 3),), moves(run), NEW) == (Span(SEGMENT, 0, NEW, 5, 7),)
+        assert remap_spans((other,), flattened_ranges(run), NEW) is None
+    assert remap_spans((Span(SEGMENT, 0, LogId(2), 1, 3),), flattened_ranges(run), NEW) == (
+        Span(SEGMENT, 0, NEW, 5, 7),
+    )

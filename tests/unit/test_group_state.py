@@ -3,8 +3,10 @@ to what its readers were given."""
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import pytest
@@ -15,11 +17,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from anabranch.core import cuts
 from anabranch.core import group as changes
 from anabranch.core.group import GroupState
-from anabranch.core.group_format import GroupCodec
+from anabranch.core.group_format import GroupStateCodec
 from anabranch.errors import AlreadyExists, CorruptStore, FormatTooNew, ReaderNotInGroup
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import Micros, SegmentId
-from anabranch.model.keyspace import WHOLE
+from anabranch.model.keyspace import FULL_KEY_RANGE
 from anabranch.model.position import Position, StreamSegment
 from tests.unit.test_cuts import KEYS, STREAM, Event, World
 
@@ -37,7 +39,7 @@ class Group(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.world = World()
-        for part in WHOLE.split(3):
+        for part in FULL_KEY_RANGE.split(3):
             self.world.begin(part)
         self.state = fresh(self.world)
         self.sessions = 0
@@ -46,7 +48,10 @@ class Group(RuleBasedStateMachine):
         self.orders: dict[int, list[int]] = defaultdict(list)  # of each key, its events
         self.given: dict[int, int] = defaultdict(int)  # of each key, how many of them were given, from the first on
         self.accepted: set[tuple[SegmentId, int]] = set()
-        self.before: dict[str, set[tuple[SegmentId, int]]] = {}  # of the pending checkpoint, what readers were given
+        self.numbers = count()
+        self.before: dict[
+            str, set[tuple[SegmentId, int]]
+        ] = {}  # of the checkpoint that is collected, what readers were given
         self.after: set[tuple[SegmentId, int]] = set()  # … before they came to it, and after
         for name in NAMES[:2]:
             self.join(name)
@@ -63,7 +68,11 @@ class Group(RuleBasedStateMachine):
             self.orders[point].append(self.world.order)
             self.world.append(point)
 
-    @rule(first=st.integers(0, 9), count=st.integers(1, 3), edges=st.lists(st.integers(1, WHOLE.high - 1), max_size=2))
+    @rule(
+        first=st.integers(0, 9),
+        count=st.integers(1, 3),
+        edges=st.lists(st.integers(1, FULL_KEY_RANGE.high - 1), max_size=2),
+    )
     def scale(self, first: int, count: int, edges: list[int]) -> None:
         first %= len(self.world.current())
         self.world.scale(first, min(count, len(self.world.current()) - first), edges)
@@ -110,18 +119,19 @@ class Group(RuleBasedStateMachine):
             return
         view = {STREAM: self.world.view()}
         state = self.state
-        changes.need_member(state, "g", name, self.session[name])
+        changes.require_member(state, "g", name, self.session[name])
         pending = state.checkpoint
         self.accept(name)
         state = changes.accept(state, name, self.at[name])
         if come and pending is not None and name in pending.waiting:
             self.before[name] = {(s.segment, o) for s, at in self.at[name].items() for o in range(at)}
-            state = changes.come_to_checkpoint(state, name)
+            state = changes.reach_checkpoint(state, name)
         done = len(state.checkpoints)
         state = changes.rebalance(changes.advance(state, view), name, view)
         self.state = state
-        if len(state.checkpoints) > done:
-            self.checkpoint_is_a_cut(state.checkpoints[-1])
+        for complete in state.checkpoints[done:]:
+            self.checkpoint_is_a_cut(complete)
+            self.before, self.after = {}, set()  # the next one is collected from here on
         owned = state.owned(name)
         self.at[name] = {segment: self.at[name].get(segment, offset) for segment, offset in owned.items()}
 
@@ -139,15 +149,12 @@ class Group(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 2))
     def begin_checkpoint(self, number: int) -> None:
-        if self.state.checkpoint is None:
-            self.before, self.after = {}, set()
-            self.state = changes.begin_checkpoint(
-                self.state, "g", f"c{len(self.state.checkpoints)}-{number}", Micros(0)
-            )
+        if len(self.state.pending) <= number:
+            self.state = changes.begin_checkpoint(self.state, "g", f"c{next(self.numbers)}", Micros(0))
 
     def checkpoint_is_a_cut(self, checkpoint: changes.Checkpoint) -> None:
         view = self.world.view()
-        reach = cuts.reached(view, cuts.check_cut(view, checkpoint.cut(STREAM)))
+        reach = cuts.read_offsets(view, cuts.check_cut(view, checkpoint.cut(STREAM)))
         inside = {(segment, offset) for segment, at in reach.items() for offset in range(at)}
         for given in self.before.values():
             assert given <= inside, "a reader came to the checkpoint with an event behind it"
@@ -182,7 +189,7 @@ class Group(RuleBasedStateMachine):
 
     @invariant()
     def the_state_survives_as_bytes(self) -> None:
-        codec = GroupCodec()
+        codec = GroupStateCodec()
         assert codec.decode(codec.encode(self.state)) == self.state
 
 
@@ -193,20 +200,20 @@ TestGroup.settings = settings(max_examples=25, stateful_step_count=30, deadline=
 @pytest.fixture
 def world() -> World:
     world = World()
-    for part in WHOLE.split(2):
+    for part in FULL_KEY_RANGE.split(2):
         world.begin(part)
     return world
 
 
 def test_a_reader_that_was_taken_over_is_refused(world: World) -> None:
     state = changes.join(fresh(world), "r", "first", Micros(0))
-    changes.need_member(state, "g", "r", "first")
+    changes.require_member(state, "g", "r", "first")
     state = changes.join(state, "r", "second", Micros(0))
     with pytest.raises(ReaderNotInGroup):
-        changes.need_member(state, "g", "r", "first")
+        changes.require_member(state, "g", "r", "first")
 
 
-def test_positions_never_go_back_and_are_taken_from_the_owner_alone(world: World) -> None:
+def test_positions_never_go_back_and_only_owners_advance_them(world: World) -> None:
     views = {STREAM: world.view()}
     state = changes.rebalance(changes.join(fresh(world), "r", "s", Micros(0)), "r", views)
     (segment, _) = sorted(state.owned("r"))
@@ -223,14 +230,21 @@ def test_a_checkpoint_without_readers_is_complete_at_once(world: World) -> None:
         changes.begin_checkpoint(state, "g", "c", Micros(4))
 
 
-def test_checkpoints_are_kept_beside_silent_ones_that_nobody_let_go_of(world: World) -> None:
+def test_a_checkpoint_whose_begin_is_retried_after_others_completed_it_is_the_same_one(world: World) -> None:
+    """The answer to its beginning was lost; meanwhile the readers came to it."""
+    views = {STREAM: world.view()}
+    state = changes.advance(changes.begin_checkpoint(fresh(world), "g", "c", Micros(3)), views)
+    assert changes.begin_checkpoint(state, "g", "c", Micros(3)) is state
+
+
+def test_checkpoints_are_kept_beside_abandoned_silent_ones(world: World) -> None:
     views, state = {STREAM: world.view()}, fresh(world)
     for i in range(20):
         state = changes.advance(changes.begin_checkpoint(state, "g", f"c{i}", Micros(i)), views)
         state = changes.advance(changes.begin_checkpoint(state, "g", f"s{i}", Micros(i), silent=True), views)
     assert [each.name for each in state.checkpoints if not each.silent] == [f"c{i}" for i in range(4, 20)]
     assert len(state.checkpoints) == 32
-    assert GroupCodec().decode(GroupCodec().encode(state)) == state
+    assert GroupStateCodec().decode(GroupStateCodec().encode(state)) == state
     state = changes.forget_checkpoint(state, "s19")
     assert changes.forget_checkpoint(state, "s19") == state and len(state.checkpoints) == 31
 
@@ -245,35 +259,33 @@ def two(world: World) -> GroupState:
     state = changes.rebalance(changes.rebalance(state, "a", views), "b", views)
     assert [len(state.owned(name)) for name in "ab"] == [1, 1]
     state = changes.begin_checkpoint(state, "g", "c", Micros(0))
-    return changes.come_to_checkpoint(state, "a")
+    return changes.reach_checkpoint(state, "a")
 
 
-def test_while_a_checkpoint_is_gathered_no_successors_enter(world: World, two: GroupState) -> None:
+def test_no_successors_enter_while_a_checkpoint_is_pending(world: World, two: GroupState) -> None:
     (segment,) = two.owned("a")
     world.scale([s.id for s in world.current()].index(segment.segment), 1, [KEYS[3], KEYS[12]])
     views = {STREAM: world.view()}
     state = changes.accept(two, "a", {segment: world.view().length(segment.segment)})
     state = changes.rebalance(changes.advance(state, views), "b", views)
     assert state.positions.keys() == two.positions.keys() and segment not in state.owned("b")
-    state = changes.advance(changes.come_to_checkpoint(state, "b"), views)
+    state = changes.advance(changes.reach_checkpoint(state, "b"), views)
     cut = cuts.check_cut(world.view(), state.checkpoints[-1].cut(STREAM))
     assert cut.as_dict()[segment.segment] == 0  # where `a` came to it
     assert segment not in state.positions  # and now they have entered
 
 
-def test_a_segment_in_a_checkpoint_goes_only_to_readers_that_came_to_it(world: World, two: GroupState) -> None:
+def test_a_segment_in_a_checkpoint_goes_only_to_readers_that_reached_it(world: World, two: GroupState) -> None:
     (segment,) = two.owned("a")
     views = {STREAM: world.view()}
     state = changes.leave(changes.accept(two, "a", {segment: 3}), ["a"])
     assert segment not in changes.rebalance(state, "b", views).owned("b")
-    state = changes.come_to_checkpoint(state, "b")
+    state = changes.reach_checkpoint(state, "b")
     assert segment in changes.rebalance(state, "b", views).owned("b")
     assert changes.advance(state, views).checkpoints[-1].offsets[segment] == 0
 
 
-def test_a_segment_that_goes_to_a_reader_behind_the_checkpoint_is_in_it_from_there(
-    world: World, two: GroupState
-) -> None:
+def test_a_segment_taken_by_a_reader_after_the_checkpoint_is_added_to_it(world: World, two: GroupState) -> None:
     (segment,) = two.owned("b")
     views = {STREAM: world.view()}
     state = changes.leave(changes.accept(two, "b", {segment: 2}), ["b"])
@@ -282,12 +294,12 @@ def test_a_segment_that_goes_to_a_reader_behind_the_checkpoint_is_in_it_from_the
     assert state.checkpoints[-1].offsets[segment] == 2
 
 
-def test_a_group_with_an_end_is_finished_there_and_not_before(world: World) -> None:
+def test_a_group_with_an_end_finishes_at_the_end(world: World) -> None:
     for point in KEYS:
         world.append(point)
     end = cuts.tail_cut(world.view())
     state = fresh(world)
-    state = GroupState(state.streams, state.starts, {STREAM: cuts.reached(world.view(), end)}, state.positions)
+    state = GroupState(state.streams, state.starts, {STREAM: cuts.read_offsets(world.view(), end)}, state.positions)
     world.scale(0, 2, [])
     world.append(KEYS[0])
     views = {STREAM: world.view()}
@@ -296,9 +308,9 @@ def test_a_group_with_an_end_is_finished_there_and_not_before(world: World) -> N
     assert state.finished(views) and state.live(views) == set()
 
 
-def test_positions_below_the_head_are_moved_there() -> None:
+def test_positions_below_the_head_move_to_the_head() -> None:
     world = World()
-    world.begin(WHOLE)
+    world.begin(FULL_KEY_RANGE)
     for point in KEYS:
         world.append(point)
     state = fresh(world)
@@ -308,7 +320,7 @@ def test_positions_below_the_head_are_moved_there() -> None:
     assert state.cut(STREAM) == StreamCut.of(STREAM, {first: 9})
 
 
-def test_a_view_that_is_older_than_the_state_is_no_truncation(world: World) -> None:
+def test_a_stale_view_does_not_look_like_a_truncation(world: World) -> None:
     old = {STREAM: world.view()}
     world.scale(0, 2, [])
     views = {STREAM: world.view()}
@@ -317,15 +329,40 @@ def test_a_view_that_is_older_than_the_state_is_no_truncation(world: World) -> N
     assert changes.skip_truncated(state, old) == changes.advance(state, old) == state
 
 
+def test_a_state_of_the_first_format_is_read_with_its_pending_checkpoint(world: World) -> None:
+    state = changes.begin_checkpoint(changes.join(fresh(world), "r", "s", Micros(0)), "g", "c", Micros(3))
+    fields = json.loads(GroupStateCodec().encode(state))
+    (pending,) = fields.pop("pending")
+    for old, expected in ((pending, state), (None, changes.cancel_checkpoint(state))):
+        data = json.dumps({**fields, "format": 1, "checkpoint": old}).encode()
+        assert GroupStateCodec().decode(data) == expected
+
+
+def test_successors_enter_between_two_checkpoints(world: World, two: GroupState) -> None:
+    """Else a group that is always at a checkpoint would never read on after a scale."""
+    two = changes.begin_checkpoint(two, "g", "d", Micros(0))
+    (segment,) = two.owned("a")
+    world.scale([s.id for s in world.current()].index(segment.segment), 1, [KEYS[3], KEYS[12]])
+    views = {STREAM: world.view()}
+    state = changes.accept(two, "a", {segment: world.view().length(segment.segment)})
+    state = changes.advance(changes.reach_checkpoint(state, "b"), views)
+    assert segment not in state.positions and [each.name for each in state.checkpoints] == ["c"]
+    assert state.checkpoint is not None
+    assert (state.checkpoint.name, state.checkpoint.waiting) == ("d", {"a", "b"})
+    for name in "ab":
+        state = changes.reach_checkpoint(state, name)
+    cuts.check_cut(world.view(), changes.advance(state, views).checkpoints[-1].cut(STREAM))
+
+
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"format": 1}', b'{"format": 1, "streams": [3]}'])
-def test_bytes_that_are_no_state_are_told_as_damage(data: bytes) -> None:
+def test_invalid_bytes_of_a_state_raise_corrupt_store(data: bytes) -> None:
     with pytest.raises(CorruptStore):
-        GroupCodec().decode(data)
+        GroupStateCodec().decode(data)
 
 
 def test_a_state_of_a_newer_release_is_refused() -> None:
     with pytest.raises(FormatTooNew):
-        GroupCodec().decode(b'{"format": 2}')
+        GroupStateCodec().decode(b'{"format": 3}')
 
 
 def test_a_position_survives_as_text() -> None:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from anabranch import limits
-from anabranch.log import helper
-from anabranch.log.helper import Helper
+from anabranch.log import read_ahead as helper
+from anabranch.log.read_ahead import ReadAhead
 from anabranch.runtime.tasks import Task, ThreadTasks
 from tests.waiting import until
 
@@ -28,7 +28,7 @@ class Works:
 
 
 def test_works_are_done_in_order_and_who_needs_one_waits_for_its_end() -> None:
-    works, helped = Works(), Helper(ThreadTasks())
+    works, helped = Works(), ReadAhead(ThreadTasks())
     for number in range(3):
         helped.begin(number, lambda number=number: works.work(number))  # type: ignore[misc]
     assert works.begun.wait(60)
@@ -39,7 +39,7 @@ def test_works_are_done_in_order_and_who_needs_one_waits_for_its_end() -> None:
 
 
 def test_what_was_not_begun_is_left_to_who_needs_it() -> None:
-    works, helped = Works(), Helper(ThreadTasks())
+    works, helped = Works(), ReadAhead(ThreadTasks())
     for number in range(3):
         helped.begin(number, lambda number=number: works.work(number))  # type: ignore[misc]
     assert works.begun.wait(60)
@@ -59,7 +59,7 @@ def test_where_no_thread_is_to_be_had_who_needs_a_work_does_it() -> None:
                 raise RuntimeError("can't start new thread")
             return super().spawn(name, work)
 
-    works, helped = Works(), Helper(Tasks())
+    works, helped = Works(), ReadAhead(Tasks())
     works.go.set()
     helped.begin(0, lambda: works.work(0))
     helped.settle(0)
@@ -69,20 +69,20 @@ def test_where_no_thread_is_to_be_had_who_needs_a_work_does_it() -> None:
 
 
 def test_no_more_wait_than_the_limit_allows() -> None:
-    works, helped = Works(), Helper(ThreadTasks())
+    works, helped = Works(), ReadAhead(ThreadTasks())
     helped.begin("first", lambda: works.work(0))
     assert works.begun.wait(60)
-    for number in range(1, limits.HELPED_MAX + 10):
+    for number in range(1, limits.VERIFY_AHEAD_QUEUE_MAX + 10):
         helped.begin(number, lambda number=number: works.work(number))  # type: ignore[misc]
     helped.begin("first", lambda: works.work(-1))  # under way already
     works.go.set()
-    until(lambda: len(works.done) == limits.HELPED_MAX + 1)
-    assert works.done == list(range(limits.HELPED_MAX + 1))
+    until(lambda: len(works.done) == limits.VERIFY_AHEAD_QUEUE_MAX + 1)
+    assert works.done == list(range(limits.VERIFY_AHEAD_QUEUE_MAX + 1))
 
 
 def test_the_task_ends_where_nothing_is_to_do_and_another_begins_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(helper, "_IDLE_S", 0.001)
-    works, helped = Works(), Helper(ThreadTasks())
+    works, helped = Works(), ReadAhead(ThreadTasks())
     works.go.set()
     for number in range(3):
         helped.begin(number, lambda number=number: works.work(number))  # type: ignore[misc]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.testing.history import Fault, Kind, Operation, Outcome, Stored, check
+from tests.simulation.history import Fault, Kind, Operation, Outcome, Stored, check
 
 SEGMENT = "s/x 0.0"
 

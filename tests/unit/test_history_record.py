@@ -13,8 +13,8 @@ import pytest
 
 import anabranch as ab
 from anabranch.errors import ConditionFailed
-from anabranch.testing.history import Fault, Kind, Operation, Outcome, Stored, check
-from anabranch.testing.record import RecordedStore, Recorder, load, place_of
+from tests.simulation.history import Fault, Kind, Operation, Outcome, Stored, check
+from tests.simulation.record import RecordedStore, Recorder, load, place_of
 
 STREAM = "s/x"
 
@@ -34,7 +34,7 @@ def client(store: ab.Store, recorder: Recorder, name: str = "c") -> RecordedStor
 def lived(recorder: Recorder) -> dict[str, Stored]:
     """A stream that is written to, scaled, looked at, fenced and read; what it holds in the end."""
     with ab.connect("memory://") as store:
-        store.streams.create_scope("s")
+        store.scopes.create("s")
         store.streams.create(STREAM, scaling=2)
         me = client(store, recorder)
         with me.writer(STREAM, fence=1) as writer:
@@ -78,9 +78,9 @@ def test_what_was_written_down_is_what_happened() -> None:
 CHILD = """
 import os, sys, time
 import anabranch as ab
-from anabranch.testing.record import RecordedStore, Recorder
+from tests.simulation.record import RecordedStore, Recorder
 
-with open(sys.argv[2], "w", buffering=1) as file, ab.connect(sys.argv[1]) as store:
+with open(sys.argv[2], "w", buffering=1) as file, ab.connect(sys.argv[1], create=True) as store:
     me = RecordedStore(store, Recorder(time.monotonic_ns, name=sys.argv[3], sink=file.write), sys.argv[3],
                        name_of=lambda stream, payload: payload.decode())
     with me.writer("s/x") as writer:
@@ -93,8 +93,8 @@ with open(sys.argv[2], "w", buffering=1) as file, ab.connect(sys.argv[1]) as sto
 
 
 def test_killed_processes_leave_a_history_behind(tmp_path: Path) -> None:
-    with ab.connect(tmp_path / "store") as store:
-        store.streams.create_scope("s")
+    with ab.connect(tmp_path / "store", create=True) as store:
+        store.scopes.create("s")
         store.streams.create(STREAM)
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         children = [

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.core.compaction import GONE, PARQUET
-from anabranch.core.holes import gaps, hollow, mark, sees, viewed
-from anabranch.model.append import Bounds, Place
+from anabranch.core.holes import collected_marker, extents_in_hole, gaps, intersects, viewed_ranges
+from anabranch.model.append import BlobLocation, TimeBounds
 from anabranch.model.ids import BlobId, LogId, Micros, SegmentId
 from anabranch.model.stream import Extent, Span
 
@@ -23,9 +23,20 @@ spans = st.lists(
 
 
 def extent(start: int, stop: int) -> Extent:
-    times = Bounds(Micros(start), Micros(stop))
+    times = TimeBounds(Micros(start), Micros(stop))
     return Extent(
-        LogId(1), start, stop, BlobId(start), "k", PARQUET, Place(0, 0, start), 1, 7, times, times, size_end=10 * stop
+        LogId(1),
+        start,
+        stop,
+        BlobId(start),
+        "k",
+        PARQUET,
+        BlobLocation(0, 0, start),
+        1,
+        7,
+        times,
+        times,
+        size_end=10 * stop,
     )
 
 
@@ -39,7 +50,7 @@ def test_what_nobody_views_goes_and_a_mark_stays_that_tells_sizes_and_times(
 ) -> None:
     stops = [2 * LENGTH if span.stop is None else span.stop for span in found]
     seen = {position for span, stop in zip(found, stops, strict=True) for position in range(span.start, stop)}
-    ranges = viewed(found)
+    ranges = viewed_ranges(found)
     assert positions(ranges) == seen
     holes = gaps(ranges)
     between = set(range(min(seen), max(seen))) - seen if seen else set()
@@ -47,14 +58,14 @@ def test_what_nobody_views_goes_and_a_mark_stays_that_tells_sizes_and_times(
     cut = [0, *sorted(edges), 2 * LENGTH]
     extents = [extent(start, stop) for start, stop in pairwise(cut)]
     for each in extents:
-        assert sees(ranges, each) == bool(seen & set(range(each.start, each.stop)))
+        assert intersects(ranges, each) == bool(seen & set(range(each.start, each.stop)))
     for hole in holes:
-        gone = hollow(extents, hole)
+        gone = extents_in_hole(extents, hole)
         assert gone == [each for each in extents if set(range(each.start, each.stop)) <= set(range(*hole))]
         if gone:
-            left = mark(gone)
+            left = collected_marker(gone)
             assert (left.start, left.stop, left.size_end) == (gone[0].start, gone[-1].stop, gone[-1].size_end)
             assert (left.encoding, left.blob, left.key, left.data) == (GONE, None, None, None)
-            assert left.appended == left.events == Bounds(gone[0].appended.low, gone[-1].appended.high)
-            assert hollow([left], hole) == []
-            assert hollow([left, left], hole) == [left, left]
+            assert left.appended == left.events == TimeBounds(gone[0].appended.low, gone[-1].appended.high)
+            assert extents_in_hole([left], hole) == []
+            assert extents_in_hole([left, left], hole) == [left, left]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.blobs.keys import begun_at, commit_key, history_key
-from anabranch.blobs.layout import ALIGN, MAGIC, Framed, frame, read_index
+from anabranch.blobs.layout import ALIGN, MAGIC, FramedBlob, frame, read_index
 from anabranch.errors import CorruptBlob, FormatTooNew
 from anabranch.model.ids import Micros
 
@@ -19,11 +19,11 @@ KEY = "commits/x"
 INDEX = {"commit": "c", "begun_at": 5, "schemas": ["00"]}
 
 
-def whole(framed: Framed) -> bytes:
+def whole(framed: FramedBlob) -> bytes:
     return b"".join(bytes(memoryview(chunk)) for chunk in framed.chunks)
 
 
-def framed(messages: list[bytes]) -> tuple[Framed, bytes]:
+def framed(messages: list[bytes]) -> tuple[FramedBlob, bytes]:
     parts: list[dict[str, Any]] = [{"log": i, "checksum": -i} for i in range(len(messages))]
     made = frame(INDEX, parts, [pa.py_buffer(message) for message in messages])
     return made, whole(made)
@@ -62,7 +62,7 @@ def test_every_lost_or_added_byte_is_noticed() -> None:
 
 
 def test_a_foreign_file_is_no_blob_of_ours() -> None:
-    with pytest.raises(CorruptBlob, match="does not begin as a blob"):
+    with pytest.raises(CorruptBlob, match="does not begin like a blob"):
         read_index(KEY, pa.py_buffer(b"PAR1" + bytes(60)))
 
 

@@ -11,29 +11,29 @@ from hypothesis import strategies as st
 from anabranch.core import cuts
 from anabranch.core import group as changes
 from anabranch.core.group import GroupState
-from anabranch.core.notifications import (
+from anabranch.model.ids import Micros, StreamId
+from anabranch.model.keyspace import FULL_KEY_RANGE
+from anabranch.notifications.group_events import GroupEventFilter
+from anabranch.notifications.kinds import (
     END_OF_DATA,
     GROUP_RESET,
     READERS,
     SEGMENTS,
-    GroupPicture,
+    GroupSummary,
     Notification,
+    apply_notification,
+    changes_of_group_update,
     notification_of,
-    step,
-    told_of_group,
 )
-from anabranch.model.ids import Micros, StreamId
-from anabranch.model.keyspace import WHOLE
-from anabranch.readers.notifications.group import GroupFold
 from tests.unit.test_cuts import STREAM, World
 
 NOW = Micros(0)
 OTHER = StreamId(99)
 
 
-def test_the_end_is_told_once_whatever_older_views_say() -> None:
+def test_the_end_is_notified_once_even_with_stale_views() -> None:
     world = World()
-    world.begin(WHOLE)
+    world.begin(FULL_KEY_RANGE)
     open_view = world.view()
     sealed = replace(open_view, info=replace(open_view.info, sealed=True))
     starts = changes.offsets_of(cuts.head_cut(open_view))
@@ -41,23 +41,25 @@ def test_the_end_is_told_once_whatever_older_views_say() -> None:
     told = []
     for view in (open_view, sealed, open_view, sealed):  # a reader whose view is older than that of another
         after = changes.advance(state, {STREAM: view})
-        told += told_of_group("s/g", state, after)
+        told += changes_of_group_update("s/g", state, after)
         state = after
     assert [kind for kind, _ in told] == [END_OF_DATA]
     again = changes.reset(state, starts)
-    assert [kind for kind, _ in told_of_group("s/g", state, again)] == [GROUP_RESET]
-    assert [kind for kind, _ in told_of_group("s/g", again, changes.advance(again, {STREAM: sealed}))] == [END_OF_DATA]
+    assert [kind for kind, _ in changes_of_group_update("s/g", state, again)] == [GROUP_RESET]
+    assert [kind for kind, _ in changes_of_group_update("s/g", again, changes.advance(again, {STREAM: sealed}))] == [
+        END_OF_DATA
+    ]
 
 
-def test_signs_of_life_and_positions_tell_nothing() -> None:
+def test_heartbeats_and_positions_cause_no_notification() -> None:
     state = changes.join(GroupState((STREAM,), {}, {}, {}), "r", "one", NOW)
-    assert told_of_group("s/g", state, changes.beat(state, "r")) == []
-    assert told_of_group("s/g", state, changes.join(state, "r", "one", NOW)) == []  # asked again
-    ((kind, detail),) = told_of_group("s/g", state, changes.join(state, "r", "two", NOW))
+    assert changes_of_group_update("s/g", state, changes.record_heartbeat(state, "r")) == []
+    assert changes_of_group_update("s/g", state, changes.join(state, "r", "one", NOW)) == []  # asked again
+    ((kind, detail),) = changes_of_group_update("s/g", state, changes.join(state, "r", "two", NOW))
     assert (kind, detail["joined"], detail["left"], detail["readers"]) == (READERS, ["r"], ["r"], 1)
 
 
-def test_what_is_the_stores_own_is_no_notification() -> None:
+def test_internal_changes_are_no_notifications() -> None:
     def told(kind: str, name: str | None, **detail: Any) -> Notification | None:
         return notification_of(1, NOW, kind, STREAM, name, detail)
 
@@ -88,35 +90,34 @@ def rows() -> st.SearchStrategy[Notification]:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(rows(), max_size=20))
-def test_what_listeners_know_is_what_was_said_last(found: list[Notification]) -> None:
-    picture, told = GroupPicture("s/g", {STREAM: 2, OTHER: 1}), list[Notification]()
+def test_the_summary_matches_the_last_notifications(found: list[Notification]) -> None:
+    summary, told = GroupSummary("s/g", {STREAM: 2, OTHER: 1}), list[Notification]()
     for i, each in enumerate(found, 1):
-        picture, more = step(picture, replace(each, id=i))
+        summary, more = apply_notification(summary, replace(each, id=i))
         told += more
     counts = {STREAM: 2, OTHER: 1}
     counts |= {each.stream_id: each.segments for each in found if each.stream_id in counts and each.segments}
     own = [each for each in found if each.group == "s/g"]
     ends = [each.kind for each in own if each.kind in (END_OF_DATA, GROUP_RESET)]
     names = [each.detail["names"] for each in own if each.kind == READERS]
-    assert picture.ended == (ends[-1:] == [END_OF_DATA])
-    assert picture.count == (0 if picture.ended else sum(counts.values()))
-    assert list(picture.readers) == (names[-1] if names else [])
+    assert summary.ended == (ends[-1:] == [END_OF_DATA])
+    assert summary.count == (0 if summary.ended else sum(counts.values()))
+    assert list(summary.readers) == (names[-1] if names else [])
     said = [each.segments for each in told if each.kind == SEGMENTS]
-    assert not said or said[-1] == picture.count
+    assert not said or said[-1] == summary.count
     assert [each.id for each in told] == sorted(each.id for each in told)
-    present = {each.kind for each in picture.present(0, NOW)}
-    assert present == ({SEGMENTS, READERS, END_OF_DATA} if picture.ended else {SEGMENTS, READERS})
+    present = {each.kind for each in summary.present(0, NOW)}
+    assert present == ({SEGMENTS, READERS, END_OF_DATA} if summary.ended else {SEGMENTS, READERS})
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(rows(), max_size=20), st.sampled_from([SEGMENTS, READERS, "scaled", END_OF_DATA]))
-def test_who_goes_on_with_what_was_known_gets_what_it_would_have_got(found: list[Notification], kind: str) -> None:
+def test_resuming_with_a_saved_summary_gives_the_same_notifications(found: list[Notification], kind: str) -> None:
     found = [replace(each, id=i) for i, each in enumerate(found, 1)]
-    picture = GroupPicture("s/g", {STREAM: 2, OTHER: 1})
-    fold = GroupFold(lambda: picture, kind, remembers=True)
-    told = [*fold.first(0, NOW), *(more for each in found for more in fold.translate(each))]
+    summary = GroupSummary("s/g", {STREAM: 2, OTHER: 1})
+    filter_ = GroupEventFilter(lambda: summary, kind, keeps_summaries=True)
+    told = [*filter_.initial(0, NOW), *(more for each in found for more in filter_.translate(each))]
     for place, each in enumerate(told):
-        behind = fold.behind(each.id)
-        assert GroupPicture.from_json(behind.to_json()) == behind
-        again = GroupFold(lambda: picture, kind, behind=behind)
+        behind = filter_.summary_after(each.id)
+        again = GroupEventFilter(lambda: summary, kind, summary=behind)
         assert [more for one in found if one.id > each.id for more in again.translate(one)] == told[place + 1 :]

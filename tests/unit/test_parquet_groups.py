@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.errors import CorruptBlob
-from anabranch.log.parquet import ParquetBuilder, ParquetReader
-from anabranch.log.parquet_groups import GroupedFile, GroupsBuilder
-from anabranch.log.thrift import read_struct, write_struct
-from anabranch.model.append import Bounds
+from anabranch.log.parquet.files import ParquetBuilder, ParquetReader
+from anabranch.log.parquet.row_groups import GroupedFile, GroupsBuilder
+from anabranch.log.parquet.thrift import read_struct, write_struct
+from anabranch.model.append import TimeBounds
 from anabranch.model.columns import TIME_TYPE
 from anabranch.model.ids import LogId, Micros, StreamId
 
@@ -81,7 +81,7 @@ def test_parts_of_several_files_become_one(counts: list[int], others: list[int],
         index %= len(sizes)
         groups = file.groups_of(parts[index]["row"], sizes[index])
         assert groups is not None and len(groups) == parts[index]["groups"]
-        assert builder.takes(file)
+        assert builder.accepts(file)
         assert builder.add(file, groups, {"log": index}) == rows
         expected.append((rows, sizes[index], firsts[index]))
         rows += sizes[index]
@@ -99,7 +99,7 @@ def test_parts_of_several_files_become_one(counts: list[int], others: list[int],
         ]
         assert read(data, row, count) == times
         groups = range(part["group"], part["group"] + part["groups"])
-        assert reader.bounds(list(groups), "_appended") == Bounds(Micros(first), Micros(first + count - 1))
+        assert reader.bounds(list(groups), "_appended") == TimeBounds(Micros(first), Micros(first + count - 1))
     for group in range(reader.metadata.num_row_groups):
         for column in range(reader.metadata.num_columns):
             chunk = reader.metadata.row_group(group).column(column)
@@ -139,7 +139,7 @@ def test_files_of_other_columns_are_told_apart() -> None:
     builder.write(pa.record_batch({"n": pa.array([1], pa.int32())}), pa.array([0], TIME_TYPE))
     builder.end()
     other = GroupedFile("history/y", builder.finish().data)
-    assert not GroupsBuilder(GroupedFile("history/x", built([5])[0])).takes(other)
+    assert not GroupsBuilder(GroupedFile("history/x", built([5])[0])).accepts(other)
 
 
 def copied(data: pa.Buffer) -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from anabranch.errors import InvalidSql
 from anabranch.model.names import StreamName
-from anabranch.spark.sql import parse
-from anabranch.spark.statement import Options, Statement, Window, parse_interval_us
+from anabranch.spark.pipelines.sql import parse
+from anabranch.spark.pipelines.statement import Statement, StatementOptions, StatementWindow, parse_interval_us
 
 SECOND = 1_000_000
 
@@ -32,9 +32,9 @@ def test_a_statement_says_target_options_sources_and_windows() -> None:
     )
     assert statement.target == StreamName("host", "cpu")
     assert statement.late_target == StreamName("host", "cpu_late")
-    assert statement.options == Options(key="core", time="closed", watermark_us=10 * SECOND, trigger_us=SECOND)
+    assert statement.options == StatementOptions(key="core", time="closed", watermark_us=10 * SECOND, trigger_us=SECOND)
     assert dict(statement.sources) == {"anabranch_1_stream_1": StreamName("host", "metrics")}
-    assert statement.windows == (Window("at", 10 * SECOND, 10 * SECOND),)
+    assert statement.windows == (StatementWindow("at", 10 * SECOND, 10 * SECOND),)
     assert statement.line == 3
 
 
@@ -111,13 +111,16 @@ def test_each_statement_has_its_own_views_because_watermarks_belong_to_statement
 @pytest.mark.parametrize(
     ("call", "window"),
     [
-        ("window(at, '10 seconds')", Window("at", 10 * SECOND, 10 * SECOND)),
-        ("window(m.at, '1 minute', '30 seconds')", Window("at", 60 * SECOND, 30 * SECOND)),
-        ("WINDOW(at, '10 seconds', '10 seconds', '2 seconds')", Window("at", 10 * SECOND, 10 * SECOND, 2 * SECOND)),
-        ("session_window(at, '5 minutes')", Window("at", 300 * SECOND, 0)),
+        ("window(at, '10 seconds')", StatementWindow("at", 10 * SECOND, 10 * SECOND)),
+        ("window(m.at, '1 minute', '30 seconds')", StatementWindow("at", 60 * SECOND, 30 * SECOND)),
+        (
+            "WINDOW(at, '10 seconds', '10 seconds', '2 seconds')",
+            StatementWindow("at", 10 * SECOND, 10 * SECOND, 2 * SECOND),
+        ),
+        ("session_window(at, '5 minutes')", StatementWindow("at", 300 * SECOND, 0)),
     ],
 )
-def test_windows_are_read_from_the_query(call: str, window: Window) -> None:
+def test_windows_are_read_from_the_query(call: str, window: StatementWindow) -> None:
     statement = only(f"CREATE STREAM s.out AS SELECT count(*) FROM STREAM s.a m GROUP BY {call}")
     assert statement.windows == (window,)
     assert statement.windows[0].is_session == (window.slide_us == 0)
@@ -145,7 +148,7 @@ def test_intervals_are_counted_as_spark_counts_them(text: str, us: int) -> None:
     "text", ["", "10", "seconds", "1 month", "1 fortnight", "1.5 minutes", "0.0000001 seconds", "10 s s"]
 )
 def test_what_is_no_interval_of_fixed_length_is_refused(text: str) -> None:
-    with pytest.raises(InvalidSql, match="no interval"):
+    with pytest.raises(InvalidSql, match="not an interval"):
         parse_interval_us(text)
 
 
@@ -158,14 +161,14 @@ def test_what_is_no_interval_of_fixed_length_is_refused(text: str) -> None:
         ("\nCREATE TABLE s.a AS SELECT 1", 2, "expected CREATE STREAM"),
         ("CREATE STREAM out AS SELECT 1", 1, "expected scope.name"),
         ("CREATE STREAM s.my-out AS SELECT 1", 1, "quote names"),
-        ("CREATE STREAM s.`bad name` AS SELECT 1", 1, "no stream name"),
+        ("CREATE STREAM s.`bad name` AS SELECT 1", 1, "not a stream name"),
         ("CREATE STREAM s.out SELECT 1", 1, "expected AS"),
         ("CREATE STREAM s.out AS", 1, "expected a query"),
         ("CREATE STREAM s.out AS\nSELECT 1", 2, "reads no stream"),
         ("CREATE STREAM s.out AS SELECT *\nFROM STREAM a", 2, "expected scope.name after FROM STREAM"),
         ("CREATE STREAM s.out AS SELECT * FROM STREAM s.a\nJOIN STREAM s.b-c", 2, "quote names"),
         ("CREATE STREAM s.out AS SELECT\n(1\nFROM STREAM s.a", 2, "never closed"),
-        ("CREATE STREAM s.out AS SELECT 1\n) FROM STREAM s.a", 2, "closes nothing"),
+        ("CREATE STREAM s.out AS SELECT 1\n) FROM STREAM s.a", 2, "unmatched"),
         ("CREATE STREAM s.out AS\nSELECT 'abc\nFROM STREAM s.a", 2, "not closed"),
         ("CREATE STREAM s.out WITH key = a AS SELECT 1", 1, r"expected \("),
         ("CREATE STREAM s.out WITH (key = a AS SELECT 1", 1, "expected , or"),
@@ -173,7 +176,7 @@ def test_what_is_no_interval_of_fixed_length_is_refused(text: str) -> None:
         ("CREATE STREAM s.out WITH (key = a,\nkey = b) AS SELECT 1", 2, "given twice"),
         ("CREATE STREAM s.out WITH (key a) AS SELECT 1", 1, "expected = after option 'key'"),
         ("CREATE STREAM s.out WITH (key = ) AS SELECT 1", 1, "expected a name"),
-        ("CREATE STREAM s.out WITH (\nwatermark = 'soon') AS SELECT 1", 2, "watermark: .*no interval"),
+        ("CREATE STREAM s.out WITH (\nwatermark = 'soon') AS SELECT 1", 2, "watermark: .*not an interval"),
         ("CREATE STREAM s.out WITH (trigger = '1 microsecond') AS SELECT 1", 1, "whole milliseconds"),
         ("CREATE STREAM s.out WITH (mode = update) AS SELECT 1", 1, "append or complete"),
         ("CREATE STREAM s.out WITH (segments = 0) AS SELECT 1", 1, "expected a number"),
@@ -181,7 +184,7 @@ def test_what_is_no_interval_of_fixed_length_is_refused(text: str) -> None:
         ("CREATE STREAM s.out AS SELECT 1 FROM STREAM s.a\nGROUP BY window(at)", 2, "write window"),
         ("CREATE STREAM s.out AS SELECT 1 FROM STREAM s.a\nGROUP BY window(at + 1, '1 second')", 2, "write window"),
         ("CREATE STREAM s.out AS SELECT 1 FROM STREAM s.a GROUP BY window(at, size)", 1, "constants"),
-        ("CREATE STREAM s.out AS SELECT 1 FROM STREAM s.a GROUP BY window(at, '1 month')", 1, "no interval"),
+        ("CREATE STREAM s.out AS SELECT 1 FROM STREAM s.a GROUP BY window(at, '1 month')", 1, "not an interval"),
         ("CREATE STREAM s.out AS SELECT 1 FROM STREAM s.a GROUP BY window(at, '1 second', '2 seconds')", 1, "slide"),
         (
             "CREATE STREAM s.a AS SELECT 1 FROM STREAM s.b;\nCREATE STREAM s.a AS SELECT 1 FROM STREAM s.c",

@@ -12,7 +12,7 @@ from anabranch.core.routing import key_points, spread_points
 from anabranch.model.columns import RAW_COLUMNS, TIME_TYPE
 from anabranch.model.ids import Micros
 from anabranch.model.schema import RAW
-from anabranch.streams.routes import points_of
+from anabranch.writing.routes import points_of
 
 micros = st.integers(-(1 << 63), (1 << 63) - 1)
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from anabranch import limits
 from anabranch.core.routing import KeyPoints, check_key, key_points, key_text, point_of, spread_point, spread_points
 from anabranch.errors import InvalidKey, TooLarge
-from anabranch.model.keyspace import WHOLE, KeyRange
+from anabranch.model.keyspace import FULL_KEY_RANGE, KeyRange
 
 POINTS = {
     "": "2d06800538d394c2",
@@ -137,7 +137,7 @@ def test_null_keys_are_spread_evenly_and_the_others_stay() -> None:
     a, b = point_of("a"), point_of("b")
     assert [int(p) for p in points] == [a, spread_point(5), a, spread_point(6), spread_point(7), b]
     many = key_points(pa.nulls(10_000, pa.string()), spread_from=3)
-    counts = Counter(many.locate(WHOLE.split(10)).tolist())
+    counts = Counter(many.locate(FULL_KEY_RANGE.split(10)).tolist())
     assert len(counts) == 10 and max(counts.values()) - min(counts.values()) <= 10
 
 
@@ -172,10 +172,10 @@ def test_rows_are_located_as_a_naive_search_would(keys: list[str | None], edges:
 @given(st.lists(st.lists(st.one_of(st.none(), st.text(max_size=2)), max_size=6), min_size=1, max_size=4))
 def test_joined_columns_have_their_points_one_behind_the_other(columns: list[list[str | None]]) -> None:
     parts = [key_points(pa.array(column, pa.string()), spread_from=i) for i, column in enumerate(columns)]
-    joined = KeyPoints.joined(parts)
+    joined = KeyPoints.concat(parts)
     assert joined.per_row().tolist() == [point for part in parts for point in part.per_row().tolist()]
-    assert joined.locate(WHOLE.split(3)).tolist() == [
-        where for part in parts for where in part.locate(WHOLE.split(3)).tolist()
+    assert joined.locate(FULL_KEY_RANGE.split(3)).tolist() == [
+        where for part in parts for where in part.locate(FULL_KEY_RANGE.split(3)).tolist()
     ]
 
 
@@ -185,7 +185,7 @@ def test_points_that_are_parted_and_joined_again_and_again_do_not_grow() -> None
     expected = points.per_row().tolist()
     for _ in range(20):
         even, odd = np.arange(0, len(points), 2), np.arange(1, len(points), 2)
-        points = KeyPoints.joined([points.select(even), points.select(odd)])
+        points = KeyPoints.concat([points.select(even), points.select(odd)])
         order = np.argsort(np.concatenate([even, odd]))
         points = KeyPoints(points.points, points.codes[order])
     assert points.per_row().tolist() == expected
@@ -193,7 +193,7 @@ def test_points_that_are_parted_and_joined_again_and_again_do_not_grow() -> None
 
 
 def test_the_edges_of_ranges_belong_to_the_range_above() -> None:
-    ranges = WHOLE.split(4)
+    ranges = FULL_KEY_RANGE.split(4)
     points = np.array([ranges[1].low - 1, ranges[1].low, 0, (1 << 64) - 1], np.uint64)
     assert KeyPoints(points, np.arange(4)).locate(ranges).tolist() == [0, 1, 0, 3]
 
@@ -216,8 +216,8 @@ def test_keys_have_a_limit_in_bytes_not_characters() -> None:
             key_points(pa.array(["a", over]), spread_from=0)
 
 
-def test_what_is_no_unicode_text_is_no_key() -> None:
-    with pytest.raises(InvalidKey, match="no text"):
+def test_invalid_unicode_is_no_key() -> None:
+    with pytest.raises(InvalidKey, match="as UTF-8"):
         check_key("\ud800")
     raw = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff\xfe"]).buffers())
     with pytest.raises(InvalidKey, match="UTF-8"):

@@ -15,10 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.core.rows import RowChecker, conform, rows_to_batch, wrong_rows
+from anabranch.core.python_rows import RowChecker, rows_to_batch, to_stored_table, wrong_rows
 from anabranch.errors import InvalidArgument, SchemaMismatch
 from anabranch.model.columns import TIME_TYPE
 from anabranch.model.schema import StreamSchema
+from anabranch.model.times import TimeRules
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 SCHEMA = StreamSchema.typed(
@@ -105,7 +106,7 @@ def test_a_wrong_value_is_refused_and_its_column_named(column: str, value: objec
 
 
 def test_an_unknown_column_is_refused_and_the_known_ones_listed() -> None:
-    with pytest.raises(SchemaMismatch, match=r"no column 'celsius'.*device, at, n, x") as caught:
+    with pytest.raises(SchemaMismatch, match=r"unknown column 'celsius'.*device, at, n, x") as caught:
         RowChecker(SCHEMA).check({"device": "a", "celsius": 1.0})
     assert caught.value.column == "celsius"
 
@@ -188,7 +189,7 @@ class OnlyAnArray:
 
 @pytest.mark.parametrize("source", [*SOURCES, "array"])
 def test_a_batch_of_any_library_becomes_the_streams_columns(source: str) -> None:
-    found = conform(OnlyAnArray() if source == "array" else SOURCES[source], SCHEMA)
+    found = to_stored_table(OnlyAnArray() if source == "array" else SOURCES[source], SCHEMA)
     assert found.schema == SCHEMA.columns
     assert found.to_pylist() == [
         {"device": "a", "at": None, "n": 1, "x": 0.5},
@@ -205,7 +206,7 @@ def test_types_that_fit_are_cast() -> None:
             "x": pa.array([3], pa.int8()),
         }
     )
-    assert conform(data, SCHEMA).to_pylist() == [{"device": "a", "at": AT, "n": 7, "x": 3.0}]
+    assert to_stored_table(data, SCHEMA).to_pylist() == [{"device": "a", "at": AT, "n": 7, "x": 3.0}]
 
 
 def test_pandas_nanoseconds_and_missing_values_are_taken() -> None:
@@ -216,7 +217,9 @@ def test_pandas_nanoseconds_and_missing_values_are_taken() -> None:
             "x": [0.5, float("nan")],
         }
     )
-    found = conform(frame, SCHEMA)
+    with pytest.raises(SchemaMismatch, match=r"'at'.*12:00:00\.123456789Z has digits beyond µs"):
+        to_stored_table(frame, SCHEMA)
+    found = to_stored_table(frame, SCHEMA, TimeRules(truncate=True))
     assert found.column("device").to_pylist() == ["a", None]
     assert found.column("at").cast(pa.int64()).to_pylist() == [int(AT.timestamp() * 1e6) + 123_456, None]
 
@@ -235,21 +238,21 @@ def test_pandas_nanoseconds_and_missing_values_are_taken() -> None:
 )
 def test_what_no_safe_cast_converts_is_refused_and_named(columns: dict[str, list[Any]], named: str) -> None:
     with pytest.raises(SchemaMismatch, match=f"'{named}'") as caught:
-        conform(pa.table(columns), SCHEMA)
+        to_stored_table(pa.table(columns), SCHEMA)
     assert caught.value.column == named
 
 
 def test_a_column_that_stands_twice_is_refused() -> None:
     twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["n", "n"])
     with pytest.raises(SchemaMismatch, match="twice"):
-        conform(twice, SCHEMA)
+        to_stored_table(twice, SCHEMA)
 
 
 @pytest.mark.parametrize("data", [b"bytes", "text", 5, None, [{"device": "a"}], {"device": ["a"]}])
 def test_what_is_no_batch_is_refused(data: Any) -> None:
     with pytest.raises(InvalidArgument, match="__arrow_c_stream__"):
-        conform(data, SCHEMA)
+        to_stored_table(data, SCHEMA)
 
 
 def test_an_empty_batch_is_a_batch() -> None:
-    assert conform(TABLE.slice(0, 0), SCHEMA).num_rows == 0
+    assert to_stored_table(TABLE.slice(0, 0), SCHEMA).num_rows == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from anabranch.streams.routes import run_sizes
+from anabranch.writing.routes import run_sizes
 
 _COUNT = 1_000
 _STARTS = np.array([0, 1, 1, 300, 999])

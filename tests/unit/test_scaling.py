@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import anabranch as ab
-from anabranch.core.scaling import HOT, Pace, Sample, load_of, thinned
+from anabranch.catalog.state.load import LoadSample
 from anabranch.errors import InvalidArgument
 from anabranch.model.ids import Micros
 from anabranch.model.policy import ByByteRate, ByEventRate, rate_from_json, rate_to_json
-from anabranch.testing.scaling_sim import Moment, Phase, Trace, main, simulate
+from anabranch.streams.scaling.plan import HOT, ScalingPace, load_of, thin_samples
+from tests.simulation.scaling_command import Moment, Phase, Trace, main, simulate
 
 HOUR = 3600.0
 
@@ -71,7 +72,7 @@ def test_a_load_that_is_gone_is_merged_down_to_the_minimum_step_by_step() -> Non
 
 def test_a_segment_rests_before_it_is_merged() -> None:
     trace = Trace((Phase(0, 20_000), Phase(HOUR, 10), Phase(5 * HOUR, 0)))
-    pace = Pace(merge_rest_us=2 * 3600 * 1_000_000)
+    pace = ScalingPace(merge_cooldown_us=2 * 3600 * 1_000_000)
     moments = list(simulate(trace, ByEventRate(1000, 4, 3), every_s=30.0, pace=pace))
     merges = [moment.seconds for moment in moments if moment.scaled and moment.seconds > HOUR]
     assert merges
@@ -79,7 +80,7 @@ def test_a_segment_rests_before_it_is_merged() -> None:
     assert all(later - earlier >= 2 * HOUR for earlier, later in pairwise(merges) if later - earlier > 300)
 
 
-def test_one_hot_key_is_not_split_for_ever_nor_back_and_forth() -> None:
+def test_one_hot_key_is_not_split_forever_nor_back_and_forth() -> None:
     place = 0.3
     moments = run(ByEventRate(1000, 2), Phase(0, 5000, 1.0, place, place + 1e-9), Phase(12 * HOUR, 0))
     assert max(moment.segments for moment in moments) <= 18
@@ -88,26 +89,26 @@ def test_one_hot_key_is_not_split_for_ever_nor_back_and_forth() -> None:
 
 
 def test_a_stream_below_its_minimum_gets_more_segments_without_any_load() -> None:
-    from anabranch.core.scaling import plan_scaling
-    from anabranch.testing.scaling_sim import _begin
+    from anabranch.streams.scaling.plan import plan_scaling
+    from tests.simulation.scaling_command import _begin
 
-    plan = plan_scaling(_begin(3), ByEventRate(1000, 2, 8), {}, Pace())
+    plan = plan_scaling(_begin(3), ByEventRate(1000, 2, 8), {}, ScalingPace())
     assert plan is not None
     assert 3 - len(plan.sealed) + len(plan.created) == 8
-    assert plan_scaling(_begin(8), ByEventRate(1000, 2, 8), {}, Pace()) is None
+    assert plan_scaling(_begin(8), ByEventRate(1000, 2, 8), {}, ScalingPace()) is None
 
 
 @given(gaps=st.lists(st.integers(1, 200), min_size=1, max_size=120), rate=st.integers(0, 50))
 @settings(max_examples=40)
 def test_thinned_samples_tell_the_age_and_rates_within_their_windows(gaps: list[int], rate: int) -> None:
-    pace, policy = Pace(), ByEventRate(1)
-    kept: tuple[Sample, ...] = ()
-    every: list[Sample] = []
+    pace, policy = ScalingPace(), ByEventRate(1)
+    kept: tuple[LoadSample, ...] = ()
+    every: list[LoadSample] = []
     now = 0
     for gap in gaps:
         now += gap
-        every.append(Sample(Micros(now * 1_000_000), now * rate, 0))
-        kept = thinned((*kept, every[-1]), pace)
+        every.append(LoadSample(Micros(now * 1_000_000), now * rate, 0))
+        kept = thin_samples((*kept, every[-1]), pace)
     told, whole = load_of(kept, policy, pace), load_of(every, policy, pace)
     assert told.age_us == whole.age_us
     assert (told.short is None, told.long is None) == (whole.short is None, whole.long is None)

@@ -97,7 +97,7 @@ def test_columns_that_cannot_be_stored_are_refused(columns: pa.Schema) -> None:
 
 @pytest.mark.parametrize("roles", [{"key": "b"}, {"time": "b"}])
 def test_a_role_must_name_a_column(roles: dict[str, str]) -> None:
-    with pytest.raises(InvalidArgument, match="='b' names no column; there are a"):
+    with pytest.raises(InvalidArgument, match="='b' is not a column; the columns are a"):
         StreamSchema.typed(pa.schema([("a", pa.string())]), **roles)
 
 

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from anabranch import limits
-from anabranch.core.shared import constant, rising
+from anabranch.core.constant_columns import consecutive, constant
 from anabranch.model.columns import TIME_TYPE
 
 COUNTS = st.one_of(st.integers(0, 10), st.integers(4_000, 4_200), st.integers(60_000, limits.READ_ROWS_MAX + 2))
@@ -20,7 +20,7 @@ RUN = 2 * limits.READ_ROWS_MAX
 @example(RUN - 4_096, 4_096, True)
 @example(RUN - 4_096, 4_097, True)
 def test_offsets_rise_by_one_from_the_first_on(first: int, count: int, shared: bool) -> None:
-    made = rising(first, count, shared=shared)
+    made = consecutive(first, count, shared=shared)
     made.validate(full=True)
     assert made.type == pa.int64()
     assert np.array_equal(made.to_numpy(), np.arange(first, first + count))
@@ -40,6 +40,11 @@ def test_what_comes_again_is_written_once() -> None:
         return {column.buffers()[1].address for column in columns}
 
     assert len(places(constant(7, 5_000), constant(7, 6_000))) == 1
-    assert len(places(rising(RUN + 10, 5_000, shared=True), rising(RUN + 20, 9_000, shared=True))) == 1
-    alone = (constant(7, 5_000, shared=False), constant(7, 5_000, shared=False), rising(10, 5_000), rising(10, 5_000))
+    assert len(places(consecutive(RUN + 10, 5_000, shared=True), consecutive(RUN + 20, 9_000, shared=True))) == 1
+    alone = (
+        constant(7, 5_000, shared=False),
+        constant(7, 5_000, shared=False),
+        consecutive(10, 5_000),
+        consecutive(10, 5_000),
+    )
     assert len(places(*alone)) == 4

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.core.sizes import oversized
+from anabranch.core.event_sizes import oversized
 
 
 def _maps(rows: list[Any]) -> pa.Array:

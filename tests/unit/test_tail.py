@@ -38,7 +38,7 @@ def tail_of(token: Token, poll_us_max: int = 5_000) -> Tail:
 def waiting(tail: Tail, count: int = 1) -> Iterator[Callable[[], list[bool]]]:
     """Threads that wait on the tail; the function joins them and gives their results."""
     results: list[Any] = []
-    since = tail.seen()
+    since = tail.generation()
     threads = [threading.Thread(target=lambda: results.append(tail.wait(since, 3600))) for _ in range(count)]
     for thread in threads:
         thread.start()
@@ -69,10 +69,10 @@ def test_what_another_process_commits_wakes_everybody() -> None:
 def test_nothing_committed_between_looking_and_waiting_is_missed() -> None:
     token = Token()
     tail = tail_of(token)
-    since = tail.seen()
+    since = tail.generation()
     token.value += 1
     assert tail.wait(since, 60)
-    since = tail.seen()
+    since = tail.generation()
     tail.notify()
     assert tail.wait(since, 0)
 
@@ -93,7 +93,7 @@ def test_one_waiter_polls_for_all_of_them() -> None:
 def test_polling_goes_on_when_the_one_who_polls_leaves() -> None:
     token = Token()
     tail = tail_of(token)
-    since = tail.seen()
+    since = tail.generation()
     first = threading.Thread(target=lambda: tail.wait(since, 0.2))
     first.start()
     time.sleep(0.05)
@@ -110,7 +110,7 @@ def test_polling_goes_on_when_the_one_who_polls_leaves() -> None:
 def test_polling_goes_on_where_ctrl_c_struck_when_it_had_just_begun() -> None:
     token = Token()
     tail = tail_of(token)
-    since = tail.seen()
+    since = tail.generation()
     tail._changed = Pressed()
     with pytest.raises(KeyboardInterrupt):
         tail.wait(since, PATIENCE_S)
@@ -121,10 +121,10 @@ def test_polling_goes_on_where_ctrl_c_struck_when_it_had_just_begun() -> None:
 def test_waiting_ends_in_time_or_with_the_tail() -> None:
     tail = tail_of(Token())
     began = time.monotonic()
-    assert not tail.wait(tail.seen(), 0.1)
+    assert not tail.wait(tail.generation(), 0.1)
     assert time.monotonic() - began > 0.09
     with waiting(tail, 2) as join:
         tail.close()
         tail.close()
         assert join() == [False] * 2
-    assert not tail.wait(tail.seen())
+    assert not tail.wait(tail.generation())

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.core.codec import widen
-from anabranch.core.widen import wider
+from anabranch.core.type_widening import wider
 from anabranch.errors import SchemaMismatch
 
 KINDS = [

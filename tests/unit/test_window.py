@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from anabranch.runtime.tasks import ThreadTasks
-from anabranch.streams.jobs.window import Window, Work
+from anabranch.transfer.jobs.window import Work, WorkWindow
 
 
 def test_what_follows_from_a_work_goes_before_all_that_waits() -> None:
@@ -20,7 +20,7 @@ def test_what_follows_from_a_work_goes_before_all_that_waits() -> None:
 
         return run
 
-    Window(ThreadTasks(), 1).run([work("a", work("a1", work("a1x")), work("a2")), work("b"), work("c", work("c1"))])
+    WorkWindow(ThreadTasks(), 1).run([work("a", work("a1", work("a1x")), work("a2")), work("b"), work("c", work("c1"))])
     assert done == ["a", "a1", "a1x", "a2", "b", "c", "c1"]
 
 
@@ -37,7 +37,7 @@ def test_works_that_follow_are_within_the_width_too() -> None:
         with lock:
             flying -= 1
 
-    Window(ThreadTasks(), 3).run([lambda: [leaf, leaf, leaf], lambda: [leaf, leaf, leaf]])
+    WorkWindow(ThreadTasks(), 3).run([lambda: [leaf, leaf, leaf], lambda: [leaf, leaf, leaf]])
     assert most == 3
 
 
@@ -48,5 +48,5 @@ def test_nothing_follows_where_a_work_failed() -> None:
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        Window(ThreadTasks(), 1).run([fails, lambda: done.append("later")])
+        WorkWindow(ThreadTasks(), 1).run([fails, lambda: done.append("later")])
     assert done == []

@@ -1,1 +1,1 @@
-"""Blobs: immutable bytes under a key, in a folder, an object store or memory. Port, adapters, layout, checksums."""
+"""Blobs: immutable bytes under a key, in a folder, an object store or memory. Port, adapters, keys, encryption."""

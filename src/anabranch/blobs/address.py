@@ -1,21 +1,23 @@
-"""The URL of an object store: which bucket, below which prefix, by which way. Credentials are no part of it.
+"""The URL of an object store: its bucket, prefix and connection options. Credentials are no part of it.
 
     s3://bucket/prefix?endpoint=https://host:9000&region=eu-central-1&ca=/etc/ssl/private-ca.pem
     az://container/prefix?account=name        abfss://container@name.dfs.core.windows.net/prefix
     gs://bucket/prefix
 
 `endpoint` names a server other than the cloud's own; `ca` is a PEM file with the certificates of a private authority,
-trusted beside the system's; `allow_http=true` lets an `http://` endpoint be used, unencrypted; `virtual_hosted=true`
+trusted in addition to the system's; `allow_http=true` permits an unencrypted `http://` endpoint; `virtual_hosted=true`
 (S3) puts the bucket into the host name. Keys and tokens come from the environment, as for the clouds' own tools
 (`AWS_ACCESS_KEY_ID`, `AZURE_STORAGE_ACCOUNT_KEY`, `GOOGLE_APPLICATION_CREDENTIALS`, …).
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
+from anabranch.core.redact import shown_address
 from anabranch.errors import InvalidArgument
 
 _KINDS: Final = {
@@ -28,12 +30,13 @@ _OPTIONS: Final = {
     "az": ("endpoint", "account", "ca", "allow_http"),
     "gs": ("endpoint", "ca", "allow_http"),
 }
-_TRUTHS: Final = {"true": True, "1": True, "false": False, "0": False}
+_NAME: Final = re.compile(r"[a-z_]{1,32}\Z")
+_BOOLS: Final = {"true": True, "1": True, "false": False, "0": False}
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
-    """Where blobs lie. `kind` is s3, az or gs; `bucket` a bucket or container; `prefix` has no slash at its ends."""
+class ObjectStoreAddress:
+    """A parsed URL. `kind` is s3, az or gs; `bucket` a bucket or container; `prefix` has no slash at either end."""
 
     kind: str
     bucket: str
@@ -47,7 +50,7 @@ class Address:
 
     @property
     def shown(self) -> str:
-        """The place for people and for other engines: scheme, bucket and prefix."""
+        """The URL for messages and for other engines: scheme, bucket and prefix."""
         host = f"{self.bucket}@{self.account}.dfs.core.windows.net" if self.account else self.bucket
         scheme = "abfss" if self.account else self.kind
         return f"{scheme}://{host}/{self.prefix}".rstrip("/")
@@ -59,9 +62,13 @@ def is_remote(text: str) -> bool:
     return bool(colon) and scheme in _KINDS
 
 
-def parse(text: str) -> Address:
-    """Read a URL. Raises InvalidArgument, whose message repeats neither values nor anything before an `@`."""
-    parts = urlsplit(text)
+def parse(text: str) -> ObjectStoreAddress:
+    """Parse a URL. Raises InvalidArgument, whose message repeats neither values nor anything before an `@`."""
+    parts = _split_url(text)
+    if parts is None or parts.scheme not in _KINDS:
+        raise InvalidArgument(
+            f"{shown_address(text)} is not an address of an object store: expected one such as s3://bucket/prefix"
+        )
     kind = _KINDS[parts.scheme]
     bucket, at, host = parts.netloc.partition("@")
     if (at and kind != "az") or ":" in bucket:
@@ -74,19 +81,19 @@ def parse(text: str) -> Address:
     for name in options:
         if name not in _OPTIONS[kind]:
             known = ", ".join(_OPTIONS[kind])
-            raise InvalidArgument(f"'{name}' is no option of {parts.scheme}:// URLs; they know {known}")
+            # A value without a name may be a credential in the wrong place, so it is not quoted.
+            shown = f"'{name}'" if _NAME.match(name) and f"{name}=" in parts.query else "one of them"
+            raise InvalidArgument(f"{shown} is not an option of {parts.scheme}:// URLs; the options are {known}")
     endpoint = options.get("endpoint")
-    allow_http = _truth(options, "allow_http")
+    allow_http = _parse_bool(options, "allow_http")
     if endpoint is not None:
-        server = urlsplit(endpoint)
-        if server.scheme not in ("http", "https") or not server.hostname or "@" in server.netloc:
-            raise InvalidArgument("endpoint is to be like https://host:port")
+        server = _split_url(endpoint)
+        if server is None or server.scheme not in ("http", "https") or not server.hostname or "@" in server.netloc:
+            raise InvalidArgument("the endpoint must have the form https://host:port")
         if server.scheme == "http" and not allow_http:
-            raise InvalidArgument(
-                "the endpoint speaks plain http, which encrypts nothing; allow_http=true accepts that"
-            )
+            raise InvalidArgument("the endpoint uses plain http, which is not encrypted; allow_http=true permits that")
     account = host.partition(".")[0] if at else options.get("account")
-    return Address(
+    return ObjectStoreAddress(
         kind,
         bucket,
         parts.path.strip("/"),
@@ -95,12 +102,22 @@ def parse(text: str) -> Address:
         account=account,
         ca=options.get("ca"),
         allow_http=allow_http,
-        virtual_hosted=_truth(options, "virtual_hosted"),
+        virtual_hosted=_parse_bool(options, "virtual_hosted"),
     )
 
 
-def _truth(options: dict[str, str], name: str) -> bool:
+def _split_url(text: str) -> SplitResult | None:
+    """The parts of a URL, None if the text is not one. The parser's own errors are not used: they quote their input."""
+    try:
+        parts = urlsplit(text)
+        _ = parts.port, parts.hostname
+    except ValueError:
+        return None
+    return parts
+
+
+def _parse_bool(options: dict[str, str], name: str) -> bool:
     text = options.get(name, "false").lower()
-    if text not in _TRUTHS:
-        raise InvalidArgument(f"{name} is either true or false")
-    return _TRUTHS[text]
+    if text not in _BOOLS:
+        raise InvalidArgument(f"expected {name} to be true or false, got another value")
+    return _BOOLS[text]

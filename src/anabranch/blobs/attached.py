@@ -1,9 +1,8 @@
-"""Files of other places that the store reads where they lie: a key's prefix says which attachment they belong to."""
+"""Attached files, which the store reads in place. A key's prefix says to which attachment a file belongs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
 
 import pyarrow as pa
 
@@ -12,23 +11,23 @@ from anabranch.blobs.port import BlobInfo, Blobs
 from anabranch.errors import BlobMissing, ReadOnlyStore, StoreNotFound
 from anabranch.runtime.tasks import Tasks
 
-ATTACHMENT: Final = "attachment"  # the kind of pieces that say where an attachment's files lie, by its id
-
-Locate = Callable[[str], str | None]  # from an attachment's id to its place; None where nobody knows it
-Open = Callable[[str], Blobs]
+LocateAttachment = Callable[
+    [str], str | None
+]  # from an attachment's id to its place; None if there is no such attachment
+OpenLocation = Callable[[str], Blobs]
 
 
 class AttachedBlobs:
-    """`blobs.port.Blobs` of a store and of the places that were attached to it. Those are opened when they are first
-    read, and nothing is ever written or removed there.
+    """`blobs.port.Blobs` of a store and of the places attached to it. Those are opened when they are first read, and
+    nothing is ever written or removed there.
 
-    `locate` is asked whenever an attachment is met for the first time, so whatever any process attached is found.
+    `locate` is called when an attachment is first used, so attachments made by other processes are found too.
     """
 
-    def __init__(self, own: Blobs, tasks: Tasks, *, locate: Locate, open_place: Open) -> None:
+    def __init__(self, own: Blobs, tasks: Tasks, *, locate: LocateAttachment, open_location: OpenLocation) -> None:
         self._own = own
         self._locate = locate
-        self._open_place = open_place
+        self._open_place = open_location
         self._lock = tasks.lock()
         self._open: dict[str, Blobs] = {}  # by attachment
         self._places: dict[str, Blobs] = {}
@@ -64,7 +63,7 @@ class AttachedBlobs:
         return self._own.list(prefix)
 
     def delete(self, key: str) -> None:
-        """See the port. An attached file stays."""
+        """See the port. Attached files are not removed."""
         if not is_attached(key):
             self._own.delete(key)
 
@@ -84,18 +83,18 @@ class AttachedBlobs:
         self._own.close()
 
     def _find(self, key: str) -> tuple[Blobs, str]:
-        """The blobs of the file's place, and its name there. Raises BlobMissing."""
+        """The blob store of the file's place, and its name there. Raises BlobMissing."""
         found = split_attached(key)
         if found is None:
             raise BlobMissing(key)
         attachment, name = found
-        known = self._open.get(attachment)
-        if known is None:
+        opened = self._open.get(attachment)
+        if opened is None:
             place = self._locate(attachment)
             if place is None:
                 raise BlobMissing(key)
-            known = self._open_at(attachment, place, key, name)
-        return known, name
+            opened = self._open_at(attachment, place, key, name)
+        return opened, name
 
     def _open_at(self, attachment: str, place: str, key: str, name: str) -> Blobs:
         with self._lock:

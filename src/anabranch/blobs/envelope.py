@@ -1,8 +1,10 @@
-"""The box around a message, and the keys of encrypted Parquet files. `docs/FORMATS.md` is the contract.
+"""Encrypts messages into boxes, and protects the keys of encrypted Parquet files.
+
+The layout of a box, as `docs/explanation/formats.md` specifies it:
 
 0    1  1: XAES-256-GCM
 1    8  id of the data key
-9   24  nonce, by chance
+9   24  random nonce
 33      the encrypted message
 …   16  tag over it, the first nine bytes and the message's place
 """
@@ -12,12 +14,13 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
-from anabranch.blobs.sealed import file_place
+from anabranch.blobs.encryption_contexts import file_context
+from anabranch.core.json_text import parse_json
 from anabranch.errors import CorruptBlob
 from anabranch.runtime.aead import NONCE_BYTES, TAG_BYTES, InvalidTag, open_box, seal_box
 from anabranch.runtime.ids import Ids
@@ -30,10 +33,11 @@ _TEXT_AT: Final = _HEAD_BYTES + NONCE_BYTES
 
 @dataclass(frozen=True, slots=True)
 class DataKey:
-    """A key that seals bytes: 32 bytes, and how the catalog keeps it, wrapped with a master key. `id` is 16 hex digits."""
+    """A key that encrypts bytes. `id` is 16 hex digits, `secret` the 32 bytes of the key, `master` the id of the master
+    key, and `wrapped` the key encrypted with that one, as the catalog stores it."""
 
     id: str
-    secret: bytes
+    secret: bytes = field(repr=False)
     master: str
     wrapped: bytes
 
@@ -43,11 +47,11 @@ class DataKeys(Protocol):
 
     @property
     def current(self) -> DataKey:
-        """The one that seals new bytes."""
+        """The key that encrypts new bytes."""
         ...
 
     def find(self, key_id: str) -> DataKey | None:
-        """One by its id; None where the catalog knows none. Raises KeyMissing, WrongKey."""
+        """A key by its id; None if the catalog has none. Raises KeyMissing, WrongKey."""
         ...
 
 
@@ -62,15 +66,15 @@ class Envelope:
         """See `Sealer`."""
         return _TEXT_AT + length + TAG_BYTES
 
-    def seal(self, message: pa.Buffer, place: bytes) -> pa.Buffer:
+    def seal(self, message: pa.Buffer, context: bytes) -> pa.Buffer:
         """See `Sealer`."""
         key = self._keys.current
         head = _VERSION + bytes.fromhex(key.id)
         nonce = self._ids.bits(8 * NONCE_BYTES).to_bytes(NONCE_BYTES, "big")
-        sealed = seal_box(key.secret, nonce, memoryview(message).cast("B"), head + place)
+        sealed = seal_box(key.secret, nonce, memoryview(message).cast("B"), head + context)
         return pa.py_buffer(b"".join((head, nonce, sealed)))
 
-    def unseal(self, box: pa.Buffer, place: bytes, name: str) -> pa.Buffer:
+    def unseal(self, box: pa.Buffer, context: bytes, name: str) -> pa.Buffer:
         """See `Sealer`."""
         view = memoryview(box).cast("B")
         if len(view) < self.size(0) or bytes(view[: len(_VERSION)]) != _VERSION:
@@ -78,13 +82,11 @@ class Envelope:
         head, nonce = bytes(view[:_HEAD_BYTES]), bytes(view[_HEAD_BYTES:_TEXT_AT])
         key = self._keys.find(head[len(_VERSION) :].hex())
         if key is None:
-            raise CorruptBlob(name, f"it names a data key that the catalog does not know: {head[1:].hex()}")
+            raise CorruptBlob(name, f"it names a data key that is not in the catalog: {head[1:].hex()}")
         try:
-            return pa.py_buffer(open_box(key.secret, nonce, view[_TEXT_AT:], head + place))
+            return pa.py_buffer(open_box(key.secret, nonce, view[_TEXT_AT:], head + context))
         except InvalidTag as exc:
-            raise CorruptBlob(
-                name, "its encrypted bytes were changed, or stood elsewhere when they were written"
-            ) from exc
+            raise CorruptBlob(name, "its encrypted bytes were changed, or were written in another place") from exc
 
     def envelope(self) -> Mapping[str, str]:
         """See `Sealer`."""
@@ -95,22 +97,22 @@ class Envelope:
         """See `Sealer`."""
         from anabranch.blobs.parquet_keys import encryption
 
-        return encryption(lambda secret: self._lock_up(secret, key), self._keys.current.id)
+        return encryption(lambda secret: self._wrap_file_key(secret, key), self._keys.current.id)
 
     def file_decryption(self, key: str) -> Any:
         """See `Sealer`."""
         from anabranch.blobs.parquet_keys import decryption
 
-        return decryption(lambda text: self._take_out(text, key))
+        return decryption(lambda text: self._unwrap_file_key(text, key))
 
-    def _lock_up(self, secret: bytes, key: str) -> str:
-        box = self.seal(pa.py_buffer(secret), file_place(key)).to_pybytes()
+    def _wrap_file_key(self, secret: bytes, key: str) -> str:
+        box = self.seal(pa.py_buffer(secret), file_context(key)).to_pybytes()
         return json.dumps({**self.envelope(), "box": base64.b64encode(box).decode()})
 
-    def _take_out(self, text: str, key: str) -> bytes:
+    def _unwrap_file_key(self, text: str, key: str) -> bytes:
         try:
-            box = base64.b64decode(json.loads(text)["box"], validate=True)
+            box = base64.b64decode(parse_json(text)["box"], validate=True)
         except (KeyError, TypeError, ValueError) as exc:
             raise CorruptBlob(key, "its metadata does not hold its key") from exc
-        secret: bytes = self.unseal(pa.py_buffer(box), file_place(key), key).to_pybytes()
+        secret: bytes = self.unseal(pa.py_buffer(box), file_context(key), key).to_pybytes()
         return secret

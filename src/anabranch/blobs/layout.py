@@ -1,11 +1,11 @@
-"""The layout of a tier-1 blob. `docs/FORMATS.md` is the contract; this file is its code.
+"""Writes and reads the layout of a tier-1 blob, which `docs/explanation/formats.md` specifies.
 
 0   8  magic  b"ANABRNCH"
 8   2  format version, little-endian
 10  1  encoding: 1 = Arrow record batch messages
-11  1  cipher: 0 = none; 1 = each message is a box of its own (`blobs.envelope`), the index is in the clear
+11  1  cipher: 0 = none; 1 = each message is in its own box (`blobs.envelope`), the index is not encrypted
 12  4  length of the index in bytes
-16  8  xxh3-64 of everything behind the header (index, padding and messages)
+16  8  xxh3-64 of everything after the header (index, padding and messages)
 24  8  length of the whole blob
 32     index: JSON that names the commit, schemas and parts
 …      zero padding to 64 bytes, then the parts' messages, each padded to 64 bytes
@@ -22,25 +22,26 @@ from typing import Any, Final
 import pyarrow as pa
 import xxhash
 
-from anabranch.blobs.sealed import blob_place
+from anabranch.blobs.encryption_contexts import blob_context
 from anabranch.core.checksum import checksum
+from anabranch.core.json_text import parse_count, parse_object
 from anabranch.errors import CorruptBlob, FormatTooNew
 from anabranch.runtime.sealing import Sealer
 
 MAGIC: Final = b"ANABRNCH"
 VERSION: Final = 1
-ALIGN: Final = 64  # Arrow wants its buffers aligned, so that a mapped blob is read without a copy
+ALIGN: Final = 64  # Arrow needs aligned buffers to read a mapped blob without a copy
 _HEADER: Final = struct.Struct("<8sHBBIQQ")
 _ARROW: Final = 1
 _NO_CIPHER: Final = 0
 _BOXES: Final = 1
-_WIDEST: Final = -(1 << 63)  # no checksum has more digits
+_WIDEST: Final = -(1 << 63)  # the checksum with the longest text
 
 
 @dataclass(frozen=True, slots=True)
-class Framed:
-    """A blob ready to be written: its chunks in order, and the whole length in bytes. For each message as it is stored,
-    its offset, length and checksum."""
+class FramedBlob:
+    """A blob ready to be written: its chunks in order and its size in bytes; for each stored message its offset, length
+    and checksum."""
 
     chunks: list[pa.Buffer | bytes]
     offsets: list[int]
@@ -56,30 +57,31 @@ def frame(
     *,
     key: str = "",
     sealer: Sealer | None = None,
-) -> Framed:
-    """Lay out messages behind a header and an index. `parts[i]` describes `messages[i]`; its place is added to it.
+) -> FramedBlob:
+    """Lay out messages after a header and an index. `parts[i]` describes `messages[i]`; its entry in the index also
+    gets the message's place (`at`, `length`).
 
-    A part's `checksum` is its message's. A `sealer` puts each message into a box for its place in the blob `key`, and
-    the checksum becomes the box's."""
+    A part's `checksum` is its message's. A `sealer` encrypts each message into a box for its place in the blob `key`;
+    then the checksum is the box's."""
     if sealer is None:
-        return _laid_out(index, _placed(parts, [message.size for message in messages]), messages, _NO_CIPHER)
-    entries = _placed(parts, [sealer.size(message.size) for message in messages])
+        return _assemble(index, _with_offsets(parts, [message.size for message in messages]), messages, _NO_CIPHER)
+    entries = _with_offsets(parts, [sealer.size(message.size) for message in messages])
     index = {**index, "key": sealer.envelope()}
-    # A box is sealed for its place, which follows from the index, which holds the box's checksum: so there is room for
-    # the widest one.
-    room = len(_text(index, [{**entry, "checksum": _WIDEST} for entry in entries]))
-    base = _padded(_HEADER.size + room)
+    # A box is sealed for its place, which depends on the length of the index, which holds the box's checksum. So the
+    # index reserves room for the longest checksum.
+    index_bytes = len(_text(index, [{**entry, "checksum": _WIDEST} for entry in entries]))
+    base = _padded(_HEADER.size + index_bytes)
     boxes = []
     for entry, message in zip(entries, messages, strict=True):
-        box = sealer.seal(message, blob_place(key, base + int(entry["at"])))
+        box = sealer.seal(message, blob_context(key, base + int(entry["at"])))
         assert box.size == entry["length"]
         entry["checksum"] = checksum(box)
         boxes.append(box)
-    return _laid_out(index, entries, boxes, _BOXES, room)
+    return _assemble(index, entries, boxes, _BOXES, index_bytes)
 
 
-def _placed(parts: Sequence[dict[str, Any]], lengths: Sequence[int]) -> list[dict[str, Any]]:
-    # Places are counted from the end of the index, so that the index does not depend on its own length.
+def _with_offsets(parts: Sequence[dict[str, Any]], lengths: Sequence[int]) -> list[dict[str, Any]]:
+    # Places are relative to the end of the index, so that the index does not depend on its own length.
     relative, entries = 0, []
     for part, length in zip(parts, lengths, strict=True):
         entries.append({**part, "at": relative, "length": length})
@@ -91,10 +93,14 @@ def _text(index: dict[str, Any], entries: Sequence[dict[str, Any]]) -> bytes:
     return json.dumps({**index, "parts": entries}, separators=(",", ":")).encode()
 
 
-def _laid_out(
-    index: dict[str, Any], entries: list[dict[str, Any]], messages: Sequence[pa.Buffer], cipher: int, room: int = 0
-) -> Framed:
-    text = _text(index, entries).ljust(room)
+def _assemble(
+    index: dict[str, Any],
+    entries: list[dict[str, Any]],
+    messages: Sequence[pa.Buffer],
+    cipher: int,
+    index_bytes: int = 0,
+) -> FramedBlob:
+    text = _text(index, entries).ljust(index_bytes)
     base = _padded(_HEADER.size + len(text))
     body: list[pa.Buffer | bytes] = [text + bytes(base - _HEADER.size - len(text))]
     offsets, size = [], base
@@ -109,18 +115,19 @@ def _laid_out(
         digest.update(chunk)
     header = _HEADER.pack(MAGIC, VERSION, _ARROW, cipher, len(text), digest.intdigest(), size)
     lengths = [message.size for message in messages]
-    return Framed([header, *body], offsets, lengths, [entry["checksum"] for entry in entries], size)
+    return FramedBlob([header, *body], offsets, lengths, [entry["checksum"] for entry in entries], size)
 
 
 def read_index(key: str, blob: pa.Buffer, *, verify: bool = True) -> dict[str, Any]:
-    """The index of a whole blob, parts with absolute places; it is never encrypted. Raises CorruptBlob, FormatTooNew."""
+    """The index of a whole blob, with absolute places of the parts. It is never encrypted. Raises CorruptBlob,
+    FormatTooNew."""
     if blob.size < _HEADER.size:
         raise CorruptBlob(key, f"{blob.size} bytes are too few for a header")
     magic, version, encoding, cipher, length, digest, size = _HEADER.unpack(blob.slice(0, _HEADER.size).to_pybytes())
     if magic != MAGIC:
-        raise CorruptBlob(key, "it does not begin as a blob of this store")
+        raise CorruptBlob(key, "it does not begin like a blob of this store")
     if version < 1:
-        raise CorruptBlob(key, f"there never was a format {version}")
+        raise CorruptBlob(key, f"unknown format {version}")
     if version > VERSION or encoding != _ARROW or cipher not in (_NO_CIPHER, _BOXES):
         raise FormatTooNew(f"blob {key}", version, VERSION)
     if size != blob.size:
@@ -130,15 +137,21 @@ def read_index(key: str, blob: pa.Buffer, *, verify: bool = True) -> dict[str, A
     if verify and xxhash.xxh3_64_intdigest(blob.slice(_HEADER.size)) != digest:
         raise CorruptBlob(key, "its checksum does not match its bytes")
     try:
-        index: dict[str, Any] = json.loads(blob.slice(_HEADER.size, length).to_pybytes())
-    except ValueError as exc:
-        raise CorruptBlob(key, "its index is no JSON") from exc
+        index = parse_object(blob.slice(_HEADER.size, length).to_pybytes())
+        _place_parts(index, _padded(_HEADER.size + length), size)
+    except (KeyError, TypeError, ValueError) as exc:
+        raise CorruptBlob(key, f"its index can't be read ({exc!r})") from exc
     if (cipher == _BOXES) != ("key" in index):
         raise CorruptBlob(key, "its header and its index disagree on whether it is encrypted")
-    base = _padded(_HEADER.size + length)
-    for part in index["parts"]:
-        part["at"] += base
     return index
+
+
+def _place_parts(index: dict[str, Any], base: int, size: int) -> None:
+    """Make the parts' places absolute. Raises ValueError if one is outside the blob."""
+    for part in index["parts"]:
+        part["at"] = base + parse_count(part["at"])
+        if part["at"] + parse_count(part["length"]) > size:
+            raise ValueError("a part reaches beyond the blob")
 
 
 def _padded(length: int) -> int:

@@ -1,4 +1,4 @@
-"""Blobs in memory, for tests and for stores that need not outlive their process."""
+"""Blobs in memory, for tests and for stores that end with their process."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from anabranch.blobs.keys import check_path, check_prefix
 from anabranch.blobs.port import BlobInfo
 from anabranch.errors import AlreadyExists, BlobMissing, CorruptBlob, StoreUnavailable
 
@@ -19,12 +20,12 @@ class MemoryBlobs:
     def put(self, key: str, chunks: Sequence[pa.Buffer | bytes]) -> None:
         """See the port."""
         whole = pa.py_buffer(b"".join(bytes(memoryview(chunk)) for chunk in chunks))
-        if self._blobs.setdefault(key, whole) is not whole:
+        if self._blobs.setdefault(check_path(key), whole) is not whole:
             raise AlreadyExists(f"blob {key} exists already")
 
     def get(self, key: str, offset: int = 0, length: int | None = None) -> pa.Buffer:
         """See the port."""
-        whole = self._blobs.get(key)
+        whole = self._blobs.get(check_path(key))
         if whole is None:
             raise BlobMissing(key)
         if length is None:
@@ -35,18 +36,19 @@ class MemoryBlobs:
 
     def size(self, key: str) -> int | None:
         """See the port."""
-        whole = self._blobs.get(key)
+        whole = self._blobs.get(check_path(key))
         return None if whole is None else int(whole.size)
 
     def list(self, prefix: str = "") -> Iterator[BlobInfo]:
         """See the port."""
+        check_prefix(prefix)
         for key in sorted(self._blobs):
             if key.startswith(prefix) and (whole := self._blobs.get(key)) is not None:
                 yield BlobInfo(key, whole.size)
 
     def delete(self, key: str) -> None:
         """See the port."""
-        self._blobs.pop(key, None)
+        self._blobs.pop(check_path(key), None)
 
     def path(self, key: str) -> str:
         """Blobs in memory have no path: raises StoreUnavailable."""

@@ -1,4 +1,4 @@
-"""The blob port."""
+"""The blob port: the interface that every blob store (folder, object store, memory) implements."""
 
 from __future__ import annotations
 
@@ -16,20 +16,24 @@ class BlobInfo(NamedTuple):
 
 
 class Blobs(Protocol):
-    """Immutable blobs. Keys are `/`-separated paths of `[a-z0-9._-]`; the store writes each key at most once."""
+    """Immutable blobs. Keys are `/`-separated paths of `[a-z0-9._-]`; the store writes each key at most once. Attached
+    files and archives may have other names.
+
+    No call reaches outside of the adapter's root: a key that is not a plain relative path, or that leads out of a
+    folder through a symbolic link, raises CorruptBlob (see `blobs.keys.check_path`)."""
 
     def put(self, key: str, chunks: Sequence[pa.Buffer | bytes]) -> None:
-        """Write the chunks one after another as a new blob. Returns once durable: after a crash the whole blob is
-        there. Raises AlreadyExists where the key is taken, DiskFull, ReadOnlyStore, StoreUnavailable."""
+        """Write the chunks one after another as a new blob. Returns once durable: the whole blob survives a crash.
+        Raises AlreadyExists if the key is taken, DiskFull, ReadOnlyStore, StoreUnavailable."""
         ...
 
     def get(self, key: str, offset: int = 0, length: int | None = None) -> pa.Buffer:
-        """Bytes of a blob, zero-copy where the adapter can. Raises BlobMissing; CorruptBlob where the blob is shorter
-        than asked."""
+        """`length` bytes of a blob from `offset` (None: to its end), without a copy if the adapter can. Raises
+        BlobMissing, and CorruptBlob if the blob is too short."""
         ...
 
     def size(self, key: str) -> int | None:
-        """A blob's size in bytes, or None where there is none."""
+        """A blob's size in bytes, or None if it does not exist."""
         ...
 
     def list(self, prefix: str = "") -> Iterator[BlobInfo]:
@@ -41,9 +45,9 @@ class Blobs(Protocol):
         ...
 
     def path(self, key: str) -> str:
-        """Where an engine such as Spark or DuckDB finds the blob itself: a file path or URL."""
+        """The blob's file path or URL, for engines such as Spark or DuckDB that read it directly."""
         ...
 
     def close(self) -> None:
-        """Release maps and connections. A second close is harmless."""
+        """Release memory maps and connections. A second close is harmless."""
         ...

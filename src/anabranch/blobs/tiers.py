@@ -1,4 +1,4 @@
-"""Tier 1 and tier 2 in different places: a key's prefix says which."""
+"""Tier 1 and tier 2 in different blob stores, chosen by the key's prefix."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from anabranch.blobs.port import BlobInfo, Blobs
 
 
 class TieredBlobs:
-    """`blobs.port.Blobs` of two: compacted files lie in `history`, all else in `fresh`.
+    """`blobs.port.Blobs` over two others: compacted files are in `history`, all other blobs in `fresh`.
 
-    What the one holds of the other's keys is not seen: a store keeps the places it was made with.
+    Keys that are in the wrong one of the two are not visible: a store always uses the addresses it was created with.
     """
 
     def __init__(self, fresh: Blobs, history: Blobs) -> None:

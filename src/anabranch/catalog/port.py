@@ -1,36 +1,42 @@
-"""The catalog port: what every adapter (SQLite, PostgreSQL) offers, and all that the store knows of its database."""
+"""The catalog port: the interface of all adapters (SQLite, PostgreSQL). The store uses its database only through it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
+from anabranch.catalog.state.kind import State, StateKind
 from anabranch.catalog.tables import Value
+from anabranch.errors import CorruptCatalog
 from anabranch.model.append import BlobEntry, Commit, LogState, Progress, Unit, Verdict
 from anabranch.model.ids import BlobId, LogId, Micros, SegmentId, StreamId, WriterId
 from anabranch.model.names import StreamName
 from anabranch.model.schema import StreamSchema
 from anabranch.model.stream import Extent, Scope, Segment, Span, StreamInfo, StreamView
+from anabranch.runtime.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)
-class StreamEnd:
-    """A stream, and a log of it whose last extent is going to be looked at, and then followed by what a writer appends."""
+class StreamTail:
+    """The subject of a transaction that reads the last extent of a stream's log and then appends to it as `writer`."""
 
     stream: StreamId
     log: LogId
     writer: WriterId
 
 
-# What a transaction is about; see `Catalog.writing`.
-Subject: TypeAlias = StreamName | StreamId | StreamEnd | str
+K = TypeVar("K")
+V = TypeVar("V")
+
+# What a transaction reads and changes; see `Catalog.writing`.
+Subject: TypeAlias = StreamName | StreamId | StreamTail | str
 
 
 @dataclass(frozen=True, slots=True)
 class BlobRow:
-    """A blob as the catalog lists it. `dead_at`: when a collector found that no extent lies in it, or None."""
+    """A blob as the catalog lists it. `dead_at`: when a collector found that no extent refers to it, or None."""
 
     id: BlobId
     key: str
@@ -63,62 +69,65 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpointed:
-    """A named piece of state that belongs to a user of the store (a pipeline's row, say): JSON-able."""
-
-    kind: str
-    name: str
-    value: Mapping[str, object]
-
-
-@dataclass(frozen=True, slots=True)
 class Alias:
-    """A further name, and the stream that it leads to, which is called `leads_to`."""
+    """An additional name of a stream, with the stream's id and its own name."""
 
     name: StreamName
     stream: StreamId
-    leads_to: StreamName
+    stream_name: StreamName
 
 
 class Reading(Protocol):
-    """One consistent snapshot. Short: it must not outlive a plan."""
+    """One consistent snapshot. Keep it short: one plan at most.
+
+    Every method that decodes rows first compares them with their digests. It raises CorruptCatalog, which names the
+    row, if one does not match.
+    """
 
     # scopes and streams
     def scopes(self) -> list[Scope]:
-        """All scopes by name."""
+        """All scopes, ordered by name."""
         ...
 
     def scope(self, name: str) -> Scope | None:
-        """One scope."""
+        """One scope, or None if it does not exist."""
         ...
 
     def streams(
         self, scope: str | None = None, *, after: StreamName | None = None, limit: int | None = None
     ) -> list[StreamInfo]:
-        """Streams by name, of one scope or of all; `after` excludes everything up to that name."""
+        """Streams ordered by name, of one scope or of all; `after` excludes that name and all before it."""
         ...
 
     def stream(self, stream: StreamName | StreamId) -> StreamInfo | None:
-        """One stream by name or id. Where no stream has the name, a piece of the kind `alias` called so leads to one: its
-        member `stream` is the id, as a number."""
+        """One stream by its name, an alias or its id, or None."""
         ...
 
     def aliases(
         self, scope: str | None = None, *, after: StreamName | None = None, limit: int | None = None
     ) -> list[Alias]:
-        """Aliases in the order of their texts, those in one scope or all; `after` excludes everything up to that name."""
+        """Aliases ordered by their text, of one scope or of all; `after` excludes that name and all before it."""
+        ...
+
+    def aliases_of(self, stream: StreamId) -> tuple[StreamName, ...]:
+        """The aliases of one stream, ordered by their text."""
         ...
 
     def schema(self, stream: StreamId, version: int) -> StreamSchema:
-        """A former or present schema of the stream. Raises CorruptCatalog where there is none."""
+        """A schema version of the stream. Raises CorruptCatalog where it is missing."""
         ...
 
     def view(self, stream: StreamId) -> StreamView | None:
-        """The stream with its segments, spans and logs."""
+        """The stream with its segments, spans and logs, or None. Raises CorruptCatalog if any of these rows is
+        missing."""
+        ...
+
+    def inspect(self, stream: StreamId) -> tuple[StreamView | None, list[str]]:
+        """The view for checks: missing rows, for which `view` raises, are returned as sentences instead."""
         ...
 
     def views(self, streams: Sequence[StreamId]) -> dict[StreamId, StreamView]:
-        """The views of those streams that exist, for the price of a few."""
+        """The views of those streams that exist, in a fixed number of statements."""
         ...
 
     # logs
@@ -130,12 +139,33 @@ class Reading(Protocol):
         """A page of all logs in id order."""
         ...
 
+    def log_ids_after(self, after: LogId, limit: int) -> list[LogId]:
+        """The ids of the same page, including those of damaged rows."""
+        ...
+
+    def stream_ids_after(self, after: StreamId, limit: int) -> list[StreamId]:
+        """A page of the ids of all streams in order, including those of damaged rows."""
+        ...
+
+    def blob_ids_after(self, after: BlobId, limit: int) -> list[BlobId]:
+        """A page of the ids of all blobs in order, including those of damaged rows."""
+        ...
+
+    def damaged_log(self, log: LogId) -> LogState | None:
+        """The state in a log's damaged row, unverified, for a repair that can check its correction with `matches_log`. None
+        where the row is sound, missing, or has values of the wrong types."""
+        ...
+
+    def matches_log(self, state: LogState) -> bool:
+        """True if `state` matches the digest that the log's row still carries: it is what was written."""
+        ...
+
     def spans_of_log(self, log: LogId) -> list[tuple[StreamId, Span]]:
-        """All spans that view a log, in order of their start."""
+        """All spans that view a log, ordered by start."""
         ...
 
     def fragmented(self, spans_min: int, limit: int) -> list[tuple[StreamId, SegmentId]]:
-        """Segments of at least `spans_min` spans, those with most first, then by stream and segment. Looks at all spans."""
+        """Segments of at least `spans_min` spans, by descending number, then by stream and segment. Reads all spans."""
         ...
 
     def extents(self, log: LogId, start: int, stop: int, limit: int) -> list[Extent]:
@@ -145,8 +175,8 @@ class Reading(Protocol):
     def extents_of_segment(
         self, stream: StreamId, segment: SegmentId, start: int, stop: int, limit: int
     ) -> list[tuple[int, Extent]]:
-        """The first `limit` extents that hold offsets `start <= offset < stop` of a segment, span by span, each with the
-        offset at which its span begins; for the price of few, however many spans there are."""
+        """The first `limit` extents that hold offsets `start <= offset < stop` of a segment, span by span, each with
+        the offset at which its span begins. One statement, however many spans there are."""
         ...
 
     def extent_before(self, log: LogId, stop: int) -> Extent | None:
@@ -154,33 +184,33 @@ class Reading(Protocol):
         ...
 
     def extent_at_time(self, log: LogId, start: int, time: Micros, *, by_event_time: bool) -> Extent | None:
-        """The first extent that ends after `start` and holds an event at or after `time`, or None. By append time the
-        answer may begin earlier events too; the caller looks inside."""
+        """The first extent that ends after `start` and holds an event at or after `time`, or None. By append time, it
+        may begin with earlier events: the caller searches inside it."""
         ...
 
     def progress(self, log: LogId, writer: WriterId) -> Progress | None:
-        """What the log remembers of a writer."""
+        """A writer's progress in the log, or None."""
         ...
 
     def writers_of_log(self, log: LogId, after: WriterId, limit: int) -> list[tuple[WriterId, Progress]]:
-        """A page of the writers that a log remembers, in id order."""
+        """A page of the writers with progress in the log, in id order."""
         ...
 
-    # blobs, leases, requests, changes, pieces
+    # blobs, leases, requests, changes, state
     def blobs_after(self, after: BlobId, limit: int) -> list[BlobRow]:
         """A page of all blobs in id order."""
         ...
 
     def blob_keys(self, keys: Sequence[str]) -> set[str]:
-        """Those of the keys the catalog lists."""
+        """Those of the keys that the catalog lists."""
         ...
 
     def blob_in_use(self, blob: BlobId) -> bool:
-        """True if an extent lies in the blob."""
+        """True if an extent refers to the blob."""
         ...
 
     def extents_of_blob(self, blob: BlobId) -> list[Extent]:
-        """The extents that lie in a blob, by log and start."""
+        """The extents that lie in a blob, ordered by log and start."""
         ...
 
     def horizon(self) -> Micros:
@@ -192,46 +222,67 @@ class Reading(Protocol):
         ...
 
     def request(self, request: str) -> tuple[str, str] | None:
-        """The operation and the JSON result recorded under a request id."""
+        """The operation and the JSON result recorded under a request id, or None."""
         ...
 
     def changes(self, after: int, limit: int) -> list[Change]:
-        """The next rows of the change outbox."""
+        """The next `limit` rows of the change outbox, after the sequence number `after`."""
         ...
 
-    def pieces(self, kind: str, limit: int | None = None) -> list[Checkpointed]:
-        """The named pieces of a kind, by name: all, or the first `limit`."""
+    def state(self, kind: StateKind[K, V], key: K) -> V | None:
+        """The value of a kind that has this key, or None. This and the next methods raise CorruptCatalog for a row that
+        is not as `kind` writes it."""
         ...
 
-    def piece(self, kind: str, name: str) -> Checkpointed | None:
-        """One named piece."""
+    def states(self, kind: StateKind[K, V], *, prefix: str = "", limit: int | None = None) -> list[State[K, V]]:
+        """The keys and values of a kind, ordered by the keys' text: all, or the first `limit`, of those whose key's
+        text begins with `prefix`."""
+        ...
+
+    def states_among(self, kind: StateKind[K, V], keys: Sequence[K]) -> dict[K, V]:
+        """The values of those keys that have one, in one statement."""
+        ...
+
+    def states_found(
+        self, kind: StateKind[K, V], lookup: str, *, below: str | None = None, limit: int | None = None
+    ) -> list[State[K, V]]:
+        """The keys and values of a kind whose lookup is `lookup`, or with `below`, at least `lookup` and less than
+        `below`; ordered by lookup, then by key. Reads an index: rows with other lookups cost nothing."""
         ...
 
     # whole tables, for manifests
 
     def export(self, table: str, after: Sequence[Value] | None = None) -> list[tuple[Value, ...]]:
-        """A page of a table's rows in the order of its key, from behind the key `after` on; empty at the end. Tables,
-        columns and page sizes are those of `catalog.tables`."""
+        """A page of a table's rows in key order, starting after the key `after`; empty at the end. Tables, columns and
+        page sizes are those of `catalog.tables`."""
+        ...
+
+    def audit(
+        self, table: str, after: Sequence[Value] | None = None
+    ) -> tuple[Sequence[Value] | None, list[CorruptCatalog]]:
+        """Compare a page of a table's rows with their digests, starting after the key `after`, and decode those of
+        `states`. Returns the key of the page's last row, None after the end, and an error for each row that is damaged
+        or can't be decoded. For all tables of `catalog.tables`."""
         ...
 
     def verify_database(self) -> list[str]:
-        """What the database itself says of its integrity; empty when sound."""
+        """The problems that the database's own integrity checks report, as sentences; empty if it is sound."""
         ...
 
 
 class Writing(Reading, Protocol):
-    """A transaction that holds the locks it needs from its start. Leaving its context commits; an exception undoes."""
+    """A transaction that has its locks from the start. Leaving its context commits; an exception rolls back."""
 
-    def ahead(
+    def prefetch(
         self,
         *,
         scopes: Sequence[str] = (),
         streams: Sequence[StreamName | StreamId] = (),
-        pieces: Sequence[tuple[str, str]] = (),
+        states: Sequence[tuple[StateKind[Any, Any], Any]] = (),
         logs_of: Sequence[StreamId] = (),
     ) -> None:
-        """Say what is going to be looked at, and that as many logs are going to be made as those streams have open segments.
-        Where each question is a round trip, all are asked with the next one. Nothing else differs."""
+        """Announce reads (`states`: kinds and keys), and the creation of as many logs as the streams `logs_of` have open
+        segments. Where each query costs a round trip, all of these are sent with the next one. Has no other effect."""
         ...
 
     def put_scope(self, scope: Scope) -> None:
@@ -252,7 +303,8 @@ class Writing(Reading, Protocol):
         ...
 
     def drop_stream(self, stream: StreamId) -> None:
-        """Remove the stream, its segments, spans and schemas. Logs stay until collected."""
+        """Remove the stream, its segments and spans. Its logs stay until collected, its schemas as long as a log
+        does."""
         ...
 
     def put_segment(self, stream: StreamId, segment: Segment) -> None:
@@ -267,8 +319,12 @@ class Writing(Reading, Protocol):
         """Remove all spans of a segment."""
         ...
 
+    def drop_segments(self, stream: StreamId) -> None:
+        """Remove all segments and spans of a stream; the caller then inserts others."""
+        ...
+
     def new_log(self, stream: StreamId, *, appended_at: Micros) -> LogId:
-        """A new empty open log; its append times start at `appended_at`. `stream` owns its schema versions."""
+        """Create an empty open log; its append times start at `appended_at`. `stream` owns its schema versions."""
         ...
 
     def update_log(self, log: LogState) -> None:
@@ -280,39 +336,40 @@ class Writing(Reading, Protocol):
         ...
 
     def append(self, unit: Unit, *, now: Micros, blobs: Sequence[BlobEntry] = ()) -> tuple[Verdict, ...]:
-        """One atomic unit inside this transaction; see `Catalog.commit`. Verdicts are decided on what the transaction
-        has changed so far."""
+        """Append one atomic unit inside this transaction; see `Catalog.commit`. Verdicts take into account what the
+        transaction has changed so far."""
         ...
 
     def put_progress(self, log: LogId, writer: WriterId, progress: Progress, *, now: Micros) -> None:
-        """Replace what the log remembers of a writer."""
+        """Replace a writer's progress in the log."""
         ...
 
-    def inherit_fences(self, log: LogId, heir: LogId) -> None:
-        """Let every fence that a writer raised on `log` hold on `heir` too, where it is not higher already: who was
-        taken over on a segment can't append to its successors."""
+    def copy_fences(self, log: LogId, successor: LogId) -> None:
+        """Copy every writer's fence on `log` to `successor`, where it is not higher already: a writer that was fenced off on
+        a segment can't append to its successors either."""
         ...
 
     def drop_progress_before(self, time: Micros, limit: int) -> int:
-        """Forget writers not seen since `time`; returns how many."""
+        """Remove the progress of at most `limit` writers last seen before `time`; returns how many."""
         ...
 
     def insert_blob(self, key: str, size: int, begun_at: Micros, encoding: str) -> BlobId:
-        """List a durable blob; one that is listed already keeps its id."""
+        """Add a durable blob to the catalog's list; one that is listed already keeps its id."""
         ...
 
     def swap_extents(self, log: LogId, old: Sequence[Extent], new: Sequence[Extent]) -> bool:
-        """Replace `old` by `new`, which cover the same positions. False, and nothing done, if `old` is not exactly
-        what the log holds there now."""
+        """Replace `old` by `new`, which cover the same positions. Returns False and does nothing if the log's extents
+        there are not exactly `old`."""
         ...
 
     def extend_log(self, log: LogId, extents: Sequence[Extent]) -> None:
-        """Put extents behind the end of an unsealed log, and move its length, size, append time and greatest event time
-        with them. For events that were appended elsewhere before: their times, checksums and schema versions stay.
+        """Add extents at the end of an unsealed log, and advance its length, size, append time and greatest event time.
+        For events that were appended elsewhere before: their times, checksums and schema versions stay.
 
         The first extent begins at the log's length, each other one where the one before ends; append times and running
-        sizes never fall. Their blobs are listed (`insert_blob`). Raises BlobExpired, as commits do, where one was begun
-        before the horizon: the collector may have removed it. A lease from before its writing on prevents that.
+        sizes never decrease. Their blobs are listed already (`insert_blob`). Raises BlobExpired, as commits do, where a
+        blob was begun before the horizon: the collector may have removed it. A lease taken before the blob was begun
+        prevents that.
         """
         ...
 
@@ -321,15 +378,15 @@ class Writing(Reading, Protocol):
         ...
 
     def set_blob_dead(self, blob: BlobId, dead_at: Micros | None) -> None:
-        """Mark or unmark a blob as referenced by nothing."""
+        """Mark a blob as unreferenced since `dead_at`, or unmark it (None)."""
         ...
 
     def drop_blobs(self, blobs: Iterable[BlobId]) -> None:
-        """Forget blobs that no extent lies in."""
+        """Remove blobs that no extent refers to from the catalog's list."""
         ...
 
     def set_horizon(self, horizon: Micros) -> None:
-        """Advance the horizon. It never goes back."""
+        """Advance the horizon. An earlier time than the current one is ignored."""
         ...
 
     def put_lease(self, lease: Lease) -> None:
@@ -337,79 +394,101 @@ class Writing(Reading, Protocol):
         ...
 
     def drop_lease(self, lease: str) -> None:
-        """Give a lease back. Unknown ids are ignored."""
+        """Remove a lease. No-op if absent."""
         ...
 
     def record_request(self, request: str, operation: str, result: str, *, now: Micros) -> None:
-        """Remember the JSON result of an operation under its request id."""
+        """Record the JSON result of an operation under its request id."""
         ...
 
     def drop_requests_before(self, time: Micros, limit: int) -> int:
-        """Forget old requests; returns how many."""
+        """Remove at most `limit` requests recorded before `time`; returns how many."""
         ...
 
     def add_change(self, stream: StreamId | None, kind: str, detail: Mapping[str, object], *, now: Micros) -> None:
-        """Write a row to the change outbox."""
+        """Add a row to the change outbox."""
         ...
 
     def drop_changes_before(self, time: Micros, limit: int) -> int:
-        """Forget old rows of the change outbox; returns how many."""
+        """Remove at most `limit` rows of the change outbox written before `time`; returns how many."""
         ...
 
-    def put_piece(self, piece: Checkpointed) -> None:
-        """Insert or replace a named piece."""
+    def put_alias(self, name: StreamName, stream: StreamId) -> None:
+        """Insert or replace an alias of a stream. The caller has checked that no stream has the name."""
         ...
 
-    def drop_piece(self, kind: str, name: str) -> None:
-        """Remove a named piece."""
+    def drop_alias(self, name: StreamName) -> None:
+        """Remove an alias. No-op for a name that is not an alias."""
+        ...
+
+    def put_state(self, kind: StateKind[K, V], key: K, value: V) -> None:
+        """Insert or replace the value of a kind that has this key. The kind is one of `state.kinds.KINDS`."""
+        ...
+
+    def drop_state(self, kind: StateKind[K, Any], key: K) -> None:
+        """Remove the value of a kind that has this key. No-op if absent."""
         ...
 
     # whole tables, for manifests
 
     def wipe(self) -> None:
-        """Remove every row of every table of `catalog.tables`. Nobody commits beside it. The horizon stays."""
+        """Remove every row of the tables that a manifest holds (`catalog.tables.TABLES`). No commit runs at the same
+        time. The horizon stays."""
         ...
 
     def load(self, table: str, rows: Sequence[Sequence[Value]]) -> None:
-        """Insert rows as `export` gave them, without the derived columns, into a table that lacks them. Tables come in
-        the order of `catalog.tables`."""
+        """Insert rows as `export` returned them, without the derived columns, into a table that lacks them. Load tables
+        in the order of `catalog.tables`. Raises CorruptCatalog for rows that can't be in one catalog: two with one key, or
+        one that refers to a missing row. The transaction can't go on then."""
         ...
 
     def skip_ids(self, count: int) -> None:
-        """Let the next ids of logs, blobs and changes be greater than `count` plus all that were ever given here or
-        are in the tables now."""
+        """Make the next ids of logs, blobs and changes greater than `count` plus every id that was ever assigned here
+        or is in the tables now."""
         ...
 
 
 class Catalog(Protocol):
-    """A catalog that may be used by many threads of many processes at once."""
+    """A catalog. Many threads of many processes may use it at once."""
+
+    @property
+    def clock(self) -> Clock:
+        """The clock that all processes of the store share: the database server's, or the machine's for a catalog in a
+        file. What one process dates and another judges (leases, ages, heartbeats) takes its times from here. Asks nobody;
+        a time is late by at most the time that an answer of the database takes."""
+        ...
 
     def reading(self) -> AbstractContextManager[Reading]:
         """A snapshot for one plan."""
         ...
 
-    def writing(self, on: Subject | None = None) -> AbstractContextManager[Writing]:
+    def writing(self, subject: Subject | None = None) -> AbstractContextManager[Writing]:
         """A transaction; durable when its context is left without an exception.
 
-        Transactions take turns. One that says what it is `on` may run beside those on something else: it sees and
-        changes no stream, segment, span or log but that stream's, and beside them a scope that it reads, requests,
-        leases, single pieces, blobs that it appends, and with `append` the ends of logs of which it reads nothing. A text
-        names what is no stream, such as a piece.
+        Transactions run one at a time. One whose subject `subject` is given may run at the same time as those on other
+        subjects. It may read and change only that stream and its segments, spans and logs, and besides: read one scope;
+        requests, leases, single values of state and blobs that it appends; and, with `append`, the ends of logs that it
+        does not read. A string names a subject that is not a stream, such as a value of state.
         """
         ...
 
     def commit(self, commit: Commit) -> tuple[tuple[Verdict, ...], ...]:
-        """Append units: for each, a verdict per part, in order.
+        """Append units. Returns, for each unit, one verdict per part, in order.
 
-        Locks the logs in ascending id, then decides for each part, in this order: duplicate, fence, seal, gap,
-        condition. Parts of one unit stand or fall together; units are independent. Durable when it returns. Raises
+        Locks the logs in ascending id, then checks each part in this order: duplicate, fence, seal, gap, condition. The
+        parts of a unit are accepted or refused together; units are independent. Durable when it returns. Raises
         AppendUncertain where the outcome is unknown; after any other error nothing was appended.
         """
         ...
 
     def token(self) -> int:
-        """A number that differs whenever something may have changed since the last call, by any process. Cheap. What
-        this object committed it tells at once; what others did, soon: at most `limits.LISTEN_POLL_US` later."""
+        """A number that differs from that of the last call if any process may have changed something since. Cheap. It
+        reflects commits of this object at once, those of others at most `limits.LISTEN_POLL_US` later."""
+        ...
+
+    def translated(self, error: Exception) -> Exception:
+        """The store's error for one of the database's driver, as leaving a transaction raises it; any other as it is. For
+        code within a transaction that must know whether an error concerns the whole store."""
         ...
 
     def close(self) -> None:

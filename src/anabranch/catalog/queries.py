@@ -1,4 +1,4 @@
-"""Named SQL: every statement of an adapter stands in a `.sql` file, under a line `-- name: …`."""
+"""Loads named SQL: every statement of an adapter is in a `.sql` file, under a line `-- name: …`."""
 
 from __future__ import annotations
 

@@ -1,2 +1,2 @@
-"""The command line: one file per noun. Nothing heavy is imported before a verb that needs it runs, so that listing
+"""The command line: one file per noun. Heavy modules are imported only by the verb that needs them, so that listing
 streams starts as fast as the shell allows."""

@@ -1,4 +1,4 @@
-"""`anabranch alias` and `anabranch unalias`: further names for streams."""
+"""`anabranch alias` and `anabranch unalias`: additional names for streams."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from anabranch.cli.options import JsonOption, StoreOption, new_app, open_names
-from anabranch.cli.output import print_columns, print_json, say
+from anabranch.cli.options import JsonOption, StoreOption, new_app, open_catalog
+from anabranch.cli.output import print_columns, print_json, print_note
 from anabranch.errors import InvalidArgument
 
 alias_app = new_app()
@@ -24,9 +24,10 @@ def alias(
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Let a stream answer to one more name, for whatever is done with it; or with no names, list the aliases.
+    """Give a stream one more name, usable wherever its name is; or without arguments, list the aliases.
 
-    An alias follows its stream when that is renamed, and goes with it. Take care: deleting by an alias deletes the stream.
+    An alias follows its stream when that is renamed, and is removed with it. Take care: deleting by an alias deletes
+    the stream.
 
     Examples:
 
@@ -35,26 +36,26 @@ def alias(
       anabranch alias --scope iot --json | jq -r '.[].alias'
     """
     if name is not None and stream is None:
-        raise InvalidArgument("say the alias and its stream, as: anabranch alias iot/newest iot/sensors")
+        raise InvalidArgument("expected an alias and its stream, for example: anabranch alias iot/newest iot/sensors")
     if name is not None and scope is not None:
-        raise InvalidArgument("--scope says which aliases are listed: leave the names out, or --scope")
-    with open_names(store) as names:
+        raise InvalidArgument("--scope lists aliases: omit either the names or --scope")
+    with open_catalog(store) as names:
         if name is None or stream is None:
-            found = dict(names.streams.list_aliases(scope))
+            found = dict(names.aliases.list(scope))
         else:
-            names.streams.alias(stream, name)
-            found = names.streams.aliases(name)
-    told = [{"alias": str(each), "stream": str(of)} for each, of in found.items()]
+            names.aliases.add(stream, name)
+            found = names.aliases.of(name)
+    rows = [{"alias": str(each), "stream": str(of)} for each, of in found.items()]
     if name is not None:
-        (made,) = [each for each in told if each["alias"] == name]
+        (created,) = [each for each in rows if each["alias"] == name]
         if as_json:
-            print_json(made)
+            print_json(created)
         else:
-            say(f"'{name}' is an alias of '{made['stream']}'")
+            print_note(f"'{name}' is an alias of '{created['stream']}'")
     elif as_json:
-        print_json(told)
+        print_json(rows)
     else:
-        print_columns(("ALIAS", "STREAM"), [(each["alias"], each["stream"]) for each in told])
+        print_columns(("ALIAS", "STREAM"), [(each["alias"], each["stream"]) for each in rows])
 
 
 @unalias_app.command()
@@ -63,15 +64,15 @@ def unalias(
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Take an alias away. The stream stays.
+    """Remove an alias. The stream stays.
 
     Example:
 
       anabranch unalias iot/newest
     """
-    with open_names(store) as names:
-        names.streams.unalias(name)
+    with open_catalog(store) as names:
+        names.aliases.remove(name)
     if as_json:
         print_json({"alias": name})
     else:
-        say(f"'{name}' is no alias any more")
+        print_note(f"'{name}' is no longer an alias")

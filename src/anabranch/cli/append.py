@@ -1,4 +1,4 @@
-"""`anabranch append`: a stream, or a range of one, behind the last event of another."""
+"""`anabranch append`: append a stream, or a range of one, to the end of another."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from typing import Annotated
 
 import typer
 
-from anabranch.cli.elsewhere import (
+from anabranch.cli.options import JsonOption, StoreOption, new_app, split_list, store_path
+from anabranch.cli.output import counted, print_json, print_note
+from anabranch.cli.progress import ProgressMeter
+from anabranch.cli.ranges import ByOption, FromOption, RangeArgument, ToOption, open_range, open_store_range
+from anabranch.cli.target_store import (
     ToBlobsOption,
     ToHistoryOption,
     ToKeysOption,
     ToStoreOption,
     WindowOption,
     finish,
-    open_elsewhere,
+    open_other_store,
 )
-from anabranch.cli.options import JsonOption, StoreOption, new_app, split_list, store_path
-from anabranch.cli.output import counted, print_json, say
-from anabranch.cli.progress import Meter
-from anabranch.cli.ranges import ByOption, FromOption, RangeArgument, ToOption, open_range, open_store_range
 
 app = new_app()
 
@@ -46,9 +46,10 @@ def append(
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Append a stream, or a range of it, to another, at once and whatever its size. Writers and readers go on.
+    """Append a stream, or a range of it, to another, at once and whatever its size. Writers and readers continue.
 
-    Columns may differ; where their types do, the wider one is taken. Keys and times must be the same columns. Asked twice, it appends twice.
+    Columns may differ; where their types differ, the wider one is used. Keys and times must be the same columns.
+    Running it twice appends twice.
 
     Examples:
 
@@ -64,9 +65,9 @@ def append(
         events = sum(moved.stop - moved.start for _, moves in joined.parts for moved in moves)
     else:
         with open_store_range(store, stream, start, end, by) as (opened, source):
-            other = opened if to_store is None else open_elsewhere(to_store, to_blobs, to_history, to_keys)
+            other = opened if to_store is None else open_other_store(to_store, to_blobs, to_history, to_keys)
             try:
-                with Meter(f"copying {source.stream}") as meter:
+                with ProgressMeter(f"copying {source.stream}") as meter:
                     job = other.jobs.append(
                         opened, source, onto, deduplicate=columns, window=window, progress=meter.show
                     )
@@ -80,4 +81,4 @@ def append(
         print_json({"name": onto, "appended": events, **repeats, **joined.to_json()})
     else:
         left_out = f"; {counted(joined.repeats, 'repeat')} left out" if columns else ""
-        say(f"{counted(events, 'event')} of '{stream}' are appended to '{onto}'{left_out}")
+        print_note(f"{counted(events, 'event')} of '{stream}' are appended to '{onto}'{left_out}")

@@ -1,4 +1,4 @@
-"""`anabranch archive`: streams as Parquet files in a folder or bucket, for ever and for anybody."""
+"""`anabranch archive`: streams as Parquet files in a folder or bucket, readable without a store."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from anabranch.cli.elsewhere import WindowOption, finish
 from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store, store_path
-from anabranch.cli.output import counted, iso_time, print_columns, print_json, say, size_text
-from anabranch.cli.progress import Meter
+from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, put_line, size_text
+from anabranch.cli.progress import ProgressMeter
 from anabranch.cli.ranges import ByOption, FromOption, ToOption, open_store_range
+from anabranch.cli.target_store import WindowOption, finish
 from anabranch.errors import CorruptArchive, InvalidArgument
 
 if TYPE_CHECKING:
-    from anabranch.core.archive import Archive, ArchivedStream
-    from anabranch.streams.archive.export import ArchiveReport
+    from anabranch.transfer.archives.export import ArchiveReport
+    from anabranch.transfer.archives.format import Archive, ArchivedStream
 
 app = new_app("Archive streams to a folder or bucket as Parquet that any engine reads; verify and show archives.")
 
 UrlArgument = Annotated[
-    str, typer.Argument(metavar="URL", help="Where the archive lies: a folder, or s3://bucket/prefix.")
+    str, typer.Argument(metavar="URL", help="The location of the archive: a folder, or s3://bucket/prefix.")
 ]
 TrustedOption = Annotated[
     str | None,
@@ -55,8 +55,8 @@ def create(
 ) -> None:
     """Archive a stream, a range of it, or all streams of a scope, as of now.
 
-    A job of this store does it: files are written in parallel, and what was interrupted is no archive; the same command,
-    or `anabranch job resume`, goes on with it. Safe while others write and read.
+    A job of this store writes the files in parallel. An interrupted archive is not valid; to continue it, run the same
+    command again, or `anabranch job resume`. Safe while others write and read.
 
     Examples:
 
@@ -64,7 +64,7 @@ def create(
       anabranch archive create iot/sensors s3://bucket/2025 --to 2026-01-01
       anabranch archive create iot /mnt/archive/iot --sign archive-key.pem
     """
-    with Meter("archiving", unit_bytes=False) as meter:
+    with ProgressMeter("archiving", unit_bytes=False) as meter:
         if "/" in source:
             with open_store_range(store, source, start, end, by) as (opened, part):
                 job = opened.jobs.archive(
@@ -89,7 +89,7 @@ def create(
     if as_json:
         print_json({**asdict(report), "job": job.id})
     else:
-        say(_said(report))
+        print_note(_said(report))
 
 
 def _said(report: ArchiveReport) -> str:
@@ -110,9 +110,9 @@ def verify(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Verify an archive: every file is there and is what was archived, and no other file is.
+    """Verify an archive: every file is present and unchanged, and there are no other files.
 
-    Needs no store. Prints what is wrong, a file a line; exit code 1 if something is.
+    Needs no store. Prints one line per file with a problem; exit code 1 if there is any.
 
     Examples:
 
@@ -124,16 +124,16 @@ def verify(
     try:
         found = read_archive(url, trusted=trusted)
     except CorruptArchive:
-        found = None  # verifying tells why
-    with Meter("verifying") as meter:
+        found = None  # verification reports why
+    with ProgressMeter("verifying") as meter:
         flaws = list(verify_archive(url, trusted=trusted, content=not bytes_only, progress=meter.show))
     if as_json:
-        told = {"digest": found and found.digest, "signed_by": found and found.signed_by}
-        print_json({**told, "flaws": [flaw._asdict() for flaw in flaws]})
+        result = {"digest": found and found.digest, "signed_by": found and found.signed_by}
+        print_json({**result, "flaws": [flaw._asdict() for flaw in flaws]})
     else:
         for flaw in flaws:
-            print(f"{flaw.file} {flaw.what}")
-        say(f"{counted(len(flaws), 'thing')} wrong" if flaws or found is None else _whole(found.archive))
+            put_line(f"{flaw.file} {flaw.what}")
+        print_note(f"{counted(len(flaws), 'thing')} wrong" if flaws or found is None else _whole(found.archive))
     if flaws:
         raise typer.Exit(1)
 
@@ -144,7 +144,7 @@ def _whole(archive: Archive) -> str:
 
 @app.command()
 def show(url: UrlArgument, trusted: TrustedOption = None, as_json: JsonOption = False) -> None:
-    """Show what an archive holds. Needs no store, and reads only its metadata.
+    """Show what an archive contains. Needs no store, and reads only its metadata.
 
     Examples:
 
@@ -161,9 +161,10 @@ def show(url: UrlArgument, trusted: TrustedOption = None, as_json: JsonOption = 
         print_json({**signed, **archive.to_json(), "bytes": archive.size, "streams": streams})
         return
     scope = "" if archive.scope is None else f"scope    {archive.scope}\n"
+    store = "" if archive.store is None else f" in the store {archive.store}"
     signature = "" if found.signed_by is None else f"\nsigned   by {found.signed_by}"
-    print(
-        f"archive  {found.place}\n{scope}made     {iso_time(archive.made_at)} by {archive.made_by}\n"
+    put_line(
+        f"archive  {found.place}\n{scope}made     {iso_time(archive.made_at)} by {archive.made_by}{store}\n"
         f"digest   {found.digest}{signature}\n"
     )
     header = ("stream", "events", "segments", "files", "bytes", "columns", "digest of events")

@@ -1,4 +1,4 @@
-"""`anabranch attach`: Parquet files as a stream, where they lie."""
+"""`anabranch attach`: read existing Parquet files as a stream, without copying them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 
 from anabranch.cli.archive import TrustedOption
-from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store
-from anabranch.cli.output import print_json, say
-from anabranch.cli.progress import Meter
+from anabranch.cli.options import JsonOption, StoreOption, invocation, new_app, open_store
+from anabranch.cli.output import counted, print_json, print_note
+from anabranch.cli.progress import ProgressMeter
+from anabranch.errors import InvalidArgument
 
 app = new_app()
 
@@ -33,23 +34,45 @@ def attach(
     checksums: Annotated[
         bool, typer.Option("--checksums", help="Sum up all bytes now, so that any later change is noticed.")
     ] = False,
+    truncate_times: Annotated[
+        bool, typer.Option("--truncate-times", help="Cut digits beyond µs off times, which are refused otherwise.")
+    ] = False,
+    confirm: Annotated[
+        bool,
+        typer.Option("--confirm", help="After a restore or rebuild: let what was attached from URL be read again."),
+    ] = False,
     trusted: TrustedOption = None,
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Make Parquet files a stream of this store without copying them: they are read where they lie.
+    """Make Parquet files a stream of this store without copying them: they are read where they are.
 
-    What is appended goes to this store. The files are never written to or removed. The order is that of the files'
-    names, then of their rows; an archive keeps its segments and offsets.
+    New events are appended to this store. The files are never changed or removed. Events are ordered by file name, then
+    by row; an archive keeps its segments and offsets.
+
+    A store that was restored or rebuilt reads attached files only after --confirm with their location, which restore,
+    rebuild and error messages name. Check the location first: your credentials for such locations are sent to it.
 
     Examples:
 
       anabranch attach /data/measurements iot/old --key device --time at
       anabranch attach s3://bucket/2025 iot/sensors-2025
       anabranch attach trips.parquet taxi/trips
+      anabranch attach --confirm s3://bucket/2025
     """
-    with open_store(store) as opened, Meter("looking at files", unit_bytes=False) as meter:
-        made = opened.streams.attach(
+    invocation.truncate_times = truncate_times
+    if confirm:
+        if any((name, key, time, stream, checksums, trusted)):
+            raise InvalidArgument("--confirm takes the place alone: anabranch attach --confirm URL")
+        with open_store(store) as opened:
+            count = opened.archives.confirm_attachment(url)
+        if as_json:
+            print_json({"confirmed": count})
+        else:
+            print_note(f"{counted(count, 'attachment')} confirmed" if count else "confirmed already")
+        return
+    with open_store(store) as opened, ProgressMeter("looking at files", unit_bytes=False) as meter:
+        made = opened.archives.attach(
             url,
             name,
             key=key,
@@ -63,4 +86,6 @@ def attach(
         print_json(made.to_json())
     else:
         names = ", ".join(f"'{each}'" for each, _ in made.streams)
-        say(f"attached as {names}; the files stay where they are" if names else "nothing attached: the scope was empty")
+        print_note(
+            f"attached as {names}; the files stay where they are" if names else "nothing attached: the scope was empty"
+        )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from anabranch.cli.options import JsonOption, StoreOption, StreamArgument, open_store
-from anabranch.cli.output import counted, print_json, say
+from anabranch.cli.output import counted, print_json, print_note
 from anabranch.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -36,10 +36,10 @@ def autoscale(
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Let the segments of a stream follow its load, or without options show whether they do.
+    """Let the number of segments of a stream follow its load, or without options show its policy.
 
-    A segment that gets clearly more than the target for a minute is split; neighbours that together get less than half of
-    it for ten minutes are merged. Processes whose settings say scaling_s do it in the background.
+    A segment that receives clearly more than the target for a minute is split; neighbours that together receive less
+    than half of it for ten minutes are merged. Processes with the setting scaling_s do this in the background.
 
     Examples:
 
@@ -47,28 +47,28 @@ def autoscale(
       anabranch stream autoscale iot/sensors --bytes-per-second 2MB
       anabranch stream autoscale iot/sensors --off
     """
-    wanted = rate_policy(events, size, factor, minimum)
-    if off and wanted is not None:
-        raise InvalidArgument("say --off, or a rate, not both")
+    new_policy = rate_policy(events, size, factor, minimum)
+    if off and new_policy is not None:
+        raise InvalidArgument("pass --off or a rate, not both")
     with open_store(store) as opened:
-        if wanted is not None:
-            opened.streams.scaling(stream, wanted)
+        if new_policy is not None:
+            opened.policies.scaling(stream, new_policy)
         elif off:
             from anabranch.model.policy import Fixed
 
-            opened.streams.scaling(stream, Fixed())
+            opened.policies.scaling(stream, Fixed())
         report = opened.rescale() if now else None
-        policy = opened.streams.scaling(stream)
+        policy = opened.policies.scaling(stream)
         segments = len(opened.streams.view(stream).current)
     if as_json:
         scaled = None if report is None else report.scaled
         print_json({"name": stream, "scaling": policy_json(policy), "segments": segments, "streams_scaled": scaled})
     else:
-        say(f"'{stream}' has {counted(segments, 'segment')}, {scaling_text(policy)}")
+        print_note(f"'{stream}' has {counted(segments, 'segment')}, {scaling_text(policy)}")
 
 
 def rate_policy(events: float | None, size: str | None, factor: int | None, minimum: int | None) -> ByRate | None:
-    """The policy that the options say; None where they say none. Raises InvalidArgument."""
+    """Returns the policy that the options describe; None if they describe none. Raises InvalidArgument."""
     from anabranch.model.policy import ByByteRate, ByEventRate
 
     if events is None and size is None:
@@ -76,7 +76,7 @@ def rate_policy(events: float | None, size: str | None, factor: int | None, mini
             raise InvalidArgument("--factor and --minimum go with --events-per-second or --bytes-per-second")
         return None
     if events is not None and size is not None:
-        raise InvalidArgument("say --events-per-second or --bytes-per-second, not both")
+        raise InvalidArgument("pass --events-per-second or --bytes-per-second, not both")
     limits = (2 if factor is None else factor, 1 if minimum is None else minimum)
     if events is not None:
         return ByEventRate(events, *limits)
@@ -85,14 +85,14 @@ def rate_policy(events: float | None, size: str | None, factor: int | None, mini
 
 
 def policy_json(policy: Scaling) -> dict[str, object] | None:
-    """The policy for a program; None: by hand."""
+    """Returns the policy as JSON; None for a fixed one."""
     from anabranch.model.policy import Fixed, rate_to_json
 
     return None if isinstance(policy, Fixed) else rate_to_json(policy)
 
 
 def scaling_text(policy: Scaling | None) -> str:
-    """The policy for a person."""
+    """Returns the policy as text for people."""
     from anabranch.model.policy import Fixed
 
     if policy is None or isinstance(policy, Fixed):

@@ -1,4 +1,4 @@
-"""anabranch backup: the catalog with the blobs it needs, somewhere else; or the catalog alone, among the blobs."""
+"""`anabranch backup`: the catalog and the blobs it needs, copied elsewhere; or the catalog alone, among the blobs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store
-from anabranch.cli.output import counted, iso_time, print_json, say, size_text
-from anabranch.cli.progress import Meter
+from anabranch.cli.output import counted, iso_time, print_json, print_note, size_text
+from anabranch.cli.progress import ProgressMeter
 from anabranch.errors import InvalidArgument
 
 app = new_app()
@@ -28,9 +28,10 @@ def backup(
 ) -> None:
     """Copy the store as of one moment to another place.
 
-    What an earlier backup brought there is not copied again, and what it alone needed is removed: the place holds one
-    backup. It may be cut off at any time; the one before counts until the new one is whole. Safe while others write and
-    read. Encrypted events stay encrypted; what Spark keeps of pipelines (checkpoints) is not in it.
+    Blobs that an earlier backup copied there are not copied again, and blobs that only it needed are removed: the place
+    holds one backup, of this store; a place with that of another store is refused. It may be interrupted at any time; the previous backup is valid until the new one is complete.
+    Safe while others write and read. Encrypted events stay encrypted. Spark's checkpoints of pipelines are not
+    included.
 
     Examples:
 
@@ -40,24 +41,24 @@ def backup(
     """
     if (place is None) != catalog_only:
         raise InvalidArgument("give a place for the backup, or --catalog-only")
-    with open_store(store) as opened, Meter("backing up", unit_bytes=False) as meter:
+    with open_store(store) as opened, ProgressMeter("backing up", unit_bytes=False) as meter:
         if place is None:
             manifest = opened.export_manifest(progress=meter.show)
-            told: dict[str, object] = {
+            result: dict[str, object] = {
                 "manifest": manifest.folder,
                 "taken_at": manifest.taken_at,
-                "bytes": sum(piece.size for piece in manifest.pieces),
+                "bytes": sum(piece.size for piece in manifest.parts),
             }
-            text = f"the catalog was copied to {manifest.folder}, {size_text(sum(p.size for p in manifest.pieces))}"
+            text = f"the catalog was copied to {manifest.folder}, {size_text(sum(p.size for p in manifest.parts))}"
         else:
             report = opened.backup(place, progress=meter.show)
-            told = asdict(report)
+            result = asdict(report)
             text = (
                 f"{counted(report.streams, 'stream')} as of {iso_time(report.taken_at)}: "
                 f"{counted(report.blobs, 'blob')} copied, {size_text(report.bytes)}; "
-                f"{report.blobs_there:,} were there, {report.removed:,} not needed any more were removed"
+                f"{report.blobs_reused:,} were there, {report.removed:,} not needed any more were removed"
             )
     if as_json:
-        print_json(told)
+        print_json(result)
     else:
-        say(text)
+        print_note(text)

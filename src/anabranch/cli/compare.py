@@ -1,4 +1,4 @@
-"""`anabranch compare` and `anabranch contains`: how places of a stream lie to each other."""
+"""`anabranch compare` and `anabranch contains`: the order of places in a stream."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from anabranch.cli.options import JsonOption, StoreOption, StreamArgument, new_app, open_store
-from anabranch.cli.output import print_json
+from anabranch.cli.output import print_json, put_line
 from anabranch.cli.ranges import ByOption, FromOption, RangeArgument, ToOption, open_store_range, time_kind
 
 compare_app, contains_app = new_app(), new_app()
@@ -24,9 +24,9 @@ def compare(
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Tell how a place of a stream lies to another: before, after, same, or concurrent.
+    """Compare two places of a stream: the first is before, after, same as, or concurrent with the second.
 
-    Two are concurrent where each has events before it that the other has not: nobody who reads on from one gets to the
+    They are concurrent if each has events before it that the other has not: reading on from one never reaches the
     other.
 
     Examples:
@@ -34,16 +34,16 @@ def compare(
       anabranch compare iot/sensors -2h "$cut"
       anabranch compare iot/sensors "$one" "$two" --json
     """
-    from anabranch.cli.places import parse_place, resolve
+    from anabranch.cli.stream_places import parse_place, resolve
 
     with open_store(store) as opened:
         now = opened.runtime.clock.now()
         cuts = [resolve(opened, stream, parse_place(text, now=now), by=time_kind(by)) for text in (first, second)]
-        order = opened.streams.compare(stream, *cuts).value
+        order = opened.cuts.compare(stream, *cuts).value
     if as_json:
         print_json({"order": order, "first": str(cuts[0]), "second": str(cuts[1])})
     else:
-        print(order)
+        put_line(order)
 
 
 @contains_app.command()
@@ -56,25 +56,25 @@ def contains(
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Tell whether an event lies in a range of a stream, or a place neither before its start nor behind its end.
+    """Check whether an event lies in a range of a stream, or a place neither before its start nor after its end.
 
-    Exits with 0 where it does and with 1 where it does not.
+    Exit code 0 if it does, 1 if it does not.
 
     Examples:
 
       anabranch contains iot/sensors "$pointer" --from -1d
       anabranch contains 'iot/sensors[-2h,-1h]' "$cut" && echo in that hour
     """
-    from anabranch.cli.places import parse_place, resolve
+    from anabranch.cli.stream_places import parse_place, resolve
     from anabranch.model.pointer import EventPointer
 
     with open_store_range(store, stream, start, end, by) as (opened, part):
         found = parse_place(place, now=opened.runtime.clock.now())
         if not isinstance(found, EventPointer):
             found = resolve(opened, str(part.stream), found, by=time_kind(by))
-        inside = opened.streams.contains(part, found)
+        inside = opened.cuts.contains(part, found)
     if as_json:
         print_json({"contains": inside})
     else:
-        print("yes" if inside else "no")
+        put_line("yes" if inside else "no")
     raise typer.Exit(0 if inside else 1)

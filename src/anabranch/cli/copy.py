@@ -1,4 +1,4 @@
-"""`anabranch copy`: a stream, or a range of one, as a new stream over the same bytes, or in bytes of its own."""
+"""`anabranch copy`: copy a stream, or a range of one, sharing its bytes or with bytes of its own."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anabranch.cli.elsewhere import (
+from anabranch.cli.options import JsonOption, StoreOption, new_app, store_path
+from anabranch.cli.output import counted, print_json, print_note
+from anabranch.cli.progress import ProgressMeter
+from anabranch.cli.ranges import ByOption, FromOption, RangeArgument, ToOption, open_range, open_store_range
+from anabranch.cli.target_store import (
     ToBlobsOption,
     ToHistoryOption,
     ToKeysOption,
     ToStoreOption,
     WindowOption,
     finish,
-    open_elsewhere,
+    open_other_store,
 )
-from anabranch.cli.options import JsonOption, StoreOption, new_app, store_path
-from anabranch.cli.output import counted, print_json, say
-from anabranch.cli.progress import Meter
-from anabranch.cli.ranges import ByOption, FromOption, RangeArgument, ToOption, open_range, open_store_range
 from anabranch.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from anabranch.store import Store
-    from anabranch.streams.jobs.until import Until
     from anabranch.streams.manager import Streams
+    from anabranch.transfer.jobs.follow_until import Until
 
 app = new_app()
 
@@ -57,9 +57,9 @@ def copy(
 ) -> None:
     """Copy a stream, or a range of it, at once and whatever its size: the copy shares its bytes.
 
-    It has the same columns, tags, segments and offsets, and can be written to; later writes to either never show in
-    the other. Asked again with the same arguments, nothing changes. Into another store, or --independent, the bytes are
-    moved by a job, which goes on where it was when it is interrupted: see `anabranch job`.
+    The copy has the same columns, tags, segments and offsets, and can be written to; later writes to either never show
+    in the other. Running the same command again changes nothing. Into another store, or with --independent, a job moves
+    the bytes, which continues where it was interrupted: see `anabranch job`.
 
     Examples:
 
@@ -73,17 +73,17 @@ def copy(
     if to_store is None and not independent and until is None:
         with open_range(store, stream, start, end, by) as (streams, source):
             copied = streams.copy(source, target)
-            told = _told(streams, target)
-        _say(stream, target, {**told, **copied.to_json()}, as_json)
+            result = _copy_result(streams, target)
+        _print_result(stream, target, {**result, **copied.to_json()}, as_json)
         return
     with open_store_range(store, stream, start, end, by) as (opened, source):
-        other = opened if to_store is None else open_elsewhere(to_store, to_blobs, to_history, to_keys)
+        other = opened if to_store is None else open_other_store(to_store, to_blobs, to_history, to_keys)
         try:
-            told = _copied(opened, other, source, target, until, independent, window, to_store or store_path(store))
+            result = _copied(opened, other, source, target, until, independent, window, to_store or store_path(store))
         finally:
             if other is not opened:
                 other.close()
-    _say(stream, target, told, as_json)
+    _print_result(stream, target, result, as_json)
 
 
 def _copied(
@@ -96,8 +96,8 @@ def _copied(
     window: int,
     where: str,
 ) -> dict[str, Any]:
-    """Copy by a job, and what became of it."""
-    with Meter(f"copying {source.stream}") as meter:
+    """Copy by a job, and return its result."""
+    with ProgressMeter(f"copying {source.stream}") as meter:
         job = other.jobs.copy(
             opened,
             source,
@@ -110,30 +110,30 @@ def _copied(
         copied = finish(job, meter, where)
     row = job.row()
     followed = {"followed": row.followed, "lag": row.lag} if until is not None else {}
-    return {**_told(other.streams, target), "job": job.id, **followed, **copied.to_json()}
+    return {**_copy_result(other.streams, target), "job": job.id, **followed, **copied.to_json()}
 
 
-def _told(streams: Streams, target: str) -> dict[str, Any]:
+def _copy_result(streams: Streams, target: str) -> dict[str, Any]:
     view = streams.view(target)
     return {"name": target, "events": sum(view.length(segment.id) - segment.head for segment in view.ordered)}
 
 
-def _say(stream: str, target: str, told: dict[str, Any], as_json: bool) -> None:
+def _print_result(stream: str, target: str, result: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        print_json(told)
+        print_json(result)
         return
-    lag = f", {counted(told['lag'], 'event')} behind" if told.get("lag") else ""
-    say(f"'{target}' is a copy of '{stream}', with {counted(told['events'], 'event')}{lag}")
+    lag = f", {counted(result['lag'], 'event')} behind" if result.get("lag") else ""
+    print_note(f"'{target}' is a copy of '{stream}', with {counted(result['events'], 'event')}{lag}")
 
 
 def _until(follow: bool, idle: str | None, lasting: str | None, events: int | None) -> Until | None:
-    """When to stop following; None where the copy does not follow."""
+    """When to stop following; None if the copy does not follow."""
     from anabranch.model.amounts import to_duration
-    from anabranch.streams.jobs.until import Until
+    from anabranch.transfer.jobs.follow_until import Until
 
     if not follow:
         if (idle, lasting, events) != (None, None, None):
-            raise InvalidArgument("--idle, --for and --events say how long to follow: add --follow")
+            raise InvalidArgument("--idle, --for and --events limit --follow: add --follow")
         return None
     return Until(
         None if idle is None else to_duration(idle) / 1_000_000,

@@ -1,19 +1,21 @@
-"""`anabranch cut` and `anabranch distance`: places in a stream, and how much lies between them."""
+"""`anabranch cut` and `anabranch distance`: places in a stream, and the amount of data between them."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from anabranch.cli.options import JsonOption, StoreOption, StreamArgument, new_app, open_store
-from anabranch.cli.output import counted, print_columns, print_json, say, size_text
+from anabranch.cli.output import counted, print_columns, print_json, print_note, put_line, size_text
 from anabranch.cli.ranges import ByOption, FromOption, RangeArgument, ToOption, open_store_range, time_kind
 from anabranch.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from anabranch.model.cut import StreamCut
-    from anabranch.readers.place import TimeKind
+    from anabranch.model.ids import Micros
+    from anabranch.reading.bounds import TimeKind
     from anabranch.store import Store
 
 cut_app, distance_app = new_app(), new_app()
@@ -43,10 +45,11 @@ def cut(
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Print the cut at a place of a stream, or behind so many events or bytes.
+    """Print the cut at a place of a stream, or so many events or bytes after it.
 
-    A cut can be given wherever a place is asked for. Segments side by side are passed evenly; the same question has the
-    same answer.
+    A cut can be given wherever a place is expected. Counting advances evenly through parallel segments; the same
+    arguments give the same cut. With event times, events that came late or early may lie on the wrong side of the cut;
+    their number is reported.
 
     Examples:
 
@@ -55,23 +58,39 @@ def cut(
       anabranch cut iot/sensors --after -1d --bytes 1GB
     """
     if (events is None) == (size is None) and (events is not None or at is None):
-        raise InvalidArgument("say one of --at, --events and --bytes")
+        raise InvalidArgument("pass exactly one of --at, --events and --bytes")
     if at is not None and (after is not None or events is not None or size is not None):
-        raise InvalidArgument("--at is a place by itself; say --after to go on from one by --events or --bytes")
+        raise InvalidArgument(
+            "--at already names a position; --after is for continuing from one by --events or --bytes"
+        )
     with open_store(store) as opened:
         found = place(opened, stream, at or after or "head", time_kind(by))
         if at is None:
             found = go_on(opened, stream, found, events, size, at_most=at_most)
-        told = {
+        result = {
             "cut": str(found),
-            "events_before": opened.streams.distance(stream, end=found).events,
-            "events_behind": opened.streams.distance(stream, found).events,
+            "events_before": opened.cuts.distance(stream, end=found).events,
+            "events_behind": opened.cuts.distance(stream, found).events,
         }
+        time = time_of(opened, at, by)
+        if time is not None:
+            wrong = opened.streams.misplaced(stream, time, by="event", cut=found)
+            result |= {"late_before": wrong.before_cut, "early_behind": wrong.after_cut}
     if as_json:
-        print_json(told)
+        print_json(result)
     else:
-        print(told["cut"])
-        say(f"{counted(int(str(told['events_before'])), 'event')} before it, {told['events_behind']:,} behind")
+        put_line(result["cut"])
+        print_note(
+            f"{counted(int(str(result['events_before'])), 'event')} before it, {result['events_behind']:,} behind"
+        )
+        if result.get("late_before") or result.get("early_behind"):
+            before, behind = (counted(int(str(result[each])), "event") for each in ("late_before", "early_behind"))
+            print_note(
+                f"warning: not all lie on their side of that time: {behind} behind the cut are earlier, {before} before it are not"
+            )
+            print_note(
+                f"a cut is a place, no filter; to replace a time range exactly: anabranch replace {stream} --between …"
+            )
 
 
 @distance_app.command()
@@ -83,10 +102,10 @@ def distance(
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Tell how many events and bytes lie between two places of a stream, and in which segments.
+    """Count the events and bytes between two places of a stream, in total and by segment.
 
-    Nothing is read to know it, however much it is. Bytes are logical: what the events weighed when they were appended;
-    a place inside a block of events that lie together is counted in proportion.
+    Reads no events, whatever the distance. Bytes are logical: the size of the events when they were appended; a place
+    inside a block of events is counted in proportion.
 
     Examples:
 
@@ -99,33 +118,44 @@ def distance(
         parsed = StreamRange.of(part)
         assert not isinstance(parsed.start, str)
         assert not isinstance(parsed.end, str)
-        between = opened.streams.between(str(parsed.stream), parsed.start, parsed.end)
+        between = opened.cuts.between(str(parsed.stream), parsed.start, parsed.end)
     ranges = [
         {"segment": str(each.segment), "from": each.start, "to": each.stop, "events": each.events, "bytes": each.bytes}
         for each in between.ranges
     ]
     if as_json:
-        told = {"events": between.events, "bytes": between.bytes, "from": str(between.start), "to": str(between.end)}
-        print_json({**told, "ranges": ranges})
+        result = {"events": between.events, "bytes": between.bytes, "from": str(between.start), "to": str(between.end)}
+        print_json({**result, "ranges": ranges})
         return
-    print(f"{counted(between.events, 'event')}, {size_text(between.bytes)}")
+    put_line(f"{counted(between.events, 'event')}, {size_text(between.bytes)}")
     if ranges:
         rows = [(r["segment"], r["from"], r["to"], r["events"], size_text(int(str(r["bytes"])))) for r in ranges]
         print_columns(("SEGMENT", "FROM", "TO", "EVENTS", "BYTES"), rows, indent="  ")
 
 
 def place(opened: Store, stream: str, text: str, by: TimeKind = "append") -> StreamCut:
-    """The cut at a place. Raises as a reader that begins there."""
-    from anabranch.cli.places import parse_place, resolve
+    """Returns the cut at a place. Raises the same errors as a reader that starts there."""
+    from anabranch.cli.stream_places import parse_place, resolve
 
     return resolve(opened, stream, parse_place(text, now=opened.runtime.clock.now()), by=by)
+
+
+def time_of(opened: Store, at: str | None, by: str) -> Micros | None:
+    """Returns the event time that `--at` names; None if it names another kind of place."""
+    from anabranch.cli.stream_places import parse_place
+    from anabranch.model.times import to_micros
+
+    if at is None or time_kind(by) != "event":
+        return None
+    found = parse_place(at, now=opened.runtime.clock.now())
+    return to_micros(found) if isinstance(found, datetime | int) else None
 
 
 def go_on(
     opened: Store, stream: str, start: StreamCut, events: int | None, size: str | None, *, at_most: bool = False
 ) -> StreamCut:
-    """The cut so many events, or bytes, behind another."""
+    """Returns the cut so many events, or bytes, after another."""
     from anabranch.model.amounts import to_size
 
     amount = None if size is None else to_size(size)
-    return opened.streams.cut_after(stream, start, events=events, bytes=amount, at_most=at_most)
+    return opened.cuts.after(stream, start, events=events, bytes=amount, at_most=at_most)

@@ -1,4 +1,4 @@
-"""`anabranch diff` and `anabranch lineage`: what streams have to do with each other."""
+"""`anabranch diff` and `anabranch lineage`: how streams are related."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anabranch.cli.options import JsonOption, StoreOption, StreamArgument, new_app, open_names
-from anabranch.cli.output import counted, iso_time, print_columns, print_json, say, size_text
+from anabranch.cli.options import JsonOption, StoreOption, StreamArgument, new_app, open_catalog
+from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, put_line, size_text
 
 if TYPE_CHECKING:
     from anabranch.model.origin import Origin, OriginPart
     from anabranch.model.segment_range import Distance, SegmentRange
-    from anabranch.streams.kinship import Diff
+    from anabranch.streams.lineage.api import Diff
 
 diff_app, lineage_app = new_app(), new_app()
 
@@ -24,58 +24,60 @@ def diff(
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Tell which events two streams share, and which only one of them has.
+    """Show which events two streams share, and which are only in one of them.
 
-    They are told apart by where their bytes are: a copy shares those of its source until either goes on. Equal events
-    that were written twice are two. No event is read.
+    Events are identified by where their bytes are stored: a copy shares those of its source until either is appended
+    to. Equal events that were written twice count as two. No event is read.
 
     Examples:
 
       anabranch diff iot/sensors iot/yesterday
       anabranch diff iot/sensors iot/yesterday --json
     """
-    with open_names(store) as names:
-        found = names.streams.diff(stream, other)
+    with open_catalog(store) as names:
+        found = names.lineage.diff(stream, other)
     if as_json:
         print_json(_told(found))
         return
-    print(f"{_amount(found.shared_distance)} in both")
+    put_line(f"{_amount(found.shared_distance)} in both")
     for name, only, part in (
         (stream, found.only_first, found.only_first_distance),
         (other, found.only_second, found.only_second_distance),
     ):
-        print(f"{_amount(part)} only in {name}")
+        put_line(f"{_amount(part)} only in {name}")
         if only:
             rows = [(str(each.segment), each.start, each.stop, each.events, size_text(each.bytes)) for each in only]
             print_columns(("SEGMENT", "FROM", "TO", "EVENTS", "BYTES"), rows, indent="  ")
-    say(f"alike from their heads up to {found.alike[0]} and {found.alike[1]}")
+    print_note(f"alike from their heads up to {found.alike[0]} and {found.alike[1]}")
 
 
 @lineage_app.command()
 def lineage(stream: StreamArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
-    """Tell where the events of a stream came from: copies, stitches, streams that were appended, imports.
+    """Show where the events of a stream came from: copies, stitches, streams that were appended, imports.
 
-    It is told also when the sources were renamed or are gone. What was written to the stream itself is not listed.
+    This also works after the sources were renamed or deleted. Events written to the stream itself are not listed.
 
     Examples:
 
       anabranch lineage iot/all
       anabranch lineage iot/all --json
     """
-    with open_names(store) as names:
-        origins = names.streams.lineage(stream)
+    with open_catalog(store) as names:
+        origins = names.lineage.origins(stream)
     if as_json:
         print_json([_origin(each) for each in origins])
         return
     for origin in origins:
-        print(f"{iso_time(origin.at)}  {origin.how}")
+        put_line(f"{iso_time(origin.at)}  {origin.how}")
         for part in origin.parts:
-            print(f"  {counted(part.events, 'event')} of {_source(part)}")
-            print(f"    from {part.start} to {part.end}")
+            put_line(f"  {counted(part.events, 'event')} of {_source(part)}")
+            put_line(f"    from {part.start} to {part.end}")
             for before in part.ancestors:
-                print(f"    which was {before.how} from {before.name} ({before.source:016x}) at {iso_time(before.at)}")
+                put_line(
+                    f"    which was {before.how} from {before.name} ({before.source:016x}) at {iso_time(before.at)}"
+                )
     if not origins:
-        say(f"'{stream}' holds nothing but what was written to it")
+        print_note(f"'{stream}' holds nothing but what was written to it")
 
 
 def _source(part: OriginPart) -> str:

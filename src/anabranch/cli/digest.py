@@ -1,4 +1,4 @@
-"""`anabranch digest`: one number for the events of a stream, wherever they are."""
+"""`anabranch digest`: one digest for the events of a stream, however they are stored."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import typer
 
 from anabranch.cli.options import JsonOption, StoreOption, new_app
 from anabranch.cli.output import print_json
-from anabranch.cli.progress import Meter
+from anabranch.cli.progress import ProgressMeter
 from anabranch.cli.ranges import ByOption, FromOption, RangeArgument, ToOption, open_store_range
 
 app = new_app()
@@ -30,8 +30,11 @@ def digest(
       anabranch digest iot/sensors
       anabranch digest iot/sensors --to 2026-01-01 --json
     """
-    with open_store_range(store, stream, start, end, by) as (opened, part), Meter("summing", unit_bytes=False) as meter:
-        found = opened.streams.digest(part, progress=meter.show)
+    with (
+        open_store_range(store, stream, start, end, by) as (opened, part),
+        ProgressMeter("summing", unit_bytes=False) as meter,
+    ):
+        found = opened.archives.digest(part, progress=meter.show)
     if as_json:
         segments = [
             {"segment": str(each.segment), "from": each.start, "to": each.stop, "digest": each.digest}

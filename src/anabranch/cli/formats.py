@@ -1,4 +1,4 @@
-"""The names of formats, for options."""
+"""The enumerations of formats that options take."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Format(StrEnum):
-    """What a verb prints."""
+    """The output formats of a verb."""
 
     table = "table"
     jsonl = "jsonl"
@@ -15,10 +15,19 @@ class Format(StrEnum):
 
 
 class FileFormat(StrEnum):
-    """What a file or pipe holds."""
+    """The input formats of files and pipes."""
 
     jsonl = "jsonl"
     csv = "csv"
     parquet = "parquet"
     arrow = "arrow"
     lines = "lines"
+
+
+class TimeUnit(StrEnum):
+    """The unit of integer times, counted since 1970."""
+
+    s = "s"
+    ms = "ms"
+    us = "us"
+    ns = "ns"

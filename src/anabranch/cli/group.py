@@ -1,4 +1,4 @@
-"""`anabranch group`: the reader groups of a store, how far they are, and who reads what."""
+"""`anabranch group`: the reader groups of a store, their progress, and their segment assignments."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store
-from anabranch.cli.output import confirm, counted, iso_time, print_columns, print_json, say, size_text, strong
-from anabranch.cli.watermark import duration, told_status
+from anabranch.cli.confirm import YesOption, confirm
+from anabranch.cli.options import JsonOption, MatchOption, StoreOption, new_app, open_store
+from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, put_line, size_text
+from anabranch.cli.retain import print_subscribers, subscriber_json
+from anabranch.cli.watermark import duration, status_json
 from anabranch.errors import InvalidArgument, StreamNotFound
 
 if TYPE_CHECKING:
-    from anabranch.readers.group.group import ReaderGroup
-    from anabranch.readers.place import Place
+    from anabranch.groups.group import ReaderGroup
+    from anabranch.reading.bounds import Place
     from anabranch.store import Store
 
-app = new_app("Reader groups: how far they are, and who reads which segments.")
+app = new_app("Reader groups: their lag, and which reader has which segments.")
 
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The reader group, as scope/name.")]
 
@@ -24,18 +26,20 @@ GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The reader 
 @app.command("list")
 def list_groups(
     scope: Annotated[str | None, typer.Argument(metavar="[SCOPE]", help="Only those of one scope.")] = None,
+    match: MatchOption = None,
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """List the reader groups by name, and how many events each has still to read.
+    """List the reader groups by name, with the number of events each has still to read.
 
     Examples:
 
       anabranch group list
       anabranch group list iot --json | jq -r '.[].name'
+      anabranch group list --match 'dash-*'
     """
     with open_store(store) as opened:
-        rows = [_row(opened.reader_group(name)) for name in opened.reader_groups(scope)]
+        rows = [_row(opened.groups.open(name)) for name in opened.groups.list(scope, pattern=match)]
     if as_json:
         print_json(rows)
         return
@@ -57,7 +61,10 @@ def list_groups(
 
 @app.command()
 def show(name: GroupArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
-    """Show a reader group: its readers, who reads which segments, how far each is behind, and its checkpoints.
+    """Show a reader group: its readers, which reader has which segments, each one's lag, and its checkpoints.
+
+    For streams whose retention waits for the group (anabranch stream retain --group) it shows what is kept for the
+    group, and how many events retention removed before the group read them, because it lagged beyond the bound.
 
     Examples:
 
@@ -65,78 +72,97 @@ def show(name: GroupArgument, as_json: JsonOption = False, store: StoreOption = 
       anabranch group show iot/dash --json | jq .unread
     """
     with open_store(store) as opened:
-        told = _details(opened, opened.reader_group(name))
-    print_json(told) if as_json else _print_details(told)
+        fields = _details(opened, opened.groups.open(name))
+    print_json(fields) if as_json else _print_details(fields)
 
 
 @app.command()
 def reset(
     name: GroupArgument,
     to: Annotated[
-        str,
+        str | None,
         typer.Option(
-            "--to", metavar="PLACE", help="A checkpoint's name, start, head, tail, or a time, or as -2h before now."
+            "--to",
+            metavar="PLACE",
+            help="A checkpoint's name, start, head, tail, a time, or as -2h before now; default: the last checkpoint.",
         ),
-    ],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    ] = None,
+    stream: Annotated[
+        list[str] | None,
+        typer.Option("--stream", metavar="STREAM", help="Read this one from now on, and each other one named so."),
+    ] = None,
+    end: Annotated[
+        str | None,
+        typer.Option("--end", metavar="PLACE", help="Read up to there: tail, a cut, a time; none: follow for ever."),
+    ] = None,
+    yes: YesOption = False,
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Let a reader group go on from somewhere else. Its readers are sent away, and are to be opened again.
+    """Let a reader group continue from another place. Its readers are closed and have to be opened again.
 
     Examples:
 
       anabranch group reset iot/dash --to c1
       anabranch group reset iot/dash --to start      # where it began: a rewind
-      anabranch group reset iot/dash --to -2h
+      anabranch group reset iot/dash --to -2h --yes
+      anabranch group reset iot/dash                 # to its last checkpoint, or where it began
+      anabranch group reset iot/dash --stream iot/sensors --stream iot/alarms --end none
     """
     with open_store(store) as opened:
-        group = opened.reader_group(name)
+        group = opened.groups.open(name)
         kept = {checkpoint.name for checkpoint in group.checkpoints}
-        readers = group.readers
-        if readers:
-            confirm(f"Send {counted(len(readers), 'reader')} of group '{name}' away?", yes=yes)
+        target = to if to is None or to == "start" or to in kept else _place(to, opened)
+        away = f" and send its {counted(len(group.readers), 'reader')} away" if group.readers else ""
+        confirm(f"Forget where group '{name}' is{away}?", yes=yes)
         if to == "start" and to not in kept:
+            if stream or end is not None:
+                raise InvalidArgument(
+                    "--to start takes neither --stream nor --end: reset the group to head, or a checkpoint"
+                )
             group.rewind()
+        elif end is None:
+            group.reset(target, streams=stream or None)
         else:
-            group.reset(to if to in kept else _place(to, opened))
-        told = _summary(group)
+            group.reset(target, streams=stream or None, end=None if end == "none" else _place(end, opened))
+        fields = _summary(group)
     if as_json:
-        print_json(told)
+        print_json(fields)
     else:
-        say(f"reader group '{name}' has {counted(told['unread'], 'event')} to read")
+        print_note(f"reader group '{name}' has {counted(fields['unread'], 'event')} to read")
 
 
 @app.command()
 def delete(
     name: GroupArgument,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: YesOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Delete a reader group. The streams stay as they are; its readers end with an error.
+    """Delete a reader group. The streams are not changed; its readers end with an error.
 
     Example:
 
       anabranch group delete iot/dash
     """
     with open_store(store) as opened:
-        group = opened.reader_group(name)
+        group = opened.groups.open(name)
         confirm(f"Delete reader group '{name}'?", yes=yes)
         group.delete()
-    say(f"reader group '{name}' is deleted")
+    print_note(f"reader group '{name}' is deleted")
 
 
 def _place(text: str, store: Store) -> Place:
-    from anabranch.cli.places import parse_place
+    from anabranch.cli.stream_places import parse_place
 
     try:
         return parse_place(text, now=store.runtime.clock.now())
     except InvalidArgument:
-        return text  # the group says what it has
+        return text  # the group reports the checkpoints it has
 
 
 def _row(group: ReaderGroup) -> dict[str, Any]:
-    """A group in one row; without figures where a stream of it was deleted, so that the others are listed still."""
+    """A group as one row; without figures if one of its streams was deleted, so that the other groups are still
+    listed."""
     try:
         return _summary(group)
     except StreamNotFound:
@@ -159,7 +185,7 @@ def _summary(group: ReaderGroup) -> dict[str, Any]:
 def _details(store: Store, group: ReaderGroup) -> dict[str, Any]:
     unread, distribution, cuts = group.unread(), group.distribution(), group.cut()
     window = group.time_window()
-    statuses = [status for name in cuts if (status := store.watermark_status(name)).mark is not None]
+    statuses = [status for name in cuts if (status := store.watermarks.status(name)).watermark is not None]
     names = {cut.stream: name for name, cut in cuts.items()}
     owner = {segment: name for name, segments in distribution.readers.items() for segment in segments}
     behind = unread.segments
@@ -168,7 +194,7 @@ def _details(store: Store, group: ReaderGroup) -> dict[str, Any]:
         **_summary(group),
         "cuts": {name: str(cut) for name, cut in cuts.items()},
         "time_window": {"lower": iso_time(window.lower_us), "upper": iso_time(window.upper_us)},
-        "watermarks": [told_status(status) for status in statuses],
+        "watermarks": [status_json(status) for status in statuses],
         "distribution": [
             {
                 "stream": names[each.stream],
@@ -180,37 +206,47 @@ def _details(store: Store, group: ReaderGroup) -> dict[str, Any]:
             }
             for each in segments
         ],
+        "subscriptions": [
+            subscriber_json(each) for name in cuts for each in store.subscribers.list(name) if each.group == group.name
+        ],
         "checkpoints": [
             {
                 "name": checkpoint.name,
-                "begun_at": iso_time(checkpoint.at),
-                "cuts": {name: str(checkpoint.cut(cut.stream)) for name, cut in cuts.items()},
+                "begun_at": iso_time(checkpoint.started_at),
+                "cuts": {
+                    name: str(checkpoint.cut(cut.stream))
+                    for name, cut in cuts.items()
+                    if cut.stream in checkpoint.streams
+                },
             }
             for checkpoint in group.checkpoints
         ],
     }
 
 
-def _print_details(told: dict[str, Any]) -> None:
-    print(strong(told["name"]))
-    print(f"  streams  {', '.join(told['streams'])}")
-    print(f"  readers  {', '.join(told['readers']) or '-'}")
-    print(f"  unread   {counted(told['unread'], 'event')}, {size_text(told['unread_bytes'])}")
-    if any(told["time_window"].values()):
-        print(f"  times    {told['time_window']['lower'] or '-'} to {told['time_window']['upper'] or '-'}")
-    print()
+def _print_details(fields: dict[str, Any]) -> None:
+    put_line(fields["name"], bold=True)
+    put_line(f"  streams  {', '.join(fields['streams'])}")
+    put_line(f"  readers  {', '.join(fields['readers']) or '-'}")
+    put_line(f"  unread   {counted(fields['unread'], 'event')}, {size_text(fields['unread_bytes'])}")
+    if any(fields["time_window"].values()):
+        put_line(f"  times    {fields['time_window']['lower'] or '-'} to {fields['time_window']['upper'] or '-'}")
+    put_line()
     print_columns(
         ("STREAM", "SEGMENT", "READER", "OFFSET", "UNREAD", "BYTES"),
         [
             (d["stream"], d["segment"], d["reader"], d["offset"], d["unread"], size_text(d["unread_bytes"]))
-            for d in told["distribution"]
+            for d in fields["distribution"]
         ],
         indent="  ",
     )
-    if told["watermarks"]:
-        print()
-        rows = [(w["name"], w["time"], duration(w["lag_s"]), duration(w["still_s"])) for w in told["watermarks"]]
+    if fields["watermarks"]:
+        put_line()
+        rows = [(w["name"], w["time"], duration(w["lag_s"]), duration(w["still_s"])) for w in fields["watermarks"]]
         print_columns(("STREAM", "WATERMARK", "BEHIND", "STILL FOR"), rows, indent="  ")
-    if told["checkpoints"]:
-        print()
-        print_columns(("CHECKPOINT", "BEGUN"), [(c["name"], c["begun_at"]) for c in told["checkpoints"]], indent="  ")
+    if fields["subscriptions"]:
+        put_line()
+        print_subscribers(fields["subscriptions"], "stream")
+    if fields["checkpoints"]:
+        put_line()
+        print_columns(("CHECKPOINT", "BEGUN"), [(c["name"], c["begun_at"]) for c in fields["checkpoints"]], indent="  ")

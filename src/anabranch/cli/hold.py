@@ -1,4 +1,4 @@
-"""`anabranch stream hold` and `keep`: streams that live while somebody holds them."""
+"""`anabranch stream hold` and `keep`: streams that live as long as they have a holder."""
 
 from __future__ import annotations
 
@@ -10,28 +10,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anabranch.cli.options import (
-    BLOBS_VARIABLE,
-    HISTORY_VARIABLE,
-    KEYS_VARIABLE,
-    STORE_VARIABLE,
     JsonOption,
     StoreOption,
     StreamArgument,
     TagOption,
     invocation,
-    open_names,
+    open_catalog,
     parse_tags,
     store_path,
 )
-from anabranch.cli.output import iso_time, print_columns, print_json, say
+from anabranch.cli.output import iso_time, print_columns, print_json, print_note, put_line
+from anabranch.cli.verbs import BLOBS_VARIABLE, HISTORY_VARIABLE, KEYS_VARIABLE, STORE_VARIABLE, TIME_ZONE_VARIABLE
 from anabranch.errors import StreamNotFound, StreamRenamed
 
 if TYPE_CHECKING:
     from anabranch.catalog.port import Reading
     from anabranch.model.ids import StreamId
     from anabranch.runtime.ports import Runtime
-    from anabranch.streams.holding import Held
-    from anabranch.streams.manager import Streams
+    from anabranch.streams.ephemeral.api import Ephemeral
+    from anabranch.streams.ephemeral.keep_alive import Held
 
 STREAM_VARIABLE = "ANABRANCH_STREAM"
 
@@ -54,13 +51,13 @@ def hold(
     tag: TagOption = None,
     store: StoreOption = None,
 ) -> None:
-    """Hold an ephemeral stream while a command runs: one that is there, or a new one with these columns.
+    """Hold an ephemeral stream while a command runs: an existing one, or a new one with these columns.
 
-    It is gone with its events when nobody holds it any more; a holder that was
-    killed is waited for, two minutes at most.
+    The stream and its events are deleted when it has no holder left. A holder that was killed expires after two minutes
+    at most.
 
-    The command finds the store in ANABRANCH_STORE, the stream's name in
-    ANABRANCH_STREAM. The exit code is the command's.
+    The command finds the store in ANABRANCH_STORE, the stream's name in ANABRANCH_STREAM. The exit code is the
+    command's.
 
     Examples:
 
@@ -73,35 +70,36 @@ def hold(
         from anabranch.cli.schema_text import parse_schema
 
         columns = parse_schema(schema)
-    with open_names(store) as names:
-        streams = names.streams
+    with open_catalog(store) as names:
         try:
-            with _taken(streams, stream, schema=columns, key=key, time=time, scaling=segments, tags=parse_tags(tag)):
+            with _create_or_hold(
+                names.ephemeral, stream, schema=columns, key=key, time=time, scaling=segments, tags=parse_tags(tag)
+            ):
                 code = _run(command, stream, store) if command else _wait(names.runtime, stream)
         finally:
-            streams.close()
+            names.ephemeral.close()
     if code:
         raise typer.Exit(code)
 
 
 def keep(stream: StreamArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
-    """Let an ephemeral stream last, whoever holds it.
+    """Make an ephemeral stream permanent, whether it has holders or not.
 
     Example:
 
       anabranch stream keep iot/tmp
     """
-    with open_names(store) as names:
-        info = names.streams.keep(stream)
+    with open_catalog(store) as names:
+        info = names.ephemeral.keep(stream)
     if as_json:
         print_json({"name": str(info.name), "ephemeral": False})
     else:
-        say(f"stream '{stream}' lasts")
+        print_note(f"stream '{stream}' lasts")
 
 
-def holders_told(reading: Reading, stream: StreamId) -> list[dict[str, Any]] | None:
-    """Who holds the stream, as JSON; None for a lasting one."""
-    from anabranch.streams.ephemeral import holders_of
+def holders_json(reading: Reading, stream: StreamId) -> list[dict[str, Any]] | None:
+    """Returns the holders of the stream as JSON; None for a permanent one."""
+    from anabranch.streams.ephemeral.holders import holders_of
 
     holders = holders_of(reading, stream)
     if holders is None:
@@ -113,28 +111,29 @@ def holders_told(reading: Reading, stream: StreamId) -> list[dict[str, Any]] | N
 
 
 def print_holders(holders: list[dict[str, Any]]) -> None:
-    """Who holds an ephemeral stream, and when that ends."""
-    print("  ephemeral: gone when nobody holds it any more")
+    """Print the holders of an ephemeral stream, and when each expires."""
+    put_line("  ephemeral: gone when nobody holds it any more")
     rows = [(each["process"], each["since"], each["until"]) for each in holders]
     print_columns(("HELD BY", "SINCE", "IF NOT PROLONGED UNTIL"), rows, indent="  ")
-    print()
+    put_line()
 
 
-def _taken(streams: Streams, stream: str, **wanted: Any) -> Held:
+def _create_or_hold(ephemeral: Ephemeral, stream: str, **creation: Any) -> Held:
     try:
-        return streams.hold(stream)
+        return ephemeral.hold(stream)
     except StreamRenamed:
-        raise  # it is there, under another name
+        raise  # it exists under another name
     except StreamNotFound:
-        return streams.ephemeral(stream, **wanted)
+        return ephemeral.create(stream, **creation)
 
 
 def _run(command: list[str], stream: str, store: str | None) -> int:
-    """Run it to its end; its exit code, as a shell tells it. It does not outlive this process."""
+    """Run the command to its end and return its exit code as a shell reports it. The command does not outlive this
+    process."""
     with subprocess.Popen(command, env=_environment(stream, store)) as process:
         try:
             code = process.wait()
-        except KeyboardInterrupt:  # which a terminal sends to the command too
+        except KeyboardInterrupt:  # the terminal sends it to the command too
             process.wait()
             raise
         except BaseException:
@@ -146,17 +145,18 @@ def _run(command: list[str], stream: str, store: str | None) -> int:
 
 def _environment(stream: str, store: str | None) -> dict[str, str]:
     path = store_path(store)
-    said = {
+    variables = {
         STORE_VARIABLE: path if "://" in path else str(Path(path).expanduser().absolute()),
         BLOBS_VARIABLE: invocation.blobs,
         HISTORY_VARIABLE: invocation.history,
         KEYS_VARIABLE: invocation.keys,
+        TIME_ZONE_VARIABLE: invocation.time_zone,
         STREAM_VARIABLE: stream,
     }
-    return {**os.environ, **{name: value for name, value in said.items() if value is not None}}
+    return {**os.environ, **{name: value for name, value in variables.items() if value is not None}}
 
 
 def _wait(runtime: Runtime, stream: str) -> int:
-    say(f"holding '{stream}' until Ctrl-C")
+    print_note(f"holding '{stream}' until Ctrl-C")
     while True:
-        runtime.tasks.sleep(0.2)  # short, so that Ctrl-C is answered at once
+        runtime.tasks.sleep(0.2)  # short, so that Ctrl-C takes effect at once

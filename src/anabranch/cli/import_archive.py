@@ -1,4 +1,4 @@
-"""`anabranch import`: the streams of an archive, in this store."""
+"""`anabranch import`: import the streams of an archive into this store."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from anabranch.cli.archive import TrustedOption, UrlArgument
-from anabranch.cli.elsewhere import WindowOption, finish
 from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store, store_path
-from anabranch.cli.output import counted, print_json, say
-from anabranch.cli.progress import Meter
+from anabranch.cli.output import counted, print_json, print_note
+from anabranch.cli.progress import ProgressMeter
+from anabranch.cli.target_store import WindowOption, finish
 
 if TYPE_CHECKING:
-    from anabranch.core.archive import Imported
+    from anabranch.transfer.archives.format import Imported
 
 app = new_app()
 
@@ -35,18 +35,18 @@ def import_(
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Bring an archive into this store: the same segments, offsets, times and columns, under any name.
+    """Import an archive into this store: the same segments, offsets, times and columns, under any name.
 
-    Every byte is verified; a file that is missing, changed or strange is named, and then nothing is imported. A job of
-    this store does it: interrupted, the same command, or `anabranch job resume`, goes on with the files that are missing.
-    Asked again when it is done, nothing changes.
+    Every byte is verified; a file that is missing, changed or unexpected is named, and nothing is imported. A job of
+    this store does the work: if it is interrupted, run the same command again, or `anabranch job resume`, to continue
+    with the missing files. Running it again after it is done changes nothing.
 
     Examples:
 
       anabranch import /mnt/archive/sensors
       anabranch import s3://bucket/2025 iot/sensors-2025 --trusted archive-key.pub.pem
     """
-    with open_store(store) as opened, Meter("importing") as meter:
+    with open_store(store) as opened, ProgressMeter("importing") as meter:
         job = opened.jobs.import_archive(
             url, as_=name, trusted=trusted, retention=retention, window=window, progress=meter.show
         )
@@ -55,4 +55,4 @@ def import_(
         print_json({**made.to_json(), "job": job.id})
     else:
         names = ", ".join(f"'{each}'" for each, _ in made.streams)
-        say(f"{counted(len(made.streams), 'stream')} imported: {names or 'the scope was empty'}")
+        print_note(f"{counted(len(made.streams), 'stream')} imported: {names or 'the scope was empty'}")

@@ -1,4 +1,4 @@
-"""`anabranch job`: the jobs that bring streams into this store, from other stores and archives, or archive its streams."""
+"""`anabranch job`: the jobs that copy streams into this store, replace events, import archives, or archive streams."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from anabranch import limits
-from anabranch.cli.elsewhere import WindowOption, finish, open_sources
 from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store, store_path
-from anabranch.cli.output import counted, iso_time, print_columns, print_json, say, size_text
-from anabranch.cli.progress import Meter
+from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, put_line, size_text
+from anabranch.cli.progress import ProgressMeter
+from anabranch.cli.target_store import WindowOption, finish, open_sources
 
 if TYPE_CHECKING:
-    from anabranch.streams.jobs.job import Job
-    from anabranch.streams.jobs.progress import Progress
-    from anabranch.streams.jobs.row import JobRow
+    from anabranch.transfer.jobs.job import Job
+    from anabranch.transfer.jobs.progress import JobProgress
+    from anabranch.transfer.jobs.record import JobRow
 
 app = new_app("Watch, pause, resume and cancel the jobs that write to this store, or archive it.")
 
-_NOTICED_S: Final = limits.JOB_SILENT_US / 1_000_000 + 5  # how long a job that was asked to stop is waited for
+_NOTICED_S: Final = limits.JOB_HEARTBEAT_TIMEOUT_US / 1_000_000 + 5  # how long to wait for a job to stop
 
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
 
 
 @app.command("list")
 def list_jobs(as_json: JsonOption = False, store: StoreOption = None) -> None:
-    """List the jobs, the newest last. Those that have ended are forgotten after a week. A silent one was run by a process
-    that is gone, or has not been heard of for half a minute: resume it.
+    """List the jobs, the newest last. Jobs that ended are removed from the list after a week. A silent job is one whose
+    process is gone, or has not reported for half a minute: resume it.
 
     Examples:
 
@@ -47,11 +47,11 @@ def list_jobs(as_json: JsonOption = False, store: StoreOption = None) -> None:
 @app.command()
 def show(
     job: JobArgument,
-    ranges: Annotated[bool, typer.Option("--ranges", help="Also how far each range has come.")] = False,
+    ranges: Annotated[bool, typer.Option("--ranges", help="Also show the progress of each range.")] = False,
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Show how far a job has come.
+    """Show the progress of a job.
 
     Example:
 
@@ -66,19 +66,19 @@ def show(
     if as_json:
         print_json(described)
         return
-    if isinstance(described["from"], list):  # as job resume names them
+    if isinstance(described["from"], list):  # numbered as job resume takes them
         described["from"] = [f"{number} {place}" for number, place in enumerate(described["from"], 1)]
     for name, value in described.items():
         if name != "ranges" and value is not None:
-            shown = ", ".join(value) if isinstance(value, list) else value
-            print(f"{name.replace('_', ' '):<16}  {shown}")
+            shown = ", ".join(map(str, value)) if isinstance(value, list) else value
+            put_line(f"{name.replace('_', ' '):<16}  {shown}")
     if ranges:
         print_columns(("STREAM", "SEGMENT", "FROM", "TO", "REACHED"), progress.ranges, indent="  ")
 
 
 @app.command()
 def pause(job: JobArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
-    """Stop a job where it is. What it has moved stays; `job resume` goes on from there.
+    """Stop a job. What it has moved is kept; `job resume` continues from there.
 
     Example:
 
@@ -89,7 +89,7 @@ def pause(job: JobArgument, as_json: JsonOption = False, store: StoreOption = No
 
 @app.command()
 def cancel(job: JobArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
-    """Stop a job and give up what it has moved. A target that is there already stays.
+    """Stop a job and discard what it has moved. A target that is already in place stays.
 
     Example:
 
@@ -123,13 +123,17 @@ def resume(
     take_over: Annotated[
         bool, typer.Option("--take-over", help="Even though another process ran it a moment ago.")
     ] = False,
+    confirm: Annotated[
+        bool,
+        typer.Option("--confirm", help="After a restore or rebuild: let the job contact the places that it names."),
+    ] = False,
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Go on with a job that was paused, has failed, or whose process was killed. Nothing is moved twice.
+    """Continue a job that was paused, has failed, or whose process was killed. Nothing is moved twice.
 
-    A process that was killed is noticed after 30 seconds, or with --take-over at once. The stores that the job reads are
-    opened where they were, but for what is said of them.
+    A killed process is detected after 30 seconds, or with --take-over at once. The stores that the job reads are opened
+    at their recorded locations, except for those given here.
 
     Examples:
 
@@ -138,16 +142,19 @@ def resume(
       anabranch job resume 3f9a61c02b7d --from-store 2=/mnt/usb/lake --from-keys 2=file:lake.keys
     """
     with open_store(store) as opened:
+        if confirm:
+            opened.jobs.confirm(job)
         row = opened.jobs.get(job).row()
-        events = row.verb == "archive"  # of which it tells; other jobs tell bytes
+        row.refuse_unconfirmed()
+        events = row.verb in ("archive", "replace")  # other jobs report bytes
         with open_sources(row.places, from_store, from_blobs, from_history, from_keys) as sources:
             try:
-                with Meter(f"job {job}", unit_bytes=not events) as meter:
-                    going = opened.jobs.resume(
+                with ProgressMeter(f"job {job}", unit_bytes=not events) as meter:
+                    resumed = opened.jobs.resume(
                         job, source=sources, window=window, progress=meter.show, take_over=take_over
                     )
-                    finish(going, meter, store_path(store))
-                progress = going.progress()
+                    finish(resumed, meter, store_path(store))
+                progress = resumed.progress()
             finally:
                 opened.jobs.close()
     _tell(progress, as_json)
@@ -162,14 +169,14 @@ def wait(
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Wait until a job that another process runs is done. Exit code 2 where it was paused or cancelled, or has failed;
-    1 where it still runs after the timeout.
+    """Wait until a job that another process runs is done. Exit code 2 if it was paused or cancelled, or has failed; 1
+    if it still runs after the timeout.
 
     Example:
 
       anabranch job wait 3f9a61c02b7d && anabranch read backup/sensors
     """
-    with open_store(store) as opened, Meter(f"job {job}") as meter:
+    with open_store(store) as opened, ProgressMeter(f"job {job}") as meter:
         found = opened.jobs.get(job)
         clock = opened.runtime.clock
         until = None if timeout is None else clock.monotonic() + timeout
@@ -182,38 +189,42 @@ def wait(
                 break
             except TimeoutError:
                 if left is not None and left <= 0:
-                    say(f"job {job} is still running")
+                    print_note(f"job {job} is still running")
                     raise typer.Exit(1) from None
         progress = found.progress()
     _tell(progress, as_json)
 
 
-def _stop(job: str, how: Callable[[Job], object], as_json: bool, store: str | None) -> None:
-    """Ask for it, and wait until the process that runs the job has noticed, which it does before its next step, or has
-    not been heard of for so long that it is taken to be gone."""
+def _stop(job: str, action: Callable[[Job], object], as_json: bool, store: str | None) -> None:
+    """Request the stop, and wait until the job's process has noticed, which it does before its next step, or has not
+    reported for so long that it counts as gone."""
     with open_store(store) as opened:
         found = opened.jobs.get(job)
-        how(found)
+        action(found)
         clock = opened.runtime.clock
         until = clock.monotonic() + _NOTICED_S
         while (row := found.row()).wanted is not None and clock.monotonic() < until and not row.state.ended:
             opened.runtime.tasks.sleep(0.05)
             if row.silent(opened.runtime.clock.now()):
-                how(found)
+                action(found)
         progress = found.progress()
     _tell(progress, as_json)
 
 
-def _tell(progress: Progress, as_json: bool) -> None:
+def _tell(progress: JobProgress, as_json: bool) -> None:
     row = progress.row
     if as_json:
         print_json(_described(progress))
         return
+    if row.verb == "replace":
+        again = f"{counted(progress.events, 'event')} of {row.events:,} stored again"
+        print_note(f"job {row.id} is {_state(progress)}: {again} to replace events of '{row.target}'")
+        return
     moved = f"{counted(progress.events + row.followed, 'event')} of {row.events + row.followed + row.lag:,}"
-    say(f"job {row.id} is {_state(progress)}: {moved} of '{_sources(row)}' are in '{row.target}'")
+    print_note(f"job {row.id} is {_state(progress)}: {moved} of '{_sources(row)}' are in '{row.target}'")
 
 
-def _described(progress: Progress) -> dict[str, Any]:
+def _described(progress: JobProgress) -> dict[str, Any]:
     row = progress.row
     return {
         "job": row.id,
@@ -231,6 +242,8 @@ def _described(progress: Progress) -> dict[str, Any]:
         "bytes_per_s": None if progress.rate is None else round(progress.rate),
         "seconds_left": None if progress.seconds_left is None else round(progress.seconds_left, 1),
         "followed": row.followed if "follow" in row.options else None,
+        "between": _between(row),
+        "events_scanned": None if progress.scanned is None else progress.scanned[0],
         "lag_events": row.lag if "follow" in row.options else None,
         "repeats_left_out": row.repeats if row.options.get("deduplicate") else None,
         "still_to_do": "the target is in place; its sources are still to be deleted" if _to_give_up(row) else None,
@@ -238,8 +251,8 @@ def _described(progress: Progress) -> dict[str, Any]:
     }
 
 
-def _state(progress: Progress) -> str:
-    """How it stands; `silent` where the process that ran it was not heard of for a while."""
+def _state(progress: JobProgress) -> str:
+    """Returns the state of the job; `silent` if its process has not reported for a while."""
     row = progress.row
     state = "silent" if progress.silent else row.state.value
     return state if row.wanted is None else f"{state}, to be {row.wanted.value}"
@@ -254,18 +267,31 @@ def _sources(row: JobRow) -> str:
 
 
 def _from(row: JobRow) -> list[str] | str | None:
-    """Where its sources live: all places, where they live in several stores."""
+    """Returns where its sources live: a list if they live in several stores."""
     return [place.get("url", "here") for place in row.places] if row.more_places else row.place.get("url")
 
 
-def _share(progress: Progress) -> str:
+def _between(row: JobRow) -> list[str | None] | None:
+    """Returns the times between which a job replaces; in µs where no calendar has them."""
+    if row.verb != "replace":
+        return None
+    found: list[str | None] = []
+    for each in (row.options["low"], row.options["high"]):
+        try:
+            found.append(iso_time(each))
+        except (OverflowError, ValueError, OSError):
+            found.append(str(each))
+    return found
+
+
+def _share(progress: JobProgress) -> str:
     row = progress.row
     if row.result is not None:
         return f"{row.lag:,} behind" if row.state.value == "running" and "follow" in row.options else "100 %"
     return f"{100 * progress.events // max(row.events, 1)} %"
 
 
-def _rate(progress: Progress) -> str | None:
+def _rate(progress: JobProgress) -> str | None:
     if progress.rate is None or progress.seconds_left is None:
         return None
     return f"{size_text(progress.rate)}/s, {progress.seconds_left:.0f} s left"

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from anabranch.cli.options import JsonOption, StoreOption, invocation, new_app, open_names, open_store
-from anabranch.cli.output import counted, iso_time, print_columns, print_json, say
+from anabranch.cli.options import JsonOption, StoreOption, invocation, new_app, open_catalog, open_store
+from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note
 from anabranch.errors import InvalidArgument, MissingExtra
 
 app = new_app("Make, show and rotate the keys of encrypted stores.")
@@ -24,9 +24,9 @@ def new(
     ],
     key_id: Annotated[str | None, typer.Option("--id", metavar="ID", help="The key's id; default: by chance.")] = None,
 ) -> None:
-    """Make a master key and put it first in a key file, so that it is current.
+    """Create a master key and put it first in a key file, which makes it the current one.
 
-    Keep a copy of the file where the store is not: without its keys, an encrypted store can't be read by anybody.
+    Keep a copy of the file away from the store: without its keys, an encrypted store can't be read at all.
 
     Examples:
 
@@ -34,23 +34,23 @@ def new(
       anabranch --keys file:river.keys scope create iot
     """
     try:
-        from anabranch.runtime.keys import new_line, parse_keys
+        from anabranch.runtime.keys import new_key_line, parse_keys
     except ImportError as exc:
         raise MissingExtra("encryption at rest", "encryption") from exc
     from anabranch.runtime.ids import SystemIds
 
     ids = SystemIds()
     key_id = key_id or f"key-{ids.bits(_ID_BITS):08x}"
-    line = new_line(key_id, ids)
+    line = new_key_line(key_id, ids)
     old = file.read_text(encoding="utf-8") if file.exists() else ""
     if old and key_id in parse_keys(old, str(file)):
         raise InvalidArgument(f"there is a key '{key_id}' in {file} already")
     _write(file, line + old)
-    say(f"key '{key_id}' is the current one of {file}")
+    print_note(f"key '{key_id}' is the current one of {file}")
 
 
 def _write(file: Path, text: str) -> None:
-    """Replace a file as a whole, readable by its owner alone; keys are never lost by a full disk or a power cut."""
+    """Replace a file atomically, readable by its owner alone; a full disk or a power cut never loses keys."""
     fresh = file.with_name(f".{file.name}.new")
     handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8") as out:
@@ -68,16 +68,16 @@ def _write(file: Path, text: str) -> None:
 
 @app.command()
 def show(as_json: JsonOption = False, store: StoreOption = None) -> None:
-    """Show which master keys a store needs: the ids alone, no key is ever shown.
+    """Show which master keys a store needs: only their ids, never a key.
 
     Example:
 
       anabranch key show
     """
-    from anabranch.log.data_keys import KIND, from_piece, newest
+    from anabranch.catalog.state.data_key import DATA_KEY, newest
 
-    with open_names(store) as names, names.catalog.reading() as reading:
-        rows = sorted(map(from_piece, reading.pieces(KIND)), key=lambda row: (row.created_at, row.id))
+    with open_catalog(store) as names, names.catalog.reading() as reading:
+        rows = sorted((row for _, row in reading.states(DATA_KEY)), key=lambda row: (row.created_at, row.id))
     current = newest(rows).id if rows else None
     if as_json:
         print_json(
@@ -95,15 +95,15 @@ def show(as_json: JsonOption = False, store: StoreOption = None) -> None:
         lines = [(row.id, row.master, iso_time(row.created_at), "yes" if row.id == current else "") for row in rows]
         print_columns(("DATA KEY", "MASTER KEY", "MADE", "SEALS NEW BYTES"), lines)
     else:
-        say("this store is not encrypted")
+        print_note("this store is not encrypted")
 
 
 @app.command()
 def rotate(as_json: JsonOption = False, store: StoreOption = None) -> None:
-    """Let the current master key of --keys take over. No event is written again.
+    """Make the current master key of --keys the store's master key. No event is rewritten.
 
-    The data keys of the store are wrapped with it, and a new data key seals what is written from now on. Then the former
-    master keys are needed no more, but for backups and manifests made before.
+    The data keys of the store are wrapped with it, and a new data key encrypts what is written from now on. The former
+    master keys are then needed only for backups and manifests made before.
 
     Example:
 
@@ -119,6 +119,6 @@ def rotate(as_json: JsonOption = False, store: StoreOption = None) -> None:
     if as_json:
         print_json({"master_key": done.master, "rewrapped": done.rewrapped, "data_key": done.data_key})
     else:
-        say(
+        print_note(
             f"{counted(done.rewrapped, 'data key')} wrapped with '{done.master}'; a new one seals what is written from now on"
         )

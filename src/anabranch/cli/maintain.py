@@ -1,25 +1,25 @@
-"""What keeps a store small and sure of itself: compact, collect, check."""
+"""The upkeep verbs: compact, collect, retain, check."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store
-from anabranch.cli.output import counted, print_json, say, size_text
-from anabranch.cli.progress import Meter
+from anabranch.cli.output import counted, print_json, print_note, put_line, size_text
+from anabranch.cli.progress import ProgressMeter
 from anabranch.errors import CorruptCatalog, InvalidArgument
 
 if TYPE_CHECKING:
-    from anabranch.log.check import Finding
-    from anabranch.log.collect import CollectReport
-    from anabranch.log.compact import CompactReport
-    from anabranch.log.repair import Mended
+    from anabranch.log.checking.check import Finding
+    from anabranch.log.checking.repair import RepairAction
+    from anabranch.log.upkeep.collect import CollectReport
+    from anabranch.log.upkeep.compact import CompactReport
     from anabranch.store import Store
-    from anabranch.streams.retain import RetainReport
+    from anabranch.streams.retention.apply import RetainReport
 
 _Report = TypeVar("_Report")
 
@@ -32,15 +32,16 @@ EveryOption = Annotated[float | None, typer.Option("--every", metavar="SECONDS",
 @compact_app.command()
 def compact(
     stream: OneStreamArgument = None,
-    force: Annotated[bool, typer.Option("--force", help="Take also what is fresh and small.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also compact new and small data.")] = False,
     every: EveryOption = None,
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Turn what was appended into Parquet files.
+    """Compact appended events into Parquet files.
 
-    Any engine reads them, and reading gets faster; offsets, order and times stay what they are. Without --force only what is worth a file is taken: 64 MiB of a segment, 1,024 commits, or what is over 15 minutes
-    old. Safe while others write and read.
+    Any engine can read these, and reading gets faster; offsets, order and times do not change. Without --force only
+    enough data for a file is compacted: 64 MiB of a segment, 1,024 commits, or data older than 15 minutes. Safe while
+    others write and read.
 
     Examples:
 
@@ -49,15 +50,14 @@ def compact(
       anabranch compact --every 60
     """
 
-    def once(opened: Store, meter: Meter) -> CompactReport:
+    def once(opened: Store, meter: ProgressMeter) -> CompactReport:
         return opened.compact(stream, force=force, progress=meter.show)
 
-    def tell(report: CompactReport) -> None:
+    def print_report(report: CompactReport) -> None:
         _told(as_json, asdict(report), _compacted(report))
-        for reason in report.skipped:
-            say(f"skipped: {reason}")
+        _skipped(report.skipped)
 
-    _repeat(store, every, "compact", once, tell)
+    _repeat(store, every, "compact", once, print_report)
 
 
 @collect_app.command()
@@ -70,10 +70,10 @@ def collect(
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Remove bytes that no stream views any more, and ephemeral streams whose holders were killed.
+    """Remove bytes that no stream refers to any more, and ephemeral streams whose holders were killed.
 
-    A file found unused is removed by a later collection, once the grace time has passed, so that nobody who still
-    reads it is disturbed.
+    A file found unused is removed by a later collection, once the grace time has passed, so that processes that still
+    read it are not disturbed.
 
     Examples:
 
@@ -81,11 +81,15 @@ def collect(
       anabranch collect --every 600
     """
 
-    def once(opened: Store, meter: Meter) -> CollectReport:
+    def once(opened: Store, meter: ProgressMeter) -> CollectReport:
         horizon_us = None if grace is None else round(grace * 1_000_000)
         return opened.collect(horizon_us=horizon_us, progress=meter.show)
 
-    _repeat(store, every, "collect", once, lambda report: _told(as_json, asdict(report), _collected(report)))
+    def print_report(report: CollectReport) -> None:
+        _told(as_json, asdict(report), _collected(report))
+        _skipped(report.skipped)
+
+    _repeat(store, every, "collect", once, print_report)
 
 
 @retain_app.command()
@@ -95,7 +99,7 @@ def retain(
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Remove the events that retention policies let go, of one stream or of all that have one.
+    """Remove the events that retention policies release, of one stream or of all that have a policy.
 
     Policies are set with anabranch stream retain. Files are freed by the next anabranch collect.
 
@@ -105,15 +109,21 @@ def retain(
       anabranch retain --every 900
     """
 
-    def once(opened: Store, meter: Meter) -> RetainReport:
+    def once(opened: Store, meter: ProgressMeter) -> RetainReport:
         return opened.retain(stream, progress=meter.show)
 
-    def tell(report: RetainReport) -> None:
+    def print_report(report: RetainReport) -> None:
         gone = f"{counted(report.events, 'event')} ({size_text(report.bytes)}) of {counted(report.truncated, 'stream')}"
         kept = f"{counted(report.streams, 'stream')} with a policy"
-        _told(as_json, asdict(report), f"{gone} removed, in {report.seconds:.1f} s; {kept}")
+        passed = "".join(
+            f"\nreader group '{each.group}' lags and was passed: {counted(each.events, 'event')} ({size_text(each.bytes)}) of "
+            f"'{each.stream}' that it had not read are gone"
+            for each in report.passed
+        )
+        _told(as_json, asdict(report), f"{gone} removed, in {report.seconds:.1f} s; {kept}{passed}")
+        _skipped(report.skipped)
 
-    _repeat(store, every, "retain", once, tell)
+    _repeat(store, every, "retain", once, print_report)
 
 
 @check_app.command()
@@ -123,21 +133,21 @@ def check(
         bool, typer.Option("--fast", help="Do not read the blobs: they must be there, of their size.")
     ] = False,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Put right what can be put right safely, and say why the rest can't.")
+        bool, typer.Option("--repair", help="Repair what can be repaired safely, and report why the rest can't.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --repair: only say what would be done.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --repair: only report what would be done.")] = False,
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Verify the store, and say what is wrong and where.
+    """Verify the store, and report what is wrong and where.
 
-    The key space is covered once, spans lie within logs, extents leave no gaps, and every blob's bytes are those that
-    were written. Safe while others write and read.
+    It checks that every row of the catalog is as it was written, the key space is covered once, spans lie within logs,
+    extents leave no gaps, and every blob's bytes are as they were written. Safe while others write and read.
 
-    --repair changes only rows that follow from others (sizes, times, marks), never a blob, an extent or a span with
-    events, so whatever can be read stays readable. What is left is told with what may help.
+    --repair changes only rows that can be derived from others (sizes, times, marks), never a blob, an extent or a span
+    with events, so whatever can be read stays readable. What remains is reported with advice.
 
-    Exit code: 0 all is well (with --repair: now), 1 something was found, 2 it could not be looked at.
+    Exit code: 0 all is well (with --repair: now), 1 something was found, 2 the check could not run.
 
     Examples:
 
@@ -149,52 +159,52 @@ def check(
     if dry_run and not repair:
         raise InvalidArgument("--dry-run goes with --repair")
     findings: list[Finding] = []
-    mended: list[Mended] = []
-    explained = repair and not dry_run  # before a repair it can't be told what will be left
+    actions: list[RepairAction] = []
+    explained = repair and not dry_run  # before a repair it is unknown what will be left
 
     def found(finding: Finding) -> None:
         findings.append(finding)
         if not as_json:
-            print(finding, flush=True)
+            put_line(finding, flush=True)
             if explained:
-                print(f"  left as it is: {_advice(finding)}", flush=True)
+                put_line(f"  left as it is: {_advice(finding)}", flush=True)
 
     try:
-        with open_store(store) as opened, Meter("checking", unit_bytes=False) as meter:
+        with open_store(store) as opened, ProgressMeter("checking", unit_bytes=False) as meter:
             for each in opened.repair(stream, dry_run=dry_run, progress=meter.show) if repair else ():
-                mended.append(each)
+                actions.append(each)
                 if not as_json:
                     with meter.paused():
-                        print(f"{'would be repaired' if dry_run else 'repaired'}: {each}", flush=True)
+                        put_line(f"{'would be repaired' if dry_run else 'repaired'}: {each}", flush=True)
             for finding in opened.check(stream, deep=not fast, progress=meter.show):
                 with meter.paused():
                     found(finding)
-    except CorruptCatalog as exc:  # damaged beyond opening: found all the same
-        from anabranch.log.check import Finding
+    except CorruptCatalog as exc:  # too damaged to be opened: report it as a finding
+        from anabranch.log.checking.check import Finding
 
         found(Finding("catalog", str(exc)))
     if as_json:
-        told: dict[str, Any] = {
+        result: dict[str, Any] = {
             "ok": not findings,
             "findings": [
-                {"where": f.where, "what": f.what, "severity": f.severity.value}
+                {"where": f.where, "what": f.message, "severity": f.severity.value}
                 | ({"advice": _advice(f)} if explained else {})
                 for f in findings
             ],
         }
         if repair:
-            told["repaired" if not dry_run else "would_be_repaired"] = [asdict(each) for each in mended]
-        print_json(told)
+            result["repaired" if not dry_run else "would_be_repaired"] = [asdict(each) for each in actions]
+        print_json(result)
     elif findings:
-        say(counted(len(findings), "finding"))
+        print_note(counted(len(findings), "finding"))
     else:
-        say("all is well")
+        print_note("all is well")
     if findings:
         raise typer.Exit(1)
 
 
 def _advice(finding: Finding) -> str:
-    from anabranch.log.repair import advice
+    from anabranch.log.checking.repair import advice
 
     return advice(finding)
 
@@ -203,26 +213,31 @@ def _repeat(
     option: str | None,
     every: float | None,
     what: str,
-    once: Callable[[Store, Meter], _Report],
-    tell: Callable[[_Report], None],
+    once: Callable[[Store, ProgressMeter], _Report],
+    print_report: Callable[[_Report], None],
 ) -> None:
     if every is not None and every <= 0:
         raise InvalidArgument("--every takes a number of seconds above 0")
     with open_store(option) as opened:
         while True:
-            with Meter(what, unit_bytes=what == "compact") as meter:
+            with ProgressMeter(what, unit_bytes=what == "compact") as meter:
                 report = once(opened, meter)
-            tell(report)
+            print_report(report)
             if every is None:
                 return
             opened.runtime.tasks.sleep(every)
+
+
+def _skipped(reasons: Sequence[str]) -> None:
+    for reason in reasons:
+        print_note(f"skipped: {reason}")
 
 
 def _told(as_json: bool, report: dict[str, Any], text: str) -> None:
     if as_json:
         print_json(report)
     else:
-        say(text)
+        print_note(text)
 
 
 def _compacted(report: CompactReport) -> str:

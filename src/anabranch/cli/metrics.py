@@ -1,16 +1,18 @@
-"""`anabranch metrics`: lags and watermarks for a monitoring system."""
+"""`anabranch metrics`: lags, watermarks and upkeep failures for a monitoring system."""
 
 from __future__ import annotations
 
 from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store
-from anabranch.cli.output import print_json
+from anabranch.cli.output import print_json, put_text
 
 app = new_app()
 
 
 @app.command()
 def metrics(as_json: JsonOption = False, store: StoreOption = None) -> None:
-    """Print what reader groups have still to read and how watermarks stand, in the text format of Prometheus.
+    """Print the lag of reader groups, the state of watermarks, and the streams for which upkeep fails.
+
+    In the text format of Prometheus.
 
     Examples:
 
@@ -23,4 +25,4 @@ def metrics(as_json: JsonOption = False, store: StoreOption = None) -> None:
         if as_json:
             print_json([{"metric": each.metric, **dict(each.labels), "value": each.value} for each in samples(opened)])
         else:
-            print(exposition(opened), end="")
+            put_text(exposition(opened), end="")

@@ -1,39 +1,34 @@
-"""Options that verbs share, and opening the store that they name."""
+"""Options that verbs share, and opening the store that they select."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from typer.core import TyperOption
 
-from anabranch.errors import InvalidArgument, MissingExtra
+from anabranch.cli.verbs import DEFAULT_STORE, ROOT_OPTIONS, STORE_VARIABLE
+from anabranch.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from anabranch.catalog.port import Catalog
-    from anabranch.model.cut import StreamCut
-    from anabranch.model.ids import Micros
-    from anabranch.model.stream import StreamView
-    from anabranch.runtime.ports import Runtime
+    from anabranch.model.times import TimeRules
     from anabranch.store import Store
-    from anabranch.streams.manager import Streams
+    from anabranch.store.catalog_store import CatalogStore
 
-STORE_VARIABLE: Final = "ANABRANCH_STORE"
-BLOBS_VARIABLE: Final = "ANABRANCH_BLOBS"
-HISTORY_VARIABLE: Final = "ANABRANCH_HISTORY"
-KEYS_VARIABLE: Final = "ANABRANCH_KEYS"
-DEFAULT_STORE: Final = "./river"
+SHARED_PANEL: Final = "Options of every verb"
+_ROOT_OPTIONS: Final = {option.flag[2:].replace("-", "_"): option for option in ROOT_OPTIONS}
 
 StoreOption = Annotated[
     str | None,
     typer.Option(
         "--store",
         metavar="PATH",
-        help=f"The store's folder or URL; may also stand before the verb. Default: {STORE_VARIABLE}, else {DEFAULT_STORE}.",
+        help=f"The store's folder or URL; may also be given before the verb. Default: {STORE_VARIABLE}, else {DEFAULT_STORE}.",
         show_default=False,
+        rich_help_panel=SHARED_PANEL,
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
@@ -41,120 +36,137 @@ StreamArgument = Annotated[str, typer.Argument(metavar="STREAM", help="The strea
 TagOption = Annotated[
     list[str] | None, typer.Option("--tag", metavar="NAME=VALUE", help="A tag; may be given several times.")
 ]
+WithTagOption = Annotated[
+    list[str] | None,
+    typer.Option("--tag", metavar="NAME[=VALUE]", help="Only those with this tag; may be given several times."),
+]
+MatchOption = Annotated[
+    str | None,
+    typer.Option(
+        "--match", metavar="GLOB", help="Only those whose name matches: 'sensor-*'; with a slash, the full name."
+    ),
+]
 
 
 def new_app(help: str | None = None) -> typer.Typer:  # noqa: A002 - typer's own word
-    """A noun's commands, or with no help the one command of a verb."""
+    """Returns a Typer app for a noun's commands, or without help for the one command of a verb."""
     return typer.Typer(help=help, no_args_is_help=help is not None, add_completion=False, rich_markup_mode="rich")
 
 
 @dataclass
 class Invocation:
-    """What was said before the verb."""
+    """The options that may stand before or after the verb."""
 
     store: str | None = None
     blobs: str | None = None
     history: str | None = None
     keys: str | None = None
+    time_zone: str | None = None
+    truncate_times: bool = False  # for `write` only
     debug: bool = False
 
 
 invocation: Final = Invocation()
 
 
+def root_option(name: str, **more: Any) -> Any:
+    """The option `--<name>` as a parameter of the whole command line, which also reads the environment variable."""
+    option = _ROOT_OPTIONS[name]
+    return typer.Option(
+        option.flag, metavar=option.metavar or None, envvar=option.variable or None, help=option.help, **more
+    )
+
+
+def _shared_option(name: str) -> Any:
+    """The option `--<name>` as a parameter of a verb; its value goes into `invocation`."""
+    option = _ROOT_OPTIONS[name]
+
+    def note(value: Any) -> None:
+        if value:
+            setattr(invocation, name, value)
+
+    return TyperOption(
+        param_decls=[name, option.flag],
+        type=str if option.metavar else bool,
+        is_flag=not option.metavar,
+        default=None if option.metavar else False,
+        metavar=option.metavar or None,
+        help=f"{option.help} Default: {option.variable}.",
+        callback=lambda _context, _option, value: note(value),
+        expose_value=False,
+        rich_help_panel=SHARED_PANEL,
+    )
+
+
+def add_shared_options(command: Any) -> None:
+    """Add the shared options to every verb below, those of a store only to verbs that take the shared --store."""
+    verbs = getattr(command, "commands", None)
+    if verbs is not None:
+        for verb in verbs.values():
+            add_shared_options(verb)
+        return
+    uses_store = any(getattr(each, "rich_help_panel", None) == SHARED_PANEL for each in command.params)
+    for name in ("blobs", "history", "keys", "time_zone", "debug"):
+        if uses_store or name == "debug":
+            command.params.append(_shared_option(name))
+
+
 def store_path(option: str | None) -> str:
-    """The store that is meant: said after the verb, before it, by the environment, or the default."""
+    """Returns the selected store: from the option after the verb, the one before it, the environment, or the
+    default."""
     return option or invocation.store or DEFAULT_STORE
 
 
+def time_rules() -> TimeRules:
+    """Returns how times are read, on the command line and in its input. Raises InvalidArgument."""
+    from anabranch.model.times import TimeRules
+
+    return TimeRules(invocation.time_zone, invocation.truncate_times)
+
+
 def open_store(option: str | None, *, create: bool = False) -> Store:
-    """The whole store, to be closed. Raises StoreNotFound unless it may be created, and what `connect` raises."""
+    """Opens the whole store, which the caller closes. Raises StoreNotFound unless it may be created, and what
+    `connect` raises."""
+    from anabranch.runtime.settings import Settings
     from anabranch.store import connect
 
-    said = invocation
-    store = connect(store_path(option), blobs=said.blobs, history=said.history, keys=said.keys, create=create)
-    store.streams.insistent = True  # nobody else would ask again
+    chosen = invocation
+    more: dict[str, Any] = {}
+    if chosen.time_zone is not None or chosen.truncate_times:
+        more["settings"] = Settings(time_zone=chosen.time_zone, truncate_times=chosen.truncate_times)
+    store = connect(
+        store_path(option), blobs=chosen.blobs, history=chosen.history, keys=chosen.keys, create=create, **more
+    )
+    store.changes.retry_uncertain = True  # there is no caller to repeat the request
     return store
 
 
-class Names:
-    """A store's catalog alone: enough for verbs that touch no event, and opened much faster."""
-
-    def __init__(self, catalog: Catalog, runtime: Runtime) -> None:
-        self.catalog = catalog
-        self._runtime = runtime
-
-    @property
-    def runtime(self) -> Runtime:
-        """What the verbs run on."""
-        return self._runtime
-
-    @property
-    def now(self) -> Micros:
-        """The time by the store's clock."""
-        return self._runtime.clock.now()
-
-    @property
-    def streams(self) -> Streams:
-        """The stream manager, without cuts at a time: those need events. Loaded when it is asked for."""
-        from anabranch.streams.manager import Streams
-
-        streams = Streams(self.catalog, self._runtime, cut_at=_no_events, changed=lambda: None)
-        streams.insistent = True
-        return streams
-
-
-def _has_catalog(file: Path) -> bool:
-    """True if there is one to be opened. What becomes of a missing or an empty one is for the whole store to say."""
-    return file.exists() and file.stat().st_size > 0
-
-
-def _no_events(view: StreamView, time: Micros, by_event_time: bool) -> StreamCut:
-    raise AssertionError("a cut at a time needs the whole store")
-
-
-def _postgres(url: str, runtime: Runtime, *, create: bool) -> Catalog:
-    try:
-        from anabranch.catalog.postgres.adapter import PostgresCatalog
-    except ImportError as exc:
-        raise MissingExtra("a catalog on PostgreSQL", "postgres") from exc
-    return PostgresCatalog(url, runtime, create=create)
-
-
 @contextmanager
-def open_names(option: str | None, *, create: bool = False) -> Iterator[Names]:
-    """The catalog of the store. Raises as `open_store`."""
-    from anabranch.catalog.postgres.address import PREFIXES
-    from anabranch.catalog.sqlite.adapter import FILE, SqliteCatalog
-    from anabranch.runtime.ports import Runtime
+def open_catalog(option: str | None, *, create: bool = False) -> Iterator[CatalogStore]:
+    """Open the catalog of the store alone: much faster than `open_store`, and enough for verbs that need no events.
+    Raises the same errors."""
+    from anabranch.store.catalog_store import connect_catalog
 
-    path = store_path(option)
-    folder = Path(path).expanduser().absolute()
-    postgres = path.startswith(PREFIXES)
-    if not postgres and ("://" in path or not _has_catalog(folder / FILE)):
-        with open_store(option, create=create) as store:
-            yield Names(store.catalog, store.runtime)
-        return
-    runtime = Runtime()
-    # A PostgreSQL catalog is opened without its blobs, so these verbs need not know where those are.
-    catalog: Catalog = _postgres(path, runtime, create=create) if postgres else SqliteCatalog(folder, runtime)
-    try:
-        yield Names(catalog, runtime)
-    finally:
-        catalog.close()
+    chosen = invocation
+    store = connect_catalog(
+        store_path(option), blobs=chosen.blobs, history=chosen.history, keys=chosen.keys, create=create
+    )
+    store.changes.retry_uncertain = True  # no caller repeats the request
+    with store:
+        yield store
 
 
 def parse_tags(texts: list[str] | None) -> dict[str, str]:
-    """`name=value` texts as tags. Raises InvalidArgument."""
+    """Parses `name=value` texts as tags. Raises InvalidArgument."""
     tags = {}
     for text in texts or ():
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise InvalidArgument(f"'{text}' is no tag: write name=value")
+            raise InvalidArgument(f"'{text}' is not a tag: expected name=value")
         tags[name] = value
     return tags
 
 
 def split_list(text: str | None) -> list[str] | None:
-    """`a,b,c` as a list; None stays None."""
+    """Splits `a,b,c` into a list; None stays None."""
     return None if text is None else [part.strip() for part in text.split(",") if part.strip()]

@@ -1,4 +1,8 @@
-"""Printing for people and programs: aligned columns, JSON, numbers and times."""
+"""Printing for people and programs: aligned columns, JSON, numbers and times.
+
+Everything that the command line prints goes through here or `render`, since it may contain untrusted text: names, tags,
+messages, events. For people no control character reaches the terminal; JSON keeps its value.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +11,39 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-import typer
+from anabranch.core.terminal import terminal_json, terminal_text
+
+
+def put_line(text: object = "", *, bold: bool = False, flush: bool = False) -> None:
+    """Prints a line for people on stdout."""
+    line = terminal_text(str(text))
+    print(strong(line) if bold else line, flush=flush)
+
+
+def put_json(text: str, *, flush: bool = False) -> None:
+    """Prints JSON on stdout: unchanged for a program; for a terminal with control characters escaped, which keeps
+    the value."""
+    print(terminal_json(text) if sys.stdout.isatty() else text, flush=flush)
+
+
+def put_text(text: str, *, end: str = "\n") -> None:
+    """Prints text of several lines on stdout, unchanged for a program."""
+    print(terminal_text(text, lines=True) if sys.stdout.isatty() else text, end=end)
 
 
 def print_json(value: object) -> None:
-    """One JSON value: on one line for a program, indented for a person."""
-    print(json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None))
+    """Prints one JSON value: on one line for a program, indented for a person."""
+    put_json(json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None))
 
 
 def print_columns(header: Sequence[str], rows: Sequence[Sequence[object]], *, indent: str = "") -> None:
-    """Aligned columns under a header. Numbers are set to the right."""
-    texts = [[text_of(value) for value in row] for row in rows]
+    """Prints aligned columns under a header. Numbers are right-aligned."""
+    texts = [[terminal_text(text_of(value)) for value in row] for row in rows]
     widths = [max([len(name), *(len(row[i]) for row in texts)]) for i, name in enumerate(header)]
     right = [bool(rows) and all(isinstance(row[i], int) for row in rows) for i in range(len(header))]
-    print(indent + strong(_line(header, widths, right)))
+    put_line(indent + _line(header, widths, right), bold=True)
     for row in texts:
-        print(indent + _line(row, widths, right))
+        put_line(indent + _line(row, widths, right))
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
@@ -31,7 +52,7 @@ def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) ->
 
 
 def text_of(value: object) -> str:
-    """A value in a column: integers with separators, None as a dash."""
+    """Returns a value as column text: integers with separators, None as a dash."""
     if value is None or value == "":
         return "-"
     if isinstance(value, int) and not isinstance(value, bool):
@@ -40,17 +61,17 @@ def text_of(value: object) -> str:
 
 
 def strong(text: str) -> str:
-    """Bold on a terminal."""
+    """Returns the text in bold for a terminal. The text is safe to print."""
     return f"\x1b[1m{text}\x1b[0m" if sys.stdout.isatty() else text
 
 
-def say(text: str) -> None:
-    """A remark for the person in front of the terminal. It goes to stderr, so that it never mixes with data."""
-    print(text, file=sys.stderr)
+def print_note(text: str) -> None:
+    """Prints a remark for people. It goes to stderr, so that it never mixes with data."""
+    print(terminal_text(text), file=sys.stderr)
 
 
 def iso_time(micros: int | None) -> str | None:
-    """µs UTC as ISO 8601."""
+    """Formats µs UTC as ISO 8601."""
     if micros is None:
         return None
     text = datetime.fromtimestamp(micros // 1_000_000, UTC).replace(microsecond=micros % 1_000_000).isoformat()
@@ -58,12 +79,12 @@ def iso_time(micros: int | None) -> str | None:
 
 
 def counted(count: int, what: str) -> str:
-    """`1 event`, `2 events`."""
+    """Returns a count with its noun: `1 event`, `2 events`."""
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def size_text(count: float) -> str:
-    """Bytes as people write them, in powers of 1,000."""
+    """Formats bytes in powers of 1,000."""
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if count < 1000 or unit == "TB":
             break
@@ -71,7 +92,7 @@ def size_text(count: float) -> str:
     return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
 
 
-def confirm(question: str, *, yes: bool) -> None:
-    """Ask before something is destroyed, where a person can answer; leaving the verb with exit code 1 if not."""
-    if not yes and sys.stdin.isatty() and sys.stdout.isatty():
-        typer.confirm(question, abort=True)
+def print_unconfirmed(places: Sequence[str]) -> None:
+    """Prints which attached files are not read yet, and how to confirm them."""
+    for place in places:
+        print_note(f"attached files in {place} are not read until you confirm: anabranch attach --confirm '{place}'")

@@ -1,4 +1,4 @@
-"""`anabranch pipeline`: files of SQL that run over streams, on Spark."""
+"""`anabranch pipeline`: SQL files that run over streams, on Spark."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from anabranch.cli.confirm import YesOption, confirm
 from anabranch.cli.formats import Format
-from anabranch.cli.options import JsonOption, StoreOption, new_app, open_names, open_store
-from anabranch.cli.output import confirm, iso_time, print_columns, print_json, say, strong
+from anabranch.cli.options import JsonOption, StoreOption, new_app, open_catalog, open_store
+from anabranch.cli.output import iso_time, print_columns, print_json, print_note, put_line
 from anabranch.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from anabranch.spark.pipeline_row import PipelineRow
+    from anabranch.spark.pipelines.record import PipelineRow
 
 app = new_app("Run, list, show, stop, reset and delete pipelines: SQL over streams, on Spark.")
 
@@ -23,11 +24,13 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline'
 
 # The options of a run.
 _Name = Annotated[
-    str | None, typer.Option("--name", metavar="NAME", help="What it is called; default: the file's name.")
+    str | None, typer.Option("--name", metavar="NAME", help="The pipeline's name; default: the file's name.")
 ]
 _Start = Annotated[
     list[str] | None,
-    typer.Option("--from", metavar="PLACE", help="Begin anew: head, tail, a time, -15m, or a cut (one per source)."),
+    typer.Option(
+        "--from", metavar="PLACE", help="Start over from here: head, tail, a time, -15m, or a cut (one per source)."
+    ),
 ]
 _Seconds = Annotated[float | None, typer.Option("--seconds", metavar="N", min=0, help="Stop after so many seconds.")]
 _EventsMax = Annotated[
@@ -45,6 +48,9 @@ _Checkpoints = Annotated[
 _Ephemeral = Annotated[
     bool, typer.Option("--ephemeral", help="At its end forget it, its checkpoints and its late events.")
 ]
+_Also = Annotated[
+    bool, typer.Option("--also", help="Feed streams that another pipeline feeds too; else that is refused.")
+]
 _Collect = Annotated[
     bool, typer.Option("--collect", help="At the end, print what the last statement gave in this run.")
 ]
@@ -57,24 +63,26 @@ _Form = Annotated[
 def run(
     file: Annotated[Path, typer.Argument(metavar="FILE.sql", help="The statements.")],
     name: _Name = None,
-    once: Annotated[bool, typer.Option("--once", help="Process what is there now, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Process the events that exist now, and end.")] = False,
     start: _Start = None,
-    by: Annotated[str, typer.Option("--by", metavar="append|event", help="Which time --from means.")] = "append",
+    by: Annotated[str, typer.Option("--by", metavar="append|event", help="The kind of time of --from.")] = "append",
     replace: Annotated[bool, typer.Option("--replace", help="With --from: drop the earlier results.")] = False,
     seconds: _Seconds = None,
     events_max: _EventsMax = None,
     checkpoints: _Checkpoints = None,
     ephemeral: _Ephemeral = False,
+    also: _Also = False,
     collect: _Collect = False,
     form: _Form = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    yes: YesOption = False,
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Run a file of CREATE STREAM statements until Ctrl-C. It goes on where it stopped the last time.
+    """Run a file of CREATE STREAM statements until Ctrl-C. It continues where it stopped the last time.
 
-    With --from it begins anew at that place, to correct its results: they are appended behind the earlier ones, or
-    with --replace instead of them. Progress goes to stderr, or with --json as JSON lines to stdout.
+    With --from it starts again at that place, to correct its results: they are appended after the earlier ones, or with
+    --replace instead of them. Progress goes to stderr, or with --json as JSON lines to stdout.
 
     Example of a statement:
 
@@ -86,18 +94,21 @@ def run(
 
       anabranch pipeline run means.sql
       anabranch pipeline run means.sql --once --collect
-      anabranch pipeline run means.sql --from -1d --by event --replace
+      anabranch pipeline run means.sql --from -1d --by event --replace --yes
       anabranch pipeline run means.sql --once --ephemeral
     """
     if by not in ("append", "event"):
         raise InvalidArgument(f"--by is append or event, not '{by}'")
     with open_store(store) as opened:
-        from anabranch.cli.places import parse_place
+        from anabranch.cli.interrupts import interrupts
         from anabranch.cli.render import choose, render
-        from anabranch.spark.pipeline import run as start_pipeline
-        from anabranch.spark.pipeline_screen import watch
+        from anabranch.cli.stream_places import parse_place
+        from anabranch.spark.pipelines.run import run as start_pipeline
+        from anabranch.spark.pipelines.screen import watch
 
         kind = choose(form, as_json=as_json and collect)
+        if replace and start:
+            confirm(f"Drop the earlier results of pipeline '{name or file.stem}'?", yes=yes)
         now = opened.runtime.clock.now()
         pipeline = start_pipeline(
             opened,
@@ -110,9 +121,10 @@ def run(
             events_max=events_max,
             checkpoints=checkpoints,
             ephemeral=ephemeral,
+            also=also,
         )
-        with pipeline:
-            watch(pipeline, seconds=seconds, as_json=as_json and not collect, quiet=quiet)
+        with interrupts() as interrupted, pipeline:
+            watch(pipeline, seconds=seconds, as_json=as_json and not collect, quiet=quiet, stopped=interrupted.is_set)
             if collect:
                 table = pipeline.collect()
                 render(table.combine_chunks().to_batches(), table.schema, kind)
@@ -127,14 +139,14 @@ def list_pipelines(as_json: JsonOption = False, store: StoreOption = None) -> No
       anabranch pipeline list
       anabranch pipeline list --json | jq -r '.[] | select(.state == "failed") | .name'
     """
-    from anabranch.spark.pipeline_row import rows
+    from anabranch.spark.pipelines.record import rows
 
-    with open_names(store) as names:
+    with open_catalog(store) as names:
         found, now = rows(names.catalog), names.now
     if as_json:
         print_json([row.as_json(now) for row in found])
         return
-    told = [
+    table_rows = [
         (
             row.name,
             row.state_at(now),
@@ -145,20 +157,20 @@ def list_pipelines(as_json: JsonOption = False, store: StoreOption = None) -> No
         )
         for row in found
     ]
-    print_columns(("PIPELINE", "STATE", "STARTED", "READ", "LAG", "RESULTS"), told)
+    print_columns(("PIPELINE", "STATE", "STARTED", "READ", "LAG", "RESULTS"), table_rows)
 
 
 @app.command()
 def show(name: NameArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
-    """Show a pipeline: its statements, state, sources and results, and how far each is.
+    """Show a pipeline: its statements, state, sources and results, and the progress of each.
 
     Example:
 
       anabranch pipeline show means
     """
-    from anabranch.spark.pipeline_row import find
+    from anabranch.spark.pipelines.record import find
 
-    with open_names(store) as names:
+    with open_catalog(store) as names:
         row, now = find(names.catalog, name), names.now
     if as_json:
         print_json(row.as_json(now))
@@ -173,13 +185,13 @@ def stop(
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Stop a pipeline, whichever process runs it. What it published stays.
+    """Stop a pipeline, in whichever process it runs. What it published stays.
 
     Example:
 
       anabranch pipeline stop means
     """
-    from anabranch.spark import pipeline_admin
+    from anabranch.spark.pipelines import admin as pipeline_admin
 
     with open_store(store) as opened:
         row = pipeline_admin.stop(opened, name, timeout_s=seconds)
@@ -187,63 +199,75 @@ def stop(
     if as_json:
         print_json(row.as_json(now))
     else:
-        say(f"pipeline '{name}' is {row.state_at(now)}")
+        print_note(f"pipeline '{name}' is {row.state_at(now)}")
 
 
-_DropResults = Annotated[bool, typer.Option("--drop-results", help="Delete the streams it wrote, too.")]
-_Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+_DropResults = Annotated[bool, typer.Option("--drop-results", help="Delete its result streams too, if it made them.")]
 
 
 @app.command()
 def reset(
     name: NameArgument,
     drop_results: _DropResults = False,
-    yes: _Yes = False,
+    yes: YesOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Forget how far a pipeline is: its next run begins where its statements say, and appends its results again.
+    """Forget the progress of a pipeline: its next run begins where its statements say, and appends its results again.
+
+    With --drop-results the streams of its results and of its late events are deleted, whatever their current names. A
+    stream that it did not create stays.
 
     Example:
 
       anabranch pipeline reset means --drop-results
     """
-    from anabranch.spark import pipeline_admin
+    from anabranch.spark.pipelines import admin as pipeline_admin
 
     with open_store(store) as opened:
         row = pipeline_admin.find(opened, name)
-        results = " and delete " + ", ".join(output.target for output in row.outputs) if drop_results else ""
+        streams = pipeline_admin.plan_removal(opened, row, results=drop_results, late=drop_results)
+        results = f" and delete {', '.join(streams.deleted)}" if streams.deleted else ""
         confirm(f"Forget the checkpoints of pipeline '{name}'{results}?", yes=yes)
         dropped = pipeline_admin.reset(opened, name, drop_results=drop_results)
-    say(f"pipeline '{name}' begins anew at its next run{''.join(f'; {each} is deleted' for each in dropped)}")
+    print_note(f"pipeline '{name}' starts over at its next run{_results_note(dropped, streams.kept)}")
 
 
 @app.command()
 def delete(
     name: NameArgument,
     drop_results: _DropResults = False,
-    yes: _Yes = False,
+    yes: YesOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Delete a pipeline with what it made for itself: its checkpoints and the streams of its late events. Its results stay.
+    """Delete a pipeline with its internal data: its checkpoints and the streams of its late events. Its results stay,
+    unless --drop-results is given. A stream that it did not create always stays.
 
     Example:
 
       anabranch pipeline delete means
     """
-    from anabranch.spark import pipeline_admin
+    from anabranch.spark.pipelines import admin as pipeline_admin
 
     with open_store(store) as opened:
         row = pipeline_admin.find(opened, name)
-        late = [output.late for output in row.outputs if output.late is not None]
-        gone = late + [output.target for output in row.outputs if drop_results]
-        confirm(f"Delete pipeline '{name}'{' with ' * bool(gone)}{', '.join(gone)}?", yes=yes)
+        streams = pipeline_admin.plan_removal(opened, row, results=drop_results, late=True)
+        confirm(f"Delete pipeline '{name}'{' with ' * bool(streams.deleted)}{', '.join(streams.deleted)}?", yes=yes)
         dropped = pipeline_admin.delete(opened, name, drop_results=drop_results)
-    say(f"pipeline '{name}' is deleted{''.join(f'; {each} is deleted' for each in dropped)}")
+    print_note(f"pipeline '{name}' is deleted{_results_note(dropped, streams.kept)}")
+
+
+def _results_note(deleted: Sequence[str], kept: Mapping[str, str]) -> str:
+    """Returns text on which of a pipeline's streams were deleted and kept."""
+    return "".join(f"; {name} is deleted" for name in deleted) + "".join(
+        f"; {name} is kept: {why}" for name, why in kept.items()
+    )
 
 
 def _print(row: PipelineRow, now: int) -> None:
-    print(strong(row.name))
-    facts: Mapping[str, Any] = {
+    from anabranch.spark.pipelines.lateness import late_warning
+
+    put_line(row.name, bold=True)
+    shown_fields: Mapping[str, Any] = {
         "state": row.state_at(now),
         "created": iso_time(row.created_at),
         "started": iso_time(row.started_at),
@@ -251,20 +275,26 @@ def _print(row: PipelineRow, now: int) -> None:
         "process": f"{row.holder.pid} on {row.holder.host}" if row.holder is not None else "-",
         "restarts": row.generation - 1,
     }
-    for label, value in facts.items():
-        print(f"  {label:<8} {value}")
+    for label, value in shown_fields.items():
+        put_line(f"  {label:<8} {value}")
     if row.error is not None:
-        print(f"  {'error':<8} {' '.join(row.error.split())}")
-    print()
+        put_line(f"  {'error':<8} {' '.join(row.error.split())}")
+    put_line()
     progress = {str(each.get("target")): each for each in row.progress}
     print_columns(
         ("RESULT", "FROM", "READ", "LAG", "WRITTEN", "LATE", "WATERMARK"),
         [(out.target, ", ".join(out.sources), *_numbers(progress.get(out.target, {}))) for out in row.outputs],
         indent="  ",
     )
-    print()
-    print("\n".join(f"  {line}".rstrip() for line in row.text.strip().splitlines()))
+    for warning in filter(None, map(late_warning, row.progress)):
+        put_line(f"  warning: {warning}")
+    put_line()
+    for line in row.text.strip().splitlines():
+        put_line(f"  {line.expandtabs()}".rstrip())
 
 
-def _numbers(told: Mapping[str, Any]) -> Sequence[Any]:
-    return (*(told.get(name, 0) for name in ("read", "lag", "written", "late")), iso_time(told.get("watermark_us")))
+def _numbers(table_rows: Mapping[str, Any]) -> Sequence[Any]:
+    return (
+        *(table_rows.get(name, 0) for name in ("read", "lag", "written", "late")),
+        iso_time(table_rows.get("watermark_us")),
+    )

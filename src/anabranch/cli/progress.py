@@ -1,4 +1,4 @@
-"""Progress for the person in front of the terminal: on stderr, and only where that is one."""
+"""Progress on stderr, shown only if that is a terminal."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
+from anabranch.core.terminal import terminal_text
 
-class Meter:
-    """A line that shows how far something is. Does nothing where stderr is no terminal."""
+
+class ProgressMeter:
+    """A line that shows the progress of one task. Does nothing if stderr is no terminal."""
 
     def __init__(self, what: str, *, total: int | None = None, unit_bytes: bool = True) -> None:
         self._what = what
@@ -19,7 +21,7 @@ class Meter:
         self._bar: Any = None
         self._task: Any = None
 
-    def __enter__(self) -> Meter:
+    def __enter__(self) -> ProgressMeter:
         if sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import (
@@ -34,7 +36,7 @@ class Meter:
 
             counted = DownloadColumn() if self._unit_bytes else MofNCompleteColumn()
             columns = [
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(),
                 counted,
                 TimeElapsedColumn(),
@@ -44,7 +46,7 @@ class Meter:
                 *columns, console=Console(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False
             )
             self._bar.start()
-            self._task = self._bar.add_task(self._what, total=self._total)
+            self._task = self._bar.add_task(terminal_text(self._what), total=self._total)
         return self
 
     def __exit__(
@@ -55,7 +57,7 @@ class Meter:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Take the line away while something else is printed."""
+        """Removes the line while something else is printed."""
         if self._bar is not None:
             self._bar.stop()
         yield
@@ -63,6 +65,7 @@ class Meter:
             self._bar.start()
 
     def show(self, what: str, done: int, total: int | None) -> None:
-        """Now at `done` of `total` (None or 0: unknown), doing `what`. Fits `anabranch.log.watch.Watch`."""
+        """Shows `done` of `total` (None or 0: unknown) for the step `what`. Usable as
+        `anabranch.log.progress.ProgressCallback`."""
         if self._bar is not None:
-            self._bar.update(self._task, description=what, completed=done, total=total or None)
+            self._bar.update(self._task, description=terminal_text(what), completed=done, total=total or None)

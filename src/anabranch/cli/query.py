@@ -21,22 +21,29 @@ def query(
         str | None, typer.Argument(metavar="[SQL]", help="The query; - is stdin.", show_default=False)
     ] = None,
     file: Annotated[Path | None, typer.Option("--file", metavar="FILE", help="Take the query from a file.")] = None,
+    allow_files: Annotated[
+        bool, typer.Option("--allow-files", help="Let the query use files of this machine and DuckDB's extensions.")
+    ] = False,
     form: Annotated[
         Format | None, typer.Option("--format", help="Default: a table on a terminal, else JSON lines.")
     ] = None,
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Ask streams a question in SQL.
+    """Query streams in SQL.
 
-    The dialect is DuckDB's; all events are seen, from head to tail as of now. A stream is a table, written iot.sensors or "iot/sensors". Only the columns that the query needs are read. It also
-    has _segment, _offset and _appended where the query names one of them. A column called at must be quoted: "at".
+    The dialect is DuckDB's; a query sees all events, from head to tail as of now. A stream is a table, written
+    iot.sensors or "iot/sensors". Only the columns that the query needs are read. The table also has _segment, _offset
+    and _appended if the query names one of them. A column called at must be quoted: "at". SHOW TABLES lists the streams.
+
+    A query can't change a stream. It can't use files either, as COPY, ATTACH and read_csv would, unless it is allowed.
 
     Examples:
 
       anabranch query 'SELECT device, max(celsius) FROM iot.sensors GROUP BY 1'
       anabranch query 'SELECT count(*) FROM "iot/sensors"' --json
       anabranch query --file report.sql --format csv > report.csv
+      anabranch query --allow-files "SELECT * FROM iot.sensors JOIN 'devices.csv' USING (device)"
     """
     from anabranch.cli.render import choose, render
 
@@ -45,15 +52,15 @@ def query(
     with open_store(store) as opened:
         from anabranch.query import Query
 
-        with Query(opened) as asked:
-            result = asked.run(text)
+        with Query(opened, allow_files=allow_files) as engine:
+            result = engine.run(text)
             if result is not None:
                 render(result, result.schema, kind)
 
 
 def _text(sql: str | None, file: Path | None) -> str:
     if (sql is None) == (file is None):
-        raise InvalidArgument("say the query, or --file with a file that holds it")
+        raise InvalidArgument("pass either the query, or --file with a file that contains it")
     try:
         if file is not None:
             return file.read_text()

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from anabranch.cli.options import open_names, open_store
+from anabranch.cli.options import open_catalog, open_store
 from anabranch.errors import InvalidArgument
 from anabranch.model.cut import Edge
 from anabranch.model.stream_range import StreamRange
 
 if TYPE_CHECKING:
-    from anabranch.readers.place import TimeKind
+    from anabranch.model.cut import StreamCut
+    from anabranch.reading.bounds import TimeKind
     from anabranch.store import Store
     from anabranch.streams.manager import Streams
 
@@ -38,8 +40,9 @@ ByOption = Annotated[
 def open_range(
     store: str | None, stream: str, start: str | None, end: str | None, by: str
 ) -> Iterator[tuple[Streams, StreamRange]]:
-    """The stream manager, and the range: of the brackets, or of the options, not of both. `by`: see `time_kind`."""
-    with _open(store, [_told(stream, start, end)], time_kind(by)) as (streams, (source,)):
+    """Opens the stream manager, and the range: from the brackets, or from the options, not from both. `by`: see
+    `time_kind`."""
+    with _open(store, [_parse(stream, start, end)], time_kind(by)) as (streams, (source,)):
         yield streams, source
 
 
@@ -47,41 +50,43 @@ def open_range(
 def open_store_range(
     store: str | None, stream: str, start: str | None, end: str | None, by: str
 ) -> Iterator[tuple[Store, StreamRange]]:
-    """The whole store, for verbs that look at events, and the range as `open_range` takes it."""
-    told, kind = _told(stream, start, end), time_kind(by)
+    """Opens the whole store, for verbs that read events, and the range as `open_range` takes it."""
+    parsed, kind = _parse(stream, start, end), time_kind(by)
     with open_store(store) as opened:
-        yield opened, told if told == StreamRange(told.stream) else resolved(opened, told, kind)
+        yield opened, parsed if parsed == StreamRange(parsed.stream) else resolve_range(opened, parsed, kind)
 
 
-def _told(stream: str, start: str | None, end: str | None) -> StreamRange:
-    told = StreamRange.parse(stream)
+def _parse(stream: str, start: str | None, end: str | None) -> StreamRange:
+    parsed = StreamRange.parse(stream)
     if start is None and end is None:
-        return told
-    if told != StreamRange(told.stream):
-        raise InvalidArgument("say the range in brackets or with --from and --to, not both")
-    return StreamRange(told.stream, start or "head", end or "tail")
+        return parsed
+    if parsed != StreamRange(parsed.stream):
+        raise InvalidArgument("pass the range in brackets or with --from and --to, not both")
+    return StreamRange(parsed.stream, start or "head", end or "tail")
 
 
 @contextmanager
 def open_ranges(store: str | None, texts: Sequence[str], by: str) -> Iterator[tuple[Streams, list[StreamRange]]]:
-    """The stream manager, and the ranges in their order."""
+    """Opens the stream manager, and the ranges in their order."""
     with _open(store, [StreamRange.parse(text) for text in texts], time_kind(by)) as found:
         yield found
 
 
 @contextmanager
-def _open(store: str | None, told: Sequence[StreamRange], by: TimeKind) -> Iterator[tuple[Streams, list[StreamRange]]]:
-    """Events are only looked at for places that need them."""
-    if all(isinstance(cut, Edge) for each in told for cut in (each.start, each.end)):
-        with open_names(store) as names:
-            yield names.streams, list(told)
+def _open(
+    store: str | None, parsed: Sequence[StreamRange], by: TimeKind
+) -> Iterator[tuple[Streams, list[StreamRange]]]:
+    """Opens the whole store only if a place needs events to be resolved."""
+    if all(isinstance(cut, Edge) for each in parsed for cut in (each.start, each.end)):
+        with open_catalog(store) as names:
+            yield names.streams, list(parsed)
         return
     with open_store(store) as opened:
-        yield opened.streams, [resolved(opened, each, by) for each in told]
+        yield opened.streams, [resolve_range(opened, each, by) for each in parsed]
 
 
 def time_kind(by: str) -> TimeKind:
-    """`--by` as one of its two words. Raises InvalidArgument."""
+    """Returns `--by` as one of its two values. Raises InvalidArgument."""
     if by == "append":
         return "append"
     if by == "event":
@@ -89,11 +94,17 @@ def time_kind(by: str) -> TimeKind:
     raise InvalidArgument(f"--by is append or event, not '{by}'")
 
 
-def resolved(opened: Store, told: StreamRange, by: TimeKind) -> StreamRange:
-    """The range with its places looked up, times by when events were appended or by their own."""
-    from anabranch.cli.places import parse_place, resolve
+def resolve_range(opened: Store, parsed: StreamRange, by: TimeKind) -> StreamRange:
+    """Returns the range with its places resolved to cuts; `by` selects append times or event times. Warns of events on
+    the wrong side of an event time."""
+    from anabranch.cli.stream_places import parse_place, resolve
 
-    name, now = str(told.stream), opened.runtime.clock.now()
-    texts = (cut.value if isinstance(cut, Edge) else str(cut) for cut in (told.start, told.end))
-    start, end = (resolve(opened, name, parse_place(text, now=now), by=by) for text in texts)
-    return StreamRange(name, start, end)
+    name, now = str(parsed.stream), opened.runtime.clock.now()
+
+    def cut(end: StreamCut | Edge | str) -> StreamCut:
+        place = parse_place(end.value if isinstance(end, Edge) else str(end), now=now)
+        if by == "event" and isinstance(place, datetime | int):
+            return opened.cuts.at(name, place, by=by)
+        return resolve(opened, name, place, by=by)
+
+    return StreamRange(name, cut(parsed.start), cut(parsed.end))

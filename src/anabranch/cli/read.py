@@ -1,4 +1,4 @@
-"""`anabranch read`: events of a stream, as they were appended."""
+"""`anabranch read`: print the events of a stream in the order they were appended."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from anabranch.model.ids import Micros
-    from anabranch.readers.reader import Reader
+    from anabranch.reading.reader import Reader
 
 app = new_app()
 
@@ -51,8 +51,9 @@ def read(
 ) -> None:
     """Print the events of a stream.
 
-    Those of one key come in the order in which they were appended. Bytes that are no UTF-8 stand in base64: under NAME_base64 in JSON, behind base64: in CSV. A reader of the output
-    that has had enough, such as head, ends it without a complaint.
+    Events of one key come in the order in which they were appended. Bytes that are not UTF-8 are printed in base64:
+    under NAME_base64 in JSON, after base64: in CSV. If a reader of the output closes it early, as head does, the
+    command ends without an error.
 
     Examples:
 
@@ -61,8 +62,8 @@ def read(
       anabranch read iot/sensors --from -1h --format csv > last-hour.csv
       anabranch read iot/sensors --where-time 2026-01-01..2026-02-01 --json
     """
-    from anabranch.cli.places import parse_place
     from anabranch.cli.render import choose, render
+    from anabranch.cli.stream_places import parse_place
 
     times = time_kind(by)
     kind = choose(form, as_json=as_json)
@@ -79,17 +80,17 @@ def read(
             by=times,
             **options,
         ) as reader:
-            shown = _Shown(reader, meta=meta)
-            render(_at_most(shown.batches(), limit), shown.schema, kind)
+            visible = _VisibleColumns(reader, meta=meta)
+            render(_at_most(visible.batches(), limit), visible.schema, kind)
 
 
 def _between(text: str, now: Micros) -> tuple[int, int]:
-    from anabranch.cli.places import parse_time
+    from anabranch.cli.stream_places import parse_time
 
     low, dots, high = text.partition("..")
     if not dots or not (low or high):
         raise InvalidArgument(
-            f"'{text}' is no span of time: write FROM..TO, as 2026-01-01..2026-02-01; one may be empty"
+            f"'{text}' is not a time range: expected FROM..TO, such as 2026-01-01..2026-02-01; either may be empty"
         )
     return (
         int(parse_time(low, now=now)) if low else -(1 << 63),
@@ -111,8 +112,8 @@ def _at_most(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[p
             return
 
 
-class _Shown:
-    """A reader's batches with the columns that are shown."""
+class _VisibleColumns:
+    """A reader's batches, reduced to the columns to be shown."""
 
     def __init__(self, reader: Reader, *, meta: bool) -> None:
         import pyarrow as pa

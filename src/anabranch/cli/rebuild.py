@@ -1,4 +1,4 @@
-"""anabranch rebuild: a catalog made anew from the last manifest."""
+"""`anabranch rebuild`: recreate the catalog from the last manifest."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from anabranch.cli.confirm import YesOption, confirm
 from anabranch.cli.options import JsonOption, StoreOption, invocation, new_app, open_store, store_path
-from anabranch.cli.output import counted, iso_time, print_json, say
-from anabranch.cli.progress import Meter
+from anabranch.cli.output import counted, iso_time, print_json, print_note, print_unconfirmed, put_line
+from anabranch.cli.progress import ProgressMeter
 from anabranch.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from anabranch.log.rebuild import RebuildReport
+    from anabranch.log.recovery.rebuild import RebuildReport
 
 app = new_app()
 
@@ -24,14 +25,22 @@ def rebuild(
     discard_newer: Annotated[
         bool, typer.Option("--discard-newer", help="Let collect have the newer blobs that the last rebuild reported.")
     ] = False,
+    store_id: Annotated[
+        str | None,
+        typer.Option(
+            "--store-id", metavar="ID", help="Whose manifests count, if the blobs hold those of several stores."
+        ),
+    ] = None,
+    yes: YesOption = False,
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Make a lost or damaged catalog anew from the newest manifest among the blobs.
+    """Recreate a lost or damaged catalog from the newest manifest among the blobs.
 
     Upkeep writes manifests, and so does backup --catalog-only. What was appended after the manifest is not in the new
     catalog: blobs that may hold such events are reported and kept, never adopted. End every process that uses the store
-    first. A damaged SQLite catalog stays beside the new one, as catalog.db.old-….
+    first. Attached files are read only once you confirm their location: attach --confirm PLACE. A damaged SQLite
+    catalog is kept beside the new one, as catalog.db.old-….
 
     Exit code: 0 rebuilt, 1 rebuilt but blobs are missing, damaged or newer, 2 it could not be done.
 
@@ -39,20 +48,30 @@ def rebuild(
 
       anabranch rebuild
       anabranch rebuild --json | jq '.newer'
-      anabranch rebuild --discard-newer
+      anabranch rebuild --discard-newer --yes
     """
     if discard_newer:
         if force:
-            raise InvalidArgument("--discard-newer rebuilds nothing, so it takes no --force")
+            raise InvalidArgument("--discard-newer rebuilds nothing, so it can't be combined with --force")
         with open_store(store) as opened:
+            confirm("Give up the newer blobs that the last rebuild reported?", yes=yes)
             done = opened.forget_newer()
-        say("collect will remove what the rebuild reported" if done else "no rebuild has left anything to discard")
+        print_note("collect will remove what the rebuild reported" if done else "no rebuild left anything to discard")
         return
     from anabranch.store import rebuild as rebuild_store
+    from anabranch.store.addresses import POSTGRES
 
-    with Meter("rebuilding", unit_bytes=False) as meter:
+    place = store_path(store)
+    if force or place.startswith(POSTGRES):
+        confirm("Replace the store's catalog by its last manifest, without what was done since?", yes=yes)
+    with ProgressMeter("rebuilding", unit_bytes=False) as meter:
         report = rebuild_store(
-            store_path(store), blobs=invocation.blobs, history=invocation.history, force=force, progress=meter.show
+            place,
+            blobs=invocation.blobs,
+            history=invocation.history,
+            force=force,
+            store=store_id,
+            progress=meter.show,
         )
     if as_json:
         print_json(asdict(report))
@@ -64,23 +83,24 @@ def rebuild(
 
 def _tell(report: RebuildReport) -> None:
     for folder, why in report.damaged.items():
-        print(f"skipped: manifest {folder}: {why}")
+        put_line(f"skipped: manifest {folder}: {why}")
     for key, why in report.broken.items():
-        print(f"damaged: blob {key}: {why}")
+        put_line(f"damaged: blob {key}: {why}")
     for newer in report.newer:
         of = f" of {', '.join(newer.streams)}" if newer.streams else ""
         by = f" by {', '.join(newer.writers)}" if newer.writers else ""
         note = f" ({newer.note})" if newer.note else ""
-        print(f"newer: blob {newer.key}: {counted(newer.events, 'event')}{of}{by}{note}")
-    say(
+        put_line(f"newer: blob {newer.key}: {counted(newer.events, 'event')}{of}{by}{note}")
+    print_note(
         f"rebuilt as of {iso_time(report.taken_at)}: {counted(report.streams, 'stream')}, "
         f"{counted(report.events, 'event')}, {counted(report.blobs, 'blob')}"
     )
-    say("not known of the time since then:")
+    print_unconfirmed(report.unconfirmed)
+    print_note("unknown since then:")
     for what in report.unknown:
-        say(f"  {what}")
+        print_note(f"  {what}")
     if report.newer:
-        say(
+        print_note(
             f"{counted(len(report.newer), 'blob')} may hold events acknowledged since then; collect spares them until "
             "anabranch rebuild --discard-newer"
         )

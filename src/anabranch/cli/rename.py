@@ -1,4 +1,4 @@
-"""`anabranch rename` and `anabranch move`: other names for streams."""
+"""`anabranch rename` and `anabranch move`: change the names of streams."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from anabranch.cli.options import JsonOption, StoreOption, StreamArgument, new_app, open_names
-from anabranch.cli.output import print_json, say
+from anabranch.cli.options import JsonOption, StoreOption, StreamArgument, new_app, open_catalog
+from anabranch.cli.output import print_json, print_note
 
 rename_app = new_app()
 move_app = new_app()
@@ -20,13 +20,14 @@ def rename(
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Give a stream another name. Open readers and writers go on; who uses the old name is told the new one.
+    """Give a stream another name. Open readers and writers continue; using the old name gives an error that names the
+    new one.
 
     Example:
 
       anabranch rename iot/sensors iot/thermometers
     """
-    with open_names(store) as names:
+    with open_catalog(store) as names:
         info = names.streams.rename(stream, name)
     _tell(stream, str(info.name), as_json)
 
@@ -38,13 +39,14 @@ def move(
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Move a stream to another scope. Open readers and writers go on; who uses the old name is told the new one.
+    """Move a stream to another scope. Open readers and writers continue; using the old name gives an error that names
+    the new one.
 
     Example:
 
       anabranch move iot/sensors archive
     """
-    with open_names(store) as names:
+    with open_catalog(store) as names:
         info = names.streams.move(stream, scope)
     _tell(stream, str(info.name), as_json)
 
@@ -53,4 +55,4 @@ def _tell(old: str, new: str, as_json: bool) -> None:
     if as_json:
         print_json({"name": new, "former": old})
     else:
-        say(f"'{old}' is called '{new}' now")
+        print_note(f"'{old}' was renamed to '{new}'")

@@ -1,4 +1,4 @@
-"""Record batches as text or bytes on stdout: a table for people, JSON lines, CSV, or an Arrow stream."""
+"""Prints record batches on stdout: as a table for people, JSON lines, CSV, or an Arrow stream."""
 
 from __future__ import annotations
 
@@ -17,36 +17,37 @@ import pyarrow.csv
 
 from anabranch.cli.formats import Format
 from anabranch.cli.output import strong
+from anabranch.core.terminal import terminal_json, terminal_text
 from anabranch.errors import InvalidArgument
 
-_PAGE_ROWS: Final = 200  # of a table; each page is aligned anew only where something is wider
+_PAGE_ROWS: Final = 200  # rows of a table; realigned only if a column gets wider
 _CELL_CHARS_MAX: Final = 60
 _ROWS_PER_WRITE: Final = 8_192
 
 
 class Renderer(Protocol):
-    """Prints the batches of one result, in order; each is out when `write` returns."""
+    """Prints the batches of one result, in order; each is flushed when `write` returns."""
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Print one batch."""
+        """Prints one batch."""
         ...
 
     def close(self) -> None:
-        """Print what ends the result."""
+        """Prints the end of the result."""
         ...
 
 
-def choose(wanted: Format | None, *, as_json: bool) -> Format:
-    """What is printed: as told, else a table for a terminal and JSON lines for a program."""
+def choose(chosen: Format | None, *, as_json: bool) -> Format:
+    """Returns the format: the given one, else a table for a terminal and JSON lines for a program."""
     if as_json:
-        if wanted not in (None, Format.jsonl):
-            raise InvalidArgument(f"--json prints JSON lines; it can't be said with --format {wanted.value}")
+        if chosen not in (None, Format.jsonl):
+            raise InvalidArgument(f"--json prints JSON lines; it can't be combined with --format {chosen.value}")
         return Format.jsonl
-    return wanted or (Format.table if sys.stdout.isatty() else Format.jsonl)
+    return chosen or (Format.table if sys.stdout.isatty() else Format.jsonl)
 
 
 def render(batches: Iterable[pa.RecordBatch], schema: pa.Schema, kind: Format) -> None:
-    """Print batches of one schema as they come."""
+    """Prints batches of one schema as they arrive."""
     renderer = _MAKERS[kind](schema)
     for batch in batches:
         renderer.write(batch)
@@ -59,6 +60,7 @@ class _Text:
     def __init__(self) -> None:
         sys.stdout.flush()
         self._out = sys.stdout.buffer
+        self._terminal = sys.stdout.isatty()
 
     def put(self, text: str) -> None:
         self._out.write(text.encode("utf-8", "surrogateescape"))
@@ -66,8 +68,9 @@ class _Text:
 
 
 class JsonLines(_Text):
-    """One JSON object a row. Times are ISO 8601; bytes that are no UTF-8 stand in base64 under `NAME_base64`; NaN and
-    infinities, which JSON does not have, are null."""
+    """Prints one JSON object a row. Times are ISO 8601; bytes that are not UTF-8 are base64 under `NAME_base64`; the
+    numbers that JSON lacks are the texts "NaN", "Infinity" and "-Infinity", as in the JSON mapping of Protocol Buffers:
+    they differ from null, and `write` reads them back."""
 
     def __init__(self, schema: pa.Schema) -> None:
         super().__init__()
@@ -76,15 +79,16 @@ class JsonLines(_Text):
         for start in range(0, batch.num_rows, _ROWS_PER_WRITE):
             piece = batch.slice(start, _ROWS_PER_WRITE)
             members = [_members(f.name, c) for f, c in zip(piece.schema, piece.columns, strict=True)]
-            self.put("".join([f"{{{', '.join(row)}}}\n" for row in zip(*members, strict=True)]))
+            lines = "".join([f"{{{', '.join(row)}}}\n" for row in zip(*members, strict=True)])
+            self.put(terminal_json(lines) if self._terminal else lines)
 
     def close(self) -> None:
         pass
 
 
 class Csv(_Text):
-    """CSV with a header. Text is quoted, null is empty; nested values are JSON; bytes that are no UTF-8 stand behind
-    `base64:`."""
+    """Prints CSV with a header. Text is quoted, null is empty; nested values are JSON; bytes that are not UTF-8 are
+    base64 after `base64:`. CSV has no escapes, so on a terminal control characters are replaced by their names."""
 
     def __init__(self, schema: pa.Schema) -> None:
         super().__init__()
@@ -98,6 +102,9 @@ class Csv(_Text):
     def _write(self, batch: pa.RecordBatch, *, header: bool) -> None:
         sink = pa.BufferOutputStream()
         pa.csv.write_csv(batch, sink, pa.csv.WriteOptions(include_header=header))
+        if self._terminal:
+            self.put(terminal_text(sink.getvalue().to_pybytes().decode("utf-8", "surrogateescape"), lines=True))
+            return
         self._out.write(sink.getvalue())
         self._out.flush()
 
@@ -106,11 +113,11 @@ class Csv(_Text):
 
 
 class Arrow:
-    """An Arrow IPC stream."""
+    """Prints an Arrow IPC stream."""
 
     def __init__(self, schema: pa.Schema) -> None:
         if sys.stdout.isatty():
-            raise InvalidArgument("an Arrow stream is no text: send it to a file or a program")
+            raise InvalidArgument("an Arrow stream is binary: send it to a file or a program")
         sys.stdout.flush()
         self._out = sys.stdout.buffer
         self._sink = pa.BufferOutputStream()
@@ -129,17 +136,19 @@ class Arrow:
 
     def close(self) -> None:
         self._send_schema()
-        self._out.write(b"\xff\xff\xff\xff\x00\x00\x00\x00")  # the end of an IPC stream
+        self._out.write(b"\xff\xff\xff\xff\x00\x00\x00\x00")  # the end marker of an IPC stream
         self._out.flush()
 
 
-class Table(_Text):
-    """Columns for a person, a page at a time, so that a long stream begins to appear at once."""
+class TableRenderer(_Text):
+    """Prints columns for a person, a page at a time, so that a long stream begins to appear at once."""
 
     def __init__(self, schema: pa.Schema) -> None:
         super().__init__()
-        self._names: list[str] = schema.names
-        self._right = [pa.types.is_integer(f.type) or pa.types.is_floating(f.type) for f in schema]
+        self._names = [terminal_text(name) for name in schema.names]
+        self._right = [
+            pa.types.is_integer(f.type) or pa.types.is_floating(f.type) or pa.types.is_decimal(f.type) for f in schema
+        ]
         self._widths = [0] * len(self._names)
         self._cells = max(12, min(_CELL_CHARS_MAX, shutil.get_terminal_size().columns // max(1, len(self._names))))
         if not sys.stdout.isatty():
@@ -169,9 +178,9 @@ class Table(_Text):
         return "  ".join(padded).rstrip()
 
     def _cell(self, value: Any) -> str:
+        value = _json_number(value) if isinstance(value, float) else value
         text = "-" if value is None else value if isinstance(value, str) else _dump(value)
-        if not text.isprintable():  # nothing in an event may steer the terminal
-            text = text.encode("unicode_escape").decode()
+        text = terminal_text(text)
         return text if len(text) <= self._cells else text[: self._cells - 1] + "…"
 
     def close(self) -> None:
@@ -180,7 +189,7 @@ class Table(_Text):
 
 
 _MAKERS: Final[dict[Format, Callable[[pa.Schema], Renderer]]] = {
-    Format.table: Table,
+    Format.table: TableRenderer,
     Format.jsonl: JsonLines,
     Format.csv: Csv,
     Format.arrow: Arrow,
@@ -188,7 +197,7 @@ _MAKERS: Final[dict[Format, Callable[[pa.Schema], Renderer]]] = {
 
 
 def _members(name: str, column: pa.Array) -> list[str]:
-    """A column as members of JSON objects."""
+    """Returns a column as members of JSON objects."""
     label = f"{_dump(name)}: "
     if _is_bytes(column.type):
         return [_bytes_member(name, label, value) for value in column.to_pylist()]
@@ -200,11 +209,18 @@ def _members(name: str, column: pa.Array) -> list[str]:
         return [label + "null" if text is None else label + encode(text) for text in column.to_pylist()]
     if (pa.types.is_integer(kind) or pa.types.is_float64(kind)) and _plain_numbers(column):
         return [f"{label}{value}" for value in column.to_numpy().tolist()]
+    if _is_whole(kind):
+        return [label + ("null" if value is None else str(int(value))) for value in column.to_pylist()]
     return [label + _dump(value) for value in column.to_pylist()]
 
 
+def _is_whole(kind: pa.DataType) -> bool:
+    """True for a decimal without a fraction, as DuckDB returns sums of integers."""
+    return bool(pa.types.is_decimal(kind) and kind.scale == 0)
+
+
 def _plain_numbers(column: pa.Array) -> bool:
-    """True if Python's text of each value is JSON."""
+    """True if Python's text of each value is valid JSON."""
     return not column.null_count and (
         pa.types.is_integer(column.type) or pc.all(pc.is_finite(column)).as_py() is not False
     )
@@ -220,7 +236,7 @@ def _bytes_member(name: str, label: str, value: bytes | None) -> str:
 
 
 def _flat(column: pa.Array) -> pa.Array:
-    """A column as CSV can hold it."""
+    """Returns a column in a form that CSV can hold."""
     kind = column.type
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return _iso_array(column)
@@ -228,16 +244,18 @@ def _flat(column: pa.Array) -> pa.Array:
         return pa.array([None if value is None else _bytes_text(value) for value in column.to_pylist()], pa.string())
     if pa.types.is_nested(kind):
         return pa.array([None if value is None else _dump(value) for value in column.to_pylist()], pa.string())
-    if pa.types.is_decimal(kind) or pa.types.is_duration(kind) or pa.types.is_interval(kind):
+    if pa.types.is_duration(kind) or pa.types.is_interval(kind):
         return pa.array([None if value is None else str(value) for value in column.to_pylist()], pa.string())
     return column
 
 
 def _plain(column: pa.Array) -> list[Any]:
-    """A column's values as a person reads them."""
+    """Returns a column's values in a form for people."""
     kind = column.type
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return list(_iso(column))
+    if pa.types.is_decimal(kind):
+        return [None if value is None else str(value) for value in column.to_pylist()]
     return [
         value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value for value in column.to_pylist()
     ]
@@ -259,7 +277,7 @@ def _iso_array(column: pa.Array) -> pa.Array:
     kind = column.type
     zoned = pa.types.is_timestamp(kind) and kind.tz is not None
     if zoned:
-        # As UTC without a zone, for which Arrow prints five times as fast.
+        # UTC without a zone: Arrow prints it five times as fast.
         column = column.cast(pa.timestamp(kind.unit, "UTC")).view(pa.timestamp(kind.unit))
     texts = pc.replace_substring(column.cast(pa.string()), " ", "T", max_replacements=1)
     return pc.binary_join_element_wise(texts, "Z", "") if zoned else texts
@@ -274,11 +292,11 @@ def _dump(value: Any) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, default=_unusual, allow_nan=False)
     except ValueError:
-        return json.dumps(_finite(value), ensure_ascii=False, default=_unusual)
+        return json.dumps(_json_numbers(value), ensure_ascii=False, default=_unusual)
 
 
 def _unusual(value: Any) -> Any:
-    """Values inside nested ones that JSON does not know."""
+    """Converts values inside nested ones that JSON does not have."""
     if isinstance(value, bytes):
         return _bytes_text(value)
     if hasattr(value, "isoformat"):
@@ -286,11 +304,18 @@ def _unusual(value: Any) -> Any:
     return str(value)
 
 
-def _finite(value: Any) -> Any:
+def _json_numbers(value: Any) -> Any:
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        return _json_number(value)
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: _json_numbers(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
+        return [_json_numbers(item) for item in value]
     return value
+
+
+def _json_number(value: float) -> float | str:
+    """The number, or its name if JSON has no such number."""
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

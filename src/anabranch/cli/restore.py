@@ -1,4 +1,4 @@
-"""anabranch restore: a store made of a backup."""
+"""`anabranch restore`: create a store from a backup."""
 
 from __future__ import annotations
 
@@ -8,23 +8,24 @@ from typing import Annotated
 import typer
 
 from anabranch.cli.options import JsonOption, StoreOption, invocation, new_app, store_path
-from anabranch.cli.output import counted, iso_time, print_json, say, size_text
-from anabranch.cli.progress import Meter
+from anabranch.cli.output import counted, iso_time, print_json, print_note, print_unconfirmed, size_text
+from anabranch.cli.progress import ProgressMeter
 
 app = new_app()
 
 
 @app.command()
 def restore(
-    place: Annotated[str, typer.Argument(metavar="PLACE", help="Where the backup lies: a folder or URL.")],
+    place: Annotated[str, typer.Argument(metavar="PLACE", help="The location of the backup: a folder or URL.")],
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Make a store of a backup, where there is none.
+    """Create a store from a backup, at a location without a store.
 
-    The new store may have a catalog of another kind than the old one. It is there whole or not at all: what was cut off
-    is begun again by the same command. Pipelines come without Spark's checkpoints: begin them anew with pipeline
-    run --from … --replace.
+    The new store may have another kind of catalog than the old one. It is complete or absent: to continue an
+    interrupted restore, run the same command again. Attached files are read only once you confirm their location:
+    attach --confirm PLACE. Pipelines are restored without Spark's checkpoints: restart them with pipeline run --from …
+    --replace.
 
     Examples:
 
@@ -33,15 +34,16 @@ def restore(
     """
     from anabranch.store import restore as restore_store
 
-    with Meter("restoring", unit_bytes=False) as meter:
+    with ProgressMeter("restoring", unit_bytes=False) as meter:
         report = restore_store(
             place, store_path(store), blobs=invocation.blobs, history=invocation.history, progress=meter.show
         )
     if as_json:
         print_json(asdict(report))
         return
-    there = f", {report.blobs_there:,} were there" if report.blobs_there else ""
-    say(
+    there = f", {report.blobs_reused:,} were there" if report.blobs_reused else ""
+    print_note(
         f"{counted(report.streams, 'stream')} as of {iso_time(report.taken_at)}: "
         f"{counted(report.blobs, 'blob')} copied, {size_text(report.bytes)}{there}"
     )
+    print_unconfirmed(report.unconfirmed)

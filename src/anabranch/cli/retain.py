@@ -2,108 +2,187 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from anabranch.cli.confirm import YesOption, confirm
 from anabranch.cli.options import JsonOption, StoreOption, StreamArgument, open_store
-from anabranch.cli.output import counted, print_json, say, size_text
+from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, put_line, size_text
 from anabranch.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from anabranch.model.retention import Retention
+    from anabranch.store import Subscriber
+    from anabranch.streams.retention.policy import Release, Retention
 
 _UNITS_US = (("d", 86_400_000_000), ("h", 3_600_000_000), ("m", 60_000_000), ("s", 1_000_000))
 
 
 def retain(
     stream: StreamArgument,
-    age: Annotated[str | None, typer.Option("--for", metavar="AGE", help="Let go what is older: 7d, 12h, 30m.")] = None,
+    age: Annotated[
+        str | None, typer.Option("--for", metavar="AGE", help="Remove events older than this: 7d, 12h, 30m.")
+    ] = None,
     size: Annotated[
         str | None,
         typer.Option("--bytes", metavar="SIZE", help="Keep so many of the newest bytes: 500MB, 10GB, 10GiB."),
     ] = None,
     age_min: Annotated[
-        str | None, typer.Option("--at-least-for", metavar="AGE", help="Keep what is younger, whatever --bytes says.")
+        str | None,
+        typer.Option("--at-least-for", metavar="AGE", help="Keep events younger than this, regardless of --bytes."),
     ] = None,
     size_min: Annotated[
-        str | None, typer.Option("--at-least-bytes", metavar="SIZE", help="Keep so much, whatever --for says.")
+        str | None,
+        typer.Option("--at-least-bytes", metavar="SIZE", help="Keep at least this much, regardless of --for."),
     ] = None,
-    for_ever: Annotated[bool, typer.Option("--for-ever", help="Let nothing go any more.")] = False,
+    groups: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--group",
+            metavar="GROUP",
+            help="Let go what this reader group, and each other one named so, has read.",
+        ),
+    ] = None,
+    checkpointed: Annotated[
+        bool,
+        typer.Option(
+            "--checkpointed", help="With --group: remove events before its last checkpoint, not those that it has read."
+        ),
+    ] = False,
+    forever: Annotated[bool, typer.Option("--forever", help="Let nothing go any more.")] = False,
     now: Annotated[bool, typer.Option("--now", help="Carry it out at once, not with the next upkeep.")] = False,
+    yes: YesOption = False,
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Say how long the events of a stream are kept, or without options show it.
+    """Set how long the events of a stream are kept, or without options show it.
 
-    With --for and --bytes, an event goes when either lets it go. Ages are those of append times. Upkeep in the
-    background carries policies out every 15 minutes; --now does it at once. Readers that come too late are told where
-    the stream begins now.
+    With --for and --bytes, an event is removed when either releases it. Ages are those of append times. Background
+    upkeep applies policies every 15 minutes; --now does it at once. Readers that come too late get an error that names
+    the stream's new start.
+
+    With --group, the subscribers, an event is removed when all of them have read it. --for and --bytes are then the
+    bound: a group that lags beyond it is reported and no longer waited for. Without a bound, a group that no longer
+    reads keeps everything.
 
     Examples:
 
       anabranch stream retain iot/sensors --for 7d
-      anabranch stream retain iot/sensors --for 30d --bytes 100GB --at-least-for 1d
+      anabranch stream retain iot/sensors --for 30d --bytes 100GB --at-least-for 1d --yes
+      anabranch stream retain iot/sensors --group iot/dash --group iot/billing --for 30d
       anabranch stream retain iot/sensors --now
-      anabranch stream retain iot/sensors --for-ever
+      anabranch stream retain iot/sensors --forever
     """
-    wanted = said_policy(age, size, age_min, size_min)
-    if for_ever and wanted is not None:
-        raise InvalidArgument("say --for-ever, or what is let go, not both")
+    new_policy = policy_from_options(age, size, age_min, size_min, groups or (), checkpointed=checkpointed)
+    if forever and new_policy is not None:
+        raise InvalidArgument("pass --forever or a limit, not both")
     with open_store(store) as opened:
-        if wanted is not None or for_ever:
-            opened.streams.retention(stream, wanted)
-        policy = opened.streams.retention(stream)
+        if new_policy is not None and new_policy != opened.policies.retention(stream):
+            confirm(
+                f"From now on remove all events of '{stream}' beyond this limit: {policy_text(new_policy)}?", yes=yes
+            )
+        if new_policy is not None or forever:
+            opened.policies.retention(stream, new_policy)
+        policy = opened.policies.retention(stream)
         report = opened.retain(stream) if now else None
+        subscribers = [subscriber_json(each) for each in opened.subscribers.list(stream)]
     if as_json:
         gone = None if report is None else {"events": report.events, "bytes": report.bytes}
-        print_json({"name": stream, "retention": None if policy is None else policy.to_json(), "removed": gone})
+        kept = None if policy is None else policy.to_json()
+        print_json({"name": stream, "retention": kept, "removed": gone, "subscribers": subscribers})
         return
-    print(policy_text(policy))
+    put_line(policy_text(policy))
+    if subscribers:
+        put_line()
+        print_subscribers(subscribers, "group")
     if report is not None:
-        say(f"{counted(report.events, 'event')} ({size_text(report.bytes)}) removed from '{stream}'")
+        print_note(f"{counted(report.events, 'event')} ({size_text(report.bytes)}) removed from '{stream}'")
 
 
-def said_policy(
-    age: str | None, size: str | None, age_min: str | None = None, size_min: str | None = None
+def policy_from_options(
+    age: str | None,
+    size: str | None,
+    age_min: str | None = None,
+    size_min: str | None = None,
+    groups: Sequence[str] = (),
+    *,
+    checkpointed: bool = False,
 ) -> Retention | None:
-    """The policy that options say; None where they say none. Raises InvalidArgument."""
+    """Returns the policy that the options describe; None if they describe none. Raises InvalidArgument."""
     from anabranch.model.amounts import to_duration, to_size
-    from anabranch.model.retention import Retention
+    from anabranch.streams.retention.policy import RetainConsumed, Retention
 
-    if age is None and size is None:
+    if checkpointed and not groups:
+        raise InvalidArgument("--checkpointed needs at least one --group")
+    if age is None and size is None and not groups:
         if age_min is not None or size_min is not None:
             raise InvalidArgument(
-                "--at-least-for and --at-least-bytes limit what --for or --bytes lets go: say one of these"
+                "--at-least-for and --at-least-bytes limit --for, --bytes or --group: pass one of these too"
             )
         return None
-    return Retention(
-        None if age is None else to_duration(age),
-        None if size is None else to_size(size),
-        0 if age_min is None else to_duration(age_min),
-        0 if size_min is None else to_size(size_min),
-    )
+    least = 0 if age_min is None else to_duration(age_min), 0 if size_min is None else to_size(size_min)
+    bound = None
+    if age is not None or size is not None:
+        bound = Retention(None if age is None else to_duration(age), None if size is None else to_size(size), *least)
+    if not groups:
+        return bound
+    release: Release = "checkpoint" if checkpointed else "position"
+    return RetainConsumed(groups, at_most=bound, age_min=least[0], bytes_min=least[1], release=release)
 
 
 def policy_text(policy: Retention | None) -> str:
-    """A policy as people say it."""
+    """Returns the policy as text for people."""
     if policy is None:
         return "kept for ever"
-    said = []
+    bounds = []
     if policy.age_us is not None:
-        said.append(f"for {duration_text(policy.age_us)}")
+        bounds.append(f"for {duration_text(policy.age_us)}")
     if policy.size is not None:
-        said.append(f"the newest {size_text(policy.size)}")
+        bounds.append(f"the newest {size_text(policy.size)}")
     least = []
     if policy.age_min_us:
         least.append(f"for {duration_text(policy.age_min_us)}")
     if policy.size_min:
         least.append(size_text(policy.size_min))
-    return "kept " + " and of that ".join(said) + (f", at least {' and '.join(least)}" if least else "")
+    kept = " and of that ".join(bounds)
+    if policy.groups:
+        until = (
+            "until " + ("checkpointed by " if policy.release == "checkpoint" else "read by ") + ", ".join(policy.groups)
+        )
+        kept = until + (f", at most {kept}" if bounds else "")
+    return f"kept {kept}" + (f", at least {' and '.join(least)}" if least else "")
+
+
+def subscriber_json(each: Subscriber) -> dict[str, Any]:
+    """Returns one subscriber of a stream as JSON."""
+    return {
+        "stream": each.stream,
+        "group": each.group,
+        "state": each.state,
+        "cut": None if each.cut is None else str(each.cut),
+        "kept": each.events,
+        "kept_bytes": each.bytes,
+        "passed": each.passed_events,
+        "passed_bytes": each.passed_bytes,
+        "passed_at": iso_time(each.passed_at),
+    }
+
+
+def print_subscribers(rows: Sequence[dict[str, Any]], by: str) -> None:
+    """Prints a table of subscribers, each labelled `by` its group or its stream."""
+    print_columns(
+        (by.upper(), "STATE", "KEPT FOR IT", "BYTES", "PASSED BY", "LAST PASSED"),
+        [
+            (each[by], each["state"], each["kept"], size_text(each["kept_bytes"]), each["passed"], each["passed_at"])
+            for each in rows
+        ],
+        indent="  ",
+    )
 
 
 def duration_text(micros: int) -> str:
-    """A length of time in the largest unit that it is a whole number of."""
+    """Formats a duration in the largest unit that it is a whole number of."""
     for unit, length in _UNITS_US:
         if micros and micros % length == 0:
             return f"{micros // length}{unit}"

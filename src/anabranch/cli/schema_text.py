@@ -1,4 +1,4 @@
-"""Schemas as people write them: `device:string, at:timestamp, readings:list<double>`."""
+"""Parses schemas written as text: `device:string, at:timestamp, readings:list<double>`."""
 
 from __future__ import annotations
 
@@ -40,12 +40,13 @@ _TOKEN = re.compile(r'\s*("[^"]+"|[A-Za-z_][\w.\-]*|\d+|[:,<>()])')
 
 
 def parse_schema(text: str) -> pa.Schema:
-    """Columns as `name:type, …`. Types: text, numbers, timestamp (µs, UTC), date, decimal(p, s), list<t>, map<k, v>,
-    struct<name: type, …>. A name with other characters stands in double quotes. Raises InvalidArgument."""
-    return pa.schema(_Parser(text).whole())
+    """Parses columns written as `name:type, …`. Types: text, numbers, timestamp (µs, UTC), date, decimal(p, s),
+    list<t>, map<k, v>, struct<name: type, …>. A name with other characters stands in double quotes. Raises
+    InvalidArgument."""
+    return pa.schema(_SchemaParser(text).whole())
 
 
-class _Parser:
+class _SchemaParser:
     def __init__(self, text: str) -> None:
         self._text = text
         self._tokens: list[str] = []
@@ -89,7 +90,7 @@ class _Parser:
                 self._expect(")")
                 if not 0 <= scale <= digits <= 38 or not digits:
                     raise InvalidArgument(
-                        f"decimal({digits}, {scale}) is no type: 1 to 38 digits, not fewer than the scale"
+                        f"decimal({digits}, {scale}) is not a valid type: expected 1 to 38 digits, not fewer than the scale"
                     )
                 return pa.decimal128(digits, scale)
             case "list":
@@ -110,7 +111,7 @@ class _Parser:
                 self._expect(">")
                 return pa.struct(fields)
         raise InvalidArgument(
-            f"there is no type '{word}'; use {', '.join(_PLAIN)}, decimal(p, s), list<…>, map<…, …> or struct<name: …>"
+            f"unknown type '{word}'; expected {', '.join(_PLAIN)}, decimal(p, s), list<…>, map<…, …> or struct<name: …>"
         )
 
     def _next(self) -> str:

@@ -6,24 +6,35 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anabranch.cli.elsewhere import (
+from anabranch.cli.confirm import YesOption, confirm
+from anabranch.cli.options import (
+    JsonOption,
+    MatchOption,
+    StoreOption,
+    TagOption,
+    WithTagOption,
+    new_app,
+    open_catalog,
+    open_store,
+    parse_tags,
+)
+from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note
+from anabranch.cli.progress import ProgressMeter
+from anabranch.cli.target_store import (
     ToBlobsOption,
     ToHistoryOption,
     ToKeysOption,
     ToStoreOption,
     WindowOption,
     finish,
-    open_elsewhere,
+    open_other_store,
 )
-from anabranch.cli.options import JsonOption, StoreOption, TagOption, new_app, open_names, open_store, parse_tags
-from anabranch.cli.output import confirm, counted, iso_time, print_columns, print_json, say
-from anabranch.cli.progress import Meter
 from anabranch.errors import PipelineRunning
 
 if TYPE_CHECKING:
-    from anabranch.cli.options import Names
-    from anabranch.core.copy import Copied
+    from anabranch.core.copy import CopyResult
     from anabranch.model.stream import Scope
+    from anabranch.store.catalog_store import CatalogStore
 
 app = new_app("Create, list, copy, rename and delete scopes: the namespaces of streams.")
 
@@ -38,7 +49,7 @@ def create(
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Create a scope, and the store where there is none.
+    """Create a scope, and the store if it does not exist.
 
     Examples:
 
@@ -46,16 +57,18 @@ def create(
       anabranch scope create iot --tag owner=plant-7
     """
     tags = parse_tags(tag)
-    with open_names(store, create=True) as names:
-        scope = names.streams.create_scope(name, tags=tags, exist_ok=exist_ok)
+    with open_catalog(store, create=True) as names:
+        scope = names.scopes.create(name, tags=tags, exist_ok=exist_ok)
     if as_json:
         print_json(_described(scope))
     else:
-        say(f"scope '{name}' is there")
+        print_note(f"scope '{name}' exists" if exist_ok else f"created scope '{name}'")
 
 
 @app.command("list")
 def list_scopes(
+    tag: WithTagOption = None,
+    match: MatchOption = None,
     internal: Annotated[bool, typer.Option("--internal", help="The store's own scopes too.")] = False,
     as_json: JsonOption = False,
     store: StoreOption = None,
@@ -66,9 +79,11 @@ def list_scopes(
 
       anabranch scope list
       anabranch scope list --json | jq -r '.[].name'
+      anabranch scope list --tag owner=plant-7
     """
-    with open_names(store) as names, names.catalog.reading() as reading:
-        scopes = [scope for scope in reading.scopes() if internal or not scope.name.startswith("_")]
+    with open_catalog(store) as names:
+        found = names.scopes.list(tag=tag, pattern=match)
+    scopes = [scope for scope in found if internal or not scope.name.startswith("_")]
     if as_json:
         print_json([_described(scope) for scope in scopes])
     else:
@@ -82,22 +97,20 @@ def delete(
     recursive: Annotated[
         bool, typer.Option("--recursive", "-r", help="With all streams and aliases in it, the store's own too.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: YesOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Delete a scope that holds no streams; with --recursive, one with all it holds. Interrupted and asked again, that
-    goes on. It is refused while a pipeline that uses streams of the scope runs.
+    """Delete a scope that holds no streams; with --recursive, one with all it holds. If that is interrupted, running it
+    again continues. It is refused while a pipeline that uses streams of the scope runs.
 
     Examples:
 
       anabranch scope delete iot
       anabranch scope delete iot --recursive
     """
-    with open_names(store) as names:
+    with open_catalog(store) as names:
         if not recursive:
-            names.streams.scope(name)
-            confirm(f"Delete scope '{name}'?", yes=yes)
-            names.streams.delete_scope(name)
+            names.scopes.delete(name)
         else:
             events, streams = _held(names, name)
             users = _pipelines(names, name)
@@ -106,14 +119,14 @@ def delete(
                 f"Delete scope '{name}' with {counted(streams, 'stream')} and {counted(events, 'event')}{also}?",
                 yes=yes,
             )
-            with Meter(f"deleting {name}", unit_bytes=False) as meter:
-                names.streams.delete_scope(name, recursive=True, progress=meter.show)
-    say(f"scope '{name}' is deleted")
+            with ProgressMeter(f"deleting {name}", unit_bytes=False) as meter:
+                names.scopes.delete(name, recursive=True, progress=meter.show)
+    print_note(f"scope '{name}' is deleted")
 
 
 @app.command()
 def copy(
-    source: Annotated[str, typer.Argument(metavar="SCOPE", help="The scope whose streams are copied.")],
+    source: Annotated[str, typer.Argument(metavar="SCOPE", help="The scope to copy.")],
     target: Annotated[str, typer.Argument(metavar="TARGET", help="The scope of the copies; made if need be.")],
     internal: Annotated[bool, typer.Option("--internal", help="The store's own streams too.")] = False,
     ephemeral: Annotated[bool, typer.Option("--ephemeral", help="Ephemeral streams too; their copies last.")] = False,
@@ -125,9 +138,9 @@ def copy(
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Copy all streams of a scope into another, at once and whatever their size. Asked again, it goes on where it was
-    interrupted, and copies what is new. Aliases of streams within the scope come along. Into another store the bytes are
-    moved by one job for all streams: see `anabranch job`.
+    """Copy all streams of a scope into another, at once and whatever their size. Running it again continues where it
+    was interrupted, and copies new streams. Aliases of streams within the scope are copied too. Into another store the
+    bytes are moved by one job for all streams: see `anabranch job`.
 
     Examples:
 
@@ -137,25 +150,25 @@ def copy(
     if to_store is not None:
         with (
             open_store(store) as opened,
-            open_elsewhere(to_store, to_blobs, to_history, to_keys) as other,
-            Meter(f"copying {source}") as meter,
+            open_other_store(to_store, to_blobs, to_history, to_keys) as other,
+            ProgressMeter(f"copying {source}") as meter,
         ):
             job = other.jobs.copy_scope(
                 opened, source, target, internal=internal, ephemeral=ephemeral, window=window, progress=meter.show
             )
-            moved: list[Copied] = finish(job, meter, to_store)
+            moved: list[CopyResult] = finish(job, meter, to_store)
         _copied(target, moved, as_json, job=job.id)
         return
-    with open_names(store) as names, Meter(f"copying {source}", unit_bytes=False) as meter:
-        copies = names.streams.copy_scope(source, target, internal=internal, ephemeral=ephemeral, progress=meter.show)
+    with open_catalog(store) as names, ProgressMeter(f"copying {source}", unit_bytes=False) as meter:
+        copies = names.scopes.copy(source, target, internal=internal, ephemeral=ephemeral, progress=meter.show)
     _copied(target, copies, as_json)
 
 
-def _copied(target: str, copies: list[Copied], as_json: bool, **more: str) -> None:
+def _copied(target: str, copies: list[CopyResult], as_json: bool, **more: str) -> None:
     if as_json:
         print_json({"name": target, "streams": len(copies), "copies": [each.to_json() for each in copies], **more})
     else:
-        say(f"scope '{target}' holds copies of {counted(len(copies), 'stream')}")
+        print_note(f"scope '{target}' holds copies of {counted(len(copies), 'stream')}")
 
 
 @app.command()
@@ -165,27 +178,28 @@ def rename(
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Give a scope another name, all at once. Open readers and writers of its streams go on; who uses an old name is told
-    the new one. Pipelines that name streams of the scope have to be changed; it is refused while one runs.
+    """Give a scope another name, atomically. Open readers and writers of its streams continue; using an old name gives
+    an error that names the new one. Pipelines that name streams of the scope have to be changed; it is refused while
+    one runs.
 
     Example:
 
       anabranch scope rename iot plant-7
     """
-    with open_names(store) as names:
+    with open_catalog(store) as names:
         _pipelines(names, name)
-        scope = names.streams.move_scope(name, to)
+        scope = names.scopes.rename(name, to)
     if as_json:
         print_json({**_described(scope), "former": name})
     else:
-        say(f"scope '{name}' is called '{scope.name}' now")
+        print_note(f"scope '{name}' was renamed to '{scope.name}'")
 
 
 app.command("move", help="The same as `rename`.", hidden=True)(rename)
 
 
-def _held(names: Names, scope: str) -> tuple[int, int]:
-    """The events and the streams that the scope holds."""
+def _held(names: CatalogStore, scope: str) -> tuple[int, int]:
+    """Returns the number of events and of streams in the scope."""
     from anabranch.cli.show import summaries
 
     with names.catalog.reading() as reading:
@@ -193,9 +207,9 @@ def _held(names: Names, scope: str) -> tuple[int, int]:
     return sum(row["events"] for row in rows), len(rows)
 
 
-def _pipelines(names: Names, scope: str) -> list[str]:
-    """The pipelines that read or write streams of the scope. Raises PipelineRunning where one runs."""
-    from anabranch.spark.pipeline_row import rows
+def _pipelines(names: CatalogStore, scope: str) -> list[str]:
+    """Returns the pipelines that read or write streams of the scope. Raises PipelineRunning if one runs."""
+    from anabranch.spark.pipelines.record import rows
 
     found = []
     for row in rows(names.catalog):

@@ -1,4 +1,4 @@
-"""What `stream list` and `stream show` tell of a stream."""
+"""What `stream list` and `stream show` print of a stream."""
 
 from __future__ import annotations
 
@@ -6,24 +6,25 @@ from typing import Any
 
 from anabranch.catalog.port import Reading
 from anabranch.cli.autoscale import scaling_text
-from anabranch.cli.hold import holders_told, print_holders
-from anabranch.cli.output import iso_time, print_columns, size_text, strong
+from anabranch.cli.hold import holders_json, print_holders
+from anabranch.cli.output import iso_time, print_columns, put_line, size_text
 from anabranch.cli.retain import policy_text
 from anabranch.core.cuts import head_cut, tail_cut
+from anabranch.core.list_filter import ListFilter
 from anabranch.log.sizes import segment_bytes
 from anabranch.model.ids import StreamId
 from anabranch.model.policy import rate_from_json, rate_to_json
-from anabranch.model.retention import Retention
 from anabranch.model.stream import Segment, StreamView
-from anabranch.streams.alias import aliases, aliases_of
-from anabranch.streams.ephemeral import ephemeral_streams
-from anabranch.streams.retention import policy_of
-from anabranch.streams.scaling import rate_policy_of
-from anabranch.streams.scope import need_scope
+from anabranch.streams.ephemeral.holders import ephemeral_among
+from anabranch.streams.names.alias import aliases
+from anabranch.streams.retention.policy import Retention
+from anabranch.streams.retention.stored import policy_of
+from anabranch.streams.scaling.stored import rate_policy_of
+from anabranch.streams.scopes.scope import need_scope
 
 
 def summary(view: StreamView) -> dict[str, Any]:
-    """A stream in one row."""
+    """Returns a stream as one row."""
     info = view.info
     return {
         "name": str(info.name),
@@ -40,12 +41,16 @@ def summary(view: StreamView) -> dict[str, Any]:
     }
 
 
-def summaries(reading: Reading, scope: str | None, *, internal: bool) -> list[dict[str, Any]]:
-    """The streams by name, of one scope or of all. Raises ScopeNotFound."""
+def summaries(
+    reading: Reading, scope: str | None, *, internal: bool, selected: ListFilter | None = None
+) -> list[dict[str, Any]]:
+    """Returns the streams by name, of one scope or of all. Raises ScopeNotFound."""
     if scope is not None:
         need_scope(reading, scope)
-    views = [reading.view(info.id) for info in reading.streams(scope) if internal or not info.name.internal]
-    held = ephemeral_streams(reading)
+    selected = selected or ListFilter()
+    found = [info for info in reading.streams(scope) if internal or not info.name.internal]
+    views = [reading.view(info.id) for info in found if selected(str(info.name), info.tags)]
+    held = ephemeral_among(reading, [view.info.id for view in views if view is not None])
     named = _aliases(reading)
     return [
         summary(view) | {"ephemeral": view.info.id in held, "aliases": named.get(view.info.id, [])}
@@ -55,7 +60,7 @@ def summaries(reading: Reading, scope: str | None, *, internal: bool) -> list[di
 
 
 def print_summaries(rows: list[dict[str, Any]]) -> None:
-    """Streams as columns."""
+    """Prints streams as columns."""
     header = ("STREAM", "EVENTS", "SEGMENTS", "KEY", "TIME", "STATE", "TAGS", "ALIASES")
     shown = len(header) if any(row["aliases"] for row in rows) else -1
     print_columns(
@@ -84,7 +89,7 @@ def _aliases(reading: Reading) -> dict[StreamId, list[str]]:
 
 
 def details(reading: Reading, view: StreamView) -> dict[str, Any]:
-    """All there is to say of a stream. `bytes` are logical: what its events weighed when they were appended."""
+    """Returns all details of a stream. `bytes` are logical: the size of its events when they were appended."""
     segments = [_segment(reading, view, segment) for segment in view.ordered]
     policy = policy_of(reading, view.info.id)
     return {
@@ -96,40 +101,46 @@ def details(reading: Reading, view: StreamView) -> dict[str, Any]:
         "columns": [{"name": field.name, "type": str(field.type)} for field in view.info.schema.columns],
         "epochs": _epochs(view),
         "segments": segments,
-        "aliases": [str(alias) for alias in aliases_of(reading, view.info.id)],
-        "holders": holders_told(reading, view.info.id),
+        "aliases": [str(alias) for alias in reading.aliases_of(view.info.id)],
+        "holders": holders_json(reading, view.info.id),
         "retention": None if policy is None else policy.to_json(),
         "scaling": None if (rate := rate_policy_of(reading, view.info.id)) is None else rate_to_json(rate),
     }
 
 
-def print_details(told: dict[str, Any]) -> None:
-    """A stream on a page."""
-    print(strong(told["name"]))
-    facts = {
-        "id": told["id"],
-        "created": told["created_at"],
-        "state": "sealed" if told["sealed"] else "open",
-        "events": f"{told['events']:,}",
-        "bytes": size_text(told["bytes"]),
-        "epoch": told["epoch"],
-        "tags": " ".join(f"{k}={v}" for k, v in told["tags"].items()) or "-",
-        "aliases": " ".join(told["aliases"]) or "-",
-        "scaled": scaling_text(told["scaling"] and rate_from_json(told["scaling"])).removeprefix("scaled "),
-        "kept": policy_text(told["retention"] and Retention.from_json(told["retention"])).removeprefix("kept "),
-        "head": told["head"],
-        "tail": told["tail"],
+def print_details(shown_stream: dict[str, Any]) -> None:
+    """Prints the details of a stream."""
+    put_line(shown_stream["name"], bold=True)
+    fields = {
+        "id": shown_stream["id"],
+        "created": shown_stream["created_at"],
+        "state": "sealed" if shown_stream["sealed"] else "open",
+        "events": f"{shown_stream['events']:,}",
+        "bytes": size_text(shown_stream["bytes"]),
+        "epoch": shown_stream["epoch"],
+        "tags": " ".join(f"{k}={v}" for k, v in shown_stream["tags"].items()) or "-",
+        "aliases": " ".join(shown_stream["aliases"]) or "-",
+        "scaled": scaling_text(shown_stream["scaling"] and rate_from_json(shown_stream["scaling"])).removeprefix(
+            "scaled "
+        ),
+        "kept": policy_text(shown_stream["retention"] and Retention.from_json(shown_stream["retention"])).removeprefix(
+            "kept "
+        ),
+        "head": shown_stream["head"],
+        "tail": shown_stream["tail"],
     }
-    for name, value in facts.items():
-        print(f"  {name:<8} {value}")
-    print()
-    if told["holders"] is not None:
-        print_holders(told["holders"])
-    roles = {told["key"]: "key", told["time"]: "time"}
+    for name, value in fields.items():
+        put_line(f"  {name:<8} {value}")
+    put_line()
+    if shown_stream["holders"] is not None:
+        print_holders(shown_stream["holders"])
+    roles = {shown_stream["key"]: "key", shown_stream["time"]: "time"}
     print_columns(
-        ("COLUMN", "TYPE", "ROLE"), [(c["name"], c["type"], roles.get(c["name"])) for c in told["columns"]], indent="  "
+        ("COLUMN", "TYPE", "ROLE"),
+        [(c["name"], c["type"], roles.get(c["name"])) for c in shown_stream["columns"]],
+        indent="  ",
     )
-    print()
+    put_line()
     print_columns(
         ("SEGMENT", "KEYS FROM", "KEYS TO", "EPOCHS", "STATE", "HEAD", "TAIL", "EVENTS", "BYTES"),
         [
@@ -144,7 +155,7 @@ def print_details(told: dict[str, Any]) -> None:
                 s["events"],
                 size_text(s["bytes"]),
             )
-            for s in told["segments"]
+            for s in shown_stream["segments"]
         ],
         indent="  ",
     )

@@ -1,4 +1,4 @@
-"""`anabranch stitch`: a new stream of several, one after the other."""
+"""`anabranch stitch`: concatenate several streams into a new one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from anabranch.cli.elsewhere import (
+from anabranch.cli.confirm import YesOption, confirm
+from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store, split_list, store_path
+from anabranch.cli.output import counted, print_json, print_note
+from anabranch.cli.progress import ProgressMeter
+from anabranch.cli.ranges import ByOption, open_ranges, resolve_range, time_kind
+from anabranch.cli.target_store import (
     FromBlobsOption,
     FromHistoryOption,
     FromKeysOption,
@@ -18,20 +23,16 @@ from anabranch.cli.elsewhere import (
     ToStoreOption,
     WindowOption,
     finish,
-    open_elsewhere,
     open_named,
+    open_other_store,
 )
-from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store, split_list, store_path
-from anabranch.cli.output import confirm, counted, print_json, say
-from anabranch.cli.progress import Meter
-from anabranch.cli.ranges import ByOption, open_ranges, resolved, time_kind
 from anabranch.errors import InvalidArgument
 from anabranch.model.stream_range import StreamRange
 
 if TYPE_CHECKING:
-    from anabranch.readers.place import TimeKind
+    from anabranch.reading.bounds import TimeKind
     from anabranch.store import Store
-    from anabranch.streams.jobs.sources import InStore
+    from anabranch.transfer.jobs.sources import InStore
 
 app = new_app()
 
@@ -68,15 +69,16 @@ def stitch(
     to_history: ToHistoryOption = None,
     to_keys: ToKeysOption = None,
     window: WindowOption = 4,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: YesOption = False,
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
     """Stitch streams together, at once and whatever their size: all of the first, then all of the second, and so on.
 
-    Columns may differ; where their types do, the wider one is taken. Keys and times must be the same columns. Sources
-    may live in other stores: bytes are moved then, by a job. Places in a range are head, tail, a cut, a pointer, a time, or as -2h before now; one left out is the end
-    on its side. Times are those of appending, or with --by event the events' own.
+    Columns may differ; where their types differ, the wider one is used. Keys and times must be the same columns.
+    Sources may live in other stores; a job then moves the bytes. Places in a range are head, tail, a cut, a pointer, a
+    time, or as -2h before now; without one, the range begins at the head or ends at the tail. Times are append times,
+    or with --by event the events' own.
 
     Examples:
 
@@ -88,7 +90,7 @@ def stitch(
       anabranch stitch iot/here lake:iot/there --from-store lake=/mnt/usb/river --into iot/all
     """
     if prefer is not None and deduplicate is None:
-        raise InvalidArgument("--prefer says whose events stay where some repeat others: add --deduplicate")
+        raise InvalidArgument("--prefer chooses which of several repeated events to keep: add --deduplicate")
     if to_store is not None or deduplicate is not None or from_store or _elsewhere(sources):
         if drop_sources:
             _confirm([StreamRange.parse(text) for text in sources], yes=yes)
@@ -104,7 +106,7 @@ def stitch(
     if as_json:
         print_json({"name": into, "events": events, **joined.to_json()})
     else:
-        say(f"'{into}' is there, with {counted(events, 'event')}")
+        print_note(f"created '{into}' with {counted(events, 'event')}")
 
 
 def _by_job(
@@ -120,13 +122,13 @@ def _by_job(
     as_json: bool,
     drop_sources: bool,
 ) -> None:
-    """Stitch by a job that moves the bytes, perhaps into another store."""
+    """Stitch with a job that moves the bytes, perhaps into another store."""
     to_store, *where = to
     columns, order, times = split_list(deduplicate) or [], _numbers(prefer, len(sources)), time_kind(by)
     with open_store(store) as opened:
-        other = opened if to_store is None else open_elsewhere(to_store, *where)
+        other = opened if to_store is None else open_other_store(to_store, *where)
         try:
-            with Meter("stitching") as meter:
+            with ProgressMeter("stitching") as meter:
                 parts = [_source(opened, others, text, times) for text in sources]
                 job = other.jobs.stitch(
                     opened,
@@ -148,7 +150,7 @@ def _by_job(
         print_json({"name": into, "events": events, "job": job.id, "repeats": joined.repeats, **joined.to_json()})
     else:
         left_out = f"; {counted(joined.repeats, 'repeat')} left out" if columns else ""
-        say(f"'{into}' is there, with {counted(events, 'event')}{left_out}")
+        print_note(f"created '{into}' with {counted(events, 'event')}{left_out}")
 
 
 def _confirm(parts: Sequence[StreamRange], *, yes: bool) -> None:
@@ -157,31 +159,31 @@ def _confirm(parts: Sequence[StreamRange], *, yes: bool) -> None:
 
 
 def _source(opened: Store, others: Mapping[str, Store], text: str, by: TimeKind) -> StreamRange | InStore:
-    """`scope/name[start,end]`, or `name:` before it where that is the name of another store."""
-    from anabranch.streams.jobs.sources import InStore  # what it stands on is much to load for `--help`
+    """Parses `scope/name[start,end]`, preceded by `name:` if that is the name of another store."""
+    from anabranch.transfer.jobs.sources import InStore  # too slow to load for `--help`
 
     name, colon, rest = text.partition(":")
     if not (colon and _elsewhere([text])):
         return _range(opened, text, by)
     if name not in others:
-        raise InvalidArgument(f"say where the store '{name}' is: --from-store {name}=PATH")
+        raise InvalidArgument(f"the location of store '{name}' is missing: add --from-store {name}=PATH")
     return InStore(others[name], _range(others[name], rest, by))
 
 
 def _elsewhere(sources: Sequence[str]) -> bool:
-    """True if one names a store."""
+    """True if a source is in another store."""
     return any(":" in text.partition("[")[0] for text in sources)
 
 
 def _range(opened: Store, text: str, by: TimeKind) -> StreamRange:
-    told = StreamRange.parse(text)
-    return told if told == StreamRange(told.stream) else resolved(opened, told, by)
+    parsed = StreamRange.parse(text)
+    return parsed if parsed == StreamRange(parsed.stream) else resolve_range(opened, parsed, by)
 
 
 def _numbers(text: str | None, count: int) -> list[int]:
-    """`2,1` of so many streams, as numbers from 0 on."""
-    known = {str(number + 1): number for number in range(count)}
-    told = split_list(text) or []
-    if not known.keys() >= {*told} or len({*told}) < len(told):
+    """Parses `2,1` of so many streams as numbers from 0."""
+    numbers = {str(number + 1): number for number in range(count)}
+    parsed = split_list(text) or []
+    if not numbers.keys() >= {*parsed} or len({*parsed}) < len(parsed):
         raise InvalidArgument(f"--prefer takes numbers of streams from 1 to {count}, each once, as 2,1, not '{text}'")
-    return [known[each] for each in told]
+    return [numbers[each] for each in parsed]

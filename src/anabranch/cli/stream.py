@@ -1,4 +1,4 @@
-"""`anabranch stream`: the life of streams."""
+"""`anabranch stream`: create, list, show, scale, seal, truncate and delete streams."""
 
 from __future__ import annotations
 
@@ -15,33 +15,35 @@ from anabranch.cli.autoscale import (
     autoscale,
     rate_policy,
 )
+from anabranch.cli.confirm import YesOption, confirm
 from anabranch.cli.hold import hold, keep
 from anabranch.cli.options import (
     JsonOption,
+    MatchOption,
     StoreOption,
     StreamArgument,
     TagOption,
+    WithTagOption,
     new_app,
-    open_names,
+    open_catalog,
     open_store,
     parse_tags,
     split_list,
 )
-from anabranch.cli.output import confirm, counted, print_json, say
+from anabranch.cli.output import counted, print_json, print_note
 from anabranch.cli.ranges import ByOption, time_kind
-from anabranch.cli.retain import retain, said_policy
+from anabranch.cli.retain import policy_from_options, retain
 from anabranch.cli.watermark import watermark
 from anabranch.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from anabranch.cli.options import Names
     from anabranch.model.stream import StreamView
+    from anabranch.store.catalog_store import CatalogStore
 
 app = new_app("Create, list, show, scale, seal, truncate and delete streams.")
 
 KeyOption = Annotated[str | None, typer.Option("--key", metavar="COLUMN", help="The column that is the routing key.")]
 TimeOption = Annotated[str | None, typer.Option("--time", metavar="COLUMN", help="The column that is the event time.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 @app.command()
@@ -71,6 +73,12 @@ def create(
     retain_bytes: Annotated[
         str | None, typer.Option("--retain-bytes", metavar="SIZE", help="Keep so many of the newest bytes: 10GB.")
     ] = None,
+    retain_group: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--retain-group", metavar="GROUP", help="Let events go that this, and each other group named so, has read."
+        ),
+    ] = None,
     tag: TagOption = None,
     exist_ok: Annotated[
         bool, typer.Option("--exist-ok", help="Do nothing if the stream is there with the same schema.")
@@ -93,9 +101,11 @@ def create(
     """
     rate = rate_policy(events, size, factor, minimum)
     if rate is not None and segments is not None:
-        raise InvalidArgument("a stream has --segments, or as many as its load needs: --minimum says the least")
+        raise InvalidArgument(
+            "--segments fixes the number of segments; with a rate, --minimum sets the smallest number"
+        )
     if schema is not None and schema_from is not None:
-        raise InvalidArgument("say --schema or --schema-from, not both")
+        raise InvalidArgument("pass --schema or --schema-from, not both")
     columns: Any = None
     if schema is not None:
         from anabranch.cli.schema_text import parse_schema
@@ -103,9 +113,10 @@ def create(
         columns = parse_schema(schema)
     elif schema_from is not None:
         from anabranch.cli.intake.open import schema_of_file
+        from anabranch.cli.intake.times import DEFAULT_READING, as_times
 
-        columns = schema_of_file(schema_from)
-    with open_names(store) as names:
+        columns = as_times(schema_of_file(schema_from), time, DEFAULT_READING)
+    with open_catalog(store) as names:
         names.streams.create(
             stream,
             schema=columns,
@@ -113,16 +124,19 @@ def create(
             time=time,
             scaling=rate or segments or 1,
             tags=parse_tags(tag),
-            retention=said_policy(retain_for, retain_bytes),
+            retention=policy_from_options(retain_for, retain_bytes, groups=retain_group or ()),
             exist_ok=exist_ok,
         )
         view = names.streams.view(stream)
-    _tell(view, as_json, f"stream '{stream}' is there, with {counted(len(view.current), 'segment')}")
+    made = "stream exists:" if exist_ok else "created stream"
+    _tell(view, as_json, f"{made} '{stream}' with {counted(len(view.current), 'segment')}")
 
 
 @app.command("list")
 def list_streams(
     scope: Annotated[str | None, typer.Argument(metavar="[SCOPE]", help="Only streams of this scope.")] = None,
+    tag: WithTagOption = None,
+    match: MatchOption = None,
     internal: Annotated[bool, typer.Option("--internal", help="The store's own streams too.")] = False,
     as_json: JsonOption = False,
     store: StoreOption = None,
@@ -133,11 +147,15 @@ def list_streams(
 
       anabranch stream list
       anabranch stream list iot --json | jq -r '.[].name'
+      anabranch stream list iot --tag owner=plant-7 --match 'sensor-*'
     """
     from anabranch.cli.show import print_summaries, summaries
+    from anabranch.core.list_filter import ListFilter
 
-    with open_names(store) as names, names.catalog.reading() as reading:
-        rows = summaries(reading, scope, internal=internal)
+    selected = ListFilter(tag=tag, pattern=match)
+
+    with open_catalog(store) as names, names.catalog.reading() as reading:
+        rows = summaries(reading, scope, internal=internal, selected=selected)
     if as_json:
         print_json(rows)
     else:
@@ -155,14 +173,14 @@ def show(stream: StreamArgument, as_json: JsonOption = False, store: StoreOption
     """
     from anabranch.cli.show import details, print_details
     from anabranch.model.names import StreamName
-    from anabranch.streams.find import need_view
+    from anabranch.streams.lifecycle.find import need_view
 
-    with open_names(store) as names, names.catalog.reading() as reading:
-        told = details(reading, need_view(reading, StreamName.parse(stream)))
+    with open_catalog(store) as names, names.catalog.reading() as reading:
+        result = details(reading, need_view(reading, StreamName.parse(stream)))
     if as_json:
-        print_json(told)
+        print_json(result)
     else:
-        print_details(told)
+        print_details(result)
 
 
 @app.command()
@@ -172,12 +190,12 @@ def scale(
     split: Annotated[str | None, typer.Option("--split", metavar="SEGMENT", help="Split this segment.")] = None,
     into: Annotated[int, typer.Option("--into", metavar="N", help="Into so many.")] = 2,
     merge: Annotated[
-        str | None, typer.Option("--merge", metavar="SEGMENT,SEGMENT", help="Merge segments whose key ranges adjoin.")
+        str | None, typer.Option("--merge", metavar="SEGMENT,SEGMENT", help="Merge segments with adjacent key ranges.")
     ] = None,
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Change the number of segments. Writers and readers go on by themselves; the order of each key is kept.
+    """Change the number of segments. Writers and readers adapt by themselves; the order of each key is kept.
 
     Examples:
 
@@ -187,8 +205,8 @@ def scale(
     """
     merged = split_list(merge) or []
     if sum([segments is not None, split is not None, bool(merged)]) != 1:
-        raise InvalidArgument("say one of --segments, --split and --merge")
-    with open_names(store) as names:
+        raise InvalidArgument("pass exactly one of --segments, --split and --merge")
+    with open_catalog(store) as names:
         names.streams.scale(stream, segments, split=split, into=into, merge=merged)
         view = names.streams.view(stream)
     current = ", ".join(str(segment.id) for segment in view.current)
@@ -197,13 +215,13 @@ def scale(
 
 @app.command()
 def seal(stream: StreamArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
-    """Seal a stream: it can be read for ever, but takes no more events.
+    """Seal a stream: it stays readable, but nothing more can be appended.
 
     Example:
 
       anabranch stream seal iot/sensors
     """
-    with open_names(store) as names:
+    with open_catalog(store) as names:
         names.streams.seal(stream)
         view = names.streams.view(stream)
     _tell(view, as_json, f"stream '{stream}' is sealed")
@@ -221,31 +239,43 @@ def truncate(
         str | None, typer.Option("--bytes", metavar="SIZE", help="The first, at most so many bytes: 500MB, 10GB.")
     ] = None,
     by: ByOption = "append",
+    consumed: Annotated[
+        bool, typer.Option("--consumed", help="Only what all subscribed reader groups have read; alone, all of that.")
+    ] = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Remove the events before a place, or so many from the beginning. Offsets of those that stay do not change.
+    """Remove the events before a place, or so many from the beginning. Offsets of the remaining ones do not change.
 
-    Segments side by side lose alike. To let events go by themselves, see anabranch stream retain.
+    Parallel segments are truncated evenly. To remove events automatically, see anabranch stream retain. The groups that
+    --consumed waits for are those that anabranch stream retain --group named.
 
     Examples:
 
       anabranch stream truncate iot/sensors --at -30d
       anabranch stream truncate iot/sensors --at 2026-01-31T12:00:00Z --yes
       anabranch stream truncate iot/sensors --bytes 10GB --yes
+      anabranch stream truncate iot/sensors --consumed --at -1h
     """
     from anabranch.cli.cut import go_on, place
 
+    if consumed and at is None and events is None and size is None:
+        at = "tail"
     if sum(each is not None for each in (at, events, size)) != 1:
-        raise InvalidArgument("say one of --at, --events and --bytes")
+        raise InvalidArgument("pass exactly one of --at, --events, --bytes and --consumed")
     with open_store(store) as opened:
         cut = place(opened, stream, at or "head", time_kind(by))
         if at is None:
             cut = go_on(opened, stream, cut, events, size, at_most=True)
-        gone = opened.streams.distance(stream, end=cut).events
-        confirm(f"Remove {counted(gone, 'event')} from '{stream}'?", yes=yes)
-        opened.streams.truncate(stream, cut)
+        gone = opened.cuts.distance(stream, end=cut).events
+        if gone:
+            what = "what all subscribers have read of " if consumed else ""
+            confirm(f"Remove {what}{counted(gone, 'event')} {'of' if consumed else 'from'} '{stream}'?", yes=yes)
+        if consumed:
+            gone = opened.subscribers.release(stream, cut).events
+        else:
+            opened.streams.truncate(stream, cut)
         view = opened.streams.view(stream)
     _tell(view, as_json, f"{counted(gone, 'event')} removed from '{stream}'", removed=gone)
 
@@ -258,19 +288,19 @@ def delete(stream: StreamArgument, yes: YesOption = False, store: StoreOption = 
 
       anabranch stream delete iot/sensors --yes
     """
-    with open_names(store) as names:
+    with open_catalog(store) as names:
         events, name = _events(names, stream), str(names.streams.get(stream).name)
         also = "" if name == stream else f", of which '{stream}' is an alias,"
         confirm(f"Delete stream '{name}'{also} with its {counted(events, 'event')}?", yes=yes)
         names.streams.delete(stream)
-    say(f"stream '{stream}' is deleted")
+    print_note(f"stream '{stream}' is deleted")
 
 
 for _verb in (retain, autoscale, watermark, hold, keep):
     app.command()(_verb)
 
 
-def _events(names: Names, stream: str) -> int:
+def _events(names: CatalogStore, stream: str) -> int:
     view = names.streams.view(stream)
     return sum(view.length(segment.id) - segment.head for segment in view.ordered)
 
@@ -281,4 +311,4 @@ def _tell(view: StreamView, as_json: bool, text: str, **more: int) -> None:
     if as_json:
         print_json({**summary(view), **more})
     else:
-        say(text)
+        print_note(text)

@@ -1,4 +1,4 @@
-"""`anabranch txn`: transactions, those under way and those that ended lately."""
+"""`anabranch txn`: open transactions, and those that ended recently."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from anabranch.cli.confirm import YesOption, confirm
 from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store
-from anabranch.cli.output import counted, iso_time, print_columns, print_json, say
+from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, put_line
 from anabranch.errors import InvalidArgument, TransactionNotFound
 from anabranch.model.transaction import TransactionInfo, TransactionState
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 app = new_app("List, show and abort transactions.")
 
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The transaction's id, or how it begins.")]
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The transaction's id, or a unique prefix of it.")]
 
 
 @app.command("list")
@@ -33,7 +34,7 @@ def list_(
       anabranch txn list --all --json
     """
     with open_store(store) as opened:
-        found = opened.transactions(ended=every)
+        found = opened.transactions.list(ended=every)
     if as_json:
         print_json([_told(each) for each in found])
     elif found:
@@ -50,12 +51,12 @@ def list_(
         ]
         print_columns(("TRANSACTION", "STATE", "EVENTS", "STREAMS", "BEGUN", "ENDS OR ENDED"), rows)
     else:
-        say("there is no transaction" if every else "there is no open transaction; --all shows those that ended lately")
+        print_note("no transactions" if every else "no open transactions; --all also shows those that ended recently")
 
 
 @app.command()
 def show(ident: IdArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
-    """Show a transaction: its state and what it holds for which stream.
+    """Show a transaction: its state and what it holds for each stream.
 
     Example:
 
@@ -68,39 +69,44 @@ def show(ident: IdArgument, as_json: JsonOption = False, store: StoreOption = No
     if as_json:
         print_json(_told(info))
         return
-    print(f"transaction {info.id}: {info.state.value}" + ("" if info.reason is None else f", {info.reason}"))
-    print(f"begun {iso_time(info.begun_at)}, " + _end(info))
+    put_line(f"transaction {info.id}: {info.state.value}" + ("" if info.reason is None else f", {info.reason}"))
+    put_line(f"begun {iso_time(info.begun_at)}, " + _end(info))
     for stream, count in info.events.items():
         found = streams[stream]
-        print(f"  {'a stream that is gone' if found is None else found.name}: {counted(count, 'event')}")
+        put_line(f"  {'a stream that is gone' if found is None else found.name}: {counted(count, 'event')}")
 
 
 @app.command()
-def abort(ident: IdArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
-    """Abort an open transaction: none of its events will ever be seen, and its owner is told so. A second call is harmless.
+def abort(ident: IdArgument, yes: YesOption = False, as_json: JsonOption = False, store: StoreOption = None) -> None:
+    """Abort an open transaction: its events never become visible, and its owner gets an error. A second call is
+    harmless.
 
     Example:
 
-      anabranch txn abort 5f0c
+      anabranch txn abort 5f0c --yes
     """
     with open_store(store) as opened:
         info = _find(opened, ident)
         if info.state is not TransactionState.ABORTED:
+            if info.state is TransactionState.OPEN:
+                held = counted(sum(info.events.values()), "event")
+                confirm(f"Abort transaction {info.id} with the {held} flushed so far?", yes=yes)
             opened.transaction(info.id).abort("it was aborted from the command line")
             info = _find(opened, info.id)
     if as_json:
         print_json(_told(info))
     else:
-        say(f"transaction {info.id} is aborted")
+        print_note(f"transaction {info.id} is aborted")
 
 
 def _find(store: Store, ident: str) -> TransactionInfo:
-    """The one transaction whose id begins so. Raises TransactionNotFound; InvalidArgument where it is not only one."""
-    found = [each for each in store.transactions() if each.id.startswith(ident)]
+    """Returns the one transaction whose id begins with `ident`. Raises TransactionNotFound; InvalidArgument if
+    several do."""
+    found = [each for each in store.transactions.list() if each.id.startswith(ident)]
     if not found:
         raise TransactionNotFound(ident)
     if len(found) > 1:
-        raise InvalidArgument(f"the ids of {len(found):,} transactions begin with '{ident}'; say more of it")
+        raise InvalidArgument(f"the ids of {len(found):,} transactions begin with '{ident}'; pass a longer prefix")
     return found[0]
 
 

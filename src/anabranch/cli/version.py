@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anabranch import __version__
 from anabranch.cli.options import JsonOption, new_app
-from anabranch.cli.output import print_json
+from anabranch.cli.output import print_json, put_line
 
 app = new_app()
 
@@ -20,4 +20,4 @@ def version(as_json: JsonOption = False) -> None:
     if as_json:
         print_json({"version": __version__})
     else:
-        print(f"anabranch {__version__}")
+        put_line(f"anabranch {__version__}")

@@ -1,4 +1,4 @@
-"""`anabranch watch`: what happens to a stream, live."""
+"""`anabranch watch`: the changes of a stream as they happen."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store
-from anabranch.cli.output import counted, iso_time
+from anabranch.cli.output import counted, iso_time, put_json, put_line
 
 if TYPE_CHECKING:
-    from anabranch.core.notifications import Notification
+    from anabranch.notifications.kinds import Notification
 
 app = new_app()
 
-_TOLD_ELSEWHERE = ("name", "segments", "group", "readers", "names")
+_SHOWN_SEPARATELY = ("name", "segments", "group", "readers", "names")
 
 
 @app.command()
@@ -34,9 +34,9 @@ def watch(
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Show what happens to a stream as it happens: scaling, truncation, sealing, renaming, and all else but its events.
+    """Show the changes of a stream as they happen: scaling, truncation, sealing, renaming, and all else but its events.
 
-    It begins with the present state. Without a stream, it shows what happens to all streams and reader groups.
+    It begins with the present state. Without a stream, it shows the changes of all streams and reader groups.
 
     Examples:
 
@@ -44,19 +44,19 @@ def watch(
       anabranch watch --from -2h --no-follow
       anabranch watch iot/sensors --json | jq -r 'select(.kind == "scaled") | .segments'
     """
-    from anabranch.cli.places import parse_place
+    from anabranch.cli.stream_places import parse_place
 
     with open_store(store) as opened:
         place = parse_place(start, now=opened.runtime.clock.now())
-        with opened.notifications(stream, start=place, follow=follow) as told:
-            for number, each in enumerate(told, 1):
-                print(_json(each) if as_json else _line(each), flush=True)
+        with opened.notifications.read(stream, start=place, follow=follow) as fields:
+            for number, each in enumerate(fields, 1):
+                (put_json(_json(each), flush=True) if as_json else put_line(_line(each), flush=True))
                 if number == limit:
                     return
 
 
 def _json(each: Notification) -> str:
-    told = {
+    fields = {
         "id": each.id,
         "at": iso_time(each.at),
         "kind": each.kind,
@@ -66,7 +66,7 @@ def _json(each: Notification) -> str:
         "readers": each.readers,
         "detail": dict(each.detail),
     }
-    return json.dumps(told, ensure_ascii=False)
+    return json.dumps(fields, ensure_ascii=False)
 
 
 def _line(each: Notification) -> str:
@@ -80,10 +80,10 @@ def _line(each: Notification) -> str:
 
 
 def _text(detail: Mapping[str, Any]) -> str:
-    told = {
-        name: value for name, value in detail.items() if name not in _TOLD_ELSEWHERE and value not in ([], {}, None)
+    fields = {
+        name: value for name, value in detail.items() if name not in _SHOWN_SEPARATELY and value not in ([], {}, None)
     }
-    return " ".join(f"{name}={_value(value)}" for name, value in told.items())
+    return " ".join(f"{name}={_value(value)}" for name, value in fields.items())
 
 
 def _value(value: Any) -> str:

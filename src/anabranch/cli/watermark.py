@@ -1,4 +1,4 @@
-"""`anabranch watermark` and `anabranch stream watermark`: up to which time streams are complete."""
+"""`anabranch watermark` and `anabranch stream watermark`: the event time up to which streams are complete."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anabranch.cli.options import JsonOption, StoreOption, StreamArgument, new_app, open_store
-from anabranch.cli.output import iso_time, print_columns, print_json, say, strong
+from anabranch.cli.output import iso_time, print_columns, print_json, print_note, put_line
 
 if TYPE_CHECKING:
     from anabranch.core.watermarks import WatermarkStatus
 
-app = new_app("Watermarks: up to which time streams are complete, and who holds them up.")
+app = new_app("Watermarks: up to which time streams are complete, and which writers hold them back.")
 
 
 @app.command("list")
@@ -26,20 +26,20 @@ def list_watermarks(as_json: JsonOption = False, store: StoreOption = None) -> N
       anabranch watermark list --json | jq '.[] | select(.still_s > 60) | .name'
     """
     with open_store(store) as opened:
-        found = opened.watermark_statuses()
+        found = opened.watermarks.statuses()
     if as_json:
-        print_json([told_status(each) for each in found])
+        print_json([status_json(each) for each in found])
     elif found:
         print_columns(
             ("STREAM", "WATERMARK", "BEHIND", "STILL FOR", "WRITERS", "IDLE"), [row_of(each) for each in found]
         )
     else:
-        say("no stream has a watermark: no writer has noted a time")
+        print_note("no stream has a watermark: no writer has noted a time")
 
 
 @app.command()
 def show(stream: StreamArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
-    """Show how the watermark of a stream stands: how far it is behind, for how long it has not advanced, and what each writer
+    """Show the watermark of a stream: how far it is behind, for how long it has not advanced, and what each writer
     noted last.
 
     Examples:
@@ -48,20 +48,22 @@ def show(stream: StreamArgument, as_json: JsonOption = False, store: StoreOption
       anabranch watermark show iot/sensors --json | jq -r .cut
     """
     with open_store(store) as opened:
-        status = opened.watermark_status(stream)
+        status = opened.watermarks.status(stream)
     if as_json:
-        print_json(told_status(status))
+        print_json(status_json(status))
         return
-    print(strong(status.stream))
-    mark = status.mark
-    print(f"  watermark  {'-' if mark is None else iso_time(mark.time_us)}")
-    print(f"  cut        {'-' if mark is None else mark.cut}")
-    print(f"  behind     {duration(_seconds(status.lag_us))}   (the newest event: {iso_time(status.newest_us) or '-'})")
-    print(f"  still for  {duration(_seconds(status.still_us))}")
+    put_line(status.stream, bold=True)
+    mark = status.watermark
+    put_line(f"  watermark  {'-' if mark is None else iso_time(mark.time_us)}")
+    put_line(f"  cut        {'-' if mark is None else mark.cut}")
+    put_line(
+        f"  behind     {duration(_seconds(status.lag_us))}   (the newest event: {iso_time(status.newest_us) or '-'})"
+    )
+    put_line(f"  still for  {duration(_seconds(status.stalled_us))}")
     if status.writers:
-        print()
+        put_line()
         rows = [
-            (each.writer, iso_time(each.time_us), iso_time(each.heard_at), "yes" if each.idle else "no")
+            (each.writer, iso_time(each.time_us), iso_time(each.noted_at), "yes" if each.idle else "no")
             for each in status.writers
         ]
         print_columns(("WRITER", "NOTED", "HEARD OF", "IDLE"), rows, indent="  ")
@@ -76,7 +78,7 @@ def idle(
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Show or say for how long a writer may note no time before the watermark waits for it no longer.
+    """Show or set for how long a writer may note no time before the watermark stops waiting for it.
 
     Examples:
 
@@ -84,15 +86,16 @@ def idle(
       anabranch watermark idle iot/sensors 600
     """
     with open_store(store) as opened:
-        idle_s = opened.watermark_idle(stream, seconds)
+        idle_s = opened.watermarks.idle(stream, seconds)
     if as_json:
         print_json({"name": stream, "idle_s": idle_s})
     else:
-        print(duration(idle_s))
+        put_line(duration(idle_s))
 
 
 def watermark(stream: StreamArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
-    """Show up to which time the stream is complete, as its writers noted, and the cut behind which nothing older follows.
+    """Show up to which event time the stream is complete, according to its writers, and the cut after which no older
+    event follows.
 
     Examples:
 
@@ -100,39 +103,39 @@ def watermark(stream: StreamArgument, as_json: JsonOption = False, store: StoreO
       anabranch read iot/sensors --to "$(anabranch stream watermark iot/sensors --json | jq -r .cut)"
     """
     with open_store(store) as opened:
-        mark = opened.watermark(stream)
+        mark = opened.watermarks.get(stream)
     time, cut = (None, None) if mark is None else (iso_time(mark.time_us), str(mark.cut))
     if as_json:
         print_json({"name": stream, "time": time, "cut": cut})
     elif mark is None:
-        say(f"'{stream}' has no watermark: none of its writers has noted a time")
+        print_note(f"'{stream}' has no watermark: no writer has noted a time")
     else:
-        print(f"{time}  {cut}")
+        put_line(f"{time}  {cut}")
 
 
 def row_of(status: WatermarkStatus) -> tuple[object, ...]:
-    """A status in columns: name, time, how far behind, still for how long, writers, idle ones."""
-    time = None if status.mark is None else iso_time(status.mark.time_us)
-    behind, still = duration(_seconds(status.lag_us)), duration(_seconds(status.still_us))
+    """Returns a status as columns: name, time, how far behind, time without advance, writers, idle ones."""
+    time = None if status.watermark is None else iso_time(status.watermark.time_us)
+    behind, still = duration(_seconds(status.lag_us)), duration(_seconds(status.stalled_us))
     return (status.stream, time, behind, still, len(status.writers), len(status.idle))
 
 
-def told_status(status: WatermarkStatus) -> dict[str, Any]:
-    """A status as JSON."""
-    mark = status.mark
+def status_json(status: WatermarkStatus) -> dict[str, Any]:
+    """Returns a status as JSON."""
+    mark = status.watermark
     return {
         "name": status.stream,
         "time": None if mark is None else iso_time(mark.time_us),
         "cut": None if mark is None else str(mark.cut),
-        "advanced_at": None if mark is None else iso_time(mark.at),
+        "advanced_at": None if mark is None else iso_time(mark.made_at),
         "newest": iso_time(status.newest_us),
         "lag_s": _seconds(status.lag_us),
-        "still_s": _seconds(status.still_us),
+        "still_s": _seconds(status.stalled_us),
         "writers": [
             {
                 "writer": each.writer,
                 "time": iso_time(each.time_us),
-                "heard_at": iso_time(each.heard_at),
+                "noted_at": iso_time(each.noted_at),
                 "idle": each.idle,
             }
             for each in status.writers
@@ -145,7 +148,7 @@ def _seconds(micros: int | None) -> float | None:
 
 
 def duration(seconds: float | None) -> str:
-    """`4.2 s`, from two minutes on `0:02:13`."""
+    """Formats seconds as `4.2 s`, from two minutes on as `0:02:13`."""
     if seconds is None:
         return "-"
     return f"{seconds:.1f} s" if seconds < 120 else str(timedelta(seconds=round(seconds)))

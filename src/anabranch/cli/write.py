@@ -1,4 +1,4 @@
-"""`anabranch write`: events from files and pipes."""
+"""`anabranch write`: append events from files and pipes."""
 
 from __future__ import annotations
 
@@ -7,14 +7,24 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
-from anabranch.cli.formats import FileFormat
-from anabranch.cli.options import JsonOption, StoreOption, StreamArgument, new_app, open_store
-from anabranch.cli.output import counted, print_json, say
-from anabranch.cli.progress import Meter
-from anabranch.errors import InvalidArgument, StreamNotFound
+from anabranch.cli.formats import FileFormat, TimeUnit
+from anabranch.cli.options import (
+    JsonOption,
+    StoreOption,
+    StreamArgument,
+    invocation,
+    new_app,
+    open_store,
+    time_rules,
+)
+from anabranch.cli.output import counted, print_json, print_note
+from anabranch.cli.progress import ProgressMeter
+from anabranch.errors import AnabranchError, InvalidArgument, ScopeNotFound, StreamNotFound
+from anabranch.errors.names import with_advice
 
 if TYPE_CHECKING:
     from anabranch.cli.intake.open import Intake
+    from anabranch.cli.intake.times import TimeReading
     from anabranch.model.names import StreamName
     from anabranch.model.schema import StreamSchema
     from anabranch.store import Store
@@ -33,8 +43,8 @@ def write(
     ] = None,
     create: Annotated[
         bool,
-        typer.Option("--create/--no-create", help="Create the stream where there is none, with the columns found."),
-    ] = True,
+        typer.Option("--create", help="Create the stream if it does not exist, with the columns found; the store too."),
+    ] = False,
     key: Annotated[
         str | None, typer.Option("--key", metavar="COLUMN", help="For a new stream: the routing key.")
     ] = None,
@@ -45,6 +55,17 @@ def write(
         str | None, typer.Option("--schema", metavar="TEXT", help="For a new stream: its columns, as in stream create.")
     ] = None,
     segments: Annotated[int, typer.Option("--segments", metavar="N", help="For a new stream: its segments.")] = 1,
+    time_unit: Annotated[
+        TimeUnit | None,
+        typer.Option("--time-unit", help="What times that are numbers count since 1970; default: µs, where plausible."),
+    ] = None,
+    time_format: Annotated[
+        str | None,
+        typer.Option("--time-format", metavar="FORMAT", help="How the event time is written, as '%d.%m.%Y %H:%M'."),
+    ] = None,
+    truncate_times: Annotated[
+        bool, typer.Option("--truncate-times", help="Cut digits beyond µs off times, which are refused otherwise.")
+    ] = False,
     delimiter: Annotated[
         str | None, typer.Option("--delimiter", metavar="C", help="Between the fields of CSV; default: a comma.")
     ] = None,
@@ -56,38 +77,49 @@ def write(
 ) -> None:
     """Append the events of a file or a pipe.
 
-    It holds JSON lines, CSV with a header, Parquet, Arrow, or plain lines, and may end in .gz. A stream that is not there is created with the columns that the first 4 MiB show; plain lines make a raw stream.
-    Times are ISO 8601, or integers of µs since 1970. What comes through a pipe is durable as soon as the pipe pauses.
+    The input is JSON lines, CSV with a header, Parquet, Arrow, or plain lines; a file may be compressed as .gz. A
+    stream that does not exist is created with --create, with the columns found in the first 4 MiB; plain lines make a
+    raw stream. Its scope and the store are created too.
+    Times are ISO 8601, or numbers: integers of µs since 1970 that lie between 1980 and 2200, or of the unit that
+    --time-unit says. Times without a zone are in UTC, which is reported on stderr, or in that of --time-zone. Data from a
+    pipe is durable as soon as the pipe pauses.
 
-    A wrong line ends it, saying which line and what is wrong: all events before it are written, and nothing after it.
-    With --atomic nothing is written at all.
+    A wrong line ends the command with its number and the reason: all events before it are written, and nothing after
+    it. With --atomic nothing is written at all.
 
     Examples:
 
-      anabranch write iot/sensors measurements.csv --key device --time at
+      anabranch write iot/sensors measurements.csv --create --key device --time at
       anabranch write iot/sensors more.parquet --atomic
-      tail -f app.log | anabranch write logs/app -
+      anabranch write iot/sensors epochs.jsonl --time at --time-unit ms
+      anabranch write iot/sensors export.csv --time-format '%d.%m.%Y %H:%M'
+      tail -f app.log | anabranch write logs/app - --create
     """
-    from anabranch.cli.delivery import Delivery
     from anabranch.cli.intake.open import open_intake
-    from anabranch.cli.intake.source import BadInput, Source
+    from anabranch.cli.intake.source import BadInput, IntakeSource
+    from anabranch.cli.intake.times import TimeReading
+    from anabranch.cli.write_rows import RowDelivery
     from anabranch.model.names import StreamName
 
     name = StreamName.parse(stream)
-    new = _New(key, time, schema, segments)
-    with Source(None if file == "-" else Path(file)) as source, open_store(store, create=create) as opened:
+    invocation.truncate_times = truncate_times
+    times = TimeReading(time_rules(), time_unit, time_format)
+    new = _New(key, time, schema, segments, times)
+    with IntakeSource(None if file == "-" else Path(file)) as source, open_store(store, create=create) as opened:
         began = opened.runtime.clock.monotonic()
         found = opened.streams.find(name)
         present = None if found is None else found.schema
         if present is None and not create:
-            raise StreamNotFound(stream)
-        with Meter(f"writing {stream}", total=source.size) as meter:
+            raise _not_found(opened, name)
+        with ProgressMeter(f"writing {stream}", total=source.size) as meter:
             try:
-                intake = open_intake(source, form, present=present, delimiter=delimiter, now=opened.runtime.clock.now)
+                intake = open_intake(
+                    source, form, present=present, delimiter=delimiter, now=opened.runtime.clock.now, times=times
+                )
                 columns = _check_roles(stream, present, key, time) if present else new.schema_of(intake)
             except BadInput as exc:
                 raise InvalidArgument(f"{source.name}, {exc}; nothing is written") from exc
-            delivery = Delivery(opened, source, columns, meter)
+            delivery = RowDelivery(opened, source, columns, meter)
             rows = delivery.gather(intake) if atomic else None
             if present is None:
                 _create(opened, name, columns, segments)
@@ -98,25 +130,27 @@ def write(
                     delivery.write_whole(rows, writer)
         seconds = opened.runtime.clock.monotonic() - began
         if as_json:
-            told = {"stream": stream, "events": delivery.durable, "created": present is None}
-            print_json({**told, "seconds": round(seconds, 3), "tail": str(opened.streams.tail(name))})
+            result = {"stream": stream, "events": delivery.durable, "created": present is None}
+            print_json({**result, "seconds": round(seconds, 3), "tail": str(opened.cuts.tail(name))})
             return
     remark = ", which is new" if present is None else ""
-    # Of a few events the rate would tell how fast the program starts.
+    # For a few events the rate would mostly measure how fast the program starts.
     rate = f" ({delivery.durable / seconds:,.0f}/s)" if delivery.durable >= _RATED_EVENTS_MIN else ""
-    say(f"{counted(delivery.durable, 'event')} written to '{stream}'{remark}, in {seconds:.1f} s{rate}")
+    print_note(f"{counted(delivery.durable, 'event')} written to '{stream}'{remark}, in {seconds:.1f} s{rate}")
 
 
 class _New(NamedTuple):
-    """What was said about a stream that is to be created."""
+    """The options for a stream that is to be created."""
 
     key: str | None
     time: str | None
     schema: str | None
     segments: int
+    times: TimeReading
 
     def schema_of(self, intake: Intake) -> StreamSchema:
-        """The stream's schema: as told, or as the input shows."""
+        """Returns the stream's schema: the given one, or the one inferred from the input."""
+        from anabranch.cli.intake.times import as_times
         from anabranch.cli.schema_text import parse_schema
         from anabranch.model.schema import RAW, StreamSchema
 
@@ -125,11 +159,22 @@ class _New(NamedTuple):
             if self.key is not None or self.time is not None:
                 raise InvalidArgument("plain lines have no columns that --key and --time could name")
             return RAW
+        if self.schema is None:
+            columns = as_times(columns, self.time, self.times)
         return StreamSchema.typed(columns, self.key, self.time)
 
 
+def _not_found(store: Store, name: StreamName) -> AnabranchError:
+    try:
+        store.streams.get(name)
+    except (ScopeNotFound, StreamNotFound) as exc:
+        problem = exc.problem if isinstance(exc, ScopeNotFound) else str(exc)
+        return InvalidArgument(with_advice(problem, "to create the stream, pass --create"))
+    return StreamNotFound(str(name))
+
+
 def _create(store: Store, name: StreamName, schema: StreamSchema, segments: int) -> None:
-    store.streams.create_scope(name.scope, exist_ok=True)
+    store.scopes.create(name.scope, exist_ok=True)
     if schema.raw:
         store.streams.create(name, scaling=segments)
     else:
@@ -137,8 +182,8 @@ def _create(store: Store, name: StreamName, schema: StreamSchema, segments: int)
 
 
 def _check_roles(stream: str, present: StreamSchema, key: str | None, time: str | None) -> StreamSchema:
-    for role, told, there in (("key", key, present.key), ("time", time, present.time)):
-        if told is not None and told != there:
-            has = f"'{there}'" if there is not None else "none"
-            raise InvalidArgument(f"the {role} of stream '{stream}' is {has}, not '{told}'; it can't be changed")
+    for role, given, existing in (("key", key, present.key), ("time", time, present.time)):
+        if given is not None and given != existing:
+            has = f"'{existing}'" if existing is not None else "none"
+            raise InvalidArgument(f"the {role} of stream '{stream}' is {has}, not '{given}'; it can't be changed")
     return present

@@ -1,43 +1,57 @@
-"""Byte streams: how bytes become events, and how a stream is known to hold bytes.
+"""Byte streams: how bytes are stored as events, and how to recognise a stream that holds bytes.
 
-An event is a chunk of bytes and `until`, the number of bytes up to its end. That number stands where the event time does,
-one µs for each byte, so the time index finds the chunk of a byte: the first whose `until` is greater than its position.
+An event is a chunk of bytes and `until`, the number of bytes up to its end. `until` is stored as the event time, one µs
+per byte, so the time index finds the chunk of a byte: the first whose `until` is greater than the byte's position.
 """
 
 from __future__ import annotations
 
-from typing import Final
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Final
 
 from anabranch import limits
 from anabranch.errors import InvalidArgument
-from anabranch.model.columns import TIME_TYPE
 from anabranch.model.schema import StreamSchema
 from anabranch.model.stream import StreamInfo
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 UNTIL: Final = "until"
-BYTES: Final = StreamSchema.typed(pa.schema([(UNTIL, TIME_TYPE), ("bytes", pa.binary())]), time=UNTIL)
+
+
+def _columns() -> pa.Schema:
+    import pyarrow as pa  # slow to load, and not needed to list streams
+
+    from anabranch.model.columns import TIME_TYPE
+
+    return pa.schema([(UNTIL, TIME_TYPE), ("bytes", pa.binary())])
+
+
+BYTES: Final = StreamSchema(_columns, None, UNTIL)
 
 
 def chunks(data: memoryview, position: int, *, chunk_bytes: int = limits.BYTE_CHUNK_BYTES) -> pa.Table:
-    """Events that hold `data`, whose first byte is at `position` of the stream."""
+    """Events that hold `data`, whose first byte is at `position` in the stream."""
     begins = range(0, len(data), chunk_bytes)
     parts = [data[begin : begin + chunk_bytes] for begin in begins]
     ends = [position + begin + len(part) for begin, part in zip(begins, parts, strict=True)]
+    import pyarrow as pa
+
+    from anabranch.model.columns import TIME_TYPE
+
     until = pa.array(ends, pa.int64()).cast(TIME_TYPE)
     return pa.Table.from_arrays([until, pa.array(parts, pa.binary())], schema=BYTES.columns)
 
 
-def holds_bytes(info: StreamInfo) -> bool:
-    """True if the stream is one that `Store.bytes` made: its own columns, and one segment that was never scaled."""
+def is_byte_stream(info: StreamInfo) -> bool:
+    """True if the stream was created by `Store.bytes`: it has those columns, and one segment that was never scaled."""
     return info.schema == BYTES and not info.epoch and info.next_number == 1
 
 
-def refuse_rows(info: StreamInfo) -> None:
-    """Raise InvalidArgument where a stream holds bytes: rows of anybody else would stand among them."""
-    if holds_bytes(info):
+def reject_byte_stream(info: StreamInfo) -> None:
+    """Raise InvalidArgument if the stream holds bytes, since other events would be mixed with them."""
+    if is_byte_stream(info):
         raise InvalidArgument(
-            f"'{info.name}' holds bytes and takes no events: write with store.bytes('{info.name}', 'ab') or: "
+            f"'{info.name}' is a byte stream: write to it with store.bytes('{info.name}', 'ab') or: "
             f"anabranch bytes put {info.name}"
         )

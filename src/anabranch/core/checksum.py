@@ -1,4 +1,4 @@
-"""The checksum of what is stored."""
+"""The checksum of stored bytes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ if TYPE_CHECKING:
 
 
 def checksum(data: pa.Buffer | bytes) -> int:
-    """xxh3-64 (seed 0) of the bytes, as a signed 64-bit integer: the form in which databases keep it."""
+    """xxh3-64 (seed 0) of the bytes, as a signed 64-bit integer, the form that databases store."""
     digest = xxhash.xxh3_64_intdigest(data)
     return digest - (1 << 64) if digest >> 63 else digest

@@ -1,4 +1,4 @@
-"""Copying: what a copy views, and how the places of its source map to it."""
+"""The result of a copy, and the mapping of its source's pointers and cuts."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from anabranch.model.pointer import EventPointer
 
 
 @dataclass(frozen=True, slots=True)
-class Copied:
-    """A copy: the stream `copy` holds what `source` held between the cuts `start` and `end` of the source."""
+class CopyResult:
+    """A copy: the stream `copy` holds what `source` held between the source's cuts `start` and `end`."""
 
     copy: StreamId
     source: StreamId
@@ -20,8 +20,8 @@ class Copied:
     end: StreamCut
 
     def pointer(self, old: EventPointer) -> EventPointer:
-        """Where an event of the source lies in the copy: in the same segment, at the same offset. Raises
-        InvalidPointer for a pointer of another stream."""
+        """Where an event of the source is in the copy: in the same segment, at the same offset. Raises InvalidPointer
+        for a pointer of another stream."""
         if old.stream != self.source:
             raise InvalidPointer(f"the pointer belongs to stream {old.stream:016x}, not to {self.source:016x}")
         return old._replace(stream=self.copy)
@@ -33,7 +33,7 @@ class Copied:
         return StreamCut(self.copy, old.offsets)
 
     def to_json(self) -> dict[str, object]:
-        """As the catalog keeps it."""
+        """The form stored in the catalog."""
         return {
             "copy": f"{self.copy:016x}",
             "source": f"{self.source:016x}",
@@ -42,7 +42,7 @@ class Copied:
         }
 
     @classmethod
-    def from_json(cls, value: dict[str, object]) -> Copied:
+    def from_json(cls, value: dict[str, object]) -> CopyResult:
         """The inverse of `to_json`."""
         copy, source = (StreamId(int(str(value[name]), 16)) for name in ("copy", "source"))
         return cls(copy, source, StreamCut.parse(str(value["from"])), StreamCut.parse(str(value["to"])))

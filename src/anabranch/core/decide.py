@@ -1,4 +1,4 @@
-"""The decision of an append, made under the log's lock. Adapters that decide in the database are tested against it."""
+"""Decides an append, under the log's lock. Adapters that decide in the database are tested against this function."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from anabranch.model.ids import Micros
 def decide(
     part: Part, log: LogState | None, progress: Progress | None, *, now: Micros, expired: Micros | None = None
 ) -> Verdict:
-    """Duplicate, fence, expired, seal, gap, condition: in this order, so that a retry finds its first answer even
-    behind a seal or a raised fence. A part without a sequence can't be a duplicate. `expired` is the collector's
-    horizon where the part's blob was begun before it, else None."""
+    """Accept or refuse a part. The checks, in order: duplicate, fence, expired, seal, gap, condition. So a retry finds
+    its first result even if the log was sealed or the fence raised since. A part without a sequence can't be a
+    duplicate. `expired` is the collector's horizon if the part's blob was begun before it, else None."""
     if log is None:
         return Refused(Refusal.GONE)
     if part.sequence is not None:
-        if (first := _landed(part, progress)) is not None:
+        if (first := _duplicate_of(part, progress)) is not None:
             return first
         if progress is not None and part.sequence.fence < progress.fence:
             return Refused(Refusal.FENCED, progress.fence)
@@ -29,30 +29,30 @@ def decide(
     if part.sequence is not None:
         expected = 0 if progress is None else progress.next
         if part.sequence.first != expected:
-            # Below the next number and not among the kept batches: its answer is forgotten, not refused.
-            known = progress is not None and part.sequence.first > expected
-            return Refused(Refusal.GAP if known else Refusal.UNKNOWN_WRITER, expected)
+            # A number below the next one that is not among the kept batches: its result is unknown.
+            sequence_ahead = progress is not None and part.sequence.first > expected
+            return Refused(Refusal.GAP if sequence_ahead else Refusal.UNKNOWN_WRITER, expected)
     if part.expected is not None and part.expected != log.length:
         return Refused(Refusal.CONDITION, log.length)
     return Appended(log.length, Micros(max(now, log.appended_at)))
 
 
-def _landed(part: Part, progress: Progress | None) -> Appended | None:
+def _duplicate_of(part: Part, progress: Progress | None) -> Appended | None:
     assert part.sequence is not None
     if progress is None or part.sequence.first >= progress.next:
         return None
-    # Another owner of the writer's name may number its batches alike: only one with this fence is the same batch.
-    wanted = (part.sequence.first, part.count, part.sequence.fence)
+    # Another owner of the writer's name may use the same numbers: only a batch with this fence is the same batch.
+    batch_key = (part.sequence.first, part.count, part.sequence.fence)
     for batch in progress.recent:
-        if (batch.first, batch.events, batch.fence) == wanted:
+        if (batch.first, batch.events, batch.fence) == batch_key:
             return Appended(batch.start, Micros(batch.appended_at), duplicate=True)
     return None
 
 
 def advance_log(log: LogState, part: Part, appended: Appended) -> LogState:
-    """The log after an accepted part."""
+    """The log's state after an accepted part."""
     highs = [high for high in (log.event_high, part.bounds.high) if high is not None]
-    # Written out: `replace` takes three times as long, and this is done for every log of every commit.
+    # No `replace`, which takes three times as long: this runs for every log of every commit.
     return LogState(
         id=log.id,
         stream=log.stream,

@@ -1,4 +1,5 @@
-"""Where two streams view the same bytes, and where they part: told from their spans, without a look at an event."""
+"""Compares two streams by their spans, without reading events: where they view the same bytes, and where they
+diverge."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from anabranch.core.cuts import Lineage, Turn
+from anabranch.core.cuts import Handover, SegmentGraph
 from anabranch.core.spans import locate, offset_of
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import LogId, SegmentId
@@ -17,9 +18,9 @@ from anabranch.model.stream import StreamView
 Range = tuple[SegmentId, int, int]
 
 
-class Shared(NamedTuple):
-    """So many events from `start` on of `segment` in one stream are, byte for byte, those from `other_start` on of
-    `other` in the other stream."""
+class SharedRange(NamedTuple):
+    """The `events` events from offset `start` of `segment` in one stream are, byte for byte, those from offset
+    `other_start` of `other` in the other stream."""
 
     segment: SegmentId
     start: int
@@ -30,17 +31,18 @@ class Shared(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DiffPlan:
-    """`shared`: where both view the same bytes, every pair of places; `own` and `others`: what only one of them views.
-    Up to the cuts `alike`, one for each, readers of both get the very same events from the head on."""
+    """`shared`: every pair of places where both view the same bytes. `only_first` and `only_second`: what only one of them views.
+    `common_until`: a cut of each stream, up to which readers of both get exactly the same events from the head on."""
 
-    shared: tuple[Shared, ...]
-    own: tuple[Range, ...]
-    others: tuple[Range, ...]
-    alike: tuple[StreamCut, StreamCut]
+    shared: tuple[SharedRange, ...]
+    only_first: tuple[Range, ...]
+    only_second: tuple[Range, ...]
+    common_until: tuple[StreamCut, StreamCut]
 
 
-class _Run(NamedTuple):
-    """A readable part of a segment that lies in one log: positions `start <= position < stop`, from `offset` on."""
+class _LogRun(NamedTuple):
+    """A readable part of a segment within one log: positions `start <= position < stop`, from the segment's `offset`
+    on."""
 
     log: LogId
     start: int
@@ -50,39 +52,39 @@ class _Run(NamedTuple):
 
 
 def plan_diff(one: StreamView, other: StreamView) -> DiffPlan:
-    """Compare two streams as they were seen."""
-    mine, theirs = _runs(one), _runs(other)
-    by_log: dict[LogId, list[_Run]] = {}
-    for run in theirs:
+    """Compare two streams as of their views."""
+    first, second = _runs(one), _runs(other)
+    by_log: dict[LogId, list[_LogRun]] = {}
+    for run in second:
         by_log.setdefault(run.log, []).append(run)
-    shared = _joined(part for run in mine for part in _common(run, by_log.get(run.log, ())))
-    own = _without(mine, [(s.segment, s.start, s.start + s.events) for s in shared])
-    others = _without(theirs, [(s.other, s.other_start, s.other_start + s.events) for s in shared])
-    return DiffPlan(shared, own, others, _alike(one, other))
+    shared = _joined(part for run in first for part in _common(run, by_log.get(run.log, ())))
+    own = _subtract(first, [(s.segment, s.start, s.start + s.events) for s in shared])
+    others = _subtract(second, [(s.other, s.other_start, s.other_start + s.events) for s in shared])
+    return DiffPlan(shared, own, others, _common_prefix(one, other))
 
 
-def _runs(view: StreamView) -> list[_Run]:
+def _runs(view: StreamView) -> list[_LogRun]:
     return [run for segment in view.ordered for run in _runs_of(view, segment.id)]
 
 
-def _runs_of(view: StreamView, segment: SegmentId) -> list[_Run]:
+def _runs_of(view: StreamView, segment: SegmentId) -> list[_LogRun]:
     found = locate(view.spans.get(segment, ()), view.segments[segment].head, view.length(segment))
-    return [_Run(span.log, low, high, segment, offset_of(span, low)) for span, low, high in found]
+    return [_LogRun(span.log, low, high, segment, offset_of(span, low)) for span, low, high in found]
 
 
-def _common(run: _Run, others: Iterable[_Run]) -> list[Shared]:
+def _common(run: _LogRun, others: Iterable[_LogRun]) -> list[SharedRange]:
     found = []
     for other in others:
         low, high = max(run.start, other.start), min(run.stop, other.stop)
         if low < high:
-            mine, theirs = run.offset + low - run.start, other.offset + low - other.start
-            found.append(Shared(run.segment, mine, other.segment, theirs, high - low))
+            first, second = run.offset + low - run.start, other.offset + low - other.start
+            found.append(SharedRange(run.segment, first, other.segment, second, high - low))
     return found
 
 
-def _joined(parts: Iterable[Shared]) -> tuple[Shared, ...]:
-    """Neighbours as one, in order."""
-    found: list[Shared] = []
+def _joined(parts: Iterable[SharedRange]) -> tuple[SharedRange, ...]:
+    """The ranges in order, adjacent ones merged."""
+    found: list[SharedRange] = []
     for part in sorted(parts, key=lambda p: (p.segment, p.other, p.start - p.other_start, p.start)):
         last = found[-1] if found else None
         follows = last is not None and (part.segment, part.start, part.other, part.other_start) == (
@@ -98,19 +100,19 @@ def _joined(parts: Iterable[Shared]) -> tuple[Shared, ...]:
     return tuple(sorted(found))
 
 
-def _without(runs: Iterable[_Run], taken: Iterable[Range]) -> tuple[Range, ...]:
-    """The offsets of the runs that no range has taken, neighbours as one."""
+def _subtract(runs: Iterable[_LogRun], taken: Iterable[Range]) -> tuple[Range, ...]:
+    """The offsets of the runs that are in no taken range, adjacent ones merged."""
     by_segment: dict[SegmentId, list[tuple[int, int]]] = {}
     for segment, start, stop in taken:
         by_segment.setdefault(segment, []).append((start, stop))
-    left: list[Range] = []
+    remaining: list[Range] = []
     for run in runs:
         at, end = run.offset, run.offset + run.stop - run.start
         for start, stop in [*sorted(by_segment.get(run.segment, ())), (end, end)]:
             if at < min(start, end):
-                left.append((run.segment, at, min(start, end)))
+                remaining.append((run.segment, at, min(start, end)))
             at = max(at, stop)
-    return _merged(left)
+    return _merged(remaining)
 
 
 def _merged(ranges: Iterable[Range]) -> tuple[Range, ...]:
@@ -123,32 +125,37 @@ def _merged(ranges: Iterable[Range]) -> tuple[Range, ...]:
     return tuple(found)
 
 
-def _alike(one: StreamView, other: StreamView) -> tuple[StreamCut, StreamCut]:
-    """Walk both from the head, turn by turn, for as long as key ranges and bytes are the same."""
-    mine, theirs = Lineage.of(one), Lineage.of(other)
-    pairs = _paired(one, mine.roots, other, theirs.roots) or {}
-    turn_of: dict[SegmentId, Turn] = {segment: turn for turn in theirs.turns for segment in turn.before}
-    standing = {segment: _same(one, segment, other, pairs.get(segment)) for segment in mine.roots}
-    for turn in mine.turns:
-        if not standing.keys() >= set(turn.before) or not all(
-            _whole(one, s, standing[s]) and s in pairs and _whole(other, pairs[s], standing[s]) for s in turn.before
+def _common_prefix(one: StreamView, other: StreamView) -> tuple[StreamCut, StreamCut]:
+    """Walk both from the head, turn by turn, as long as key ranges and bytes are the same."""
+    first, second = SegmentGraph.of(one), SegmentGraph.of(other)
+    pairs = _paired(one, first.roots, other, second.roots) or {}
+    handover_of: dict[SegmentId, Handover] = {
+        segment: handover for handover in second.handovers for segment in handover.before
+    }
+    positions = {segment: _common_events(one, segment, other, pairs.get(segment)) for segment in first.roots}
+    for handover in first.handovers:
+        if not positions.keys() >= set(handover.before) or not all(
+            _is_exhausted(one, s, positions[s]) and s in pairs and _is_exhausted(other, pairs[s], positions[s])
+            for s in handover.before
         ):
             continue
-        twin = turn_of.get(pairs[turn.before[0]])
-        following = None
-        if twin is not None and set(twin.before) == {pairs[segment] for segment in turn.before}:
-            following = _paired(one, turn.after, other, twin.after)
-        if following is None:
+        counterpart = handover_of.get(pairs[handover.before[0]])
+        successors = None
+        if counterpart is not None and set(counterpart.before) == {pairs[segment] for segment in handover.before}:
+            successors = _paired(one, handover.after, other, counterpart.after)
+        if successors is None:
             continue
-        pairs |= following
-        for segment in turn.before:
-            del standing[segment]
-        standing |= {segment: _same(one, segment, other, following[segment]) for segment in turn.after}
-    ours = {segment: one.segments[segment].head + count for segment, count in standing.items()}
-    if not standing.keys() <= pairs.keys():  # not even their first segments have the same key ranges
-        return StreamCut.of(one.info.id, ours), StreamCut.of(other.info.id, _heads(other, theirs.roots))
-    twins = {pairs[segment]: other.segments[pairs[segment]].head + count for segment, count in standing.items()}
-    return StreamCut.of(one.info.id, ours), StreamCut.of(other.info.id, twins)
+        pairs |= successors
+        for segment in handover.before:
+            del positions[segment]
+        positions |= {segment: _common_events(one, segment, other, successors[segment]) for segment in handover.after}
+    first_offsets = {segment: one.segments[segment].head + count for segment, count in positions.items()}
+    if not positions.keys() <= pairs.keys():  # even their first segments have different key ranges
+        return StreamCut.of(one.info.id, first_offsets), StreamCut.of(other.info.id, _heads(other, second.roots))
+    second_offsets = {
+        pairs[segment]: other.segments[pairs[segment]].head + count for segment, count in positions.items()
+    }
+    return StreamCut.of(one.info.id, first_offsets), StreamCut.of(other.info.id, second_offsets)
 
 
 def _heads(view: StreamView, segments: Iterable[SegmentId]) -> dict[SegmentId, int]:
@@ -158,19 +165,19 @@ def _heads(view: StreamView, segments: Iterable[SegmentId]) -> dict[SegmentId, i
 def _paired(
     one: StreamView, segments: Iterable[SegmentId], other: StreamView, others: Iterable[SegmentId]
 ) -> dict[SegmentId, SegmentId] | None:
-    """Segments by the same key range; None where these differ."""
-    mine: dict[KeyRange, SegmentId] = {one.segments[segment].range: segment for segment in segments}
-    theirs: dict[KeyRange, SegmentId] = {other.segments[segment].range: segment for segment in others}
-    return {mine[part]: theirs[part] for part in mine} if mine.keys() == theirs.keys() else None
+    """Pairs the segments with equal key ranges; None if the ranges differ."""
+    first: dict[KeyRange, SegmentId] = {one.segments[segment].range: segment for segment in segments}
+    second: dict[KeyRange, SegmentId] = {other.segments[segment].range: segment for segment in others}
+    return {first[part]: second[part] for part in first} if first.keys() == second.keys() else None
 
 
-def _same(one: StreamView, segment: SegmentId, other: StreamView, twin: SegmentId | None) -> int:
-    """How many events both segments have in common from their heads on."""
-    if twin is None:
+def _common_events(one: StreamView, segment: SegmentId, other: StreamView, counterpart: SegmentId | None) -> int:
+    """How many events both segments have in common, starting at their heads."""
+    if counterpart is None:
         return 0
-    mine, theirs = _bytes_of(one, segment), _bytes_of(other, twin)
+    first, second = _bytes_of(one, segment), _bytes_of(other, counterpart)
     count = 0
-    for (log, start, stop), (other_log, other_start, other_stop) in zip(mine, theirs, strict=False):
+    for (log, start, stop), (other_log, other_start, other_stop) in zip(first, second, strict=False):
         if (log, start) != (other_log, other_start):
             break
         count += min(stop, other_stop) - start
@@ -180,11 +187,11 @@ def _same(one: StreamView, segment: SegmentId, other: StreamView, twin: SegmentI
 
 
 def _bytes_of(view: StreamView, segment: SegmentId) -> list[tuple[LogId, int, int]]:
-    """What a segment views, neighbours in one log as one."""
+    """The log ranges that a segment views, adjacent ones merged."""
     runs = _runs_of(view, segment)
     edges = [0, *(i for i, (a, b) in enumerate(pairwise(runs), 1) if (a.log, a.stop) != (b.log, b.start)), len(runs)]
     return [(runs[a].log, runs[a].start, runs[b - 1].stop) for a, b in pairwise(edges) if a < b]
 
 
-def _whole(view: StreamView, segment: SegmentId, count: int) -> bool:
+def _is_exhausted(view: StreamView, segment: SegmentId, count: int) -> bool:
     return view.segments[segment].head + count >= view.length(segment)

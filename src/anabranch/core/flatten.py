@@ -1,7 +1,7 @@
-"""Segments in few spans: which short spans are rewritten as one log, and where whoever views the same bytes finds them.
+"""Plans which short spans are rewritten as one log, and maps other spans of the same bytes to it.
 
-A copy of a stream that was written to has one span more for each of its open segments, so a copy of a copy of a copy has
-many. Nothing is lost by that but time: each span is another log to look up, and another small part of a file to read.
+A copy of a stream that was written to has one more span for each of its open segments, so a copy of a copy of a copy
+has many. That only costs time: each span is another log to look up, and another small part of a file to read.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from anabranch.model.stream import Span
 
 @dataclass(frozen=True, slots=True)
 class FlattenPolicy:
-    """At least `spans_min` neighbouring spans of at most `span_bytes_max` logical bytes each become one, of at most
-    `bytes_max` in all."""
+    """At least `spans_min` adjacent spans of at most `span_bytes_max` logical bytes each become one log, of at most
+    `bytes_max` in total."""
 
     spans_min: int = limits.FLATTEN_SPANS_MIN
     span_bytes_max: int = limits.FLATTEN_SPAN_BYTES_MAX
     bytes_max: int = limits.PARQUET_BYTES_MAX
 
 
-class Moved(NamedTuple):
-    """The positions `start <= position < stop` of `log` are those from `at` on of a new log."""
+class FlattenedRange(NamedTuple):
+    """The positions `start <= position < stop` of `log` are those from `at` on in a new log."""
 
     log: LogId
     start: int
@@ -34,8 +34,11 @@ class Moved(NamedTuple):
     at: int
 
 
-def runs(spans: Sequence[Span], weigh: Callable[[Span], int], policy: FlattenPolicy) -> list[tuple[Span, ...]]:
-    """The neighbouring spans of one segment that are worth rewriting together. Those that follow their log stay."""
+def short_span_runs(
+    spans: Sequence[Span], weigh: Callable[[Span], int], policy: FlattenPolicy
+) -> list[tuple[Span, ...]]:
+    """The groups of adjacent spans of one segment that are worth rewriting together. Spans that follow their log are
+    left out."""
     found: list[tuple[Span, ...]] = []
     run: list[Span] = []
     size = 0
@@ -51,17 +54,19 @@ def runs(spans: Sequence[Span], weigh: Callable[[Span], int], policy: FlattenPol
     return [run for run in found if len(run) >= policy.spans_min]
 
 
-def moves(run: Sequence[Span]) -> tuple[Moved, ...]:
-    """Where the positions that a run views are in the log that it becomes, which begins with the first of them."""
+def flattened_ranges(run: Sequence[Span]) -> tuple[FlattenedRange, ...]:
+    """Maps the positions that a run views to the new log, which begins with the first of them."""
     first = run[0].offset
     assert all(span.stop is not None for span in run)
-    return tuple(Moved(span.log, span.start, span.stop, span.offset - first) for span in run if span.stop is not None)
+    return tuple(
+        FlattenedRange(span.log, span.start, span.stop, span.offset - first) for span in run if span.stop is not None
+    )
 
 
-def remapped(spans: Sequence[Span], moved: Iterable[Moved], log: LogId) -> tuple[Span, ...] | None:
-    """The spans of a segment, with those that view nothing but what was moved in the new log, neighbours in one log as
-    one; None where nothing changes."""
-    by_log: dict[LogId, list[Moved]] = {}
+def remap_spans(spans: Sequence[Span], moved: Iterable[FlattenedRange], log: LogId) -> tuple[Span, ...] | None:
+    """The spans of a segment, with those that view only moved positions pointing to the new log, and adjacent ones in
+    one log merged. None if nothing changes."""
+    by_log: dict[LogId, list[FlattenedRange]] = {}
     for each in moved:
         by_log.setdefault(each.log, []).append(each)
     fresh: list[Span] = []
@@ -76,11 +81,11 @@ def remapped(spans: Sequence[Span], moved: Iterable[Moved], log: LogId) -> tuple
 
 
 def _full(spans: Sequence[Span]) -> Sequence[Span]:
-    """Without those that hold nothing, but not without any."""
+    """The spans without empty ones; the last span if all are empty."""
     return [span for span in spans if span.start != span.stop] or spans[-1:]
 
 
-def _placed(span: Span, moved: Iterable[Moved], log: LogId) -> Span:
+def _placed(span: Span, moved: Iterable[FlattenedRange], log: LogId) -> Span:
     if span.stop is None:
         return span
     for _, start, stop, at in moved:

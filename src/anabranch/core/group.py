@@ -1,12 +1,14 @@
-"""The shared state of a reader group, and every change of it. Pure: what is asked is answered with another state.
+"""The shared state of a reader group, and every change of it. Pure: each function returns a new state.
 
-Per stream the positions are a cut at any moment: each segment in reading with the offset behind its last accepted
-event. When all segments that hand a key range over are read to their ends, they leave the cut and their successors
-enter it at their heads (`core.cuts.settle`), so no order of events is ever given up to balance.
+At any moment, the positions in a stream are a cut: each segment being read, with the offset after its last accepted
+event. When all segments that hand over a key range are read to their ends, they leave the cut and their successors
+enter it at their heads (`core.cuts.settle`). So balancing never breaks the order of events.
 
-A checkpoint is a cut too, but gathered: each reader adds its own offsets when it comes to it, and while it is gathered
-two things wait, or the cut would hold an event in one segment without what precedes it: successors do not enter,
-and a segment that has its offset in it goes only to a reader that has added its own.
+A checkpoint is a cut too, but it is collected: each reader adds its own offsets when it reaches the checkpoint. While a
+checkpoint is collected, two things wait, because otherwise the cut could contain an event without those of its key that
+precede it. Successors do not enter, and a segment whose offset was added is assigned only to a reader that has added
+its own. Several checkpoints may be pending. They are collected one after another, in the order in which they were begun,
+so that successors can enter in between, however many follow each other.
 """
 
 from __future__ import annotations
@@ -16,8 +18,8 @@ from dataclasses import dataclass, field, replace
 
 from anabranch import limits
 from anabranch.core import cuts
-from anabranch.core.assignment import moves
-from anabranch.errors import AlreadyExists, InvalidCut, ReaderNotInGroup
+from anabranch.core.assignment import plan_moves
+from anabranch.errors import AlreadyExists, Conflict, InvalidCut, ReaderNotInGroup
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import Micros, SegmentId, StreamId
 from anabranch.model.position import StreamSegment
@@ -29,36 +31,47 @@ Offsets = Mapping[StreamSegment, int]
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A reader that is open. `session` differs for each opening of the name; `beat` counts its signs of life."""
+    """An open reader. `session` differs each time the name is opened; `heartbeats` counts its heartbeats."""
 
     session: str
-    beat: int
+    heartbeats: int
     joined_at: Micros
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A named place of a group, begun at `at`. `waiting` are the readers that have not come to it yet; it is complete
-    when there are none, and then `offsets` holds a cut of every stream. A `silent` one is nobody's business but of who began it."""
+    """A named position of a group, begun at `started_at`. While it is collected, `waiting` are the readers that have not
+    reached it yet. It is complete when there are none; then `offsets` holds a cut of every stream. A `silent` checkpoint
+    is visible only to the caller that began it."""
 
     name: str
-    at: Micros
+    started_at: Micros
     offsets: Offsets
     waiting: frozenset[str] = frozenset()
     silent: bool = False
 
+    @property
+    def streams(self) -> frozenset[StreamId]:
+        """The streams that it has positions in."""
+        return frozenset(each.stream for each in self.offsets)
+
     def cut(self, stream: StreamId) -> StreamCut:
-        """Its cut of one stream."""
+        """The checkpoint's cut of one stream."""
         return cut_of(self.offsets, stream)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """All that the readers of a group share. `starts` is where a rewound group begins; `ends`, for streams that are
-    read to an end, how far each segment is read there (segments behind the end are missing). `lease_us`: a reader that
-    gives no sign of life for so long is presumed dead. `refresh_us`: how often a reader looks and tells. `checkpoint_us`: how often a checkpoint begins by itself, 0: never.
-    `resets` counts how often all readers were sent away. `ended` once everything was read and nothing can follow; only
-    a reset takes that back."""
+    """All that the readers of a group share.
+
+    `starts` is where a rewound group begins. `ends`, for streams that are read up to an end, is how far each segment is
+    read (segments after the end are missing); an end may be ahead of the tail. A reader without a heartbeat for `lease_us` is presumed dead.
+    `refresh_us` is how often a reader reads the state and reports its position. `checkpoint_us` is how often a
+    checkpoint begins automatically, 0: never. `pending` are the checkpoints that are not complete, in the order in which
+    they were begun; `checkpoints` the complete ones that are kept. `names` are those that the streams had when a reader last
+    joined: a deleted stream that is made again is found by them. `resets` counts how often all readers were removed by a reset. `ended` is
+    True once everything was read and nothing can follow; only a reset undoes that.
+    """
 
     streams: tuple[StreamId, ...]
     starts: Offsets
@@ -69,42 +82,55 @@ class GroupState:
     checkpoint_us: int = 0
     owners: Mapping[StreamSegment, str] = field(default_factory=dict)
     members: Mapping[str, Member] = field(default_factory=dict)
-    checkpoint: Checkpoint | None = None
+    pending: tuple[Checkpoint, ...] = ()
     checkpoints: tuple[Checkpoint, ...] = ()
+    names: Mapping[StreamId, str] = field(default_factory=dict)
     resets: int = 0
     ended: bool = False
 
+    @property
+    def last_checkpoint(self) -> Checkpoint | None:
+        """The last complete one, of those that callers see."""
+        return next((each for each in reversed(self.checkpoints) if not each.silent), None)
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        """The checkpoint that is being collected: the first of the pending ones."""
+        return self.pending[0] if self.pending else None
+
     def cut(self, stream: StreamId) -> StreamCut:
-        """Behind the last accepted event of each segment of one stream."""
+        """The cut after the last accepted event of each segment of one stream."""
         return cut_of(self.positions, stream)
 
     def owned(self, reader: str) -> dict[StreamSegment, int]:
-        """The segments of a reader, and from where it reads them."""
+        """The segments of a reader, each with the offset it reads from."""
         return {segment: self.positions[segment] for segment, owner in self.owners.items() if owner == reader}
 
     def stop(self, view: StreamView, segment: SegmentId) -> int:
-        """The offset behind the last event of a segment that is there to be read now."""
+        """The offset after the last event of a segment that can be read now."""
         length, end = view.length(segment), self.ends.get(view.info.id)
         return length if end is None else min(length, end.get(segment, 0))
 
     def live(self, views: Views) -> set[StreamSegment]:
-        """The segments in reading that have events left, or may get some."""
-        return {each for each, offset in self.positions.items() if self._may_yield(views[each.stream], each, offset)}
+        """The segments being read that have events left, or may get some."""
+        return {
+            each for each, offset in self.positions.items() if self._may_have_events(views[each.stream], each, offset)
+        }
 
-    def _may_yield(self, view: StreamView, each: StreamSegment, offset: int) -> bool:
+    def _may_have_events(self, view: StreamView, each: StreamSegment, offset: int) -> bool:
         if each.segment not in view.segments:
-            return True  # truncated away: somebody has to notice
+            return True  # truncated: a reader has to notice it
         end = self.ends.get(each.stream)
         if end is not None and offset >= end.get(each.segment, 0):
             return False
         return offset < view.length(each.segment) or not view.sealed(each.segment)
 
     def finished(self, views: Views) -> bool:
-        """True if every stream is read to its end, so that nothing can follow."""
-        return self.checkpoint is None and not _settled(self, views).live(views)
+        """True if every stream is read to its end and nothing can follow."""
+        return self.checkpoint is None and not _skip_exhausted(self, views).live(views)
 
     def lag(self, views: Views) -> dict[StreamSegment, int]:
-        """How many events each segment in reading is behind; what its successors hold does not count."""
+        """How many events each segment being read is behind; events in its successors do not count."""
         found = {}
         for each, offset in self.positions.items():
             view = views[each.stream]
@@ -113,33 +139,39 @@ class GroupState:
 
 
 def cut_of(offsets: Offsets, stream: StreamId) -> StreamCut:
-    """The part of a mapping that is one stream's."""
+    """The offsets of one stream, as a cut."""
     return StreamCut.of(stream, {each.segment: offset for each, offset in offsets.items() if each.stream == stream})
 
 
 def offsets_of(cut: StreamCut) -> dict[StreamSegment, int]:
-    """A cut as a part of a group's positions."""
+    """A cut as positions of a group."""
     return {StreamSegment(cut.stream, segment): offset for segment, offset in cut}
 
 
-# a reader's own changes
+# changes by a reader
 
 
-def join(state: GroupState, reader: str, session: str, now: Micros) -> GroupState:
-    """A reader opens. One of its name that is open still is taken over: it is refused from now on, and its segments go on
-    from their accepted positions."""
-    return replace(state, members={**state.members, reader: Member(session, 0, now)})
+def join(
+    state: GroupState, reader: str, session: str, now: Micros, names: Mapping[StreamId, str] | None = None
+) -> GroupState:
+    """A reader opens. An open reader of the same name is taken over: it is refused from now on, and its segments
+    continue from their accepted positions. `names` are the present ones of the streams."""
+    stream_names = {
+        stream: (names or {}).get(stream, name) for stream, name in {**(names or {}), **state.names}.items()
+    }
+    stream_names = {stream: name for stream, name in stream_names.items() if stream in state.streams}
+    return replace(state, members={**state.members, reader: Member(session, 0, now)}, names=stream_names)
 
 
-def need_member(state: GroupState, group: str, reader: str, session: str) -> None:
-    """Raise ReaderNotInGroup unless this opening of the reader is the one that counts."""
+def require_member(state: GroupState, group: str, reader: str, session: str) -> None:
+    """Raise ReaderNotInGroup unless this session of the reader is the current one."""
     member = state.members.get(reader)
     if member is None or member.session != session:
         raise ReaderNotInGroup(group, reader)
 
 
 def accept(state: GroupState, reader: str, offsets: Offsets) -> GroupState:
-    """Move the positions of a reader's segments on. They never go back; segments of others are left out."""
+    """Advance the positions of a reader's segments. They never go back; segments of other readers are ignored."""
     positions = dict(state.positions)
     for segment, offset in offsets.items():
         if state.owners.get(segment) == reader and segment in positions:
@@ -147,44 +179,45 @@ def accept(state: GroupState, reader: str, offsets: Offsets) -> GroupState:
     return state if positions == state.positions else replace(state, positions=positions)
 
 
-def check_given(state: GroupState, offsets: Offsets, views: Views) -> None:
-    """Raise InvalidCut where an offset that somebody states lies behind all that is there to be read of its segment: to
-    accept it would skip what comes next. Of streams and segments that are not the group's nothing is said."""
+def check_offsets(state: GroupState, offsets: Offsets, views: Views) -> None:
+    """Raise InvalidCut if an offset given by a caller is after all events to be read in its segment: accepting it would
+    skip later events. Streams and segments that don't belong to the group are ignored."""
     for each, offset in offsets.items():
         view = views.get(each.stream)
         if view is not None and each.segment in view.segments and offset > state.stop(view, each.segment):
             stop = state.stop(view, each.segment)
             raise InvalidCut(
-                f"offset {offset} lies behind the last event to be read of segment {each}, which is at {stop}"
+                f"expected an offset of at most {stop}, the end of what can be read of segment {each}; got {offset}"
             )
 
 
-def beat(state: GroupState, reader: str) -> GroupState:
-    """A sign of life."""
+def record_heartbeat(state: GroupState, reader: str) -> GroupState:
+    """Record a heartbeat."""
     member = state.members[reader]
-    return replace(state, members={**state.members, reader: replace(member, beat=member.beat + 1)})
+    return replace(state, members={**state.members, reader: replace(member, heartbeats=member.heartbeats + 1)})
 
 
 def leave(state: GroupState, readers: Collection[str]) -> GroupState:
-    """Readers are gone: nobody reads their segments any more. Unknown names are ignored."""
+    """Remove readers; their segments become unowned. Unknown names are ignored."""
     if not any(reader in state.members for reader in readers):
         return state
     checkpoint = state.checkpoint
     if checkpoint is not None:
-        checkpoint = replace(checkpoint, waiting=checkpoint.waiting.difference(readers))
+        state = _collecting(state, replace(checkpoint, waiting=checkpoint.waiting.difference(readers)))
     return replace(
         state,
         members={name: member for name, member in state.members.items() if name not in readers},
         owners={segment: owner for segment, owner in state.owners.items() if owner not in readers},
-        checkpoint=checkpoint,
     )
 
 
 def rebalance(state: GroupState, reader: str, views: Views, keep: Collection[StreamSegment] = ()) -> GroupState:
-    """What one reader gives up and takes now; see `core.assignment`. What it keeps stays its own."""
+    """Release and take the segments that one reader should; see `core.assignment`. It keeps owning those in `keep`."""
     live = state.live(views)
     owners = {segment: owner for segment, owner in state.owners.items() if segment in live or segment in keep}
-    give_up, take = moves(reader, state.members, {each: owners.get(each) for each in live}, state.lag(views), keep=keep)
+    give_up, take = plan_moves(
+        reader, state.members, {each: owners.get(each) for each in live}, state.lag(views), keep=keep
+    )
     owners = {segment: owner for segment, owner in owners.items() if segment not in give_up}
     owners |= {segment: reader for segment in take if _may_take(state, reader, segment)}
     if owners == state.owners:
@@ -193,7 +226,7 @@ def rebalance(state: GroupState, reader: str, views: Views, keep: Collection[Str
     checkpoint = state.checkpoint
     if checkpoint is not None and reader not in checkpoint.waiting:
         missing = {each: offset for each, offset in state.owned(reader).items() if each not in checkpoint.offsets}
-        state = replace(state, checkpoint=replace(checkpoint, offsets={**checkpoint.offsets, **missing}))
+        state = _collecting(state, replace(checkpoint, offsets={**checkpoint.offsets, **missing}))
     return state
 
 
@@ -202,40 +235,42 @@ def _may_take(state: GroupState, reader: str, segment: StreamSegment) -> bool:
     return checkpoint is None or segment not in checkpoint.offsets or reader not in checkpoint.waiting
 
 
-# what the streams did
+# changes by the streams
 
 
 def advance(state: GroupState, views: Views) -> GroupState:
-    """Let the successors of what is read to its end enter, and complete a checkpoint that waits for nobody."""
-    checkpoint = state.checkpoint
-    if checkpoint is not None:
+    """Replace segments that were read to their ends by their successors, and complete checkpoints that wait for no
+    reader."""
+    while (checkpoint := state.checkpoint) is not None:
         if checkpoint.waiting:
             return state
-        done = replace(checkpoint, offsets={**state.positions, **checkpoint.offsets})
-        state = replace(state, checkpoint=None, checkpoints=_kept((*state.checkpoints, done)))
-    state = _settled(state, views)
-    # Never taken back here: a view that is older than the state must not let the end come a second time.
+        complete = replace(checkpoint, offsets={**state.positions, **checkpoint.offsets})
+        queued, kept = state.pending[1:], _latest_checkpoints((*state.checkpoints, complete))
+        state = _collect_first(_skip_exhausted(replace(state, pending=(), checkpoints=kept), views), queued)
+    state = _skip_exhausted(state, views)
+    # `ended` is never reset here: a view older than the state must not report the end a second time.
     return state if state.ended or state.live(views) else replace(state, ended=True)
 
 
-def _kept(checkpoints: tuple[Checkpoint, ...]) -> tuple[Checkpoint, ...]:
-    """The last ones of each kind. A silent one is let go of by who began it, unless that was killed."""
+def _latest_checkpoints(checkpoints: tuple[Checkpoint, ...]) -> tuple[Checkpoint, ...]:
+    """The last checkpoints of each kind. A silent one is removed by the process that began it, unless that was
+    killed."""
     kept: list[Checkpoint] = []
     for each in reversed(checkpoints):
-        if sum(one.silent == each.silent for one in kept) < limits.CHECKPOINTS_KEPT:
+        if sum(other.silent == each.silent for other in kept) < limits.CHECKPOINTS_KEPT:
             kept.append(each)
     return tuple(reversed(kept))
 
 
-def _settled(state: GroupState, views: Views) -> GroupState:
+def _skip_exhausted(state: GroupState, views: Views) -> GroupState:
     positions: dict[StreamSegment, int] = {}
     for stream in state.streams:
-        here = state.cut(stream).as_dict()
-        if cuts.below_head(views[stream], here):
-            positions |= {StreamSegment(stream, segment): offset for segment, offset in here.items()}
+        cut = state.cut(stream).as_dict()
+        if cuts.below_head(views[stream], cut):
+            positions |= {StreamSegment(stream, segment): offset for segment, offset in cut.items()}
         else:
-            settled = cuts.settle(views[stream], here)
-            positions |= {StreamSegment(stream, segment): offset for segment, offset in settled.items()}
+            skipped = cuts.skip_exhausted(views[stream], cut)
+            positions |= {StreamSegment(stream, segment): offset for segment, offset in skipped.items()}
     if positions == state.positions:
         return state
     owners = {segment: owner for segment, owner in state.owners.items() if segment in positions}
@@ -243,69 +278,118 @@ def _settled(state: GroupState, views: Views) -> GroupState:
 
 
 def skip_truncated(state: GroupState, views: Views) -> GroupState:
-    """Where positions lie before a stream's head, move them there. What was to be read in between is lost."""
+    """Move positions that are before a stream's head to the head. The events in between are lost to the group."""
     positions = dict(state.positions)
     for stream in state.streams:
-        here, view = state.cut(stream), views[stream]
-        if any(segment.epoch > view.info.epoch for segment, _ in here):
-            continue  # the view is older than the state: who has a newer one will see
-        if cuts.below_head(view, here.as_dict()):
+        cut, view = state.cut(stream), views[stream]
+        if any(segment.epoch > view.info.epoch for segment, _ in cut):
+            continue  # the view is older than the state; a reader with a newer one will do this
+        if cuts.below_head(view, cut.as_dict()):
             positions = {each: offset for each, offset in positions.items() if each.stream != stream}
-            positions |= offsets_of(cuts.raised(view, here))
+            positions |= offsets_of(cuts.clamp_to_head(view, cut))
     if positions == state.positions:
         return state
     owners = {segment: owner for segment, owner in state.owners.items() if segment in positions}
-    return replace(state, positions=positions, owners=owners, checkpoint=None)
+    moved = replace(state, positions=positions, owners=owners)
+    return _collect_first(moved, state.pending[1:])
 
 
 # checkpoints
 
 
 def begin_checkpoint(state: GroupState, group: str, name: str, now: Micros, *, silent: bool = False) -> GroupState:
-    """All present readers are to come to it. Raises AlreadyExists where one of the name is kept; asked for again while it
-    is gathered, it goes on. One that is gathered under another name is given up for it, but not for a silent one."""
-    if state.checkpoint is not None and (silent or state.checkpoint.name == name):
+    """Begin a checkpoint that all readers have to reach, after those that are pending. If one of this name is pending,
+    it continues. Raises AlreadyExists if a checkpoint of this name is kept, and Conflict where
+    `limits.CHECKPOINTS_PENDING_MAX` are pending; a silent one then changes nothing."""
+    if any(each.name == name for each in state.pending):
         return state
-    if any(each.name == name for each in state.checkpoints):
+    existing = next((each for each in state.checkpoints if each.name == name), None)
+    if existing is not None and existing.started_at == now:
+        return state  # a retry: its first attempt began the checkpoint, and others have completed it since
+    if existing is not None:
         raise AlreadyExists(f"group '{group}' has a checkpoint '{name}' already")
-    return replace(state, checkpoint=Checkpoint(name, now, {}, frozenset(state.members), silent))
+    if len(state.pending) >= limits.CHECKPOINTS_PENDING_MAX:
+        if silent:
+            return state
+        pending = ", ".join(each.name for each in state.pending)
+        raise Conflict(
+            f"group '{group}' has {len(state.pending)} checkpoints pending, the most there may be: {pending}"
+        )
+    return _collect_first(state, (*state.pending, Checkpoint(name, now, {}, silent=silent)))
 
 
-def cancel_checkpoint(state: GroupState) -> GroupState:
-    """Give up the one that is gathered."""
-    return state if state.checkpoint is None else replace(state, checkpoint=None)
+def cancel_checkpoint(state: GroupState, name: str | None = None) -> GroupState:
+    """Cancel the pending checkpoint of a name, or all."""
+    kept = tuple(each for each in state.pending if name not in (None, each.name))
+    return state if kept == state.pending else _collect_first(state, kept)
 
 
 def forget_checkpoint(state: GroupState, name: str) -> GroupState:
-    """Give it up, or let go of it where it is complete. What is not there is let be."""
-    if state.checkpoint is not None and state.checkpoint.name == name:
-        return cancel_checkpoint(state)
+    """Cancel the checkpoint, or remove it if it is complete. An unknown name is ignored."""
+    state = cancel_checkpoint(state, name)
     return replace(state, checkpoints=tuple(each for each in state.checkpoints if each.name != name))
 
 
-def is_due(state: GroupState, now: Micros) -> bool:
-    """True if a checkpoint should begin by itself."""
+def _collect_first(state: GroupState, pending: tuple[Checkpoint, ...]) -> GroupState:
+    """Make these the pending checkpoints. If the first was not being collected, all present readers now have to reach
+    it."""
+    if pending and pending[:1] != state.pending[:1]:
+        pending = (replace(pending[0], waiting=frozenset(state.members)), *pending[1:])
+    return replace(state, pending=pending)
+
+
+def _collecting(state: GroupState, checkpoint: Checkpoint) -> GroupState:
+    """Replace the checkpoint that is being collected."""
+    return replace(state, pending=(checkpoint, *state.pending[1:]))
+
+
+def checkpoint_due(state: GroupState, now: Micros) -> bool:
+    """True if a checkpoint should begin automatically."""
     if not state.checkpoint_us or state.checkpoint is not None:
         return False
     last = (
-        state.checkpoints[-1].at
+        state.checkpoints[-1].started_at
         if state.checkpoints
         else min((m.joined_at for m in state.members.values()), default=now)
     )
     return now - last >= state.checkpoint_us
 
 
-def come_to_checkpoint(state: GroupState, reader: str) -> GroupState:
-    """A reader adds the accepted positions of its segments. One that is not waited for changes nothing."""
+def reach_checkpoint(state: GroupState, reader: str) -> GroupState:
+    """Add the accepted positions of a reader's segments to the checkpoint. A reader that it does not wait for changes
+    nothing."""
     checkpoint = state.checkpoint
     if checkpoint is None or reader not in checkpoint.waiting:
         return state
     offsets = {**checkpoint.offsets, **state.owned(reader)}
-    return replace(state, checkpoint=replace(checkpoint, offsets=offsets, waiting=checkpoint.waiting - {reader}))
+    return _collecting(state, replace(checkpoint, offsets=offsets, waiting=checkpoint.waiting - {reader}))
 
 
-def reset(state: GroupState, positions: Offsets) -> GroupState:
-    """Go on from other positions. All readers are sent away: what they have read since does not count."""
+def reset(
+    state: GroupState,
+    positions: Offsets,
+    *,
+    names: Mapping[StreamId, str] | None = None,
+    ends: Mapping[StreamId, Mapping[SegmentId, int]] | None = None,
+) -> GroupState:
+    """Continue from other positions. All readers are removed, and what they read since their accepted positions does
+    not count. `names` are the streams to read from now on, and `ends` how far each is read; None: as before. A stream
+    that is new to the group starts, also after a rewind, at its position."""
+    streams = state.streams if names is None else tuple(names)
+    starts = {each: offset for each, offset in state.starts.items() if each.stream in streams}
+    started = {each.stream for each in starts}
+    starts |= {each: offset for each, offset in positions.items() if each.stream not in started}
+    kept = state.ends if ends is None else ends
     return replace(
-        state, positions=dict(positions), owners={}, members={}, checkpoint=None, resets=state.resets + 1, ended=False
+        state,
+        streams=streams,
+        names=state.names if names is None else dict(names),
+        starts=starts,
+        ends={stream: end for stream, end in kept.items() if stream in streams},
+        positions=dict(positions),
+        owners={},
+        members={},
+        pending=(),
+        resets=state.resets + 1,
+        ended=False,
     )

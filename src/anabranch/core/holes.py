@@ -1,7 +1,8 @@
-"""Holes: what of a log no span views, though something is viewed before and behind it.
+"""Holes: ranges of a log that no span views, although events before and after are viewed.
 
-A copy of a stream's first day and the stream's own last week leave such a hole when all between was truncated. What a hole
-held goes, and one extent without bytes stays in its place, the mark: so positions, running sizes and times are told as before.
+For example, a copy of a stream's first day and the stream's own last week leave such a hole when everything between was
+truncated. The events of a hole are deleted, and one extent without bytes, the mark, replaces them. So positions,
+running sizes and times stay valid.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from anabranch.core.compaction import GONE, joined
-from anabranch.model.append import Bounds, Place
+from anabranch.core.compaction import GONE, merged_bounds
+from anabranch.model.append import BlobLocation, TimeBounds
 from anabranch.model.stream import Extent, Span
 
 _END = 1 << 62
@@ -20,9 +21,9 @@ _END = 1 << 62
 Range = tuple[int, int]
 
 
-def viewed(spans: Iterable[Span]) -> list[Range]:
-    """The positions that any of a log's spans views, as ranges in order that don't touch each other. What follows the log
-    reaches beyond all positions."""
+def viewed_ranges(spans: Iterable[Span]) -> list[Range]:
+    """The positions that any of a log's spans views, as ordered ranges that don't touch each other. A span that follows
+    the log extends beyond all positions."""
     found: list[Range] = []
     full = ((span.start, _END if span.stop is None else span.stop) for span in spans if span.start != span.stop)
     for start, stop in sorted(full):
@@ -34,34 +35,35 @@ def viewed(spans: Iterable[Span]) -> list[Range]:
 
 
 def gaps(ranges: Sequence[Range]) -> list[Range]:
-    """What lies between ranges that are in order."""
+    """The gaps between ordered ranges."""
     return [(before[1], after[0]) for before, after in pairwise(ranges)]
 
 
-def sees(ranges: Sequence[Range], extent: Extent) -> bool:
-    """True if any of the ranges, which are in order, holds a position of the extent."""
+def intersects(ranges: Sequence[Range], extent: Extent) -> bool:
+    """True if any of the ordered ranges holds a position of the extent."""
     last = bisect_right(ranges, (extent.stop - 1, _END)) - 1
     return last >= 0 and ranges[last][1] > extent.start
 
 
-def hollow(page: Sequence[Extent], hole: Range) -> list[Extent]:
-    """Those of neighbouring extents that lie wholly in a hole and are still to go; none where one mark is all there is."""
+def extents_in_hole(page: Sequence[Extent], hole: Range) -> list[Extent]:
+    """Those of the adjacent extents that are entirely in a hole and still have to be deleted; none if only a mark is
+    left."""
     inside = [extent for extent in page if hole[0] <= extent.start and extent.stop <= hole[1]]
     return [] if [extent.encoding for extent in inside] == [GONE] else inside
 
 
-def mark(gone: Sequence[Extent]) -> Extent:
-    """What stays in the place of neighbouring extents."""
-    last = gone[-1]
+def collected_marker(collected_extents: Sequence[Extent]) -> Extent:
+    """The extent without bytes that replaces adjacent extents."""
+    last = collected_extents[-1]
     return replace(
         last,
-        start=gone[0].start,
+        start=collected_extents[0].start,
         blob=None,
         key=None,
         encoding=GONE,
-        place=Place(0, 0),
+        location=BlobLocation(0, 0),
         checksum=0,
-        appended=Bounds(gone[0].appended.low, last.appended.high),
-        events=joined(extent.events for extent in gone),
+        appended=TimeBounds(collected_extents[0].appended.low, last.appended.high),
+        events=merged_bounds(extent.events for extent in collected_extents),
         data=None,
     )

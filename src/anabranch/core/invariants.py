@@ -1,6 +1,6 @@
-"""What must hold of the catalog's rows, as pure functions from rows to sentences about what does not.
+"""The invariants of the catalog's rows: pure functions from rows to sentences about violations.
 
-They assume nothing: any row may have been changed by anybody.
+They assume nothing: any row may have been changed from outside.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from itertools import pairwise
 
 from anabranch import limits
 from anabranch.core.compaction import ARROW, GONE, PARQUET
-from anabranch.core.holes import Range, sees, viewed
+from anabranch.core.holes import Range, intersects, viewed_ranges
 from anabranch.model.append import LogState, Progress
 from anabranch.model.ids import LogId, SegmentId, StreamId, WriterId
-from anabranch.model.keyspace import WHOLE, KeyRange
+from anabranch.model.keyspace import FULL_KEY_RANGE, KeyRange
 from anabranch.model.stream import Extent, Segment, Span, StreamView
 
 
 @dataclass(frozen=True, slots=True)
-class Flaw:
-    """Something that does not hold: of a segment or a log of a stream, or of the stream as a whole."""
+class InvariantViolation:
+    """A violated invariant: of a segment or a log of a stream, or of the stream as a whole."""
 
-    what: str
+    message: str
     segment: SegmentId | None = None
     log: LogId | None = None
 
@@ -30,14 +30,14 @@ class Flaw:
 # streams
 
 
-def stream_flaws(view: StreamView) -> Iterator[Flaw]:
-    """What does not hold of a stream: epochs and key space, bookkeeping of segments, spans. O(n log n)."""
+def stream_violations(view: StreamView) -> Iterator[InvariantViolation]:
+    """Violations in a stream: epochs and key space, bookkeeping of segments, spans. O(n log n)."""
     for segment in view.ordered:
         for what in _segment_flaws(view, segment):
-            yield Flaw(what, segment.id)
+            yield InvariantViolation(what, segment.id)
     yield from _coverage_flaws(view)
     for unknown in view.spans.keys() - view.segments.keys():
-        yield Flaw("spans belong to a segment that does not exist", unknown)
+        yield InvariantViolation("spans belong to a segment that does not exist", unknown)
     for segment in view.ordered:
         yield from _span_flaws(view, segment)
 
@@ -49,12 +49,12 @@ def _segment_flaws(view: StreamView, segment: Segment) -> Iterator[str]:
     if segment.id.number >= view.info.next_number:
         yield f"has number {segment.id.number}, but the stream's next number is {view.info.next_number}"
     if segment.retired is not None and not segment.created < segment.retired <= epoch:
-        yield f"was retired in epoch {segment.retired}; it lies not between {segment.created + 1} and {epoch}"
+        yield f"was retired in epoch {segment.retired}, which is not between {segment.created + 1} and {epoch}"
 
 
-def _coverage_flaws(view: StreamView) -> Iterator[Flaw]:
+def _coverage_flaws(view: StreamView) -> Iterator[InvariantViolation]:
     """Each epoch covers the key space once: the first does, and in each later one the new segments take over exactly
-    the keys of those they retired."""
+    the key ranges of those they retired."""
     created: dict[int, list[KeyRange]] = {}
     retired: dict[int, list[KeyRange]] = {}
     for segment in view.ordered:
@@ -62,21 +62,23 @@ def _coverage_flaws(view: StreamView) -> Iterator[Flaw]:
         if segment.retired is not None:
             retired.setdefault(segment.retired, []).append(segment.range)
     if not created:
-        yield Flaw("it has no segments")
+        yield InvariantViolation("it has no segments")
         return
     first = min(created)
     for epoch in range(first, view.info.epoch + 1):
         new = created.get(epoch, [])
         if not new:
-            yield Flaw(f"epoch {epoch} began without a new segment")
+            yield InvariantViolation(f"epoch {epoch} began without a new segment")
         for low, high in pairwise(sorted(new)):
             if low.overlaps(high):
-                yield Flaw(f"in epoch {epoch} the key ranges {low} and {high} overlap")
+                yield InvariantViolation(f"in epoch {epoch} the key ranges {low} and {high} overlap")
         if epoch == first:
-            if _union(new) != [WHOLE]:
-                yield Flaw(f"the segments of epoch {epoch} do not cover the key space")
+            if _union(new) != [FULL_KEY_RANGE]:
+                yield InvariantViolation(f"the segments of epoch {epoch} do not cover the key space")
         elif _union(new) != _union(retired.get(epoch, [])):
-            yield Flaw(f"the segments that epoch {epoch} began with do not take over the keys of those it retired")
+            yield InvariantViolation(
+                f"the segments created in epoch {epoch} do not cover the key ranges of those it retired"
+            )
 
 
 def _union(ranges: Sequence[KeyRange]) -> list[KeyRange]:
@@ -89,17 +91,21 @@ def _union(ranges: Sequence[KeyRange]) -> list[KeyRange]:
     return joined
 
 
-def _span_flaws(view: StreamView, segment: Segment) -> Iterator[Flaw]:
+def _span_flaws(view: StreamView, segment: Segment) -> Iterator[InvariantViolation]:
     spans = view.spans.get(segment.id, ())
     for span in spans:
         for what in _placement_flaws(view.logs.get(span.log), span):
-            yield Flaw(what, segment.id, span.log)
+            yield InvariantViolation(what, segment.id, span.log)
     for before, after in pairwise(spans):
         if before.stop is None:
-            yield Flaw("a span that follows its log is not the last of its segment", segment.id, before.log)
+            yield InvariantViolation(
+                "a span that follows its log is not the last of its segment", segment.id, before.log
+            )
         elif before.offset + before.stop - before.start != after.offset:
-            end = before.offset + before.stop - before.start
-            yield Flaw(f"one span ends at offset {end}, the next begins at {after.offset}", segment.id, after.log)
+            check_end = before.offset + before.stop - before.start
+            yield InvariantViolation(
+                f"one span ends at offset {check_end}, the next begins at {after.offset}", segment.id, after.log
+            )
     yield from _edge_flaws(view, segment, spans)
 
 
@@ -111,38 +117,40 @@ def _placement_flaws(log: LogState | None, span: Span) -> Iterator[str]:
     if not 0 <= span.start <= stop:
         yield f"the span at offset {span.offset} runs from position {span.start} to {stop}"
     elif stop > log.length and not (log.sealed and span.start == stop):
-        # A sealed log is cut behind the last event that is viewed, so a span that views none may lie behind that.
+        # A sealed log ends after the last viewed event, so a span that views none may be after that.
         yield f"the span at offset {span.offset} ends at position {stop}, its log at {log.length}"
     elif span.start < log.low_water and span.start < stop:
         yield f"the span at offset {span.offset} begins at position {span.start}, its log only at {log.low_water}"
 
 
-def _edge_flaws(view: StreamView, segment: Segment, spans: Sequence[Span]) -> Iterator[Flaw]:
-    """The head lies in the segment; the end is open exactly if the segment is."""
+def _edge_flaws(view: StreamView, segment: Segment, spans: Sequence[Span]) -> Iterator[InvariantViolation]:
+    """The head is within the segment; the end is open exactly if the segment is."""
     sealed = view.sealed(segment.id)
     if not spans:
         if not sealed:
-            yield Flaw("is open, but has no span", segment.id)
+            yield InvariantViolation("is open, but has no span", segment.id)
         return
     last = spans[-1]
     log = view.logs.get(last.log)
     if sealed and last.stop is None:
-        yield Flaw("is sealed, but its last span follows its log", segment.id, last.log)
+        yield InvariantViolation("is sealed, but its last span follows its log", segment.id, last.log)
     if not sealed and last.stop is not None:
-        yield Flaw("is open, but its last span does not follow its log", segment.id, last.log)
+        yield InvariantViolation("is open, but its last span does not follow its log", segment.id, last.log)
     if not sealed and log is not None and log.sealed:
-        yield Flaw("is open, but its log is sealed", segment.id, last.log)
+        yield InvariantViolation("is open, but its log is sealed", segment.id, last.log)
     if log is not None:
         length = last.offset + (log.length if last.stop is None else last.stop) - last.start
         if not spans[0].offset <= segment.head <= length:
-            yield Flaw(f"its head is {segment.head}, its offsets are {spans[0].offset} … {length}", segment.id)
+            yield InvariantViolation(
+                f"its head is {segment.head}, its offsets are {spans[0].offset} … {length}", segment.id
+            )
 
 
 # logs
 
 
-def log_flaws(log: LogState, spans: Sequence[tuple[StreamId, Span]]) -> Iterator[str]:
-    """What does not hold of a log and of all the spans that view it."""
+def log_violations(log: LogState, spans: Sequence[tuple[StreamId, Span]]) -> Iterator[str]:
+    """Violations in a log and in all the spans that view it."""
     following = sum(span.stop is None for _, span in spans)
     if not 0 <= log.low_water <= log.length:
         yield f"its low-water mark is {log.low_water}, its length {log.length}"
@@ -154,41 +162,41 @@ def log_flaws(log: LogState, spans: Sequence[tuple[StreamId, Span]]) -> Iterator
 
 @dataclass(slots=True)
 class ExtentChain:
-    """A log's extents, told one after another from its low-water mark on; each answer is what does not hold. `_viewed` is
-    what the log's spans view."""
+    """Checks a log's extents one after another from its low-water mark on, yielding violations. `_viewed` holds the
+    positions that the log's spans view."""
 
     _viewed: list[Range]
     _last: Extent | None = field(default=None)
 
     @classmethod
     def of(cls, spans: Iterable[tuple[StreamId, Span]]) -> ExtentChain:
-        """The chain of a log that these spans view."""
-        return cls(viewed(span for _, span in spans))
+        """A chain for the log that these spans view."""
+        return cls(viewed_ranges(span for _, span in spans))
 
-    def follow(self, log: LogState, extent: Extent) -> Iterator[str]:
-        """The next extent; `log` as of the same snapshot."""
-        here = f"the extent {extent.start} … {extent.stop}"
+    def check_next(self, log: LogState, extent: Extent) -> Iterator[str]:
+        """Check the next extent; `log` as of the same snapshot."""
+        label = f"the extent {extent.start} … {extent.stop}"
         last, self._last = self._last, extent
         if extent.start >= extent.stop:
-            yield f"{here} is empty"
+            yield f"{label} is empty"
         if last is None:
             if extent.start > log.low_water:
                 yield f"positions {log.low_water} … {extent.start - 1} are in no extent"
         elif extent.start > last.stop:
             yield f"positions {last.stop} … {extent.start - 1} are in no extent"
         elif extent.start < last.stop:
-            yield f"{here} overlaps the one before, which ends at {last.stop}"
-        if extent.encoding == GONE and sees(self._viewed, extent):
-            yield f"{here} was collected, though a span views it"
+            yield f"{label} overlaps the one before, which ends at {last.stop}"
+        if extent.encoding == GONE and intersects(self._viewed, extent):
+            yield f"{label} was collected, though a span views it"
         if extent.stop > log.length:
-            yield f"{here} reaches beyond the log's length {log.length}"
+            yield f"{label} reaches beyond the log's length {log.length}"
         if extent.size_end < (last.size_end if last else 0):
-            yield f"{here} ends at logical byte {extent.size_end}, the one before at {last.size_end if last else 0}"
-        for what in (*_time_flaws(log, extent, last), *_form_flaws(extent)):
-            yield f"{here} {what}"
+            yield f"{label} ends at logical byte {extent.size_end}, the one before at {last.size_end if last else 0}"
+        for what in (*_time_flaws(log, extent, last), *_encoding_flaws(extent)):
+            yield f"{label} {what}"
 
-    def end(self, log: LogState) -> Iterator[str]:
-        """There are no more; `log` as of the same snapshot."""
+    def check_end(self, log: LogState) -> Iterator[str]:
+        """Check after the last extent; `log` as of the same snapshot."""
         last = self._last
         if last is None:
             if log.low_water != log.length:
@@ -217,7 +225,7 @@ def _time_flaws(log: LogState, extent: Extent, last: Extent | None) -> Iterator[
         yield f"has event times up to {high} µs, the log's row says {log.event_high}"
 
 
-def _form_flaws(extent: Extent) -> Iterator[str]:
+def _encoding_flaws(extent: Extent) -> Iterator[str]:
     if extent.encoding == GONE:
         if extent.blob is not None or extent.data is not None:
             yield "was collected, but has bytes"
@@ -230,26 +238,26 @@ def _form_flaws(extent: Extent) -> Iterator[str]:
         yield "has both a blob and inlined bytes"
     if extent.blob is not None and extent.key is None:
         yield f"lies in blob {extent.blob}, which the catalog does not list"
-    if min(extent.place.offset, extent.place.length, extent.place.row) < 0:
-        yield f"lies at byte {extent.place.offset}, length {extent.place.length}, row {extent.place.row}"
+    if min(extent.location.offset, extent.location.length, extent.location.row) < 0:
+        yield f"lies at byte {extent.location.offset}, length {extent.location.length}, row {extent.location.row}"
 
 
-def progress_flaws(log: LogState, writer: WriterId, progress: Progress) -> Iterator[str]:
-    """What does not hold of what a log remembers of a writer."""
+def progress_violations(log: LogState, writer: WriterId, progress: Progress) -> Iterator[str]:
+    """Violations in the progress that a log stores for a writer."""
     who = f"writer {writer}"
     batches = progress.recent
     if len(batches) > limits.WRITER_BATCHES_KEPT:
-        yield f"{who} has {len(batches)} batches kept, {limits.WRITER_BATCHES_KEPT} at most are"
+        yield f"{who} has {len(batches)} recorded batches, at most {limits.WRITER_BATCHES_KEPT} are kept"
     for one, two in pairwise(batches):
-        follow = one.first + one.events == two.first and one.start + one.events <= two.start
-        if not follow or one.appended_at > two.appended_at or one.fence > two.fence:
+        check_next = one.first + one.events == two.first and one.start + one.events <= two.start
+        if not check_next or one.appended_at > two.appended_at or one.fence > two.fence:
             yield f"{who}: its batches {one.first} and {two.first} do not follow each other"
     for first, count, start, at, fence in batches:
-        # A sealed log may have been cut behind the last position that anybody views.
+        # A sealed log may have been cut after the last viewed position.
         beyond = start + count > log.length and not log.sealed
         if first < 0 or count <= 0 or start < 0 or beyond or at > log.appended_at or fence > progress.fence:
             yield f"{who}: its batch {first} of {count} events at {start} is not in the log"
     if batches and batches[-1][0] + batches[-1][1] != progress.next:
-        yield f"{who} goes on with {progress.next}, its last batch ends at {batches[-1][0] + batches[-1][1]}"
+        yield f"{who} continues at {progress.next}, its last batch ends at {batches[-1][0] + batches[-1][1]}"
     if progress.next < 0 or progress.fence < 0:
-        yield f"{who} goes on with {progress.next} under fence {progress.fence}"
+        yield f"{who} continues at {progress.next} under fence {progress.fence}"

@@ -1,5 +1,8 @@
-"""One event of a raw stream, encoded without Arrow: a lone durable event waits for whatever is done before its commit, and
-building a batch of one row takes ten times as long as packing the same bytes."""
+"""Encodes one event of a raw stream without Arrow.
+
+A lone durable event waits for everything done before its commit, and building a batch of one row takes ten times as
+long as packing the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,13 @@ from typing import ClassVar, Final
 
 import pyarrow as pa
 
-from anabranch.model.append import Bounds
+from anabranch.model.append import TimeBounds
 from anabranch.model.columns import RAW_COLUMNS
 from anabranch.model.ids import Micros
 
-# An encapsulated message of Arrow's IPC format: a marker, the length of the metadata, and these: a flatbuffer whose header
-# says "metadata version 5, a record batch". What differs from row to row are the length of the body, where its eight
-# buffers lie (a pair each), and whether the key is null.
+# An encapsulated message of Arrow's IPC format: a marker, the length of the metadata, and the metadata, a flatbuffer.
+# Its header says "metadata version 5, a record batch". Only the length of the body, the positions of its eight buffers
+# (a pair each), and whether the key is null differ from row to row.
 _MESSAGE: Final = struct.Struct("<iI33q")
 _MARKER: Final = (-1, 33 * 8)
 _TABLES: Final = (0x14, 0x500060016000C, 0xC000C0008, 0x1800040300)
@@ -26,16 +29,16 @@ _BATCH: Final = (
     8 << 32,
 )  # ending with: one row; a vector of eight buffers
 _NODES: Final = 3 << 32  # a vector of three columns follows: rows and nulls of each
-_ENDS: Final = struct.Struct("<2i")  # of one text, behind one another
+_ENDS: Final = struct.Struct("<2i")  # start and end of one text
 _TIME_ENDS: Final = struct.Struct("<q2i")
-_NULL_KEY: Final = bytes(16)  # which values are there: none; and their ends
+_NULL_KEY: Final = bytes(16)  # the validity bitmap (no values) and the ends
 _ZEROS: Final = bytes(8)
 _KEYLESS: Final = _MESSAGE.size + 16 + _TIME_ENDS.size  # where the payload of an event without a key begins
 
 
 class RawEvent:
-    """An event on its way to a log, where a record batch of one row would be: has what is asked of such a one, and its
-    encoded `message`, the same bytes that Arrow writes. The payload is copied."""
+    """An event to be appended, used in place of a record batch of one row: it has the attributes that such a batch
+    needs, and its encoded `message`, the same bytes that Arrow writes. The payload is copied."""
 
     __slots__ = ("key", "message", "nbytes", "time")
 
@@ -51,9 +54,9 @@ class RawEvent:
         self.message = _message(text, key is None, time, payload, weight, size)
 
     @property
-    def bounds(self) -> Bounds:
-        """Its event time."""
-        return Bounds(self.time, self.time)
+    def bounds(self) -> TimeBounds:
+        """The event's time, as both bounds."""
+        return TimeBounds(self.time, self.time)
 
     def batch(self) -> pa.RecordBatch:
         """The event as a record batch, which views the message."""
@@ -61,7 +64,7 @@ class RawEvent:
 
 
 def payload_of(message: bytes) -> bytes | None:
-    """The payload, where the message is that of an event without a key; None of any other."""
+    """The payload, if the message is that of an event without a key; None for any other message."""
     if len(message) < _KEYLESS:
         return None
     time, _, size = _TIME_ENDS.unpack_from(message, _KEYLESS - _TIME_ENDS.size)

@@ -1,7 +1,7 @@
-"""What of a catalog's rows can be mended safely: only what follows from other rows, and loses nothing that can be read.
+"""Safe repairs of a catalog's rows: only of values that follow from other rows, losing nothing readable.
 
-A change is proposed for each known damage, and taken only if fewer things are wrong with it and nothing new: so no
-mending has to understand what else may be broken.
+A change is proposed for each known kind of damage, and applied only if fewer invariants are broken with it and none is
+new. So no repair has to understand what else may be broken.
 """
 
 from __future__ import annotations
@@ -9,63 +9,65 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from anabranch.core.invariants import ExtentChain, log_flaws, stream_flaws
+from anabranch.core.invariants import ExtentChain, log_violations, stream_violations
 from anabranch.model.append import LogState
 from anabranch.model.ids import Micros, SegmentId, StreamId
 from anabranch.model.stream import Extent, Segment, Span, StreamInfo, StreamView
 
-# A log's extents in order, from a position on.
+# Returns a log's extents in order, from a position on.
 Extents = Callable[[int], Iterable[Extent]]
 
 
 @dataclass(frozen=True, slots=True)
-class StreamMending:
-    """Rows to be put in the place of those of the same key, and for each change a sentence that says it."""
+class StreamRepair:
+    """Rows that replace those with the same key, and a sentence for each change."""
 
     info: StreamInfo | None
     segments: tuple[Segment, ...]
     spans: tuple[Span, ...]
     logs: tuple[LogState, ...]
-    what: tuple[str, ...]
+    messages: tuple[str, ...]
 
 
-def mend_stream(view: StreamView) -> StreamMending | None:
+def repair_stream(view: StreamView) -> StreamRepair | None:
     """The safe changes to a stream's rows, or None."""
-    mended, said = view, []
+    repaired, messages = view, []
     flaws = _stream_flaws(view)
-    for what, change in _stream_proposals(view):
-        trial = change(mended)
-        if (left := _stream_flaws(trial)) < flaws:
-            mended, flaws = trial, left
-            said.append(what)
-    if not said:
+    for message, change in _stream_proposals(view):
+        candidate = change(repaired)
+        if (remaining := _stream_flaws(candidate)) < flaws:
+            repaired, flaws = candidate, remaining
+            messages.append(message)
+    if not messages:
         return None
-    spans = [(old, new) for at in view.spans for old, new in zip(view.spans[at], mended.spans[at], strict=True)]
-    return StreamMending(
-        mended.info if mended.info != view.info else None,
-        tuple(segment for at, segment in mended.segments.items() if segment != view.segments[at]),
+    spans = [(old, new) for at in view.spans for old, new in zip(view.spans[at], repaired.spans[at], strict=True)]
+    return StreamRepair(
+        repaired.info if repaired.info != view.info else None,
+        tuple(segment for at, segment in repaired.segments.items() if segment != view.segments[at]),
         tuple(new for old, new in spans if new != old),
-        tuple(log for at, log in mended.logs.items() if log != view.logs[at]),
-        tuple(said),
+        tuple(log for at, log in repaired.logs.items() if log != view.logs[at]),
+        tuple(messages),
     )
 
 
 def _stream_flaws(view: StreamView) -> set[object]:
-    return set(stream_flaws(view))
+    return set(stream_violations(view))
 
 
 def _stream_proposals(view: StreamView) -> Iterator[tuple[str, Callable[[StreamView], StreamView]]]:
     highest = max((segment.number for segment in view.segments), default=-1)
     if view.info.next_number <= highest:
-        what = f"its next segment's number is {highest + 1}, not {view.info.next_number}"
-        yield what, lambda v: replace(v, info=replace(v.info, next_number=highest + 1))
+        message = f"its next segment's number is {highest + 1}, not {view.info.next_number}"
+        yield message, lambda v: replace(v, info=replace(v.info, next_number=highest + 1))
     for segment in view.ordered:
         spans = view.spans.get(segment.id, ())
         if not spans:
             continue
         if segment.head < spans[0].offset:
-            what = f"segment {segment.id}: its head is {spans[0].offset}, not {segment.head}: nothing lies before"
-            yield what, _with_head(segment, spans[0].offset)
+            message = (
+                f"segment {segment.id}: its head is {spans[0].offset}, not {segment.head}: no events are before it"
+            )
+            yield message, _with_head(segment, spans[0].offset)
         log = view.logs.get(spans[-1].log)
         if view.sealed(segment.id) and spans[-1].stop is None and log is not None:
             yield (
@@ -87,29 +89,29 @@ def _frozen(segment: SegmentId, log: LogState) -> Callable[[StreamView], StreamV
     return change
 
 
-def mend_log(
+def repair_log(
     log: LogState, spans: Sequence[tuple[StreamId, Span]], extents: Extents
 ) -> tuple[LogState, tuple[str, ...]] | None:
-    """The log's row with all safe changes, and a sentence for each; None where there is none."""
+    """The log's row with all safe changes, and a sentence for each; None if there are none."""
     flaws = _log_flaws(log, spans, extents)
     if not flaws:
         return None
-    mended, said = log, []
-    for what, trial in _log_proposals(log, spans, extents):
-        changed = trial(mended)
-        if (left := _log_flaws(changed, spans, extents)) < flaws:
-            mended, flaws = changed, left
-            said.append(what)
-    return (mended, tuple(said)) if said else None
+    repaired, messages = log, []
+    for message, candidate in _log_proposals(log, spans, extents):
+        changed = candidate(repaired)
+        if (remaining := _log_flaws(changed, spans, extents)) < flaws:
+            repaired, flaws = changed, remaining
+            messages.append(message)
+    return (repaired, tuple(messages)) if messages else None
 
 
 def _log_flaws(log: LogState, spans: Sequence[tuple[StreamId, Span]], extents: Extents) -> set[str]:
     chain = ExtentChain.of(spans)
-    found = set(log_flaws(log, spans))
+    found = set(log_violations(log, spans))
     for extent in extents(max(0, log.low_water)):
-        # Which numbers a sentence tells may change with the row; that the log's own row is what is wrong does not.
-        found.update(what for what in chain.follow(log, extent))
-    found.update(chain.end(log))
+        # The numbers in a sentence may change with the row; that the log's own row is wrong does not.
+        found.update(message for message in chain.check_next(log, extent))
+    found.update(chain.check_end(log))
     return found
 
 
@@ -126,7 +128,7 @@ def _log_proposals(
     begins = log.length if first is None else first.start
     viewed = [span.start for _, span in spans if span.stop is None or span.start < span.stop]
     misplaced = log.low_water < begins or not 0 <= log.low_water <= log.length
-    # Below the first extent there is nothing to be read; but if a span views it, something was, and is lost.
+    # Nothing is readable below the first extent; but if a span views it, there were events, and they are lost.
     if misplaced and all(start >= begins for start in viewed):
         yield f"its low-water mark is {begins}, not {log.low_water}", lambda s: replace(s, low_water=begins)
     if not log.sealed and not any(span.stop is None for _, span in spans):
@@ -134,7 +136,7 @@ def _log_proposals(
     if last is None:
         return
     end, high = last.size_end, last.appended.high
-    if log.size != end and last.stop == log.length:  # else the bytes of what is missing may be what differs
+    if log.size != end and last.stop == log.length:  # else the difference may be the bytes of missing extents
         yield f"it holds {end} logical bytes, not {log.size}", lambda s: replace(s, size=end)
     if high is not None and log.appended_at < high:
         yield f"its last append was at {high} µs, not {log.appended_at}", lambda s: replace(s, appended_at=Micros(high))

@@ -1,4 +1,4 @@
-"""Routing: from a key to its point, from points to segments. A key's point is the same for ever."""
+"""Routing: from a key to its point, from points to segments. A key's point never changes."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from anabranch.model.keyspace import KeyRange
 Points = npt.NDArray[np.uint64]
 Codes = npt.NDArray[np.integer[Any]]
 
-_GOLDEN: Final = 0x9E3779B97F4A7C15  # 2**64 / φ: its multiples fall evenly over the key space (Knuth, TAOCP 6.4)
+_GOLDEN: Final = 0x9E3779B97F4A7C15  # 2**64 / φ: its multiples are spread evenly over the key space (Knuth, TAOCP 6.4)
 _MASK: Final = (1 << 64) - 1
 
 
 def key_text(key: Any) -> str | None:
     """A key's canonical text. Raises InvalidKey.
 
-    Text is itself; integers are decimal; truth values `true` and `false`; dates ISO 8601 (`2026-01-31`); UUIDs
-    lower-case with hyphens; None stays None. Floats, bytes and containers have no canonical text.
+    Text is unchanged; integers are decimal; booleans are `true` and `false`; dates are ISO 8601 (`2026-01-31`); UUIDs
+    are lower-case with hyphens; None stays None. Floats, bytes and containers have no canonical text.
     """
     if key is None or type(key) is str:
         return key
     if isinstance(key, bool):
         return "true" if key else "false"
     if isinstance(key, str):
-        return str.__str__(key)  # not that of a subclass: an enumeration's would be its name
+        return str.__str__(key)  # not a subclass's `str`: an enumeration's would be its name
     if isinstance(key, int):
         return int.__repr__(key)
     if isinstance(key, UUID):
@@ -47,7 +47,7 @@ def key_text(key: Any) -> str | None:
 
 
 def check_key(text: str) -> None:
-    """Raise InvalidKey or TooLarge where a key's text can't be stored."""
+    """Raise InvalidKey or TooLarge if a key's text can't be stored."""
     if not text.isascii() or len(text) > limits.KEY_BYTES_MAX:
         _utf8(text)
 
@@ -58,14 +58,14 @@ def point_of(text: str) -> int:
 
 
 def spread_point(count: int) -> int:
-    """The point of the `count`-th event without a key: successive ones fall evenly over the key space."""
+    """The point of the `count`-th event without a key: successive points are spread evenly over the key space."""
     return count * _GOLDEN & _MASK
 
 
 @dataclass(frozen=True, slots=True)
 class KeyPoints:
-    """The key points of a column's rows, each different one held once: row i has point `points[codes[i]]`. Routing
-    then costs one look-up per row, and hashing and searching are done per key."""
+    """The key points of a column's rows, each distinct point stored once: row i has point `points[codes[i]]`. So
+    routing costs one look-up per row, while hashing and searching are done once per key."""
 
     points: Points
     codes: Codes
@@ -74,17 +74,18 @@ class KeyPoints:
         return len(self.codes)
 
     def per_row(self) -> Points:
-        """The points row by row."""
+        """The point of each row."""
         found: Points = self.points[self.codes]
         return found
 
     def select(self, rows: npt.NDArray[np.intp]) -> KeyPoints:
-        """Those of some rows, with no other points: what is refused, selected and joined again and again does not grow."""
+        """The points of some rows, without unused points, so that repeated refusing, selecting and joining doesn't grow
+        them."""
         used, codes = np.unique(self.codes[rows], return_inverse=True)
         return KeyPoints(self.points[used], codes)
 
     def locate(self, ranges: Sequence[KeyRange]) -> npt.NDArray[np.uint16]:
-        """For each row the index of its range; `ranges` are in order and cover the key space once."""
+        """The index of the range of each row; `ranges` are in order and cover the key space once."""
         lows = np.array([r.low for r in ranges], dtype=np.uint64)
         # 16 bits: a stream has fewer segments, and numpy sorts such numbers by radix, several times faster.
         where = (np.searchsorted(lows, self.points, side="right") - 1).astype(np.uint16)
@@ -92,15 +93,15 @@ class KeyPoints:
         return found
 
     @staticmethod
-    def joined(parts: Sequence[KeyPoints]) -> KeyPoints:
-        """Those of several columns, one behind the other."""
+    def concat(parts: Sequence[KeyPoints]) -> KeyPoints:
+        """The points of several columns, concatenated."""
         begins = np.cumsum([0, *(len(part.points) for part in parts[:-1])])
         codes = [part.codes + begin for part, begin in zip(parts, begins, strict=True)]
         return KeyPoints(np.concatenate([part.points for part in parts]), np.concatenate(codes))
 
 
 def key_points(keys: pa.Array, *, spread_from: int) -> KeyPoints:
-    """The points of a key column, in its order; null keys are spread, counted from `spread_from`. Raises InvalidKey,
+    """The points of a key column, in row order; null keys are spread, counted from `spread_from`. Raises InvalidKey,
     TooLarge."""
     if not _usable(keys.type):
         raise InvalidKey(f"a column of type {keys.type} can't be the routing key")
@@ -117,7 +118,7 @@ def key_points(keys: pa.Array, *, spread_from: int) -> KeyPoints:
 
 
 def spread_points(count: int, start: int) -> Points:
-    """`spread_point` of `start` … `start + count - 1`."""
+    """`spread_point` for each of `start` … `start + count - 1`."""
     with np.errstate(over="ignore"):
         return (np.arange(count, dtype=np.uint64) + np.uint64(start & _MASK)) * np.uint64(_GOLDEN)
 
@@ -129,13 +130,13 @@ def _usable(kind: pa.DataType) -> bool:
 
 
 def _utf8_texts(keys: pa.Array) -> list[bytes]:
-    """The keys' canonical texts in UTF-8, as Arrow holds them: decoding each would take ten times as long."""
+    """The keys' canonical texts as UTF-8 bytes, as Arrow holds them: decoding each would take ten times as long."""
     if not (pa.types.is_string(keys.type) or pa.types.is_large_string(keys.type)):
         keys = pc.cast(keys, pa.string())  # Arrow's casts of these are the canonical texts
     try:
         keys.validate(full=True)
     except pa.ArrowInvalid as exc:
-        raise InvalidKey(f"a routing key is no UTF-8 text: {exc}") from exc
+        raise InvalidKey(f"expected routing keys in UTF-8: {exc}") from exc
     texts = keys.cast(pa.large_binary() if pa.types.is_large_string(keys.type) else pa.binary())
     longest = pc.max(pc.binary_length(texts)).as_py() or 0
     if longest > limits.KEY_BYTES_MAX:
@@ -147,7 +148,7 @@ def _utf8(text: str) -> bytes:
     try:
         data = text.encode()
     except UnicodeEncodeError as exc:
-        raise InvalidKey(f"the routing key {text[:40]!a} is no text: {exc.reason}") from exc
+        raise InvalidKey(f"can't encode the routing key {text[:40]!a} as UTF-8: {exc.reason}") from exc
     if len(data) > limits.KEY_BYTES_MAX:
         raise TooLarge("a routing key", len(data), limits.KEY_BYTES_MAX)
     return data

@@ -4,33 +4,37 @@ AnabranchError
 ├── InvalidArgument (also ValueError)   the call can never succeed as written
 │   ├── InvalidName · InvalidKey · InvalidCut · InvalidPointer · InvalidSql
 │   ├── SchemaMismatch                  a column is missing, unknown or of another type
-│   └── TooLarge                        an event or batch over its limit
+│   ├── TooLarge                        an event or batch exceeds its limit
+│   └── KeysUnreadable                  the keys can't be read from the given place
 ├── NotFound (also LookupError)         StoreNotFound · EventNotFound · PipelineNotFound · JobNotFound · GroupNotFound
 │   ├── TransactionNotFound
 │   ├── ScopeNotFound                   ScopeRenamed
-│   └── StreamNotFound                  StreamRenamed
+│   └── StreamNotFound                  StreamRenamed · GroupStreamDeleted
 ├── AlreadyExists                       ScopeExists · StreamExists
 ├── ScopeNotEmpty
-├── StreamSealed                        no event can be appended any more
-├── AppendRefused                       the commit decided against an append; nothing was written
+├── StreamSealed                        no more events can be appended
+├── AppendRefused                       the commit refused an append; nothing was written
 │   ├── Fenced · OutOfSequence · WriterUnknown · ConditionFailed · SegmentSealed · BlobExpired
-├── AppendUncertain                     the outcome is unknown: ask for the writer's progress
-├── Truncated                           the position lies before the stream's head
+├── AppendUncertain                     the outcome is unknown: read the writer's progress
+├── Truncated                           the position is before the stream's head
 ├── CorruptStore                        CorruptBlob · BlobMissing · CorruptCatalog · CorruptArchive
+├── AttachmentUnconfirmed               files attached to a restored store: confirm their place first
 ├── StoreUnavailable (also OSError)     DiskFull · ReadOnlyStore · StoreBusy
-├── KeyMissing · WrongKey               the store is encrypted, under a key that was not given, or that is another
+├── KeyMissing · WrongKey               the store is encrypted; its key was not given, or a different one was
 ├── FormatTooNew                        the store was written by a newer release
 ├── PipelineRunning                     another process runs this pipeline
+├── StreamHasPipeline                   another pipeline writes to this stream
+├── JobUnconfirmed                      a job of a restored store: confirm its places first
 ├── JobRunning                          another process runs this job
-├── JobStopped                          it was paused, cancelled or has failed
+├── JobStopped                          the job was paused, cancelled or has failed
 ├── PipelineFailed                      one of its queries failed while it ran
-├── ReaderNotInGroup                    its group goes on without this reader: open it again
-├── Conflict                            another client changed what this plan was made from
+├── ReaderNotInGroup                    the group no longer includes this reader: open it again
+├── Conflict                            another client changed the state this plan was made from
 ├── LeaseExpired
-├── TransactionAborted                  none of its events will ever be seen: do the work again
-├── RequestMismatch                     a request id was used again for something else
+├── TransactionAborted                  its events will never become visible: repeat the work
+├── RequestMismatch                     a request id was reused for another operation
 ├── MissingExtra (also ImportError)     an optional dependency is not installed
-├── Forked                              the store belongs to the process that this one was forked from
+├── Forked                              the store was opened before this process was forked
 └── Closed                              the object was closed
 """
 
@@ -60,8 +64,9 @@ from anabranch.errors.names import (
     StreamNotFound,
     StreamRenamed,
 )
-from anabranch.errors.reading import GroupNotFound, ReaderNotInGroup, Truncated
+from anabranch.errors.reading import GroupNotFound, GroupStreamDeleted, ReaderNotInGroup, Truncated
 from anabranch.errors.storage import (
+    AttachmentUnconfirmed,
     BlobMissing,
     CorruptArchive,
     CorruptBlob,
@@ -70,6 +75,7 @@ from anabranch.errors.storage import (
     DiskFull,
     FormatTooNew,
     KeyMissing,
+    KeysUnreadable,
     ReadOnlyStore,
     StoreBusy,
     StoreUnavailable,
@@ -82,10 +88,12 @@ from anabranch.errors.working import (
     JobNotFound,
     JobRunning,
     JobStopped,
+    JobUnconfirmed,
     LeaseExpired,
     PipelineFailed,
     PipelineNotFound,
     PipelineRunning,
+    StreamHasPipeline,
 )
 from anabranch.errors.writing import (
     AppendRefused,
@@ -106,6 +114,7 @@ __all__ = [
     "AnabranchError",
     "AppendRefused",
     "AppendUncertain",
+    "AttachmentUnconfirmed",
     "BlobExpired",
     "BlobMissing",
     "Closed",
@@ -121,6 +130,7 @@ __all__ = [
     "Forked",
     "FormatTooNew",
     "GroupNotFound",
+    "GroupStreamDeleted",
     "InvalidArgument",
     "InvalidCut",
     "InvalidKey",
@@ -130,7 +140,9 @@ __all__ = [
     "JobNotFound",
     "JobRunning",
     "JobStopped",
+    "JobUnconfirmed",
     "KeyMissing",
+    "KeysUnreadable",
     "LeaseExpired",
     "MissingExtra",
     "NotFound",
@@ -151,6 +163,7 @@ __all__ = [
     "StoreNotFound",
     "StoreUnavailable",
     "StreamExists",
+    "StreamHasPipeline",
     "StreamNotFound",
     "StreamRenamed",
     "StreamSealed",
@@ -163,4 +176,4 @@ __all__ = [
 ]
 
 for _name in __all__:
-    globals()[_name].__module__ = __name__  # where they are to be imported from, as tracebacks and pickles name it
+    globals()[_name].__module__ = __name__  # the public import path, which tracebacks and pickles show

@@ -1,4 +1,4 @@
-"""What is wrong with a call, whatever the store holds."""
+"""Errors in a call itself, independent of what the store holds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class InvalidName(InvalidArgument):
 
 
 class InvalidKey(InvalidArgument):
-    """A routing key is of a type that has no canonical text."""
+    """A routing key has a type without a canonical text form."""
 
 
 class InvalidCut(InvalidArgument):
@@ -26,7 +26,7 @@ class InvalidPointer(InvalidArgument):
 
 
 class InvalidSql(InvalidArgument):
-    """A pipeline or query text can't be understood; `line` counts from 1 where it is known."""
+    """The SQL of a pipeline or query can't be parsed; `line` counts from 1, if known."""
 
     def __init__(self, message: str, line: int | None = None) -> None:
         super().__init__(message if line is None else f"line {line}: {message}")
@@ -34,7 +34,7 @@ class InvalidSql(InvalidArgument):
 
 
 class SchemaMismatch(InvalidArgument):
-    """Data and the stream's schema disagree; `column` names the first that does, `row` its row from 0."""
+    """Data doesn't match the stream's schema; `column` names the first mismatching column, `row` its row from 0."""
 
     def __init__(self, message: str, *, column: str | None = None, row: int | None = None) -> None:
         super().__init__(message)
@@ -43,7 +43,7 @@ class SchemaMismatch(InvalidArgument):
 
 
 class TooLarge(InvalidArgument):
-    """An event, batch, tag or name exceeds `limit` (in the unit the message says)."""
+    """An event, batch, tag or name exceeds `limit` (in the unit that the message states)."""
 
     def __init__(self, what: str, size: int, limit: int) -> None:
         super().__init__(f"{what} is {size:,} bytes, over the limit of {limit:,}")
@@ -52,14 +52,18 @@ class TooLarge(InvalidArgument):
 
 
 class MissingExtra(AnabranchError, ImportError):
-    """An optional dependency is not installed; the message says which extra brings it."""
+    """An optional dependency is not installed; the message says how to install it. `extra` is the part of Anabranch
+    that provides it; None if it is a package of its own, `package`."""
 
-    def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(
-            f"{feature} needs an optional part of anabranch; install it with: pip install 'anabranch[{extra}]'"
-        )
+    def __init__(self, feature: str, extra: str | None = None, *, package: str | None = None) -> None:
+        if extra is not None:
+            needs, install = "an optional part of anabranch", f"'anabranch[{extra}]'"
+        else:
+            needs, install = f"{package}", f"{package}"
+        super().__init__(f"{feature} needs {needs}; install it with: pip install {install}")
         self.extra = extra
+        self.package = package
 
 
 class RequestMismatch(AnabranchError):
-    """A request id that was used for one operation came with another."""
+    """A request id that was used for one operation was used again for another."""

@@ -1,4 +1,4 @@
-"""The root of the tree, and kinds that others belong to."""
+"""The root of the error tree, and the base classes shared by several errors."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from typing import Any
 
 
 class AnabranchError(Exception):
-    """The root of the tree. `str()` is one sentence for a person; fields carry the parts for a program. Errors can be
-    pickled, so that they reach whoever waits in another process."""
+    """The root of the tree. `str()` is one sentence for a person; fields carry the details for a program. Errors can be
+    pickled, so they can be passed to another process."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Not from its arguments, as exceptions are: they are the sentence, which `__init__` would put into another.
+        # By default, `__init__` gets the arguments: here that is the finished sentence, which it would wrap again.
         return _unpickled, (type(self), self.args), self.__dict__
 
 
 class NotFound(AnabranchError, LookupError):
-    """What was named does not exist."""
+    """The named object does not exist."""
 
-    def __str__(self) -> str:  # LookupError's repr-like text is not for people
+    def __str__(self) -> str:  # LookupError's text is a repr, unsuitable for people
         return str(self.args[0]) if self.args else type(self).__name__
 
 
 class AlreadyExists(AnabranchError):
-    """What was to be created is already there."""
+    """The object to be created already exists."""
 
 
 def _unpickled(kind: type[AnabranchError], args: tuple[Any, ...]) -> AnabranchError:

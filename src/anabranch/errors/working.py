@@ -1,4 +1,4 @@
-"""Work that is done over a while: jobs, pipelines, plans and what holds them."""
+"""Errors of long-running work: jobs, pipelines, plans, and the leases and handles they hold."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ class PipelineNotFound(NotFound):
 
 
 class PipelineRunning(AnabranchError):
-    """Another process runs the pipeline, and only one can. It may be waited for, or stopped."""
+    """Another process runs the pipeline, and only one can. The caller can wait for it or stop it."""
 
     def __init__(self, name: str, pid: int, host: str) -> None:
         super().__init__(
-            f"pipeline '{name}' runs already, in process {pid} on {host}; stop it with: anabranch pipeline stop {name}"
+            f"pipeline '{name}' is already running, in process {pid} on {host}; stop it with: anabranch pipeline stop {name}"
         )
         self.name = name
         self.pid = pid
@@ -22,25 +22,63 @@ class PipelineRunning(AnabranchError):
 
 
 class PipelineFailed(AnabranchError):
-    """A query of the pipeline failed while it ran. What it had published stays; running it again goes on from there."""
+    """A query of the pipeline failed while it ran. What it had published remains; running it again continues from
+    there."""
 
-    def __init__(self, name: str, target: str, why: str) -> None:
-        super().__init__(f"pipeline '{name}' failed at {target}: {why}")
+    def __init__(self, name: str, target: str, reason: str) -> None:
+        super().__init__(f"pipeline '{name}' failed at {target}: {reason}")
         self.name = name
         self.target = target
-        self.why = why
+        self.reason = reason
+
+
+class StreamHasPipeline(AnabranchError):
+    """Another pipeline writes to the stream, or did until it was deleted, so its results would be duplicated. Pass
+    `also=True` if that is intended, unless the earlier results are to be replaced."""
+
+    def __init__(self, stream: str, pipeline: str, other: str, *, replace: bool = False, deleted: bool = False) -> None:
+        if replace:
+            super().__init__(
+                f"'{stream}' holds results of pipeline '{pipeline}' too, which would be dropped: start over without "
+                "--replace, or name another target"
+            )
+        elif deleted:
+            super().__init__(
+                f"'{stream}' still holds the results of pipeline '{pipeline}', which was deleted, and '{other}' would append "
+                f"its own to them, perhaps the same ones a second time: delete or truncate '{stream}', name another target, "
+                "start over with --from PLACE --replace, or pass --also to append"
+            )
+        else:
+            super().__init__(
+                f"pipeline '{pipeline}' already writes to '{stream}', and '{other}' would append its results a second time: run it "
+                f"with --name {pipeline}, name another target, or pass --also if both are to write to it"
+            )
+        self.stream = stream
+        self.pipeline = pipeline
+        self.other = other
 
 
 class JobNotFound(NotFound):
     """No job has this id."""
 
     def __init__(self, job: str) -> None:
-        super().__init__(f"there is no job '{job}'; anabranch job list shows those there are")
+        super().__init__(f"job '{job}' not found; list the jobs with: anabranch job list")
+        self.job = job
+
+
+class JobUnconfirmed(AnabranchError):
+    """A job came with a backup or manifest. The places that it names are not contacted until it is confirmed."""
+
+    def __init__(self, job: str) -> None:
+        super().__init__(
+            f"job {job} came with a restored or rebuilt store, and contacts the places that it names only if you confirm it: "
+            f"anabranch job show {job} lists them, anabranch job resume {job} --confirm confirms them (jobs.confirm() in Python)"
+        )
         self.job = job
 
 
 class JobRunning(AnabranchError):
-    """Another process runs the job, and only one can. It may be waited for, or paused."""
+    """Another process runs the job, and only one can. The caller can wait for it or pause it."""
 
     def __init__(self, job: str) -> None:
         super().__init__(f"another process runs job {job}; wait for it, or pause it with: anabranch job pause {job}")
@@ -48,27 +86,29 @@ class JobRunning(AnabranchError):
 
 
 class JobStopped(AnabranchError):
-    """The job stopped before it was done: `state` is paused, cancelled or failed. What it had moved stays, unless it
-    was cancelled; resuming it goes on from there."""
+    """The job stopped before it was done: `state` is paused, cancelled or failed. What it had moved remains, unless it
+    was cancelled; resuming it continues from there."""
 
-    def __init__(self, job: str, state: str, why: str | None = None) -> None:
-        super().__init__(f"job {job} {'has ' if state == 'failed' else 'was '}{state}" + (f": {why}" if why else ""))
+    def __init__(self, job: str, state: str, reason: str | None = None) -> None:
+        super().__init__(
+            f"job {job} {'has ' if state == 'failed' else 'was '}{state}" + (f": {reason}" if reason else "")
+        )
         self.job = job
         self.state = state
-        self.why = why
+        self.reason = reason
 
 
 class Conflict(AnabranchError):
-    """Another client changed what this plan was made from. Planning again is safe."""
+    """Another client changed the state this plan was made from. Planning again is safe."""
 
 
 class LeaseExpired(AnabranchError):
-    """The lease ran out before its holder renewed it, so what it protected may be gone."""
+    """The lease expired before its holder renewed it, so what it protected may be gone."""
 
 
 class Forked(AnabranchError):
-    """The store was opened before this process was forked: neither its threads nor its connections are here. Open one in
-    each process."""
+    """The store was opened before this process was forked, so its threads and connections don't exist here. Open a
+    store in each process."""
 
 
 class Closed(AnabranchError):

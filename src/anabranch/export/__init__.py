@@ -1,1 +1,1 @@
-"""What a store tells other systems of itself."""
+"""Exports data about a store to other systems."""

@@ -1,33 +1,42 @@
-"""What reader groups have still to read, and how watermarks stand, as text for Prometheus and what else reads its format.
+"""Metrics in Prometheus text format: what reader groups have still to read, what retention keeps for them, the status
+of watermarks, and streams with failing upkeep.
 
-Everything is asked of the store when it is called: nothing is counted in between, so any process may tell, and all tell the
-same. Source of the format: Prometheus, text-based exposition format, version 0.0.4.
+All values are read from the store on each call; nothing is counted in between. So any process can export them, and all
+export the same. Source of the format: Prometheus, text-based exposition format, version 0.0.4.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from anabranch.core.watermarks import WatermarkStatus
 from anabranch.errors import GroupNotFound, StreamNotFound
-from anabranch.readers.group.group import ReaderGroup
-from anabranch.store import Store
+from anabranch.store import Store, Subscriber
+
+if TYPE_CHECKING:
+    from anabranch import ReaderGroup
 
 _HELP: Final = {
     "anabranch_group_unread_events": "Events that the reader group has still to read.",
     "anabranch_group_unread_bytes": "Their logical bytes.",
     "anabranch_group_readers": "Readers that are open, or not yet known to be dead.",
     "anabranch_group_unassigned_segments": "Segments to be read that no reader has.",
+    "anabranch_subscriber_kept_events": "Events that the retention of the stream keeps for the reader group, a subscriber.",
+    "anabranch_subscriber_kept_bytes": "Their logical bytes.",
+    "anabranch_subscriber_passed_events": "Events that went unread, since the group lagged behind the bound of the retention.",
+    "anabranch_subscriber_passed_bytes": "Their logical bytes.",
     "anabranch_watermark_time_seconds": "The watermark: seconds since 1970 up to which the stream is complete.",
     "anabranch_watermark_lag_seconds": "How far it is behind the newest event, in event time.",
     "anabranch_watermark_still_seconds": "For how long it has not advanced.",
     "anabranch_watermark_writers": "Writers that noted a time and have not ended.",
     "anabranch_watermark_idle_writers": "Those of them that are silent, and not waited for.",
+    "anabranch_upkeep_failures": "How often a task of upkeep has failed for the stream in a row.",
+    "anabranch_upkeep_failed_since_seconds": "When it failed first: seconds since 1970.",
 }
 
 
-class Sample(NamedTuple):
+class MetricSample(NamedTuple):
     """One value of a metric."""
 
     metric: str
@@ -36,53 +45,69 @@ class Sample(NamedTuple):
 
 
 def exposition(store: Store) -> str:
-    """All metrics of a store. Costs some catalog rows for each segment of each group's streams, whatever they hold."""
+    """All metrics of a store as text. Reads some catalog rows for each segment of each group's streams, independent of
+    how much they hold."""
     found = list(samples(store))
     lines = []
-    for metric, told in _HELP.items():
-        lines += [f"# HELP {metric} {told}", f"# TYPE {metric} gauge"]
+    for metric, help_text in _HELP.items():
+        lines += [f"# HELP {metric} {help_text}", f"# TYPE {metric} gauge"]
         lines += [_line(sample) for sample in found if sample.metric == metric]
     return "\n".join([*lines, ""])
 
 
-def samples(store: Store) -> Iterator[Sample]:
-    """The values, group by group and stream by stream. What is deleted meanwhile, or reads a stream that was, is left out."""
-    for name in store.reader_groups():
+def samples(store: Store) -> Iterator[MetricSample]:
+    """The values, group by group and stream by stream. Groups that are deleted meanwhile, or whose streams are deleted,
+    are left out."""
+    for name in store.groups.list():
         try:
-            yield from list(_of_group(store.reader_group(name)))
+            yield from list(_of_group(store.groups.open(name)))
         except (GroupNotFound, StreamNotFound):
             continue
-    for status in store.watermark_statuses():
+    for subscriber in store.subscribers.list():
+        yield from _of_subscriber(subscriber)
+    for status in store.watermarks.statuses():
         yield from _of_watermark(status)
+    for failure in store.upkeep_failures():
+        failing = (("stream", failure.name), ("task", failure.task))
+        yield MetricSample("anabranch_upkeep_failures", failing, failure.times)
+        yield MetricSample("anabranch_upkeep_failed_since_seconds", failing, failure.since / 1e6)
 
 
-def _of_group(group: ReaderGroup) -> Iterator[Sample]:
+def _of_group(group: ReaderGroup) -> Iterator[MetricSample]:
     unread, distribution = group.unread(), group.distribution()
     for name, cut in sorted(group.cut().items()):
         labels = (("group", group.name), ("stream", name))
         behind = [each for segment, each in unread.segments.items() if segment.stream == cut.stream]
-        yield Sample("anabranch_group_unread_events", labels, sum(events for events, _ in behind))
-        yield Sample("anabranch_group_unread_bytes", labels, sum(size for _, size in behind))
+        yield MetricSample("anabranch_group_unread_events", labels, sum(events for events, _ in behind))
+        yield MetricSample("anabranch_group_unread_bytes", labels, sum(size for _, size in behind))
     own = (("group", group.name),)
-    yield Sample("anabranch_group_readers", own, len(distribution.readers))
-    yield Sample("anabranch_group_unassigned_segments", own, len(distribution.unassigned))
+    yield MetricSample("anabranch_group_readers", own, len(distribution.readers))
+    yield MetricSample("anabranch_group_unassigned_segments", own, len(distribution.unassigned))
 
 
-def _of_watermark(status: WatermarkStatus) -> Iterator[Sample]:
+def _of_subscriber(subscriber: Subscriber) -> Iterator[MetricSample]:
+    labels = (("group", subscriber.group), ("stream", subscriber.stream))
+    yield MetricSample("anabranch_subscriber_kept_events", labels, subscriber.events)
+    yield MetricSample("anabranch_subscriber_kept_bytes", labels, subscriber.bytes)
+    yield MetricSample("anabranch_subscriber_passed_events", labels, subscriber.passed_events)
+    yield MetricSample("anabranch_subscriber_passed_bytes", labels, subscriber.passed_bytes)
+
+
+def _of_watermark(status: WatermarkStatus) -> Iterator[MetricSample]:
     labels = (("stream", status.stream),)
     times = {
-        "anabranch_watermark_time_seconds": None if status.mark is None else status.mark.time_us,
+        "anabranch_watermark_time_seconds": None if status.watermark is None else status.watermark.time_us,
         "anabranch_watermark_lag_seconds": status.lag_us,
-        "anabranch_watermark_still_seconds": status.still_us,
+        "anabranch_watermark_still_seconds": status.stalled_us,
     }
     for metric, value_us in times.items():
         if value_us is not None:
-            yield Sample(metric, labels, value_us / 1e6)
-    yield Sample("anabranch_watermark_writers", labels, len(status.writers))
-    yield Sample("anabranch_watermark_idle_writers", labels, len(status.idle))
+            yield MetricSample(metric, labels, value_us / 1e6)
+    yield MetricSample("anabranch_watermark_writers", labels, len(status.writers))
+    yield MetricSample("anabranch_watermark_idle_writers", labels, len(status.idle))
 
 
-def _line(sample: Sample) -> str:
+def _line(sample: MetricSample) -> str:
     labels = ",".join(f'{name}="{_escaped(value)}"' for name, value in sample.labels)
     return f"{sample.metric}{{{labels}}} {sample.value:.15g}"
 

@@ -1,1 +1,2 @@
-"""Logs: physical append order. Append and commit, read and tail, compact and collect. No stream name is known here."""
+"""Logs in physical append order: append and commit, read and tail, compact and collect. Stream names are unknown
+here."""

@@ -1,32 +1,39 @@
-"""Group commit: whoever has time leads. Works that arrive while a commit is under way make up the next one."""
+"""Group commit: batches that arrive during a commit form the next commit. Any free thread may run a commit."""
 
 from __future__ import annotations
 
+import traceback
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 import pyarrow as pa
 
 from anabranch import limits
 from anabranch.errors import AnabranchError, AppendUncertain, Closed, StoreUnavailable
-from anabranch.log.ahead import Ahead
-from anabranch.log.commit import Committer, Encoded, Outcome, Work
-from anabranch.model.ids import WriterId
+from anabranch.log.commit import Committer, EncodedCommit, Outcome, RoutedBatch
+from anabranch.log.prewrite import PrewrittenMessage
+from anabranch.model.ids import Micros, WriterId
 from anabranch.model.schema import StreamSchema
-from anabranch.runtime.interrupts import Undisturbed
 from anabranch.runtime.ports import Runtime
-from anabranch.runtime.tasks import Task
+from anabranch.runtime.tasks import Lock, Task
 
-_QUIET_MAX = 50  # then the guard goes to sleep
+_IDLE_POLLS_MAX = 50  # polls without a commit, after which the guard sleeps until it is woken
+_ATTEMPTS_MAX = 100  # to finish one commit; one that can't be finished for another reason must not block the others
 
 
-class Source(Protocol):
-    """Something with events to append: a writer."""
+class AppendSource(Protocol):
+    """A source of events to append: a writer."""
 
-    def take(self, bytes_max: int) -> list[Work]:
-        """The next works in order, of about `bytes_max` in all, or none for now. Called by one thread at a time.
-        Raises nothing: what can't be made a work is refused on the spot."""
+    def take(self, bytes_max: int) -> list[RoutedBatch]:
+        """Returns the next batches in order, about `bytes_max` bytes in total, or none for now. Called by one thread at
+        a time. Raises nothing of its own: events that can't be made into a batch are refused at once."""
+        ...
+
+    def restore(self) -> None:
+        """Takes back what the last `take` returned or was about to return, because it or its caller was interrupted.
+        None of these batches is settled. May itself be interrupted, and is then called again."""
         ...
 
     @property
@@ -35,37 +42,64 @@ class Source(Protocol):
         ...
 
 
-class _Bell:
-    """Wakes one task. Rung while nobody waits, it is heard by who waits next."""
+class _WakeUp:
+    """Wakes one task. If no task waits, the next one that waits returns at once."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._changed = runtime.tasks.condition()
-        self._rung = False
+        self._is_set = False
 
-    def ring(self) -> None:
+    def set(self) -> None:
         with self._changed:
-            self._rung = True
+            self._is_set = True
             self._changed.notify_all()
 
     def wait(self, timeout_s: float | None) -> bool:
-        """False if it was not rung, after `timeout_s` seconds or for no reason."""
+        """Returns False if it was not woken: after `timeout_s` seconds, or on a spurious wake-up."""
         with self._changed:
-            if not self._rung:
+            if not self._is_set:
                 self._changed.wait(timeout_s)
-            rung, self._rung = self._rung, False
-            return rung
+            woken, self._is_set = self._is_set, False
+            return woken
+
+
+class _Commit:
+    """The state of one commit from its beginning to its end. The thread that holds `lock` runs it. If no thread holds
+    it, the one that did was interrupted, and any thread may continue.
+
+    Each step is recorded by one assignment after it and may be repeated, so it does not matter where the previous step
+    was interrupted. Batches, too, may be settled again.
+    """
+
+    __slots__ = ("attempts", "batches", "began_at", "encoded", "gathered", "lock", "outcomes", "sent", "sources")
+
+    def __init__(self, lock: Lock, began_at: Micros | None) -> None:
+        """`began_at`: None if its span is not recorded."""
+        self.lock = lock
+        self.began_at = began_at
+        self.attempts = 0
+        self.sources: dict[int, AppendSource] | None = None  # those asked for batches
+        self.batches: list[RoutedBatch] = []
+        self.gathered = False  # all batches are gathered
+        self.encoded: EncodedCommit | None = None
+        self.sent = False  # the catalog may have decided already
+        self.outcomes: list[Outcome] | None = None
 
 
 class Appender:
-    """The one place of a process where commits begin.
+    """The only place of a process where commits begin.
 
     A commit is a step: gather, encode and write the blob, then, in the order of gathering, have the catalog decide.
-    A step is done by a background task or by the caller who waits for its result, so that a lone append needs no
-    hand-over between threads. Big commits overlap: the next blob is encoded and written while the last one syncs.
+    A step is run by a background task or by the caller that waits for its result, so a lone append needs no hand-over
+    between threads. Large commits overlap: the next blob is encoded and written while the last one syncs.
 
-    A caller who waited for the last event is expected to wait for the next one too. Waking a task for it would only
-    have it compete with that caller for the interpreter, so meanwhile one task just looks after what nobody waited
-    for, every `limits.UNAWAITED_US`.
+    A caller that waited for the last event is expected to wait for the next one too. Waking a task for it would only
+    make the task compete with that caller for the interpreter. So meanwhile a single task, the guard, checks every
+    `limits.UNAWAITED_COMMIT_DELAY_US_MAX` for events that no caller waits for.
+
+    An exception may be raised in the thread that runs a commit, between any two of its instructions: by a signal
+    handler, or by another thread. It propagates to that thread's caller at once. The next caller, or a background
+    task, finishes the interrupted commit.
     """
 
     def __init__(self, committer: Committer, runtime: Runtime, *, committed: Callable[[], None]) -> None:
@@ -75,222 +109,308 @@ class Appender:
         self._in_flight_max = runtime.settings.commits_in_flight_max or limits.COMMITS_IN_FLIGHT_MAX
         self._committed = committed
         self._changed = runtime.tasks.condition()
-        self._ready: deque[Source] = deque()
-        self._queued: set[int] = set()
-        self._gathering = False
-        self._in_flight = 0
-        self._tickets = 0
-        self._turn = 0
+        self._sources: dict[int, AppendSource] = {}  # in order of arrival
+        self._commits: deque[_Commit] = deque()  # under way, in order of gathering; only the last one may still gather
         self._closed = False
         self._workers: list[Task] = []
-        self._idle: list[_Bell] = []  # of workers that have nothing to do
-        self._awaited = False  # callers do their commits themselves; then a worker is at work or on guard
-        self._guarded = False
-        self._quiet = 0  # looks of the guard since the last commit
+        self._lost = 0  # workers that ended too soon
+        self._idle: list[_WakeUp] = []  # of workers that have nothing to do
+        self._callers_commit = False  # callers run their commits themselves; then one worker is busy or is the guard
+        self._has_guard = False
+        self._idle_polls = 0  # polls of the guard since the last commit
 
-    def offer(self, source: Source) -> None:
-        """Have the source asked for works. Cheap where it is queued already. Raises Closed."""
-        with Undisturbed(), self._changed:
+    def offer(self, source: AppendSource) -> None:
+        """Queues the source to be asked for batches. Cheap if it is queued already. Raises Closed."""
+        with self._changed:
             if self._closed:
                 raise Closed("store")
-            self._enqueue(source)
-            if not self._awaited or source.pending_bytes >= self._settings.pipeline_bytes_min:
-                self._call()
-            if not self._workers:
-                for number in range(self._in_flight_max):
-                    self._workers.append(self._runtime.tasks.spawn(f"append-{number}", self._work))
+            self._add_source(source)
+            if not self._callers_commit or source.pending_bytes >= self._settings.pipeline_bytes_min:
+                self._wake_worker()
+            while len(self._workers) - self._lost < self._in_flight_max:
+                self._workers.append(self._runtime.tasks.spawn(f"append-{len(self._workers)}", self._run_worker))
 
-    def again(self, source: Source) -> None:
-        """Have a source asked again that held its works back; also while closing, since they were accepted."""
-        with Undisturbed(), self._changed:
-            self._enqueue(source)
-            self._call()
+    def requeue(self, source: AppendSource) -> None:
+        """Queues a source again that held its batches back. Works also while closing, since these batches were accepted."""
+        with self._changed:
+            self._add_source(source)
+            self._wake_worker()
 
-    def ahead(self, batch: pa.RecordBatch, schema: StreamSchema, writer: WriterId) -> Ahead:
-        """See `Committer.ahead`: in the caller's thread, so that no commit waits for it."""
-        return self._committer.ahead(batch, schema, writer)
+    def prewrite(self, batch: pa.RecordBatch, schema: StreamSchema, writer: WriterId) -> PrewrittenMessage:
+        """See `Committer.prewrite`. Runs in the caller's thread, so that no commit waits for it."""
+        return self._committer.prewrite(batch, schema, writer)
 
     def wait(self, done: Callable[[], bool], timeout_s: float | None = None) -> bool:
-        """Commit, or wait for those who do, until `done()`; False after `timeout_s` seconds, or once closed."""
+        """Commits, or waits for threads that do, until `done()`. Returns False after `timeout_s` seconds, or once
+        closed."""
         try:
             return self._wait(done, timeout_s)
         finally:
-            if self._ready:  # it came while this caller was at it; who comes later calls by himself
-                with Undisturbed(), self._changed:
-                    self._call()
+            if self._sources:  # queued while this caller was committing; later arrivals wake a worker themselves
+                with self._changed:
+                    self._wake_worker()
 
     def _wait(self, done: Callable[[], bool], timeout_s: float | None) -> bool:
         deadline = None if timeout_s is None else self._runtime.clock.monotonic() + timeout_s
         while not done():
             if self._step():
-                self._expect_callers()
+                self._leave_to_callers()
                 continue
             with self._changed:
                 if done():
                     return True
-                if self._closed and not (self._gathering or self._in_flight or self._ready):
+                if self._closed and not (self._commits or self._sources):
                     return False
                 left = None if deadline is None else deadline - self._runtime.clock.monotonic()
                 if left is not None and left <= 0:
                     return False
-                if not self._may_gather():
+                if not self._has_work():
                     self._changed.wait(left)
         return True
 
     def close(self) -> None:
-        """Commit what is queued, then stop the tasks. A second call is harmless; behind Ctrl-C it does what is left."""
-        with Undisturbed(), self._changed:
+        """Commits what is queued, then stops the tasks. May be called again, to finish the work after Ctrl-C."""
+        with self._changed:
             self._closed = True
             self._changed.notify_all()
-            self._call()
+            self._wake_worker()
         while self._step():
             pass
         for worker in self._workers:
-            worker.join()
+            worker.join(limits.TASK_END_S)
 
     # the work
 
-    def _work(self) -> None:
-        bell = _Bell(self._runtime)
+    def _run_worker(self) -> None:
+        try:
+            self._work_until_closed()
+        except BaseException:  # thrown into this thread from outside: the next `offer` starts another worker
+            self._lost += 1
+            raise
+
+    def _work_until_closed(self) -> None:
+        wake_up = _WakeUp(self._runtime)
         while True:
             if self._step():
-                self._awaited = False
+                self._callers_commit = False
                 continue
             with self._changed:
-                if self._may_gather():
+                if self._has_work():
                     continue
-                if self._closed and not self._ready:
+                if self._closed and not self._sources:
                     return
-                self._idle.append(bell)
-                guard = self._awaited and not self._guarded
-                self._guarded |= guard
-            rung = bell.wait(limits.UNAWAITED_US / 1e6 if guard else None)
+                self._idle.append(wake_up)
+                guard = self._callers_commit and not self._has_guard
+                self._has_guard |= guard
+            woken = wake_up.wait(limits.UNAWAITED_COMMIT_DELAY_US_MAX / 1e6 if guard else None)
             with self._changed:
-                if not rung and bell in self._idle:
-                    self._idle.remove(bell)
+                if not woken and wake_up in self._idle:
+                    self._idle.remove(wake_up)
                 if guard:
-                    self._guarded = False
-                    self._quiet += 1
-                    self._awaited &= self._quiet < _QUIET_MAX
+                    self._has_guard = False
+                    self._idle_polls += 1
+                    self._callers_commit &= self._idle_polls < _IDLE_POLLS_MAX
 
-    def _expect_callers(self) -> None:
-        self._quiet = 0
-        if not self._awaited:
-            with Undisturbed(), self._changed:
-                self._awaited = True
-                if self._idle and not self._guarded:
-                    self._idle.pop().ring()  # to go on guard
+    def _leave_to_callers(self) -> None:
+        self._idle_polls = 0
+        if not self._callers_commit:
+            with self._changed:
+                self._callers_commit = True
+                if self._idle and not self._has_guard:
+                    self._idle.pop().set()  # to become the guard
 
-    def _call(self) -> None:
-        """Wake a worker if there is something for it to do; all of them to see that it is over. Needs the lock.
+    def _wake_worker(self) -> None:
+        """Wakes one worker if there is something for it to do; wakes all of them on closing. Needs the lock.
 
-        One: a second would only compete with the caller, who often waits for the result and so does the commit itself.
+        Only one: a second would compete with the caller, which often waits for the result and so runs the commit
+        itself.
         """
-        while self._idle and (self._closed or self._may_gather()):
-            self._idle.pop().ring()
+        while self._idle and (self._closed or self._has_work()):
+            self._idle.pop().set()
             if not self._closed:
                 return
 
-    def _may_gather(self) -> bool:
+    def _has_work(self) -> bool:
         """True if a step would find something to do now. Needs the condition's lock."""
-        if self._gathering or not self._ready:
+        return self._may_gather() or self._abandoned() is not None
+
+    def _abandoned(self) -> _Commit | None:
+        """The first commit that no thread runs. Needs the condition's lock."""
+        for commit in self._commits:
+            if not commit.lock.locked():
+                return commit
+        return None
+
+    def _may_gather(self) -> bool:
+        """True if a commit may begin now. Needs the condition's lock."""
+        if not self._sources:
             return False
-        if self._in_flight == 0:
+        if not self._commits:
             return True
-        # A second commit beside the one under way pays only where there is enough to write.
-        pending = sum(source.pending_bytes for source in self._ready)
-        return self._in_flight < self._in_flight_max and pending >= self._settings.pipeline_bytes_min
+        if not self._commits[-1].gathered or len(self._commits) >= self._in_flight_max:
+            return False
+        # A second commit in parallel with the one under way pays off only if there is enough to write.
+        return sum(source.pending_bytes for source in self._sources.values()) >= self._settings.pipeline_bytes_min
 
     def _step(self) -> bool:
-        """Do one commit, if there is one to do and nobody else is at it."""
-        # Half a step would leave events behind of which nobody ever hears, and Ctrl-C may come at any line.
-        with Undisturbed():
-            return self._step_whole()
-
-    def _step_whole(self) -> bool:
-        with self._changed:
-            if not self._may_gather():
-                return False
-            self._gathering = True
-        works: list[Work] = []
+        """Runs one commit, if there is one to run that no other thread runs. Returns whether it did."""
         try:
-            works = self._gather()
-        finally:
             with self._changed:
-                self._gathering = False
-                if works:
-                    ticket = self._tickets
-                    self._tickets += 1
-                    self._in_flight += 1
-                # Without works, what was taken may have been refused on the spot, and somebody waits to hear of it.
-                if self._ready or self._closed or not works:
-                    self._changed.notify_all()
-                    self._call()
-        if works:
-            self._carry_out(works, ticket)
-        return True
+                commit = self._abandoned()
+                if commit is None:
+                    if not self._may_gather():
+                        return False
+                    tracing = self._runtime.tracing
+                    began_at = None if tracing is None else tracing.now()
+                    commit = _Commit(self._runtime.tasks.lock(), began_at)
+                    self._commits.append(commit)
+            self._run(commit)
+            return True
+        except BaseException:  # thrown in from outside: a background task continues the commit
+            with self._changed:
+                self._changed.notify_all()
+                self._wake_worker()
+            raise
 
-    def _gather(self) -> list[Work]:
-        works: list[Work] = []
+    def _run(self, commit: _Commit) -> None:
+        """Runs a commit from its current state to its end. Does nothing if it is over."""
+        with commit.lock:
+            if commit not in self._commits:
+                return
+            commit.attempts += 1
+            if commit.attempts > _ATTEMPTS_MAX:
+                self._refuse(commit)
+                return
+            if not commit.gathered:
+                interrupted = commit.sources is not None
+                if not interrupted:
+                    self._gather(commit)
+                self._end_gathering(commit, interrupted=interrupted)
+            if commit.gathered:
+                self._finish(commit)
+
+    def _refuse(self, commit: _Commit) -> None:
+        """Ends a commit that can't be finished, so that the next ones can continue. Its batches are refused: as uncertain
+        if the catalog may have decided."""
+        what = f"the append was interrupted {_ATTEMPTS_MAX} times"
+        error = AppendUncertain(what) if commit.sent else StoreUnavailable(what)
+        outcomes = commit.outcomes or [error] * len(commit.batches)
+        for batch, outcome in zip(commit.batches, outcomes, strict=True):
+            with suppress(Exception):  # a batch that can't be settled must not keep the others waiting
+                batch.settle(outcome)
+        with self._changed:
+            self._commits.remove(commit)
+            self._changed.notify_all()
+
+    def _gather(self, commit: _Commit) -> None:
         budget = self._settings.commit_bytes_max
         with self._changed:
-            sources, self._ready = self._ready, deque()
-            self._queued.clear()
+            commit.sources = self._sources
+            self._sources = {}
+        sources = list(commit.sources.values())
         for i, source in enumerate(sources):
             if budget <= 0:
                 with self._changed:
-                    for late in list(sources)[i:]:
-                        self._enqueue(late)
+                    for later in sources[i:]:
+                        self._add_source(later)
                 break
             taken = source.take(budget)
-            budget -= sum(draft.load for work in taken for draft in work.drafts)
-            works += taken
+            budget -= sum(part.bytes_to_write for batch in taken for part in batch.parts)
+            commit.batches += taken
             if taken and source.pending_bytes:
                 with self._changed:
-                    self._enqueue(source)
-        return works
+                    self._add_source(source)
 
-    def _enqueue(self, source: Source) -> None:
-        if id(source) not in self._queued:
-            self._queued.add(id(source))
-            self._ready.append(source)
+    def _end_gathering(self, commit: _Commit, *, interrupted: bool) -> None:
+        """Lets a commit that has batches continue. If its gathering was interrupted, returns its batches to their
+        sources."""
+        if interrupted:
+            assert commit.sources is not None
+            for source in commit.sources.values():
+                source.restore()
+        with self._changed:
+            if interrupted:
+                for source in (commit.sources or {}).values():
+                    self._add_source(source)
+            if interrupted or not commit.batches:
+                self._commits.remove(commit)
+            else:
+                commit.gathered = True
+            # Without batches, what was taken may have been refused at once, and a caller may wait for that result.
+            if self._sources or self._closed or not commit.gathered:
+                self._changed.notify_all()
+                self._wake_worker()
 
-    def _carry_out(self, works: list[Work], ticket: int) -> None:
-        outcomes: list[Outcome] = [AppendUncertain("the append was interrupted")] * len(works)
-        encoded: Encoded | None = None
-        try:
+    def _add_source(self, source: AppendSource) -> None:
+        self._sources[id(source)] = source
+
+    def _finish(self, commit: _Commit) -> None:
+        batches = commit.batches
+        interruption: Exception | None = None  # thrown in from outside, and not raised again: raised after the commit
+        while commit.outcomes is None and commit.encoded is None:
             try:
-                encoded = self._committer.prepare(works)
+                commit.encoded = self._committer.prepare(batches)
             except AnabranchError as exc:
-                outcomes = [exc] * len(works)
-            except Exception as exc:  # no memory, say: nothing was appended, and whose events these are must hear it
-                outcomes = [_caused(StoreUnavailable(f"the append failed: {exc!r}"), exc)] * len(works)
-        finally:
-            with self._changed:
-                while self._turn != ticket:
-                    self._changed.wait()
+                commit.outcomes = [exc] * len(batches)
+            except Exception as exc:
+                if interruption is None and not isinstance(exc, MemoryError):
+                    interruption = exc
+                    traceback.clear_frames(exc.__traceback__)  # which may hold a statement of the catalog open
+                    continue
+                # Out of memory, for example: nothing was appended, and the owners of these events must be notified.
+                commit.outcomes = [_caused(StoreUnavailable(f"the append failed: {exc!r}"), exc)] * len(batches)
+                interruption = None
+        self._await_turn(commit)
+        while commit.outcomes is None:
+            assert commit.encoded is not None
+            repeated, commit.sent = commit.sent, True
             try:
-                if encoded is not None:
-                    outcomes = self._commit(encoded)
-            finally:
-                try:
-                    for work, outcome in zip(works, outcomes, strict=True):
-                        work.settle(outcome)
-                finally:
-                    with self._changed:
-                        self._turn += 1
-                        self._in_flight -= 1
-                        self._changed.notify_all()
-                        if self._closed:  # else whoever did this commit looks for the next one
-                            self._call()
-                    self._committed()
+                commit.outcomes = self._committer.commit(commit.encoded, repeated=repeated)
+            except Exception as exc:
+                if interruption is None and not isinstance(exc, MemoryError):
+                    interruption = exc
+                    traceback.clear_frames(exc.__traceback__)  # which may hold a statement of the catalog open
+                    continue
+                uncertain = AppendUncertain(f"the commit failed unexpectedly: {exc!r}")
+                commit.outcomes = [_caused(uncertain, exc)] * len(batches)
+                interruption = None
+        for batch, outcome in zip(batches, commit.outcomes, strict=True):
+            batch.settle(outcome)
+        with self._changed:
+            self._commits.popleft()
+            self._changed.notify_all()
+            if self._closed or self._abandoned() is not None:  # else the thread that ran this commit looks for the next
+                self._wake_worker()
+        self._committed()
+        self._trace(commit)
+        if interruption is not None:
+            raise interruption
 
-    def _commit(self, encoded: Encoded) -> list[Outcome]:
-        try:
-            return self._committer.commit(encoded)
-        except Exception as exc:
-            uncertain = AppendUncertain(f"the commit failed in an unforeseen way: {exc!r}")
-            return [_caused(uncertain, exc)] * len(encoded.works)
+    def _trace(self, commit: _Commit) -> None:
+        tracing = self._runtime.tracing
+        if tracing is None or commit.began_at is None or commit.outcomes is None:
+            return
+        parts = [part for batch in commit.batches for part in batch.parts]
+        tracing.commit(
+            commit.began_at,
+            [append for batch in commit.batches for append in batch.appends],
+            units=len(commit.batches),
+            events=sum(part.batch.num_rows for part in parts),
+            size=sum(part.size for part in parts),
+            error=next((each for each in commit.outcomes if isinstance(each, AnabranchError)), None),
+        )
+
+    def _await_turn(self, commit: _Commit) -> None:
+        """Waits until all commits gathered before are over. If one of them was abandoned by its thread, runs it."""
+        while True:
+            with self._changed:
+                first = self._commits[0]
+                if first is commit:
+                    return
+                if first.lock.locked():
+                    self._changed.wait()
+                    continue
+            self._run(first)
 
 
 def _caused(error: AnabranchError, cause: Exception) -> AnabranchError:

@@ -1,33 +1,32 @@
-"""One commit: encode what was gathered, make it durable, have the catalog decide, and find out what an unknown
-outcome was."""
+"""One commit: encodes events, makes them durable, has the catalog decide, and resolves an unknown outcome."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from anabranch.blobs.encryption_contexts import inline_context
 from anabranch.blobs.keys import commit_key
 from anabranch.blobs.layout import frame
 from anabranch.blobs.port import Blobs
-from anabranch.blobs.sealed import inlined_place
 from anabranch.catalog.port import Catalog, Writing
 from anabranch.core.checksum import checksum
 from anabranch.core.codec import encode, event_bounds
 from anabranch.core.raw_event import RawEvent
 from anabranch.errors import AnabranchError, AppendUncertain
-from anabranch.log.ahead import Ahead, put_ahead
+from anabranch.log.prewrite import PrewrittenMessage, prewrite
 from anabranch.model.append import (
     Appended,
     BlobEntry,
-    Bounds,
+    BlobLocation,
     Commit,
     Part,
-    Place,
     Progress,
     Refusal,
     Refused,
+    TimeBounds,
     Unit,
     Verdict,
 )
@@ -37,269 +36,294 @@ from anabranch.model.append import (
 from anabranch.model.ids import LogId, Micros, WriterId
 from anabranch.model.schema import StreamSchema
 from anabranch.runtime.ids import token
+from anabranch.runtime.log_events import APPEND_RECOVERED, APPEND_UNCERTAIN, APPEND_UNRESOLVED
 from anabranch.runtime.ports import Runtime
+from anabranch.runtime.retry import RetryPolicy
+from anabranch.runtime.tracing import AppendSpan
 
-_RESOLVE_TRIES = 5
-_RESOLVE_PAUSE_S = 0.05
+# At most five attempts; once `settings.catalog_lock_s` have passed, the second one is the last.
+_RESOLVE = RetryPolicy(pause_s_min=0.05, pause_s_max=1.0, attempts_min=2, attempts_max=5, errors=(AnabranchError,))
 _REWRITE_TRIES = 3
 
 Outcome = tuple[Verdict, ...] | AnabranchError
 
 
 @dataclass(slots=True)
-class WriterName:
-    """A writer as its drafts refer to it. `fences` holds the fence it carries per log: resolving an unknown outcome
-    raises it, and what is committed later must carry the new one."""
+class WriterHandle:
+    """A writer, as its parts refer to it. `fences` holds the fence it carries per log: resolving an unknown outcome
+    raises it, and later commits must carry the new one."""
 
     id: WriterId
     fences: dict[LogId, int] = field(default_factory=dict)
 
     @property
     def highest(self) -> int:
-        """The highest fence it ever carried: the one to carry where it comes for the first time."""
+        """The highest fence it ever carried: the one to carry in a log that it writes to for the first time."""
         return max(self.fences.values(), default=0)
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
-    """Events for one log, not yet encoded, or durable `ahead` of the commit. `first` is the sequence number of the first
-    one. `bounds`, and `size` in logical bytes, may be given by who knows them already."""
+class RoutedPart:
+    """Events for one log: not yet encoded, or `prewritten`. `first` is the sequence number of the first event.
+    `bounds`, and `size` in logical bytes, are given by callers that know them already."""
 
     log: LogId
     batch: pa.RecordBatch | RawEvent
     schema: StreamSchema
     schema_version: int
-    writer: WriterName
+    writer: WriterHandle
     first: int
     expected: int | None = None
     fence: int | None = None
-    bounds: Bounds | None = None
+    bounds: TimeBounds | None = None
     size: int = -1
-    ahead: Ahead | None = None
+    prewritten: PrewrittenMessage | None = None
 
     def __post_init__(self) -> None:
         if self.size < 0:
             object.__setattr__(self, "size", self.batch.nbytes)
 
     @property
-    def load(self) -> int:
-        """The bytes that its commit has to encode and write for it."""
-        return self.size if self.ahead is None else 0
+    def bytes_to_write(self) -> int:
+        """The number of bytes that its commit has to encode and write for it."""
+        return self.size if self.prewritten is None else 0
+
+
+@dataclass(slots=True, eq=False)
+class RoutedBatch:
+    """Parts that are committed together or not at all. `appends`: the spans of the appends that the events came from,
+    if there are any."""
+
+    parts: tuple[RoutedPart, ...]
+    appends: tuple[AppendSpan, ...] = ()
+
+    def settle(self, outcome: Outcome) -> None:
+        """Called by the appender with the outcome; after an interruption perhaps twice. Sources override it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """Drafts that stand or fall together, and who wants to know what became of them."""
+class EncodedCommit:
+    """Routed batches with their bytes: durable in `blob`, or to be inlined if it is None. `bounds` covers all parts; the
+    other lists cover those that are not prewritten. `locations` and `checksums` are those of what is stored: of the
+    messages, or of the encrypted boxes that hold them."""
 
-    drafts: tuple[Draft, ...]
-    settle: Callable[[Outcome], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Encoded:
-    """Works with their bytes: durable in `blob`, or to be inlined where it is None. `bounds` are those of all drafts; the
-    other lists tell of those that are not durable `ahead`. `places` and `checksums` are those of what is stored: of the
-    messages, or of the boxes in which they are sealed."""
-
-    works: Sequence[Work]
+    batches: Sequence[RoutedBatch]
     messages: list[pa.Buffer]
-    bounds: list[Bounds]
+    bounds: list[TimeBounds]
     blob: BlobEntry | None
     stored: list[pa.Buffer] | None  # to be inlined
-    places: list[Place]
+    locations: list[BlobLocation]
     checksums: list[int]
 
     @property
     def blobs(self) -> tuple[BlobEntry, ...]:
-        """All blobs that the parts lie in."""
-        ahead = (draft.ahead.blob for work in self.works for draft in work.drafts if draft.ahead is not None)
-        return (*(() if self.blob is None else (self.blob,)), *ahead)
+        """All blobs that hold the parts."""
+        parts = (part for batch in self.batches for part in batch.parts)
+        prewritten = (part.prewritten.blob for part in parts if part.prewritten is not None)
+        return (*(() if self.blob is None else (self.blob,)), *prewritten)
 
 
 class Committer:
-    """Commits works; knows nothing of queues. Thread-safe: it has no state."""
+    """Commits routed batches; knows nothing of queues. Thread-safe: it has no state."""
 
     def __init__(self, catalog: Catalog, blobs: Blobs, runtime: Runtime) -> None:
         self._catalog = catalog
         self._blobs = blobs
         self._runtime = runtime
 
-    def prepare(self, works: Sequence[Work]) -> Encoded:
-        """Encode and, above the inline limit, write the blob. Durable when it returns, and visible to nobody."""
-        drafts = [draft for work in works for draft in work.drafts]
-        bounds = [draft.bounds or event_bounds(draft.batch, draft.schema) for draft in drafts]
-        fresh = _fresh(works)
-        return self._lay_down(works, [encode(draft.batch) for draft in fresh], bounds)
+    def prepare(self, batches: Sequence[RoutedBatch]) -> EncodedCommit:
+        """Encodes the batches and, above the inline limit, writes the blob. Then they are durable, but not visible."""
+        parts = [part for batch in batches for part in batch.parts]
+        bounds = [part.bounds or event_bounds(part.batch, part.schema) for part in parts]
+        return self._store(batches, [encode(part.batch) for part in _to_write(batches)], bounds)
 
-    def ahead(self, batch: pa.RecordBatch, schema: StreamSchema, writer: WriterId) -> Ahead:
-        """Make a batch durable in a blob of its own, before it is known where its events belong; it is visible to nobody.
+    def prewrite(self, batch: pa.RecordBatch, schema: StreamSchema, writer: WriterId) -> PrewrittenMessage:
+        """Makes a batch durable, but not visible, in a blob of its own, before the logs of its events are known.
         Raises what `Blobs.put` raises."""
-        return self._ahead(encode(batch), batch.num_rows, schema, writer)
+        return self._prewrite(encode(batch), batch.num_rows, schema, writer)
 
-    def _ahead(
+    def _prewrite(
         self, message: pa.Buffer, count: int, schema: StreamSchema, writer: WriterId, *, not_before: int = 0
-    ) -> Ahead:
+    ) -> PrewrittenMessage:
         index = {"schemas": [schema.to_bytes().hex()]}
         part = {"writer": writer, "count": count, "schema": 0}
-        return put_ahead(self._blobs, self._runtime, message, index=index, part=part, not_before=not_before)
+        return prewrite(self._blobs, self._runtime, message, index=index, part=part, not_before=not_before)
 
-    def _lay_down(
-        self, works: Sequence[Work], messages: list[pa.Buffer], bounds: list[Bounds], *, not_before: int = 0
-    ) -> Encoded:
+    def _store(
+        self,
+        batches: Sequence[RoutedBatch],
+        messages: list[pa.Buffer],
+        bounds: list[TimeBounds],
+        *,
+        not_before: int = 0,
+    ) -> EncodedCommit:
         if sum(message.size for message in messages) <= self._runtime.settings.inline_bytes_max:
-            drafts = _fresh(works)
-            stored = self._sealed(drafts, messages)
-            places = [Place(0, each.size) for each in stored]
-            return Encoded(works, messages, bounds, None, stored, places, [checksum(each) for each in stored])
-        return self._write(works, messages, bounds, not_before=not_before)
+            stored = self._encrypted(_to_write(batches), messages)
+            locations = [BlobLocation(0, each.size) for each in stored]
+            checksums = [checksum(each) for each in stored]
+            return EncodedCommit(batches, messages, bounds, None, stored, locations, checksums)
+        return self._write(batches, messages, bounds, not_before=not_before)
 
-    def _sealed(self, drafts: Sequence[Draft], messages: list[pa.Buffer]) -> list[pa.Buffer]:
+    def _encrypted(self, parts: Sequence[RoutedPart], messages: list[pa.Buffer]) -> list[pa.Buffer]:
         sealer = self._runtime.sealer
         if sealer is None:
             return messages
-        return [sealer.seal(message, inlined_place(draft.log)) for draft, message in zip(drafts, messages, strict=True)]
+        return [sealer.seal(message, inline_context(part.log)) for part, message in zip(parts, messages, strict=True)]
 
     def _write(
-        self, works: Sequence[Work], messages: list[pa.Buffer], bounds: list[Bounds], *, not_before: int
-    ) -> Encoded:
-        drafts = _fresh(works)
+        self, batches: Sequence[RoutedBatch], messages: list[pa.Buffer], bounds: list[TimeBounds], *, not_before: int
+    ) -> EncodedCommit:
+        parts = _to_write(batches)
         begun_at = Micros(max(self._runtime.clock.now(), not_before))
         commit = token(self._runtime.ids)
-        schemas = {id(draft.schema): draft.schema for draft in drafts}
+        schemas = {id(part.schema): part.schema for part in parts}
         numbers = {ident: number for number, ident in enumerate(schemas)}
-        parts = [
+        described = [
             {
-                "log": draft.log,
-                "writer": draft.writer.id,
-                "first": draft.first,
-                "count": draft.batch.num_rows,
-                "schema": numbers[id(draft.schema)],
+                "log": part.log,
+                "writer": part.writer.id,
+                "first": part.first,
+                "count": part.batch.num_rows,
+                "schema": numbers[id(part.schema)],
                 "checksum": checksum(message),
             }
-            for draft, message in zip(drafts, messages, strict=True)
+            for part, message in zip(parts, messages, strict=True)
         ]
         texts = [schema.to_bytes().hex() for schema in schemas.values()]
         index = {"commit": commit, "begun_at": begun_at, "schemas": texts}
         key = commit_key(begun_at, commit)
-        framed = frame(index, parts, messages, key=key, sealer=self._runtime.sealer)
+        framed = frame(index, described, messages, key=key, sealer=self._runtime.sealer)
         self._blobs.put(key, framed.chunks)
-        places = [Place(offset, length) for offset, length in zip(framed.offsets, framed.lengths, strict=True)]
+        locations = [
+            BlobLocation(offset, length) for offset, length in zip(framed.offsets, framed.lengths, strict=True)
+        ]
         entry = BlobEntry(key, framed.size, begun_at)
-        return Encoded(works, messages, bounds, entry, None, places, framed.checksums)
+        return EncodedCommit(batches, messages, bounds, entry, None, locations, framed.checksums)
 
-    def commit(self, encoded: Encoded) -> list[Outcome]:
-        """Have the catalog append what was prepared: one outcome per work. Raises nothing: an error is an outcome."""
+    def commit(self, encoded: EncodedCommit, *, repeated: bool = False) -> list[Outcome]:
+        """Has the catalog append what was prepared; returns one outcome per batch. `repeated`: an earlier call for the
+        same commit was interrupted, so the catalog may have decided. Raises nothing: an error is an outcome."""
         try:
-            outcomes = self._commit_once(encoded)
+            if repeated:
+                interrupted = AppendUncertain("the commit was interrupted")
+                outcomes = self._resolve(encoded, _units(encoded), interrupted)
+            else:
+                outcomes = self._commit_once(encoded)
         except AnabranchError as exc:
-            return [exc] * len(encoded.works)
+            return [exc] * len(encoded.batches)
         for _ in range(_REWRITE_TRIES - 1):
             horizon = max(map(_horizon, outcomes))
             if not horizon:
                 break
             try:
-                # The writer was stalled behind the collector's horizon: the blob may be gone, so write it again. Not
-                # before the horizon: this clock may be late, and the horizon that of another clock.
-                works = [self._anew(work, not_before=horizon) for work in encoded.works]
-                encoded = self._lay_down(works, encoded.messages, encoded.bounds, not_before=horizon)
+                # The writer was stalled past the collector's horizon, and the blob may be gone: write it again, with a
+                # time not before the horizon, since this clock may be behind the clock that set it.
+                batches = [self._prewrite_again(batch, not_before=horizon) for batch in encoded.batches]
+                encoded = self._store(batches, encoded.messages, encoded.bounds, not_before=horizon)
                 outcomes = self._commit_once(encoded)
             except AnabranchError as exc:
-                # What else was in the commit has been decided. To call that a failure would have its numbers given again, and
-                # the next events under them taken for a repetition.
+                # The other batches of the commit have been decided. If they were reported as failed, their sequence
+                # numbers would be given out again, and the next events with these numbers taken for duplicates.
                 return [exc if _horizon(outcome) else outcome for outcome in outcomes]
         return outcomes
 
-    def _anew(self, work: Work, *, not_before: int) -> Work:
-        """The same work, with what it has ahead written again."""
-        drafts = []
-        for draft in work.drafts:
-            if draft.ahead is not None:
-                message, count, writer = draft.ahead.message, draft.batch.num_rows, draft.writer.id
-                ahead = self._ahead(message, count, draft.schema, writer, not_before=not_before)
-                draft = replace(draft, ahead=ahead)
-            drafts.append(draft)
-        return replace(work, drafts=tuple(drafts))
+    def _prewrite_again(self, batch: RoutedBatch, *, not_before: int) -> RoutedBatch:
+        """The same parts, with their prewritten messages written again."""
+        parts = []
+        for part in batch.parts:
+            if part.prewritten is not None:
+                message, count, writer = part.prewritten.message, part.batch.num_rows, part.writer.id
+                fresh = self._prewrite(message, count, part.schema, writer, not_before=not_before)
+                part = replace(part, prewritten=fresh)
+            parts.append(part)
+        return RoutedBatch(tuple(parts))
 
-    def _commit_once(self, encoded: Encoded) -> list[Outcome]:
+    def _commit_once(self, encoded: EncodedCommit) -> list[Outcome]:
         units = _units(encoded)
         try:
             return list(self._catalog.commit(Commit(units, self._runtime.clock.now(), encoded.blobs)))
         except AppendUncertain as exc:
             return self._resolve(encoded, units, exc)
 
-    def _resolve(self, encoded: Encoded, units: Sequence[Unit], uncertain: AppendUncertain) -> list[Outcome]:
-        """Ask under each log's lock how far the writer got, raise its fence so that the lost commit can never land
-        afterwards, and commit again what had not."""
-        for attempt in range(_RESOLVE_TRIES):
-            try:
-                landed = [self._landed(work, unit) for work, unit in zip(encoded.works, units, strict=True)]
-                missing = [i for i, verdicts in enumerate(landed) if verdicts is None]
-                again = _units(encoded)
-                commit = Commit(tuple(again[i] for i in missing), self._runtime.clock.now(), encoded.blobs)
-                verdicts = iter(self._catalog.commit(commit) if missing else ())
-                return [next(verdicts) if found is None else found for found in landed]
-            except AnabranchError:
-                self._runtime.tasks.sleep(_RESOLVE_PAUSE_S * 2**attempt)
+    def _resolve(self, encoded: EncodedCommit, units: Sequence[Unit], uncertain: AppendUncertain) -> list[Outcome]:
+        """Finds out, under each log's lock, how far the writer got; raises its fence so that the lost commit can never
+        land later; and commits again what had not landed."""
+        APPEND_UNCERTAIN(units=len(units), error=uncertain)
+        policy = replace(_RESOLVE, deadline_s=self._runtime.settings.catalog_lock_s)
+        try:
+            return policy.call(self._runtime, lambda: self._commit_missing(encoded, units))
+        except AnabranchError as exc:
+            APPEND_UNRESOLVED(units=len(units), error=exc)
         return [AppendUncertain(f"whether the append took place can't be found out: {uncertain}") for _ in units]
 
-    def _landed(self, work: Work, unit: Unit) -> tuple[Verdict, ...] | None:
+    def _commit_missing(self, encoded: EncodedCommit, units: Sequence[Unit]) -> list[Outcome]:
+        landed = [self._landed(batch, unit) for batch, unit in zip(encoded.batches, units, strict=True)]
+        missing = [i for i, verdicts in enumerate(landed) if verdicts is None]
+        repeated = _units(encoded)
+        commit = Commit(tuple(repeated[i] for i in missing), self._runtime.clock.now(), encoded.blobs)
+        verdicts = iter(self._catalog.commit(commit) if missing else ())
+        APPEND_RECOVERED(landed=len(units) - len(missing), repeated=len(missing))
+        return [next(verdicts) if found is None else found for found in landed]
+
+    def _landed(self, batch: RoutedBatch, unit: Unit) -> tuple[Verdict, ...] | None:
+        """Where the parts were appended by the lost commit. None if they were not, and then they never will be."""
         verdicts: list[Verdict] = []
         with self._catalog.writing() as txn:
-            for draft, part in zip(work.drafts, unit.parts, strict=True):
+            for routed, part in zip(batch.parts, unit.parts, strict=True):
                 assert part.sequence is not None
-                progress = txn.progress(draft.log, draft.writer.id) or Progress()
-                # Its own fences since it was encoded: none but this writer has raised it in between.
-                own = range(part.sequence.fence, draft.writer.fences.get(draft.log, 0) + 1)
+                progress = txn.progress(part.log, routed.writer.id) or Progress()
+                # Its own fences since it was encoded: only this writer has raised it in between.
+                own = range(part.sequence.fence, routed.writer.fences.get(part.log, 0) + 1)
                 wanted = (part.sequence.first, part.count)
                 verdicts += [
-                    Appended(batch.start, Micros(batch.appended_at), duplicate=True)
-                    for batch in progress.recent
-                    if (batch.first, batch.events) == wanted and batch.fence in own
+                    Appended(recent.start, Micros(recent.appended_at), duplicate=True)
+                    for recent in progress.recent
+                    if (recent.first, recent.events) == wanted and recent.fence in own
                 ]
             if len(verdicts) == len(unit.parts):
                 return tuple(verdicts)
-            for draft in work.drafts:
-                _raise_fence(txn, draft, now=self._runtime.clock.now())
+            for routed in batch.parts:
+                _raise_fence(txn, routed, now=self._runtime.clock.now())
         return None
 
 
-def _raise_fence(txn: Writing, draft: Draft, *, now: Micros) -> None:
-    if draft.log not in txn.logs([draft.log]):
+def _raise_fence(txn: Writing, part: RoutedPart, *, now: Micros) -> None:
+    if part.log not in txn.logs([part.log]):
         return  # the stream was deleted: the lost commit has nowhere to land
-    progress = txn.progress(draft.log, draft.writer.id) or Progress()
-    carried = draft.writer.fences.get(draft.log, 0)
+    progress = txn.progress(part.log, part.writer.id) or Progress()
+    carried = part.writer.fences.get(part.log, 0)
     if progress.fence > carried:
-        return  # another took over: it can't land any more, and the name is not ours to take back
+        return  # another process took over the name: the commit can't land any more, and the name must not be taken back
     carried += 1
-    txn.put_progress(draft.log, draft.writer.id, replace(progress, fence=carried), now=now)
-    draft.writer.fences[draft.log] = carried
+    txn.put_progress(part.log, part.writer.id, replace(progress, fence=carried), now=now)
+    part.writer.fences[part.log] = carried
 
 
-def _fresh(works: Sequence[Work]) -> list[Draft]:
-    """The drafts whose bytes are still to be stored."""
-    return [draft for work in works for draft in work.drafts if draft.ahead is None]
+def _to_write(batches: Sequence[RoutedBatch]) -> list[RoutedPart]:
+    """The parts whose bytes are still to be stored."""
+    return [part for batch in batches for part in batch.parts if part.prewritten is None]
 
 
-def _units(encoded: Encoded) -> tuple[Unit, ...]:
+def _units(encoded: EncodedCommit) -> tuple[Unit, ...]:
     units = []
     bounds, stored = iter(encoded.bounds), _stored(encoded)
-    for work in encoded.works:
+    for batch in encoded.batches:
         parts = []
-        for draft in work.drafts:
-            place, digest, blob, data = next(stored) if draft.ahead is None else _stored_ahead(draft.ahead)
-            sequence = WriterSequence(draft.writer.id, draft.first, draft.writer.fences.get(draft.log, 0))
+        for part in batch.parts:
+            location, digest, blob, data = next(stored) if part.prewritten is None else _prewritten(part.prewritten)
+            sequence = WriterSequence(part.writer.id, part.first, part.writer.fences.get(part.log, 0))
             parts.append(
                 Part(
-                    log=draft.log,
-                    count=draft.batch.num_rows,
-                    schema=draft.schema_version,
-                    place=place,
+                    log=part.log,
+                    count=part.batch.num_rows,
+                    schema=part.schema_version,
+                    location=location,
                     checksum=digest,
-                    size=draft.size,
+                    size=part.size,
                     bounds=next(bounds),
                     sequence=sequence,
-                    expected=draft.expected,
-                    fence=draft.fence,
+                    expected=part.expected,
+                    fence=part.fence,
                     blob=blob,
                     data=data,
                 )
@@ -308,19 +332,19 @@ def _units(encoded: Encoded) -> tuple[Unit, ...]:
     return tuple(units)
 
 
-def _stored(encoded: Encoded) -> Iterator[tuple[Place, int, str | None, bytes | None]]:
-    """Where the bytes of the fresh drafts lie: place, checksum, and either the blob's key or the bytes themselves."""
+def _stored(encoded: EncodedCommit) -> Iterator[tuple[BlobLocation, int, str | None, bytes | None]]:
+    """Where the bytes of the parts that were not prewritten lie: location, checksum, and either the blob's key or the bytes themselves."""
     key = None if encoded.blob is None else encoded.blob.key
-    for i, (place, digest) in enumerate(zip(encoded.places, encoded.checksums, strict=True)):
-        yield place, digest, key, None if encoded.stored is None else encoded.stored[i].to_pybytes()
+    for i, (location, digest) in enumerate(zip(encoded.locations, encoded.checksums, strict=True)):
+        yield location, digest, key, None if encoded.stored is None else encoded.stored[i].to_pybytes()
 
 
-def _stored_ahead(ahead: Ahead) -> tuple[Place, int, str | None, bytes | None]:
-    return ahead.place, ahead.checksum, ahead.blob.key, None
+def _prewritten(message: PrewrittenMessage) -> tuple[BlobLocation, int, str | None, bytes | None]:
+    return message.location, message.checksum, message.blob.key, None
 
 
 def _horizon(outcome: Outcome) -> int:
-    """The collector's horizon where a part's blob was begun before it, else 0."""
+    """The collector's horizon if a part was refused because its blob was begun before it, else 0."""
     if not isinstance(outcome, tuple):
         return 0
     expired = (v.actual for v in outcome if isinstance(v, Refused) and v.reason is Refusal.EXPIRED)

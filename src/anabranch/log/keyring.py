@@ -1,7 +1,7 @@
 """The data keys of an encrypted store. The catalog keeps them, each wrapped with a master key.
 
-Bytes are sealed with data keys alone. So another master key takes over by wrapping the data keys anew: no blob is
-written again, and the old master key is needed no more.
+Only data keys encrypt bytes. So to change the master key, the data keys are wrapped again: no blob is rewritten, and
+the old master key is no longer needed.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Final
 
 from anabranch.blobs.envelope import DataKey
 from anabranch.catalog.port import Catalog, Reading
+from anabranch.catalog.state.data_key import DATA_KEY, DataKeyRow, newest
 from anabranch.errors import Conflict, InvalidArgument, WrongKey
-from anabranch.log.data_keys import KIND, Row, from_piece, newest, to_piece
 from anabranch.model.ids import LogId, Micros
 from anabranch.runtime.aead import KEY_BYTES
 from anabranch.runtime.ports import Runtime
@@ -26,8 +26,8 @@ _TRIES: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """What a rotation did: the master key that wraps all data keys now, how many were wrapped with another before, and
-    the data key that seals new bytes."""
+    """The result of a rotation: the master key that now wraps all data keys, how many keys were wrapped with another
+    one before, and the data key that encrypts new bytes."""
 
     master: str
     rewrapped: int
@@ -35,7 +35,7 @@ class Rotation:
 
 
 class Keyring:
-    """`blobs.envelope.DataKeys` from a catalog. Keys are unwrapped when they are first needed, and kept."""
+    """`blobs.envelope.DataKeys`, read from a catalog. Keys are unwrapped when first needed, and cached."""
 
     def __init__(self, catalog: Catalog, service: KeyService, runtime: Runtime, current: DataKey) -> None:
         self._catalog = catalog
@@ -46,7 +46,7 @@ class Keyring:
 
     @property
     def current(self) -> DataKey:
-        """See `DataKeys`. The newest as of the store's opening or its last rotation by this object."""
+        """See `DataKeys`. The newest key as of the store's opening, or of the last rotation by this object."""
         return self._current
 
     def find(self, key_id: str) -> DataKey | None:
@@ -54,77 +54,78 @@ class Keyring:
         known = self._known.get(key_id)
         if known is None:
             with self._catalog.reading() as snapshot:
-                piece = snapshot.piece(KIND, key_id)
-            if piece is None:
+                row = snapshot.state(DATA_KEY, key_id)
+            if row is None:
                 return None
-            known = self._known[key_id] = _unwrap(self._service, from_piece(piece))
+            known = self._known[key_id] = _unwrap(self._service, row)
         return known
 
     def rotate(self) -> Rotation:
-        """Wrap every data key with the service's current master key, and make a new one, with which this object seals
-        from now on and others once they open the store. Durable. Raises KeyMissing, WrongKey, StoreUnavailable,
-        Conflict where others keep rotating."""
+        """Wraps every data key with the service's current master key, and makes a new data key. This object encrypts
+        with the new key from now on, other processes once they open the store. Durable. Raises KeyMissing, WrongKey,
+        StoreUnavailable, and Conflict if others keep rotating."""
         for _ in range(_TRIES):
             with self._catalog.reading() as snapshot:
-                pieces = snapshot.pieces(KIND)
+                states = snapshot.states(DATA_KEY)
             master = self._service.current
-            rows = [from_piece(piece) for piece in pieces]
+            rows = [row for _, row in states]
             changed = [self._rewrap(row, master) for row in rows if row.master != master]
-            # Later than all there are, whatever the clock says.
+            # Later than all existing keys, whatever the clock says.
             at = max([self._runtime.clock.now(), *(row.created_at + 1 for row in rows)])
             fresh, made = _make(self._service, self._runtime, Micros(at))
-            # The service may be slow, so it was asked outside; meanwhile nobody else may have rotated.
+            # The service may be slow, so it was called outside the transaction. No other process may have rotated
+            # since.
             with self._catalog.writing() as txn:
-                if txn.pieces(KIND) != pieces:
+                if txn.states(DATA_KEY) != states:
                     continue
                 for row in (*changed, made):
-                    txn.put_piece(to_piece(row))
+                    txn.put_state(DATA_KEY, row.id, row)
             self._current = self._known[fresh.id] = fresh
             return Rotation(master, len(changed), fresh.id)
         raise Conflict("the keys of this store are being rotated by somebody else")
 
-    def _rewrap(self, row: Row, master: str) -> Row:
+    def _rewrap(self, row: DataKeyRow, master: str) -> DataKeyRow:
         secret = _unwrap(self._service, row).secret
-        return Row(row.id, master, self._service.wrap(master, secret), row.check, row.created_at)
+        return DataKeyRow(row.id, master, self._service.wrap(master, secret), row.check, row.created_at)
 
 
 def open_keyring(catalog: Catalog, service: KeyService, runtime: Runtime) -> Keyring:
-    """The keyring of an encrypted store. A store in which there has never been a scope is encrypted from now on.
+    """The keyring of an encrypted store. A store that has never had a scope becomes encrypted.
 
-    Raises KeyMissing, WrongKey; InvalidArgument for a store that holds events in the clear.
+    Raises KeyMissing, WrongKey, and InvalidArgument for a store that holds unencrypted events.
     """
     with catalog.reading() as snapshot:
-        pieces = snapshot.pieces(KIND)
-    if not pieces:
+        known = snapshot.states(DATA_KEY)
+    if not known:
         key, row = _make(service, runtime, runtime.clock.now())
         with catalog.writing() as txn:
-            pieces = txn.pieces(KIND)
-            if not pieces:
+            known = txn.states(DATA_KEY)
+            if not known:
                 if not _unused(txn):
                     raise InvalidArgument(
                         "this store is not encrypted, and its events stay as they are: open it without keys, or make a new store with keys"
                     )
-                txn.put_piece(to_piece(row))
-        if not pieces:
+                txn.put_state(DATA_KEY, row.id, row)
+        if not known:
             return Keyring(catalog, service, runtime, key)
-    return Keyring(catalog, service, runtime, _unwrap(service, newest(map(from_piece, pieces))))
+    return Keyring(catalog, service, runtime, _unwrap(service, newest(row for _, row in known)))
 
 
 def _unused(reading: Reading) -> bool:
     return not reading.scopes() and not reading.streams(limit=1) and not reading.logs_after(LogId(0), 1)
 
 
-def _make(service: KeyService, runtime: Runtime, now: Micros) -> tuple[DataKey, Row]:
+def _make(service: KeyService, runtime: Runtime, now: Micros) -> tuple[DataKey, DataKeyRow]:
     name = f"{runtime.ids.bits(_ID_BITS):0{_ID_BITS // 4}x}"
     secret = runtime.ids.bits(8 * KEY_BYTES).to_bytes(KEY_BYTES, "big")
     master = service.current
     wrapped = service.wrap(master, secret)
-    return DataKey(name, secret, master, wrapped), Row(name, master, wrapped, _check(secret), now)
+    return DataKey(name, secret, master, wrapped), DataKeyRow(name, master, wrapped, _check(secret), now)
 
 
-def _unwrap(service: KeyService, row: Row) -> DataKey:
+def _unwrap(service: KeyService, row: DataKeyRow) -> DataKey:
     secret = service.unwrap(row.master, row.wrapped)
-    # A service may hand out something for any bytes; what it did is told here.
+    # A service may return a result for any input; this detects a wrong one.
     if not hmac.compare_digest(_check(secret), row.check):
         raise WrongKey(row.master)
     return DataKey(row.id, secret, row.master, row.wrapped)

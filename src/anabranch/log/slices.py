@@ -1,4 +1,4 @@
-"""Cutting what lies between two cuts into ranges of about equal bytes, at the edges of extents."""
+"""Splits what lies between two cuts into ranges of about equal bytes, at the edges of extents."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from anabranch.catalog.port import Reading
-from anabranch.core.stretch import Piece, Stretch
+from anabranch.core.stream_slice import SegmentSlice, StreamSlice
 from anabranch.model.ids import LogId
 from anabranch.model.segment_range import SegmentRange
 
-_SLACK: Final = 8  # an edge may be this part of a range away from where it is wanted, which saves look-ups
+_SLACK: Final = 8  # an edge may be off by a range's size divided by this, which saves look-ups
 
 
-class _Run(NamedTuple):
-    """What of a segment one span holds, between two places of a log; adding `shift` to a position gives the offset."""
+class _SliceRun(NamedTuple):
+    """The part of a segment that one span holds, between two places of a log. Position + `shift` = offset."""
 
     log: LogId
     start: _Place
@@ -28,45 +28,45 @@ class _Run(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """A position, and how many logical bytes lie before it."""
+    """A position, and the number of logical bytes before it."""
 
     position: int
     size: int
 
 
-def slices(reading: Reading, stretch: Stretch, *, bytes_max: int, count_max: int) -> list[SegmentRange]:
-    """All that a stretch holds, in reading order, in ranges of about `bytes_max`; of more where there would be more than
-    about `count_max`. At least one for each segment that holds anything. Costs a few look-ups for each span and each
-    range, whatever the number of extents."""
-    runs = [(piece, _runs(reading, piece)) for piece in stretch.pieces if piece.segment.head < piece.stop]
+def split_slice(reading: Reading, stream_slice: StreamSlice, *, bytes_max: int, count_max: int) -> list[SegmentRange]:
+    """Everything that a stream slice holds, in reading order, in ranges of about `bytes_max`; in larger ones if there
+    would be more than about `count_max`. Returns at least one range for each non-empty segment. Costs a few look-ups
+    for each span and each range, whatever the number of extents."""
+    runs = [(piece, _runs(reading, piece)) for piece in stream_slice.segments if piece.segment.head < piece.stop]
     total = sum(run.size for _, of_piece in runs for run in of_piece)
     target = max(bytes_max, total // count_max + 1)
     return [each for piece, of_piece in runs for each in _cut(reading, piece, of_piece, target)]
 
 
-def _runs(reading: Reading, piece: Piece) -> list[_Run]:
+def _runs(reading: Reading, piece: SegmentSlice) -> list[_SliceRun]:
     found = []
     for span in piece.spans:
         assert span.stop is not None
         start = _Place(span.start, _bytes_before(reading, span.log, span.start))
         stop = _Place(span.stop, max(_bytes_before(reading, span.log, span.stop), start.size))
-        found.append(_Run(span.log, start, stop, span.offset - span.start))
+        found.append(_SliceRun(span.log, start, stop, span.offset - span.start))
     return found
 
 
 def _bytes_before(reading: Reading, log: LogId, position: int) -> int:
-    # To the end of the extent that begins before it: what a span views is told to within an extent.
+    # Counts up to the end of the extent that begins before it: a span's size is exact only to within an extent.
     extent = reading.extent_before(log, position)
     return 0 if extent is None else extent.size_end
 
 
-def _cut(reading: Reading, piece: Piece, runs: Sequence[_Run], target: int) -> Iterator[SegmentRange]:
+def _cut(reading: Reading, piece: SegmentSlice, runs: Sequence[_SliceRun], target: int) -> Iterator[SegmentRange]:
     size = sum(run.size for run in runs)
     count = max(1, -(-size // target))
     edges = [_Place(piece.segment.head, 0)]
     for number in range(1, count):
         weight = size * number // count
-        if weight <= edges[-1].size:  # the last extent reaches beyond
+        if weight <= edges[-1].size:  # the last extent reaches beyond it
             continue
         edge = _edge(reading, runs, weight, target // _SLACK)
         if edges[-1].position < edge.position < piece.stop:
@@ -76,9 +76,8 @@ def _cut(reading: Reading, piece: Piece, runs: Sequence[_Run], target: int) -> I
         yield SegmentRange(piece.segment.id, start.position, stop.position, stop.size - start.size)
 
 
-def _edge(reading: Reading, runs: Sequence[_Run], weight: int, slack: int) -> _Place:
-    """The offset at the end of the extent in which about `weight` bytes lie behind the segment's first, and the bytes
-    before it."""
+def _edge(reading: Reading, runs: Sequence[_SliceRun], weight: int, slack: int) -> _Place:
+    """The end of the extent that contains about byte `weight` of the segment: its offset, and the bytes before it."""
     before = 0
     for run in runs:
         if weight < before + run.size:
@@ -88,10 +87,10 @@ def _edge(reading: Reading, runs: Sequence[_Run], weight: int, slack: int) -> _P
     return _Place(runs[-1].stop.position + runs[-1].shift, before)
 
 
-def _end(reading: Reading, run: _Run, wanted: int, slack: int) -> _Place:
-    """Where the first extent of a run ends that has more than `wanted` bytes before its end, or one within `slack` of it.
-    Looks where it is if all events weigh the same, and in turn in the middle, so that no log takes more than some
-    logarithm of looks."""
+def _end(reading: Reading, run: _SliceRun, wanted: int, slack: int) -> _Place:
+    """The end of the first extent of a run that has more than `wanted` bytes before its end, or of one within `slack`
+    of it. Alternates between interpolation (as if all events had the same size) and bisection, so that the number of
+    look-ups is logarithmic for every log."""
     low, high, halve = run.start, run.stop, False
     while low.position < high.position:
         width = high.position - low.position

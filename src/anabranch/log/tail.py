@@ -1,4 +1,4 @@
-"""Waiting for new events: woken within the process, polling for those of other processes."""
+"""Waits for new events: notified of commits within the process, polling for those of other processes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from anabranch.runtime.ports import Runtime
 
 
 class Tail:
-    """Tells the readers of a process that something may have changed. One for a store.
+    """Notifies the readers of a process that something may have changed. One per store.
 
-    Within the process the appender calls `notify`. What other processes commit is found by asking the catalog's token;
-    one of the waiting readers asks for all of them, less and less often while nothing happens: every
+    Within the process, the appender calls `notify`. Commits of other processes are found by polling the catalog's
+    token. One of the waiting readers polls for all of them, less and less often while nothing happens: every
     `limits.TAIL_POLL_US_MIN` at first, every `settings.tail_poll_us_max` in the end.
     """
 
@@ -26,21 +26,21 @@ class Tail:
         self._polling = False
         self._closed = False
 
-    def seen(self) -> int:
-        """A number for what is in the store now. Take it before looking, and give it to `wait` if nothing was found:
-        then nothing that is committed in between is missed."""
+    def generation(self) -> int:
+        """Returns a number that stands for the present state of the store. Call it before reading, and pass it to
+        `wait` if nothing was found: then no commit in between is missed."""
         self._poll()
         return self._generation
 
     def notify(self) -> None:
-        """Wake everybody who waits: something was committed, or a reader was closed."""
+        """Wakes all waiting readers: something was committed, or a reader was closed."""
         with self._changed:
             self._generation += 1
             self._changed.notify_all()
 
     def wait(self, since: int, timeout_s: float | None = None) -> bool:
-        """Wait until something may have changed since `seen` returned `since`; False after `timeout_s` seconds, or
-        once closed. True may be a false alarm."""
+        """Waits until something may have changed since `generation` returned `since`. Returns False after `timeout_s`
+        seconds, or once closed. True may be a false alarm."""
         deadline = None if timeout_s is None else self._clock.monotonic() + timeout_s
         mine = False
         try:
@@ -51,13 +51,13 @@ class Tail:
                     self._changed.wait(self._left(deadline))
                 if (woken := self._woken(since, deadline)) is not None:
                     return woken
-                self._polling = mine = True  # in one step for Ctrl-C, which may strike before the next line
+                self._polling = mine = True  # one statement, since Ctrl-C may strike before the next line
             return self._wait_polling(since, deadline)
         finally:
             if mine:
                 with self._changed:
                     self._polling = False
-                    self._changed.notify_all()  # somebody else polls from now on
+                    self._changed.notify_all()  # another reader polls from now on
 
     def _wait_polling(self, since: int, deadline: float | None) -> bool:
         interval = self._interval_min
@@ -73,7 +73,7 @@ class Tail:
             interval = min(2 * interval, self._interval_max)
 
     def _woken(self, since: int, deadline: float | None) -> bool | None:
-        """What `wait` returns now, or None where it goes on waiting."""
+        """What `wait` returns now, or None if it must continue waiting."""
         if self._closed:
             return False
         if self._generation != since:
@@ -85,7 +85,7 @@ class Tail:
         return None if deadline is None else deadline - self._clock.monotonic()
 
     def close(self) -> None:
-        """Wake everybody for good. A second close is harmless."""
+        """Wakes all waiting readers, for good. May be called again."""
         with self._changed:
             self._closed = True
             self._generation += 1

@@ -1,13 +1,15 @@
-"""Views of streams, loaded whole once and then kept fresh cheaply."""
+"""Loads views of streams, and refreshes them cheaply."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from anabranch.catalog.port import Reading
-from anabranch.core import cuts
+from anabranch import limits
+from anabranch.catalog.port import Reading, Writing
+from anabranch.catalog.state.relocated import RELOCATED, Relocations
 from anabranch.errors import StreamNotFound
-from anabranch.model.ids import SegmentId, StreamId
+from anabranch.model.ids import StreamId
+from anabranch.model.relocation import Relocation
 from anabranch.model.stream import StreamView
 
 
@@ -16,15 +18,38 @@ def load(reading: Reading, stream: StreamId) -> StreamView:
     view = reading.view(stream)
     if view is None:
         raise StreamNotFound(f"{stream:016x}")
-    return view
+    # A replacement makes all segments new, so a stream that was never replaced costs no further query.
+    return view if view.ordered[0].created == 0 else replace(view, relocations=relocations_of(reading, stream))
 
 
-def respanned(reading: Reading, view: StreamView) -> StreamView:
-    """The stream with the heads and spans of this snapshot: `view` itself, whose lengths may be older, unless the stream was
-    changed otherwise than by appends. One look-up. Raises StreamNotFound.
+def relocations_of(reading: Reading, stream: StreamId) -> tuple[Relocation, ...]:
+    """How replacements moved the offsets of a stream, the oldest first."""
+    found = reading.state(RELOCATED, stream)
+    return () if found is None else found.moves
 
-    Whoever looks into logs at another moment than the view's asks for it first: a segment may have been flattened since, and
-    the logs that it had may be collected.
+
+def add_relocation(txn: Writing, stream: StreamId, move: Relocation) -> None:
+    """Records one more replacement in a stream. Keeps the latest within REPLACEMENTS_KEPT and REPLACE_MOVES_MAX."""
+    kept: list[Relocation] = []
+    for each in (move, *reversed(relocations_of(txn, stream))):
+        room = limits.REPLACE_MOVES_MAX - sum(len(one.kept) + len(one.standing) for one in kept)
+        if len(kept) >= limits.REPLACEMENTS_KEPT or len(each.kept) + len(each.standing) > room:
+            break
+        kept.insert(0, each)
+    txn.put_state(RELOCATED, stream, Relocations(tuple(kept)))
+
+
+def drop_relocations(txn: Writing, stream: StreamId) -> None:
+    """Removes the records of a deleted stream."""
+    txn.drop_state(RELOCATED, stream)
+
+
+def with_current_spans(reading: Reading, view: StreamView) -> StreamView:
+    """The stream with the heads and spans of this snapshot. Returns `view` itself, whose lengths may be older, unless
+    the stream was changed in another way than by appends. One look-up. Raises StreamNotFound.
+
+    Needed before reading logs at another moment than the view's: a segment may have been flattened since, and the
+    logs that it had may be collected.
     """
     info = reading.stream(view.info.id)
     if info is None:
@@ -32,19 +57,11 @@ def respanned(reading: Reading, view: StreamView) -> StreamView:
     return view if info.version == view.info.version else load(reading, info.id)
 
 
-def readable(reading: Reading, view: StreamView, segment: SegmentId, offset: int) -> StreamView:
-    """The same, where the segment can still be read from `offset` on. Raises Truncated too."""
-    fresh = respanned(reading, view)
-    if cuts.below_head(fresh, {segment: offset}):
-        raise cuts.truncated(fresh)
-    return fresh
-
-
 def refresh(reading: Reading, view: StreamView) -> StreamView:
     """The same stream as of this snapshot; `view` itself if nothing was appended or changed.
 
-    Segments and spans are read again only if the stream's version rose, else the lengths of its open logs alone.
-    Raises StreamNotFound.
+    Reads segments and spans again only if the stream's version rose, else only the lengths of its open logs. Raises
+    StreamNotFound.
     """
     info = reading.stream(view.info.id)
     if info is None:

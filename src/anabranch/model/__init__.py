@@ -1,4 +1,4 @@
-"""Frozen values that every layer speaks of: names, ids, key ranges, cuts, pointers, schemas, events.
+"""Immutable values that every layer uses: names, ids, key ranges, cuts, pointers, schemas, events.
 
-Nothing here does I/O, reads a clock or knows a database.
+Nothing here does I/O, reads a clock or depends on a database.
 """

@@ -1,9 +1,10 @@
-"""Amounts as people write them: lengths of time and sizes."""
+"""Parses amounts as people write them: durations and sizes."""
 
 from __future__ import annotations
 
 import re
 from datetime import timedelta
+from decimal import Decimal
 
 from anabranch.errors import InvalidArgument
 
@@ -25,28 +26,35 @@ _SIZES = {
 
 
 def to_duration(value: timedelta | int | str) -> int:
-    """A timedelta, an integer of µs, or a text as `7d` (ms, s, m, h, d, w) as µs. Raises InvalidArgument."""
+    """Convert a timedelta, an integer of µs, or text such as `7d` (units ms, s, m, h, d, w) to µs. Raises
+    InvalidArgument."""
     if isinstance(value, timedelta):
         return _positive(value // timedelta(microseconds=1), value)
     if isinstance(value, int) and not isinstance(value, bool):
         return _positive(value, value)
     match = _AMOUNT.match(value) if isinstance(value, str) else None
     if match is None or match[2] not in _TIMES_US:
-        raise InvalidArgument(f"'{value}' is no length of time: write a number with ms, s, m, h, d or w, as 7d")
-    return _positive(round(float(match[1]) * _TIMES_US[match[2]]), value)
+        raise InvalidArgument(f"'{value}' is not a duration: expected a number with ms, s, m, h, d or w, such as 7d")
+    micros = Decimal(match[1]) * _TIMES_US[match[2]]
+    if micros != int(micros):
+        raise InvalidArgument(f"'{value}' is not a whole number of µs")
+    return _positive(int(micros), value)
 
 
 def to_size(value: int | str) -> int:
-    """An integer of bytes, or a text as `10GB` (powers of 1,000) or `10GiB` (of 1,024). Raises InvalidArgument."""
+    """Convert an integer of bytes, or text such as `10GB` (powers of 1,000) or `10GiB` (powers of 1,024), to bytes.
+    Raises InvalidArgument."""
     if isinstance(value, int) and not isinstance(value, bool):
         return _positive(value, value)
     match = _AMOUNT.match(value) if isinstance(value, str) else None
     if match is None or match[2].lower() not in _SIZES:
-        raise InvalidArgument(f"'{value}' is no size: write a number of bytes, or as 500MB, 10GB or 10GiB")
-    return _positive(round(float(match[1]) * _SIZES[match[2].lower()]), value)
+        raise InvalidArgument(
+            f"'{value}' is not a size: expected a number of bytes, or a text such as 500MB, 10GB or 10GiB"
+        )
+    return _positive(round(Decimal(match[1]) * _SIZES[match[2].lower()]), value)
 
 
-def _positive(amount: int, said: object) -> int:
+def _positive(amount: int, text: object) -> int:
     if not 0 <= amount < 1 << 63:
-        raise InvalidArgument(f"{said} is not between 0 and what 64 bits can hold")
+        raise InvalidArgument(f"{text} is not between 0 and what 64 bits can hold")
     return amount

@@ -1,4 +1,4 @@
-"""What a commit is asked to append, and what it answers."""
+"""The request and the result of a commit: the parts to append, and the outcome of each."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from anabranch.model.ids import LogId, Micros, StreamId, WriterId
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a run of events lies in a blob.
+class BlobLocation:
+    """Where a run of events is in a blob.
 
     `arrow`: `offset` and `length` in bytes of one encapsulated record batch message, `row` the run's first row in it.
     `parquet`: `row` is the run's first row in the file; offset and length are 0.
@@ -26,8 +26,8 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
-    """Smallest and greatest event time in a run, µs UTC; both None where it has none."""
+class TimeBounds:
+    """Smallest and greatest event time in a run, in µs UTC; both are None if the run has no event times."""
 
     low: Micros | None
     high: Micros | None
@@ -35,7 +35,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """The writer's name for a batch: `first` is its first event's sequence number in this log, counted from 0."""
+    """Identifies a batch of a writer. `first` is the sequence number of its first event in this log, counted from 0."""
 
     writer: WriterId
     first: int
@@ -46,18 +46,18 @@ class Sequence:
 class Part:
     """A run of `count` events for one log, already encoded.
 
-    `sequence` None means at-least-once: no duplicate can be told. `expected` makes the append conditional on the
-    log's length; `fence` on its fence. Either `blob` is the key of the blob it lies in, or `data` its encoded message.
-    `size` is the run's logical bytes, `checksum` xxh3-64 of the encoded message.
+    `sequence` None means at-least-once: duplicates can't be detected. `expected` makes the append conditional on the
+    log's length, `fence` on its fence. The encoded message is either in the blob with key `blob`, or in `data`. `size`
+    is the run's logical bytes, `checksum` the xxh3-64 of the encoded message.
     """
 
     log: LogId
     count: int
     schema: int
-    place: Place
+    location: BlobLocation
     checksum: int
     size: int
-    bounds: Bounds
+    bounds: TimeBounds
     sequence: Sequence | None = None
     expected: int | None = None
     fence: int | None = None
@@ -67,8 +67,8 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Parts that stand or fall together. `request`, if given, makes the unit happen once: asked again, it is a
-    duplicate with the first result."""
+    """Parts that are appended all together or not at all. `request`, if given, makes the unit take effect once: a
+    repeated request is a duplicate and returns the first result."""
 
     parts: tuple[Part, ...]
     request: str | None = None
@@ -76,7 +76,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class BlobEntry:
-    """A durable blob as the catalog lists it. `begun_at` is when its writing began, by the writer's clock."""
+    """A durable blob as the catalog lists it. `begun_at` is when writing it began, by the writer's clock."""
 
     key: str
     size: int
@@ -86,7 +86,7 @@ class BlobEntry:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One call of the commit function: independent units, and the durable blobs that their parts lie in."""
+    """One call of the commit function: independent units, and the durable blobs that hold their parts."""
 
     units: tuple[Unit, ...]
     now: Micros
@@ -102,14 +102,14 @@ class Refusal(Enum):
     UNKNOWN_WRITER = "unknown_writer"
     CONDITION = "condition"
     UNIT = "unit"  # another part of its atomic unit was refused
-    GONE = "gone"  # the log does not exist any more
+    GONE = "gone"  # the log no longer exists
     EXPIRED = "expired"  # the blob is older than the collector's horizon
 
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """The part's events have offsets `start` … `start + count - 1` in its log. `appended_at` is the log's append
-    time for them; `duplicate` tells that they had been there before."""
+    """The part's events have offsets `start` … `start + count - 1` in its log. `appended_at` is the log's append time
+    for them. `duplicate` is True if they had already been appended before."""
 
     start: int
     appended_at: Micros
@@ -118,7 +118,8 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The part was not appended. `actual` is the number that decided: fence, next sequence, length, or horizon."""
+    """The part was not appended. `actual` is the value that caused the refusal: fence, next sequence number, length, or
+    horizon."""
 
     reason: Refusal
     actual: int = 0
@@ -129,8 +130,8 @@ Verdict = Appended | Refused
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """A log as a commit sees it under its lock. `size` is the running logical bytes; `low_water` the first position
-    whose extents certainly exist; `event_high` the greatest event time so far."""
+    """A log as a commit reads it under its lock. `size` is the running logical bytes, `low_water` the first position
+    whose extents are guaranteed to exist, `event_high` the greatest event time so far."""
 
     id: LogId
     stream: StreamId
@@ -144,9 +145,10 @@ class LogState:
 
 
 class Batch(NamedTuple):
-    """A batch that landed: its first sequence number, how many events, the offset of the first, and the fence it carried.
+    """A committed batch: its first sequence number, its number of events, the offset of the first, its append time, and
+    the fence it carried.
 
-    Two owners of a writer's name may number batches alike; the fence tells whose it is.
+    Two owners of a writer's name may use the same sequence numbers; the fence tells which owner wrote the batch.
     """
 
     first: int
@@ -160,8 +162,8 @@ _BATCH: Final = struct.Struct("<5q")
 
 
 class Batches(Seq[Batch]):
-    """Batches, oldest first, in the packed form in which they are kept: five little-endian int64 each. Only a retry
-    looks at them, while every commit hands them on, for each of perhaps a thousand logs."""
+    """Batches, oldest first, in packed form as they are stored: five little-endian int64 each. Every commit passes them
+    on, for each of perhaps a thousand logs, but only a retry reads them."""
 
     __slots__ = ("packed",)
 
@@ -174,7 +176,7 @@ class Batches(Seq[Batch]):
         return batches if isinstance(batches, cls) else cls(b"".join(_BATCH.pack(*batch) for batch in batches))
 
     def followed_by(self, batch: Batch, *, kept: int) -> Batches:
-        """The last `kept` of these and one more."""
+        """These batches followed by `batch`; only the last `kept` of them."""
         return Batches((self.packed + _BATCH.pack(*batch))[-kept * _BATCH.size :])
 
     def __iter__(self) -> Iterator[Batch]:
@@ -204,7 +206,7 @@ class Batches(Seq[Batch]):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a log remembers of a writer: the next sequence number, its fence, and the last batches, oldest first."""
+    """What a log stores about a writer: the next sequence number, its fence, and the last batches, oldest first."""
 
     next: int = 0
     fence: int = 0

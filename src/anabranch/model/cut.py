@@ -1,4 +1,4 @@
-"""Stream cuts: one offset per segment, so that the key space is covered exactly once."""
+"""Stream cuts: one offset per segment, such that the key space is covered exactly once."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from enum import Enum
 from anabranch.errors import InvalidCut
 from anabranch.model.ids import SegmentId, StreamId
 
-_ID = r"[0-7][0-9a-f]{15}"  # below 2**63, as every number that a catalog keeps
+_ID = r"[0-7][0-9a-f]{15}"  # below 2**63, like every number stored in a catalog
 _TEXT = re.compile(rf"({_ID})((?::{_ID}@(?:[0-9a-f]{{1,15}}|{_ID}))+)\Z")
 
 
 class Edge(Enum):
-    """The two cuts every stream has. A cut named by an edge is resolved when it is used."""
+    """The two cuts that every stream has. An edge is resolved to a cut when it is used."""
 
     HEAD = "head"
     TAIL = "tail"
@@ -29,8 +29,8 @@ TAIL = Edge.TAIL
 
 
 class Order(Enum):
-    """How one place of a stream lies to another. Two are `CONCURRENT` where each has events before it that the other
-    has not: neither can be reached by reading on from the other."""
+    """How one place of a stream relates to another. Two places are `CONCURRENT` if each has events before it that the
+    other does not: neither can be reached by reading on from the other."""
 
     SAME = "same"
     BEFORE = "before"
@@ -38,21 +38,21 @@ class Order(Enum):
     CONCURRENT = "concurrent"
 
 
-def place_of(cut: object) -> StreamCut | Edge:
-    """A place in a stream as callers give it: a cut or its text, `HEAD` or `TAIL`. Raises InvalidCut."""
+def parse_cut(cut: object) -> StreamCut | Edge:
+    """Convert what a caller passes as a place in a stream: a cut or its text, `HEAD` or `TAIL`. Raises InvalidCut."""
     if isinstance(cut, StreamCut | Edge):
         return cut
     if isinstance(cut, str):
         return Edge(cut) if cut in ("head", "tail") else StreamCut.parse(cut)
-    raise InvalidCut(f"a place is a stream cut or its text, HEAD or TAIL, not {type(cut).__name__}")
+    raise InvalidCut(f"expected a stream cut or its text, HEAD or TAIL; got {type(cut).__name__}")
 
 
 @dataclass(frozen=True, slots=True)
 class StreamCut:
     """Positions in one stream: `offsets` holds (segment, offset) in segment order, each segment once.
 
-    An offset is that of the first event after the cut. Text form:
-    `<stream, 16 hex>:<segment, 16 hex>@<offset, hex>:…`.
+    Each offset is that of the first event after the cut. Text form: `<stream, 16 hex>:<segment, 16 hex>@<offset,
+    hex>:…`.
     """
 
     stream: StreamId
@@ -68,7 +68,7 @@ class StreamCut:
         """Parse the text form. Raises InvalidCut."""
         match = _TEXT.match(text) if isinstance(text, str) else None
         if not match:
-            raise InvalidCut(f"'{text}' is no stream cut")
+            raise InvalidCut(f"'{text}' is not a stream cut")
         parts = [part.split("@") for part in match[2].split(":")[1:]]
         offsets = {SegmentId.unpack(int(segment, 16)): int(offset, 16) for segment, offset in parts}
         if len(offsets) != len(parts):

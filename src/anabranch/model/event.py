@@ -1,4 +1,4 @@
-"""An event as a reader hands it over."""
+"""An event as a reader yields it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from anabranch.model.pointer import EventPointer
 from anabranch.model.schema import StreamSchema
 from anabranch.model.times import to_datetime
 
-_DATETIME_SAFE_US = 60_000_000_000_000_000  # about 1,900 years around 1970, all of which a datetime can hold
+_DATETIME_SAFE_US = 60_000_000_000_000_000  # about 1,900 years either side of 1970, all within a datetime's range
 
 
 class EventRun:
-    """The shared part of the events of one record batch: columns become Python values once, when first asked for.
+    """What the events of one record batch share. Columns become Python values once, on first access.
 
-    `batch` holds those columns of the stream that were read; `body` names those of a typed event's body (None: all).
-    Event `i` has offset `offsets[i]`, or `first + i` where offsets is None. `appended` is the append time of all of
-    them in µs, or an array of timestamps.
+    `batch` holds the columns of the stream that were read; `body` names those of a typed event's body (None: all).
+    Event `i` has offset `offsets[i]`, or `first + i` if `offsets` is None. `appended` is the append time of all events
+    in µs, or an array of timestamps.
     """
 
     __slots__ = ("_bodies", "_body", "_columns", "appended", "batch", "first", "offsets", "schema", "segment", "stream")
@@ -68,7 +68,7 @@ class EventRun:
         return self._bodies
 
     def _moments(self, name: str) -> list[Any]:
-        """A column as Python values; times as datetimes, aware where the column has a zone."""
+        """A column as Python values; times as datetimes, aware if the column has a time zone."""
         kind = self.batch.schema.field(name).type
         if not pa.types.is_timestamp(kind):
             return self.column(name)
@@ -77,7 +77,7 @@ class EventRun:
         values = column.cast(pa.int64())
         if column.null_count or not pc.all(pc.less(pc.abs(values), _DATETIME_SAFE_US)).as_py():
             return [value if value is None else to_datetime(value).replace(tzinfo=zone) for value in self.column(name)]
-        # Through numpy's durations this is eight times as fast as one by one.
+        # Using numpy's durations is eight times as fast as converting one by one.
         origin = datetime(1970, 1, 1, tzinfo=zone)
         return list(map(origin.__add__, values.cast(pa.duration("us")).to_numpy().tolist()))
 
@@ -87,7 +87,7 @@ class EventRun:
 
 
 class Event:
-    """One event. Values are taken from its batch when asked for, so an unused field costs nothing."""
+    """One event. Values are taken from its batch on access, so an unused field costs nothing."""
 
     __slots__ = ("_index", "_run")
 
@@ -97,7 +97,7 @@ class Event:
 
     @property
     def key(self) -> Any:
-        """The routing key as it is stored, or None."""
+        """The routing key as stored, or None."""
         name = self._run.schema.key
         return None if name is None else self._run.column(name)[self._index]
 
@@ -120,7 +120,7 @@ class Event:
 
     @property
     def appended_us(self) -> int | None:
-        """When it was appended, in µs UTC, by the store's clock."""
+        """When the event was appended, in µs UTC, by the store's clock."""
         appended = self._run.appended
         return appended if appended is None or isinstance(appended, int) else appended[self._index].value
 
@@ -131,13 +131,13 @@ class Event:
 
     @property
     def offset(self) -> int:
-        """Its ordinal in the segment, from 0."""
+        """The event's ordinal in the segment, from 0."""
         run = self._run
         return run.first + self._index if run.offsets is None else run.offsets[self._index]
 
     @property
     def pointer(self) -> EventPointer:
-        """Where it is, for `store.fetch`."""
+        """The event's pointer, for `store.fetch`."""
         return EventPointer(self._run.stream, self._run.segment, self.offset)
 
     def __repr__(self) -> str:
@@ -148,7 +148,7 @@ class Event:
 
 
 def _values(column: pa.Array) -> list[Any]:
-    # Arrow turns each timestamp into a datetime with a zone, which is 100 × slower than integers.
+    # Arrow converts each timestamp to a datetime with a zone, which is 100 × slower than integers.
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.int64())
     if column.null_count == 0 and pa.types.is_integer(column.type):

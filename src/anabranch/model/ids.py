@@ -1,20 +1,21 @@
-"""Numbers with types, so that an offset is never taken for a log."""
+"""Distinct types for ids and times, so that one kind of number can't be passed as another, such as an offset as a log
+id."""
 
 from __future__ import annotations
 
 from typing import NamedTuple, NewType
 
 StreamId = NewType("StreamId", int)  # random, 63 bits, so that ids of two stores do not collide
-LogId = NewType("LogId", int)  # counted up by the catalog
-BlobId = NewType("BlobId", int)  # counted up by the catalog
+LogId = NewType("LogId", int)  # assigned by the catalog in ascending order
+BlobId = NewType("BlobId", int)  # assigned by the catalog in ascending order
 Micros = NewType("Micros", int)  # µs since the Unix epoch, UTC
 WriterId = NewType("WriterId", str)
 
 
 class SegmentId(NamedTuple):
-    """A segment's id: the epoch that created it and its number, unique within the stream.
+    """A segment's id: the epoch that created it and its number, which is unique within the stream.
 
-    Order: by epoch, then number. `packed` is its 64-bit form, which sorts the same.
+    Ordered by epoch, then number. `packed` is its 64-bit form, which sorts the same way.
     """
 
     epoch: int
@@ -22,7 +23,7 @@ class SegmentId(NamedTuple):
 
     @property
     def packed(self) -> int:
-        """The id as one integer below 2**63: epoch in the high 32 bits, number in the low."""
+        """The id as one integer below 2**63: epoch in the high 32 bits, number in the low 32."""
         return self.epoch << 32 | self.number
 
     @classmethod

@@ -1,4 +1,4 @@
-"""The key space: the 64-bit unsigned integers, cut into half-open ranges. Never floats."""
+"""The key space: the 64-bit unsigned integers, divided into half-open ranges. Never floats."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class KeyRange:
 
     def __post_init__(self) -> None:
         if not 0 <= self.low < self.high <= KEY_SPACE_END:
-            raise InvalidArgument(f"[{self.low}, {self.high}) is no key range")
+            raise InvalidArgument(f"[{self.low}, {self.high}) is not a key range: expected 0 <= low < high <= 2**64")
 
     def __contains__(self, point: int) -> bool:
         return self.low <= point < self.high
 
     def overlaps(self, other: KeyRange) -> bool:
-        """True if some point lies in both."""
+        """True if the ranges have a point in common."""
         return self.low < other.high and other.low < self.high
 
     def split(self, parts: int) -> tuple[KeyRange, ...]:
-        """`parts` adjoining ranges of (nearly) equal width that cover this one, in order."""
+        """`parts` adjacent ranges of (nearly) equal width that cover this one, in order."""
         width = self.high - self.low
         if not 1 <= parts <= width:
             raise InvalidArgument(f"a range of {width} points can't be split into {parts}")
@@ -42,10 +42,10 @@ class KeyRange:
         return f"[{self.low:016x}, {self.high:016x})"
 
 
-WHOLE: Final = KeyRange(0, KEY_SPACE_END)
+FULL_KEY_RANGE: Final = KeyRange(0, KEY_SPACE_END)
 
 
-def covers_once(ranges: Iterable[KeyRange], whole: KeyRange = WHOLE) -> bool:
+def covers_once(ranges: Iterable[KeyRange], whole: KeyRange = FULL_KEY_RANGE) -> bool:
     """True if the ranges cover `whole` exactly once: no gap, no overlap, nothing outside."""
     edge = whole.low
     for part in sorted(ranges):

@@ -9,9 +9,9 @@ from typing import Final
 from anabranch import limits
 from anabranch.errors import InvalidName
 
-OWN_SCOPE: Final = "_store"  # the scope of streams that the store keeps for itself, beside those of its users' scopes
+INTERNAL_SCOPE: Final = "_store"  # the scope of the store's own streams, apart from those in users' scopes
 
-# A leading underscore is the mark of internal streams; users' names start with a letter or digit.
+# A leading underscore marks internal streams; users' names start with a letter or digit.
 _PART = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.\-]{{0,{limits.NAME_CHARS_MAX - 1}}}\Z")
 _RULE = f"a letter (a-z, A-Z) or digit, then also '_', '-' and '.', at most {limits.NAME_CHARS_MAX} characters"
 
@@ -19,7 +19,7 @@ _RULE = f"a letter (a-z, A-Z) or digit, then also '_', '-' and '.', at most {lim
 def check_scope(scope: str) -> str:
     """Return `scope` if it is a usable scope name, else raise InvalidName."""
     if not isinstance(scope, str) or not _PART.match(scope):
-        raise InvalidName(f"'{scope}' is no scope name: {_RULE}")
+        raise InvalidName(f"'{scope}' is not a valid scope name: expected {_RULE}")
     return scope
 
 
@@ -39,12 +39,12 @@ class StreamName:
             raise InvalidName(f"a stream name is text, not {type(text).__name__}")
         scope, slash, name = text.partition("/")
         if not slash or not _PART.match(scope) or not _PART.match(name):
-            raise InvalidName(f"'{text}' is no stream name: write scope/name, each {_RULE}")
+            raise InvalidName(f"'{text}' is not a stream name: expected scope/name, each {_RULE}")
         return cls(scope, name)
 
     @property
     def internal(self) -> bool:
-        """True for streams the store keeps for itself."""
+        """True for streams that the store keeps for its own use."""
         return self.name.startswith("_") or self.scope.startswith("_")
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Where the events of a stream came from."""
+"""Where the events of a stream came from: its lineage."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from anabranch.model.ids import Micros, StreamId
 
 
 class Ancestor(NamedTuple):
-    """A stream from which a source's own events had come before: `how` (copied, appended, stitched, …) and when."""
+    """A stream that a source's own events came from earlier: `how` (copied, appended, stitched, …) and when."""
 
     how: str
     at: Micros
@@ -20,9 +20,12 @@ class Ancestor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OriginPart:
-    """So many `events` of the stream `source`, which was called `name` then, between the cuts `start` and `end` (their
-    texts). `name_now` is None once it is gone. `place`: where it lies or lay, if that is another store or an archive.
-    `ancestors`, the nearest first, are those that its own events had come from by then."""
+    """Events taken from one source stream: `events` of them, between the cuts `start` and `end` (as text).
+
+    `source` was called `name` at the time; `name_now` is None once it is deleted. `place` is set if the source is or
+    was in another store or an archive. `ancestors`, nearest first, are the streams that the source's own events had
+    come from by then.
+    """
 
     source: StreamId
     name: str
@@ -34,7 +37,7 @@ class OriginPart:
     ancestors: tuple[Ancestor, ...] = ()
 
     def to_json(self) -> dict[str, object]:
-        """As the catalog keeps it, and as programs are told."""
+        """The form stored in the catalog and given to programs."""
         return {
             "source": f"{self.source:016x}",
             "name": self.name,
@@ -62,15 +65,16 @@ class OriginPart:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What made a stream, or put events of other streams into it: `how` is the verb (copied, appended, stitched,
-    imported, …), `at` when, `parts` in the order in which they are read. What writers appended has no origin."""
+    """An operation that created a stream, or put events of other streams into it. `how` is the verb (copied, appended,
+    stitched, imported, …), `at` the time, `parts` the sources in reading order. Events appended by writers have no
+    origin."""
 
     how: str
     at: Micros
     parts: tuple[OriginPart, ...]
 
     def to_json(self) -> dict[str, object]:
-        """As the catalog keeps it."""
+        """The form stored in the catalog."""
         return {"how": self.how, "at": self.at, "parts": [part.to_json() for part in self.parts]}
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Event pointers: where one event is, for ever."""
+"""Event pointers: the permanent address of one event."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _TEXT = re.compile(r"[0-7][0-9a-f]{15}[0-7][0-9a-f]{15}[0-7][0-9a-f]{15}\Z")  # 
 class EventPointer(NamedTuple):
     """Stream, segment and offset of one event.
 
-    Text form: 48 lower-case hex digits (stream 16, epoch 8, number 8, offset 16), so that the
-    pointers of a stream sort as strings in segment order, then offset.
+    Text form: 48 lower-case hex digits (stream 16, epoch 8, number 8, offset 16), so that the pointers of a stream sort
+    as strings by segment, then offset.
     """
 
     stream: StreamId
@@ -26,7 +26,7 @@ class EventPointer(NamedTuple):
     def parse(cls, text: str) -> EventPointer:
         """Parse the text form. Raises InvalidPointer."""
         if not isinstance(text, str) or not _TEXT.match(text):
-            raise InvalidPointer(f"'{text}' is no event pointer: 48 lower-case hex digits")
+            raise InvalidPointer(f"'{text}' is not an event pointer: expected 48 lower-case hex digits")
         stream, segment, offset = int(text[:16], 16), int(text[16:32], 16), int(text[32:], 16)
         return cls(StreamId(stream), SegmentId.unpack(segment), offset)
 

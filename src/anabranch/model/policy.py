@@ -1,4 +1,4 @@
-"""Scaling policies: how many segments a stream has, and who decides."""
+"""Scaling policies: how many segments a stream has, and whether the number follows the load."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from anabranch.model.amounts import to_size
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """Scaling: a fixed number of segments, changed by hand alone."""
+    """Scaling: a fixed number of segments, changed only manually."""
 
     segments: int = 1
 
@@ -24,8 +24,8 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class _ByRate:
-    """Segments follow the load: one that gets more than `target` a second is split, into `factor` at most, and
-    neighbours that get little are merged, down to `minimum` segments."""
+    """The number of segments follows the load. A segment that gets more than `target` per second is split, into at most
+    `factor` segments. Neighbours that get little are merged, down to `minimum` segments."""
 
     target: float
     factor: int = 2
@@ -33,21 +33,23 @@ class _ByRate:
 
     def __post_init__(self) -> None:
         if not isinstance(self.target, int | float) or not 0 < self.target < math.inf:
-            raise InvalidArgument(f"the target of a scaling policy is above 0 a second, not {self.target}")
+            raise InvalidArgument(
+                f"expected the target of a scaling policy to be above 0 per second, got {self.target}"
+            )
         _check_count("factor of a scaling policy", self.factor, least=2)
-        _check_count("least number of segments", self.minimum)
+        _check_count("minimum number of segments", self.minimum)
 
 
 @dataclass(frozen=True, slots=True)
 class ByEventRate(_ByRate):
-    """Scaling by the events that a segment gets a second."""
+    """Scaling by the events per second that a segment gets."""
 
     unit: ClassVar[str] = "events"
 
 
 @dataclass(frozen=True, slots=True)
 class ByByteRate(_ByRate):
-    """Scaling by the logical bytes that a segment gets a second: an integer, or text such as `2MB`."""
+    """Scaling by the logical bytes per second that a segment gets: an integer, or text such as `2MB`."""
 
     unit: ClassVar[str] = "bytes"
 
@@ -63,7 +65,7 @@ Scaling: TypeAlias = Fixed | ByRate
 
 
 def rate_to_json(policy: ByRate) -> dict[str, object]:
-    """As the catalog keeps it."""
+    """The form stored in the catalog."""
     return {"unit": policy.unit, "target": policy.target, "factor": policy.factor, "minimum": policy.minimum}
 
 
@@ -73,13 +75,13 @@ def rate_from_json(value: Mapping[str, Any]) -> ByRate:
     return kind(value["target"], value["factor"], value["minimum"])
 
 
-def segments_of(policy: Scaling) -> int:
-    """How many segments a stream begins with."""
+def initial_segments(policy: Scaling) -> int:
+    """How many segments a stream starts with."""
     return policy.segments if isinstance(policy, Fixed) else policy.minimum
 
 
 def _check_count(what: str, count: int, least: int = 1) -> None:
     if not isinstance(count, int) or isinstance(count, bool):
-        raise InvalidArgument(f"a {what} is an integer, not {type(count).__name__}")
+        raise InvalidArgument(f"expected the {what} to be an integer, got {type(count).__name__}")
     if not least <= count <= limits.SEGMENTS_MAX:
-        raise InvalidArgument(f"a {what} is {least} to {limits.SEGMENTS_MAX:,}, not {count}")
+        raise InvalidArgument(f"expected the {what} to be {least} to {limits.SEGMENTS_MAX:,}, got {count}")

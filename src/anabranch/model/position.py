@@ -1,4 +1,4 @@
-"""Where a reader of a group stands: an offset in each segment that it reads."""
+"""The position of a reader in a group: an offset in each segment that it reads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PART = re.compile(rf"({_ID}):({_ID})@([0-9a-f]{{1,16}})\Z")
 
 
 class StreamSegment(NamedTuple):
-    """A segment of one of several streams. Text form: `<stream, 16 hex>:<segment, 16 hex>`."""
+    """A segment, with the stream it belongs to. Text form: `<stream, 16 hex>:<segment, 16 hex>`."""
 
     stream: StreamId
     segment: SegmentId
@@ -27,7 +27,7 @@ class StreamSegment(NamedTuple):
         try:
             return cls(StreamId(int(stream, 16)), SegmentId.unpack(int(segment, 16)))
         except ValueError:
-            raise InvalidCut(f"'{text}' is no segment of a stream") from None
+            raise InvalidCut(f"'{text}' is not a segment of a stream") from None
 
     def __str__(self) -> str:
         return f"{self.stream:016x}:{self.segment.packed:016x}"
@@ -35,9 +35,11 @@ class StreamSegment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Offsets behind the last event of each segment that a reader has, in segment order. It covers what the reader
-    reads, not a whole stream as a cut does. Text form: `<stream>:<segment>@<offset, hex>`, joined by commas; empty for a
-    reader without segments."""
+    """For each segment that a reader has, the offset after the last event read, in segment order.
+
+    It covers what the reader reads, not a whole stream as a cut does. Text form: `<stream>:<segment>@<offset, hex>`,
+    joined by commas; empty for a reader without segments.
+    """
 
     offsets: tuple[tuple[StreamSegment, int], ...]
 
@@ -53,7 +55,7 @@ class Position:
         for part in text.split(",") if text else ():
             match = _PART.match(part)
             if match is None:
-                raise InvalidCut(f"'{text}' is no position of a reader")
+                raise InvalidCut(f"'{text}' is not a position of a reader")
             found[StreamSegment(StreamId(int(match[1], 16)), SegmentId.unpack(int(match[2], 16)))] = int(match[3], 16)
         return cls.of(found)
 

@@ -1,6 +1,6 @@
 """A stream's schema: its body columns, and which of them are the routing key and the event time.
 
-Loads pyarrow when columns are first asked for: who lists streams by name has no need of it.
+Imports pyarrow only when the columns are first accessed, because listing streams by name doesn't need it.
 """
 
 from __future__ import annotations
@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from anabranch.errors import SchemaMismatch
+from anabranch.errors import CorruptCatalog, SchemaMismatch
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
 class StreamSchema:
-    """Columns as they are stored, all nullable; `key` and `time` name two of them, or None. Immutable.
+    """Columns as they are stored, all nullable; `key` and `time` name two of them, or are None. Immutable.
 
-    A raw stream stores `key: string`, `time: timestamp[us, UTC]`, `payload: binary`; its events' body is the
-    payload's bytes. A typed stream's body is a mapping of its columns. Without a key, events are spread over
-    the segments; without a time, events have none.
+    A raw stream stores `key: string`, `time: timestamp[us, UTC]`, `payload: binary`, and its events' body is the
+    payload's bytes. A typed stream's body is a mapping of its columns. Without a key column, events are spread over the
+    segments; without a time column, events have no event time.
     """
 
     __slots__ = ("_columns", "key", "raw", "time")
@@ -27,7 +27,7 @@ class StreamSchema:
     def __init__(
         self, columns: pa.Schema | Callable[[], pa.Schema], key: str | None, time: str | None, raw: bool = False
     ) -> None:
-        """`columns` may be a call that is made when they are first asked for."""
+        """`columns` may be a function, which is called when the columns are first accessed."""
         self._columns = columns
         self.key = key
         self.time = time
@@ -42,13 +42,13 @@ class StreamSchema:
 
     @classmethod
     def typed(cls, columns: pa.Schema, key: str | None = None, time: str | None = None) -> StreamSchema:
-        """A schema of the user's columns, `normalised`. Raises InvalidArgument."""
-        from anabranch.model.columns import normalised
+        """A schema of the user's columns, `stored_schema`. Raises InvalidArgument."""
+        from anabranch.model.columns import stored_schema
 
-        return cls(normalised(columns, key, time), key, time)
+        return cls(stored_schema(columns, key, time), key, time)
 
     def evolved(self, columns: pa.Schema) -> StreamSchema:
-        """This schema with the new nullable columns of `columns` behind its own. Raises SchemaMismatch."""
+        """This schema followed by the new nullable columns in `columns`. Raises SchemaMismatch."""
         import pyarrow as pa
 
         if self.raw:
@@ -66,7 +66,7 @@ class StreamSchema:
         return StreamSchema(pa.schema([*self.columns, *added]), self.key, self.time)
 
     def to_bytes(self) -> bytes:
-        """The columns as an Arrow IPC schema message, as the catalog keeps them."""
+        """The columns as an Arrow IPC schema message, the form stored in the catalog."""
         return bytes(self.columns.serialize().to_pybytes())
 
     @classmethod
@@ -93,7 +93,10 @@ class StreamSchema:
 def _decoded(data: bytes) -> pa.Schema:
     import pyarrow as pa
 
-    return pa.ipc.read_schema(pa.py_buffer(data))
+    try:
+        return pa.ipc.read_schema(pa.py_buffer(data))
+    except (pa.ArrowException, OSError, ValueError) as exc:
+        raise CorruptCatalog(f"the columns of a stream can't be read: {exc}") from exc
 
 
 def _raw_columns() -> pa.Schema:

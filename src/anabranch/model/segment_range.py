@@ -1,4 +1,4 @@
-"""Segment ranges: the events of one segment between two cuts, and all of them that lie between two cuts of a stream."""
+"""Segment ranges: the events of one segment, or of all segments of a stream, between two cuts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from anabranch.model.pointer import EventPointer
 
 
 class Distance(NamedTuple):
-    """How much lies between two cuts. `bytes` are logical: what the events weighed when they were appended."""
+    """How much is between two cuts. `bytes` are logical: the events' size when they were appended."""
 
     events: int
     bytes: int
@@ -27,14 +27,14 @@ class SegmentRange(NamedTuple):
 
     @property
     def events(self) -> int:
-        """How many there are."""
+        """The number of events."""
         return self.stop - self.start
 
 
 @dataclass(frozen=True, slots=True)
-class Between:
-    """What of a stream lies between the cuts `start` and `end`: its segment ranges, in segment order, which reads every
-    segment after those it took over from."""
+class RangesBetween:
+    """The part of a stream between the cuts `start` and `end`: its segment ranges in segment order, so every segment
+    comes after those it took over from."""
 
     stream: StreamId
     start: StreamCut
@@ -43,21 +43,21 @@ class Between:
 
     @property
     def events(self) -> int:
-        """How many events lie between the cuts."""
+        """The number of events between the cuts."""
         return sum(part.events for part in self.ranges)
 
     @property
     def bytes(self) -> int:
-        """How many logical bytes they weigh."""
+        """The logical bytes of those events."""
         return sum(part.bytes for part in self.ranges)
 
     @property
     def distance(self) -> Distance:
-        """Both."""
+        """The events and the bytes together."""
         return Distance(self.events, self.bytes)
 
     def __contains__(self, pointer: EventPointer) -> bool:
-        """True if the event lies between the cuts."""
+        """True if the event is between the cuts."""
         return pointer.stream == self.stream and any(
             part.segment == pointer.segment and part.start <= pointer.offset < part.stop for part in self.ranges
         )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from anabranch.model.append import Bounds, LogState, Place
+from anabranch.model.append import BlobLocation, LogState, TimeBounds
 from anabranch.model.ids import BlobId, LogId, Micros, SegmentId, StreamId
 from anabranch.model.keyspace import KeyRange
 from anabranch.model.names import StreamName
+from anabranch.model.relocation import Relocation
 from anabranch.model.schema import StreamSchema
 
 
@@ -23,8 +24,8 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class StreamInfo:
-    """A stream without its segments. `version` rises with every change of its segments, head, schema or state;
-    `schema_version` counts schemas from 1."""
+    """A stream without its segments. `version` increases with every change of its segments, head, schema or state;
+    `schema_version` numbers its schemas from 1."""
 
     id: StreamId
     name: StreamName
@@ -40,7 +41,7 @@ class StreamInfo:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One key range during the epochs `created <= epoch < retired` (`retired` None: still current).
+    """One key range during the epochs `created <= epoch < retired`; `retired` None means it is still current.
 
     A segment is sealed when it is retired or its stream is sealed. `head` is its first readable offset.
     """
@@ -58,7 +59,8 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Events of a segment from `offset` on lie in `log` at `start <= position < stop`; `stop` None follows the log."""
+    """The events of a segment from `offset` on are in `log` at `start <= position < stop`; `stop` None follows the
+    log."""
 
     segment: SegmentId
     offset: int
@@ -69,11 +71,11 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """A run of consecutive events of a log, `start <= position < stop`, that lie together in one blob, or inline.
+    """A run of consecutive events of a log, `start <= position < stop`, stored together in one blob, or inline.
 
-    `size_end` is the log's running logical bytes at `stop`; `schema` the version of the stream's schema they were
-    encoded with; `encoding` is 'arrow' or 'parquet', or 'gone' where the bytes of what nobody views any more were
-    collected. The events of a tier-1 extent share one append time.
+    `size_end` is the log's running logical bytes at `stop`. `schema` is the version of the stream's schema that encoded
+    the events. `encoding` is 'arrow' or 'parquet', or 'gone' if no segment viewed the events any more and their bytes
+    were collected. The events of a tier-1 extent share one append time.
     """
 
     log: LogId
@@ -82,23 +84,25 @@ class Extent:
     blob: BlobId | None
     key: str | None
     encoding: str
-    place: Place
+    location: BlobLocation
     schema: int
     checksum: int
-    appended: Bounds
-    events: Bounds
+    appended: TimeBounds
+    events: TimeBounds
     size_end: int
     data: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class StreamView:
-    """A stream at one moment: its segments, spans (in offset order) and the states of the logs they end in."""
+    """A stream at one moment: its segments, spans (in offset order) and the states of the logs they end in. `relocations`
+    lists how replacements changed its places, oldest first, if the view was loaded for reading."""
 
     info: StreamInfo
     segments: Mapping[SegmentId, Segment]
     spans: Mapping[SegmentId, tuple[Span, ...]]
     logs: Mapping[LogId, LogState]
+    relocations: tuple[Relocation, ...] = ()
     _order: tuple[Segment, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -111,7 +115,7 @@ class StreamView:
 
     @property
     def current(self) -> tuple[Segment, ...]:
-        """The segments of the newest epoch, by key range: they cover the key space exactly once."""
+        """The segments of the newest epoch, by key range. They cover the key space exactly once."""
         return tuple(sorted((s for s in self._order if s.retired is None), key=lambda s: s.range.low))
 
     def at_epoch(self, epoch: int) -> tuple[Segment, ...]:
@@ -120,7 +124,7 @@ class StreamView:
         return tuple(sorted(alive, key=lambda s: s.range.low))
 
     def open_log(self, segment: SegmentId) -> LogId | None:
-        """The log that takes the segment's appends, or None where it is sealed."""
+        """The log that takes the segment's appends, or None if the segment is sealed."""
         spans = self.spans.get(segment, ())
         return spans[-1].log if spans and spans[-1].stop is None else None
 
@@ -134,19 +138,19 @@ class StreamView:
         return last.offset + stop - last.start
 
     def sealed(self, segment: SegmentId) -> bool:
-        """True if no event can follow in this segment."""
+        """True if no more events can be appended to this segment."""
         return self.segments[segment].retired is not None or self.info.sealed
 
     def successors(self, segment: SegmentId) -> tuple[Segment, ...]:
         """The segments that took over this one's key range when it was retired, by key range."""
-        mine = self.segments[segment]
-        if mine.retired is None:
+        own = self.segments[segment]
+        if own.retired is None:
             return ()
-        heirs = (s for s in self._order if s.created == mine.retired and s.range.overlaps(mine.range))
-        return tuple(sorted(heirs, key=lambda s: s.range.low))
+        later = (s for s in self._order if s.created == own.retired and s.range.overlaps(own.range))
+        return tuple(sorted(later, key=lambda s: s.range.low))
 
     def predecessors(self, segment: SegmentId) -> tuple[Segment, ...]:
         """The segments this one took over from, by key range."""
-        mine = self.segments[segment]
-        before = (s for s in self._order if s.retired == mine.created and s.range.overlaps(mine.range))
+        own = self.segments[segment]
+        before = (s for s in self._order if s.retired == own.created and s.range.overlaps(own.range))
         return tuple(sorted(before, key=lambda s: s.range.low))

@@ -1,11 +1,11 @@
-"""A part of a stream between two cuts, named before the stream is looked at."""
+"""A range of a stream between two cuts, described before the stream is read."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from anabranch.errors import InvalidCut
-from anabranch.model.cut import HEAD, TAIL, Edge, StreamCut, place_of
+from anabranch.model.cut import HEAD, TAIL, Edge, StreamCut, parse_cut
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 
@@ -14,8 +14,8 @@ from anabranch.model.names import StreamName
 class StreamRange:
     """The events of `stream` from the cut `start` up to the cut `end`; by default all of them.
 
-    A cut may be given by its text form. An edge is resolved in the transaction that uses it. A stream that is given by
-    its id is the same one whatever it is called by then.
+    A cut may be given in its text form. An edge is resolved in the transaction that uses it. A stream given by its id
+    stays the same stream if it is renamed.
     """
 
     stream: StreamName | StreamId | str
@@ -24,22 +24,22 @@ class StreamRange:
 
     @classmethod
     def of(cls, source: StreamName | StreamId | str | StreamRange) -> StreamRange:
-        """A whole stream, or the range itself, with its name and cuts parsed. Raises InvalidName, InvalidCut."""
+        """A whole stream, or the given range, with name and cuts parsed. Raises InvalidName, InvalidCut."""
         if not isinstance(source, StreamRange):
             source = cls(source)
         stream = source.stream if isinstance(source.stream, int) else StreamName.parse(source.stream)
-        return cls(stream, place_of(source.start), place_of(source.end))
+        return cls(stream, parse_cut(source.start), parse_cut(source.end))
 
     @classmethod
     def parse(cls, text: str) -> StreamRange:
-        """The inverse of `str`: `scope/name`, or `scope/name[start,end]`, where either place may be left out. Places are
-        not looked at here: `of` does that. Raises InvalidCut for brackets that are not whole."""
+        """The inverse of `str`: `scope/name`, or `scope/name[start,end]`, where either place may be omitted. The places
+        are not parsed here: `of` does that. Raises InvalidCut for malformed brackets."""
         name, bracket, places = text.partition("[")
         if not bracket:
             return cls(name)
         start, comma, end = places.removesuffix("]").partition(",")
         if not (comma and places.endswith("]")):
-            raise InvalidCut(f"'{text}' is no range of a stream: write scope/name[start,end]")
+            raise InvalidCut(f"'{text}' is not a range of a stream: expected scope/name[start,end]")
         return cls(name, start.strip() or HEAD, end.strip() or TAIL)
 
     def __str__(self) -> str:

@@ -10,7 +10,7 @@ from anabranch.model.ids import Micros, StreamId
 
 
 class TransactionState(Enum):
-    """What became of a transaction. It leaves `OPEN` once, and for ever."""
+    """The state of a transaction. It leaves `OPEN` once, permanently."""
 
     OPEN = "open"
     COMMITTED = "committed"
@@ -21,8 +21,9 @@ class TransactionState(Enum):
 class TransactionInfo:
     """A transaction as of its last ping, flush or end.
 
-    `events` counts, by stream, what it holds durably: while it is open what was flushed, once it is committed all that
-    it wrote. An open one whose `expires_at` has passed is aborted by whoever comes by. `reason` says why one was aborted.
+    `events` counts, by stream, the events it holds durably: while open, those flushed; once committed, all that it
+    wrote. An open one whose `expires_at` has passed is aborted by any process that comes across it. `reason` says why a
+    transaction was aborted.
     """
 
     id: str

@@ -1,7 +1,7 @@
-"""SQL over streams as they are now, by DuckDB in this process. An optional extra; nothing is written from here."""
+"""SQL queries over streams, run by DuckDB in this process. Needs the extra `query`. Reads only; nothing is written."""
 
 from __future__ import annotations
 
-from anabranch.query.engine import Query, Result
+from anabranch.query.engine import Query, QueryResult
 
-__all__ = ["Query", "Result"]
+__all__ = ["Query", "QueryResult"]

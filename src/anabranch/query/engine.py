@@ -1,18 +1,24 @@
-"""Queries: which streams a text names, and DuckDB's answer to it."""
+"""Runs SQL queries: finds the streams that a query names, and has DuckDB execute it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from difflib import get_close_matches
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
+from shutil import rmtree
+from tempfile import mkdtemp
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
-from anabranch.errors import InvalidName, InvalidSql, MissingExtra
+from anabranch.errors import Closed, InvalidName, InvalidSql, MissingExtra, StreamNotFound
 from anabranch.model.names import StreamName
 from anabranch.query.dataset import StreamDataset
+from anabranch.query.messages import DATABASE_SCHEMAS, invalid_sql, stream_tables
+from anabranch.query.scan import Scans
+from anabranch.runtime.tasks import Tasks
 from anabranch.store import Store
 
 try:
@@ -20,110 +26,202 @@ try:
 except ImportError as exc:
     raise MissingExtra("a query", "query") from exc
 
-_NO_TABLE = re.compile(r'Table with name "?([^"!]+?)"? does not exist')
 _T = TypeVar("_T")
 _BATCH_ROWS: Final = 65_536
+_INTERRUPT_S: Final = 0.05
+_POLL_S: Final = 1.0
 _NAME: Final = r'(?:"((?:[^"]|"")+)"|([A-Za-z_]\w*))'
 _NAMES = re.compile(rf"{_NAME}(?:\s*\.\s*{_NAME})?")
+_SHOW_TABLES = re.compile(r"\s*SHOW\s+(ALL\s+)?TABLES\s*;?\s*", re.IGNORECASE)
 _ADDED = re.compile(r"\b_(?:segment|offset|appended)\b", re.IGNORECASE)
 
 
-class Result:
-    """What a query gave: batches of one schema, to be read once, in order, while its Query is open."""
+class QueryResult:
+    """The result of a query: batches of one schema, to be read once, in order. Its cursor is closed at its end, by
+    `close`, by the next `run` and with its Query. Reading a result that was closed before its end raises Closed."""
 
-    def __init__(self, batches: pa.RecordBatchReader, call: Callable[[Callable[[], Any]], Any]) -> None:
+    def __init__(
+        self, batches: pa.RecordBatchReader, call: Callable[[Callable[[], Any]], Any], end: Callable[[], None]
+    ) -> None:
         self._batches = batches
         self._call = call
+        self._end = end
+        self._over = False
         self.schema: pa.Schema = batches.schema
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         def following() -> pa.RecordBatch | None:
             return next(self._batches, None)
 
-        while (batch := self._call(following)) is not None:
+        while not self._over:
+            batch = self._call(following)
+            if batch is None:
+                self._over = True
+                self._end()
+                return
             yield batch
+
+    def close(self) -> None:
+        """Stop the query and close its cursor. A second close is harmless."""
+        self._end()
+
+
+class _QueryRun:
+    """The state of one query, from its start until its cursor is closed."""
+
+    def __init__(self, tasks: Tasks) -> None:
+        self.scans = Scans(tasks)
+        self.changed = tasks.condition()  # guards the two below
+        self.working = False  # a task is calling DuckDB for this query
+        self.over = False  # no further task may start
+        self.cursor: pa.RecordBatchReader | None = None
+        self.ending = tasks.condition()  # held while the cursor is being closed; reentrant
 
 
 class Query:
-    """An answering machine over a store: SQL in DuckDB's dialect, where `"scope/name"` and `scope.name` are streams.
+    """Runs SQL over a store, in DuckDB's dialect, where `"scope/name"` and `scope.name` are streams.
 
-    A stream has its columns, and `_segment`, `_offset` and `_appended` where the text names one of these. All its
-    events from its head to its tail are seen, as of when `run` was called. Columns that a query does not need are not
-    read. Close it, or use it as a context manager.
+    A stream has its columns, and also `_segment`, `_offset` and `_appended` if the query names one of these. A query
+    sees all events from the stream's head to its tail at the time of `run`. Columns that it does not need are not read.
+    Streams can't be changed; tables and views that a query creates are in memory and last as long as the object.
+    Close the object, or use it as a context manager.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, allow_files: bool = False) -> None:
+        """With `allow_files`, queries may read and write files of this machine and load extensions of DuckDB."""
         self._store = store
+        # The streams of all queries so far, and the table that each is read as. Its number makes the table's name
+        # unique, because DuckDB ignores case.
+        self._sources: dict[StreamName, str] = {}
         self._database = duckdb.connect(config={"autoinstall_known_extensions": False})
         self._database.execute("SET TimeZone = 'UTC'")
-        self._datasets: list[StreamDataset] = []
+        # Queries may always use files of the directory to which large sorts and joins spill.
+        self._spill = mkdtemp(prefix="anabranch-query-")
+        self._database.execute("SET temp_directory = ?", [self._spill])
+        if not allow_files:
+            self._database.execute("SET enable_external_access = false")
+            self._database.execute("SET lock_configuration = true")
+        self._current = _QueryRun(store.runtime.tasks)
+        self._closed = False
+        store._keep(self)
 
-    def run(self, sql: str) -> Result | None:
-        """Run one or several statements; the result of the last, or None where it has none. Raises InvalidSql, and
-        while the result is read what a reader raises."""
-        for name in sorted(self._streams_in(sql)):
-            self._show(name, added=bool(_ADDED.search(sql)))
-        batches = self._call(lambda: self._start(sql))
-        return None if batches is None else Result(batches, self._call)
-
-    def _start(self, sql: str) -> pa.RecordBatchReader | None:
-        relation: Any = self._database.sql(sql)
-        if relation is None:
+    def run(self, sql: str) -> QueryResult | None:
+        """Run one or several statements and return the result of the last, or None if it has none. Ends the previous
+        query. Raises InvalidSql; reading the result may raise what a reader raises."""
+        self._check_open()
+        self._end(self._current)  # a DuckDB connection has at most one open cursor
+        run = self._current = _QueryRun(self._store.runtime.tasks)
+        try:
+            sql = self._listing(sql) or sql
+            named = self._streams_in(sql)
+            _check_distinct(map(str, named), "the streams")
+            for name in sorted(named):
+                self._create_views(name, added=bool(_ADDED.search(sql)))
+            for name in self._sources.keys() - named:  # a view that an earlier query created may refer to it
+                self._register_again(name)
+            self._call(run, lambda: self._start(run, sql))
+        except BaseException:
+            self._end(run)
+            raise
+        if run.cursor is None:
+            self._end(run)
             return None
-        # Former releases have the same method under its former name.
-        reader = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
-        return reader(_BATCH_ROWS)
+        return QueryResult(run.cursor, partial(self._call, run), partial(self._end, run))
 
-    def _call(self, work: Callable[[], _T]) -> _T:
-        """Have DuckDB do something beside this thread, which Ctrl-C could not reach inside of DuckDB."""
+    def _listing(self, sql: str) -> str | None:
+        """For SHOW TABLES, a query that returns the names of all streams as queries write them; else None."""
+        if not sql.strip(" \t\r\n;"):
+            raise InvalidSql("the query is empty")
+        if _SHOW_TABLES.fullmatch(sql) is None:
+            return None
+        self._database.register("stream tables", pa.table({"name": pa.array(stream_tables(self._store), pa.string())}))
+        return 'SELECT name FROM "stream tables"'
+
+    def _start(self, run: _QueryRun, sql: str) -> None:
+        relation: Any = self._database.sql(sql)
+        if relation is not None:
+            # Older releases of DuckDB have this method under another name.
+            reader = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
+            run.cursor = reader(_BATCH_ROWS)
+
+    def _call(self, run: _QueryRun, work: Callable[[], _T]) -> _T:
+        """Call DuckDB on another thread and wait, because Ctrl-C would not interrupt this thread inside DuckDB. Raises
+        Closed if the query has ended, or ends meanwhile."""
         results: list[_T] = []
         errors: list[BaseException] = []
-        ended = self._store.runtime.tasks.condition()
+        changed = run.changed
 
-        def run() -> None:
+        def work_and_report() -> None:
+            with changed:
+                if run.over:
+                    return
+                run.working = True
             try:
                 results.append(work())
             except BaseException as exc:
                 errors.append(exc)
-            with ended:
-                ended.notify_all()
+            finally:
+                with changed:
+                    run.working = False
+                    changed.notify_all()
 
-        def wait() -> None:
-            with ended:
-                while not results and not errors:
-                    ended.wait()
-
-        self._store.runtime.tasks.spawn("query", run)
+        if run.scans.closed:
+            raise Closed("query")
         try:
-            wait()
+            self._store.runtime.tasks.spawn("query", work_and_report)
+            with changed:
+                while not results and not errors:
+                    if run.over:
+                        raise Closed("query")
+                    changed.wait(_POLL_S)
         except BaseException:
-            self._database.interrupt()
-            wait()
+            self._end(run)
             raise
         if errors:
-            raise self._translated(errors[0])
+            error = self._translated(run, errors[0])
+            self._end(run)
+            raise error
         return results[0]
 
-    def _translated(self, error: BaseException) -> BaseException:
-        """DuckDB's error as the store's: what a reader raised, or what is wrong with the query."""
-        for dataset in self._datasets:
-            if dataset.failure is not None:
-                return dataset.failure
+    def _end(self, run: _QueryRun) -> None:
+        """Stop a query and close its cursor. After that no thread of DuckDB reads for it. A second call is harmless,
+        and completes what an interrupted first call left."""
+        run.scans.stop()
+        with run.changed:
+            run.over = True
+            while run.working:
+                self._database.interrupt()  # repeated, because DuckDB ignores an interrupt before it has begun
+                run.changed.wait(_INTERRUPT_S)
+        with run.ending:
+            if run.cursor is not None:
+                run.cursor.close()
+                run.cursor = None
+            run.scans.close()
+
+    def _translated(self, run: _QueryRun, error: BaseException) -> BaseException:
+        """Translate DuckDB's error into the store's: the error that a reader raised, or InvalidSql."""
+        if run.scans.failure is not None:
+            return run.scans.failure
+        if run.scans.closed:
+            return Closed("query")
         if not isinstance(error, duckdb.Error):
             return error
-        missing = _NO_TABLE.search(str(error))
-        return InvalidSql(self._unknown(missing[1])) if missing else _invalid(str(error))
-
-    def _unknown(self, table: str) -> str:
-        """That a table is no stream, and which streams are called alike."""
-        names = [f"{info.name.scope}.{info.name.name}" for info in self._store.streams.list()]
-        alike = get_close_matches(table, names, n=3)
-        hint = f"; did you mean {' or '.join(alike)}?" if alike else " (a stream is scope.name)"
-        return f"there is no stream or table '{table}'{hint}"
+        return invalid_sql(self._store, str(error))
 
     def close(self) -> None:
-        """Release the database. A second close is harmless."""
+        """End the running query, if any, and release the database. A second close is harmless. Closing the store and
+        exiting the interpreter do the same."""
+        if self._closed:
+            return
+        self._end(self._current)
         self._database.close()
+        rmtree(self._spill, ignore_errors=True)
+        self._closed = True
+        self._store._forget(self)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed("query")
 
     def __enter__(self) -> Query:
         return self
@@ -134,8 +232,8 @@ class Query:
         self.close()
 
     def _streams_in(self, sql: str) -> set[StreamName]:
-        """The streams whose names stand in the text. DuckDB's own parser gives out the tables of SELECT alone, so
-        every name is looked up; one that stands there by chance costs a look."""
+        """The streams named in the text. DuckDB's own parser returns the tables of SELECT statements only, so every
+        name in the text is looked up; one that is not a table costs a lookup."""
         found = set()
         for quoted, bare, second_quoted, second_bare in _NAMES.findall(sql):
             first, second = quoted.replace('""', '"') or bare, second_quoted.replace('""', '"') or second_bare
@@ -144,33 +242,49 @@ class Query:
                     name = StreamName.parse(text)
                 except InvalidName:
                     continue
-                self._store.freshen(name)
+                self._store.notifications.freshen(name)
                 if self._store.streams.exists(name):
                     found.add(name)
         return found
 
-    def _show(self, name: StreamName, *, added: bool) -> None:
-        """Make a stream visible under its two names."""
-        streams = self._store.streams
-        dataset = StreamDataset(self._store, name, streams.head(name), streams.tail(name))
-        source = f"stream {name}"
-        self._datasets.append(dataset)
-        self._database.register(source, dataset)
-        wanted = [n for n in dataset.schema.names if added or n not in ("_segment", "_offset", "_appended")]
+    def _create_views(self, name: StreamName, *, added: bool) -> None:
+        """Create views of a stream under its two names."""
+        names = self._register(name)
+        _check_distinct(names, f"of stream '{name}', the columns")
+        wanted = [n for n in names if added or n not in ("_segment", "_offset", "_appended")]
         columns = ", ".join(map(_quoted, wanted))
-        self._database.execute(f"CREATE SCHEMA IF NOT EXISTS {_quoted(name.scope)}")
-        for view in (_quoted(str(name)), f"{_quoted(name.scope)}.{_quoted(name.name)}"):
-            self._database.execute(f"CREATE OR REPLACE VIEW {view} AS SELECT {columns} FROM {_quoted(source)}")
+        views = [_quoted(str(name))]
+        if name.scope.lower() not in DATABASE_SCHEMAS:
+            self._database.execute(f"CREATE SCHEMA IF NOT EXISTS {_quoted(name.scope)}")
+            views.append(f"{_quoted(name.scope)}.{_quoted(name.name)}")
+        for view in views:
+            self._database.execute(
+                f"CREATE OR REPLACE VIEW {view} AS SELECT {columns} FROM {_quoted(self._sources[name])}"
+            )
+
+    def _register(self, name: StreamName) -> list[str]:
+        """Make the stream's events as of now the source of its views. Returns the names of all columns."""
+        dataset = StreamDataset(
+            self._store, name, self._store.cuts.head(name), self._store.cuts.tail(name), lambda: self._current.scans
+        )
+        source = self._sources.setdefault(name, f"stream {len(self._sources)} {name}")
+        self._database.register(source, dataset)
+        return list(dataset.schema.names)
+
+    def _register_again(self, name: StreamName) -> None:
+        self._store.notifications.freshen(name)
+        with suppress(StreamNotFound):  # its views raise that
+            self._register(name)
+
+
+def _check_distinct(names: Iterable[str], what: str) -> None:
+    """Raise InvalidSql if two names differ only in case: DuckDB would take one for the other."""
+    found: dict[str, str] = {}
+    for name in sorted(names):
+        other = found.setdefault(name.lower(), name)
+        if other != name:
+            raise InvalidSql(f"the {what} '{other}' and '{name}' differ only in case, so a query can't tell them apart")
 
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-def _invalid(text: str) -> InvalidSql:
-    told, _, where = text.partition("\n\nLINE ")
-    number = re.match(r"\d+", where)
-    message = " ".join(told.split())
-    if "syntax error at or near" in message and re.search(r"\bat\b", where, re.IGNORECASE):
-        message += ' (AT is a word of DuckDB: write a column of that name as "at")'
-    return InvalidSql(message, int(number[0]) if number else None)

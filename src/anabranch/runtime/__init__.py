@@ -1,2 +1,5 @@
-"""What the outside world gives: clock, ids, tasks, settings. The rest of the store reaches time, chance and threads
-through these ports alone, so that the simulation can stand in for them."""
+"""Ports to the outside world: clock, ids, tasks, settings.
+
+The rest of the store accesses time, randomness and threads only through these ports, so that the simulation can replace
+them.
+"""

@@ -1,7 +1,7 @@
-"""XAES-256-GCM (c2sp.org/XAES-256-GCM): AES-256-GCM with nonces so long that chance never repeats one.
+"""XAES-256-GCM (c2sp.org/XAES-256-GCM): AES-256-GCM with nonces so long that random ones never repeat.
 
-Each nonce of 192 bits derives an AES-256-GCM key of its own from its first half; so one key may seal 2^80 messages,
-where plain AES-256-GCM with random nonces should stop at 2^32. Needs the library `cryptography`.
+The first half of each 192-bit nonce derives an AES-256-GCM key; so one key may seal 2^80 messages, where plain
+AES-256-GCM with random nonces should stop at 2^32. Needs the library `cryptography`.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ KEY_BYTES: Final = 32
 NONCE_BYTES: Final = 24
 TAG_BYTES: Final = 16
 
-_REDUCE: Final = 0x87  # of the field in which CMAC doubles
+_REDUCE: Final = 0x87  # reduces in the field that CMAC doubles in
 _BLOCK: Final = 16
 
 
 def seal_box(key: bytes, nonce: bytes, message: bytes | memoryview, bound: bytes) -> bytes:
-    """The message encrypted, and a tag over it and `bound`. No nonce may ever be used twice with one key."""
+    """Encrypt a message, with a tag over it and `bound`. A nonce must never be used twice with one key."""
     return AESGCM(_derive(key, nonce)).encrypt(nonce[12:], message, bound)
 
 
 def open_box(key: bytes, nonce: bytes, sealed: bytes | memoryview, bound: bytes) -> bytes:
-    """The message. Raises InvalidTag unless key, nonce, bytes and `bound` are those it was sealed with."""
+    """Decrypt a message. Raises InvalidTag unless key, nonce, bytes and `bound` are those it was sealed with."""
     return AESGCM(_derive(key, nonce)).decrypt(nonce[12:], sealed, bound)
 
 
 def _derive(key: bytes, nonce: bytes) -> bytes:
-    # One block is one CMAC: a block that is whole is masked with the doubled encryption of zeros.
+    # Each CMAC is over one block: a complete block is masked with the doubled encryption of zeros.
     assert len(key) == KEY_BYTES
     assert len(nonce) == NONCE_BYTES
     aes = Cipher(AES256(key), ECB()).encryptor()

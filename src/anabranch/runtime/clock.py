@@ -1,4 +1,4 @@
-"""The clock port."""
+"""The clock port: wall time and monotonic time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from anabranch.model.ids import Micros
 
 
 class Clock(Protocol):
-    """Wall time for stamps, monotonic time for durations."""
+    """Wall time for timestamps, monotonic time for durations."""
 
     def now(self) -> Micros:
         """µs since the Unix epoch, UTC. May jump."""
@@ -18,6 +18,21 @@ class Clock(Protocol):
     def monotonic(self) -> float:
         """Seconds from an unknown origin. Never goes back."""
         ...
+
+
+class MachineClock:
+    """The machine's wall time, whatever clock a process was given; its monotonic time is that of the process."""
+
+    def __init__(self, process: Clock) -> None:
+        self._process = process
+
+    def now(self) -> Micros:
+        """See `Clock.now`."""
+        return SystemClock().now()
+
+    def monotonic(self) -> float:
+        """See `Clock.monotonic`."""
+        return self._process.monotonic()
 
 
 class SystemClock:

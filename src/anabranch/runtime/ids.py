@@ -1,4 +1,4 @@
-"""The port for chance: ids and random numbers."""
+"""The port for randomness: ids and random numbers."""
 
 from __future__ import annotations
 

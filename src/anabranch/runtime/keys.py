@@ -1,7 +1,7 @@
-"""Master keys from a file or the environment: the `KeyService` of those who have no other.
+"""Master keys from a file or the environment: a `KeyService` for use without an external one.
 
-A text holds one key a line, `<id> <32 bytes in base64>`; the first is current, the others open what is older. Empty
-lines and lines that begin with `#` mean nothing.
+The text holds one key per line, `<id> <32 bytes in base64>`. The first is current; the others open older data. Empty
+lines and lines that begin with `#` are ignored.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from anabranch.errors import InvalidArgument, KeyMissing, WrongKey
+from anabranch.errors import InvalidArgument, KeyMissing, KeysUnreadable, WrongKey
 from anabranch.runtime.aead import KEY_BYTES, NONCE_BYTES, InvalidTag, open_box, seal_box
 from anabranch.runtime.ids import Ids
 
-__all__ = ["MasterKeys", "check_id", "new_line", "open_keys", "parse_keys"]
+__all__ = ["MasterKeys", "check_key_id", "new_key_line", "open_keys", "parse_keys"]
 
 FILE: Final = "file:"
 ENVIRONMENT: Final = "env:"
@@ -41,13 +41,8 @@ class MasterKeys:
         """See `KeyService`."""
         return next(iter(self._keys))
 
-    @property
-    def key_ids(self) -> list[str]:
-        """All ids, the current one first."""
-        return list(self._keys)
-
     def wrap(self, key_id: str, secret: bytes) -> bytes:
-        """See `KeyService`: a nonce, the encrypted key and its tag."""
+        """See `KeyService`. Returns a nonce, the encrypted key and its tag."""
         nonce = self._ids.bits(8 * NONCE_BYTES).to_bytes(NONCE_BYTES, "big")
         return nonce + seal_box(self._key(key_id), nonce, secret, _bound(key_id))
 
@@ -69,16 +64,17 @@ class MasterKeys:
 
 
 def open_keys(place: str, ids: Ids) -> MasterKeys:
-    """The keys of `file:/path` or `env:NAME`. Raises InvalidArgument where they can't be read, are malformed, or lie
-    in a file that everybody on the machine may open."""
+    """The keys of `file:/path` or `env:NAME`. Raises KeysUnreadable if they can't be read; InvalidArgument if they are malformed, or are in a
+    file that all users of the machine may open."""
     if place.startswith(ENVIRONMENT):
         name = place.removeprefix(ENVIRONMENT)
         text = os.environ.get(name)
         if text is None:
-            raise InvalidArgument(f"the environment has no variable {name}, from which keys were to be taken")
+            raise KeysUnreadable(f"the environment variable {name}, which should hold the keys, is not set")
         return MasterKeys(parse_keys(text, place), ids)
     if not place.startswith(FILE):
-        raise InvalidArgument(f"'{place}' names no keys: write file:/path, or env:NAME for a variable that holds them")
+        # Not quoted: it may be a key.
+        raise InvalidArgument("not an address of keys: expected file:/path, or env:NAME for a variable that holds them")
     return MasterKeys(parse_keys(_read(key_path(place)), place), ids)
 
 
@@ -92,11 +88,11 @@ def _read(path: Path) -> str:
     try:
         with path.open(encoding="utf-8") as file:
             if os.fstat(file.fileno()).st_mode & _OTHERS:
-                raise InvalidArgument(f"everybody may open the key file {path}; say who may by: chmod 600 {path}")
+                raise InvalidArgument(f"all users may read the key file {path}; restrict it with: chmod 600 {path}")
             return file.read()
     except (OSError, UnicodeDecodeError) as exc:
-        why = exc.strerror if isinstance(exc, OSError) else "it is no text"
-        raise InvalidArgument(f"the key file {path} can't be read: {why}") from exc
+        why = exc.strerror if isinstance(exc, OSError) else "it is not a text file"
+        raise KeysUnreadable(f"the key file {path} can't be read: {why}") from exc
 
 
 def parse_keys(text: str, place: str) -> dict[str, bytes]:
@@ -108,9 +104,10 @@ def parse_keys(text: str, place: str) -> dict[str, bytes]:
             continue
         here = f"{place}, line {number}"
         if len(words) != 2:
-            raise InvalidArgument(f"{here}: a key is two words, its id and {KEY_BYTES} bytes in base64")
+            raise InvalidArgument(f"{here}: expected two words, a key's id and its {KEY_BYTES} bytes in base64")
         key_id, coded = words
-        check_id(key_id)
+        if not _ID.match(key_id):  # not quoted: it may be a key in the wrong place
+            raise InvalidArgument(f"{here}: the first word is not a key id; expected 1 to 64 of A–Z a–z 0–9 _ - .")
         try:
             key = base64.b64decode(coded, validate=True)
         except (binascii.Error, ValueError) as exc:
@@ -118,22 +115,22 @@ def parse_keys(text: str, place: str) -> dict[str, bytes]:
         if len(key) != KEY_BYTES:
             raise InvalidArgument(f"{here}: key '{key_id}' has {len(key)} bytes, not {KEY_BYTES}")
         if key_id in keys:
-            raise InvalidArgument(f"{here}: there are two keys '{key_id}'")
+            raise InvalidArgument(f"{here}: a second key '{key_id}'")
         keys[key_id] = key
     if not keys:
-        raise InvalidArgument(f"there is no key in {place}")
+        raise InvalidArgument(f"no key found in {place}")
     return keys
 
 
-def check_id(key_id: str) -> None:
-    """Raise InvalidArgument unless the text may be a master key's id."""
+def check_key_id(key_id: str) -> None:
+    """Raise InvalidArgument unless the text is a valid id of a master key."""
     if not _ID.match(key_id):
-        raise InvalidArgument(f"'{key_id}' is no key id: it is 1 to 64 of A–Z a–z 0–9 _ - .")
+        raise InvalidArgument(f"'{key_id}' is not a key id: expected 1 to 64 of A–Z a–z 0–9 _ - .")
 
 
-def new_line(key_id: str, ids: Ids) -> str:
-    """A line with a fresh key. Raises InvalidArgument."""
-    check_id(key_id)
+def new_key_line(key_id: str, ids: Ids) -> str:
+    """A line with a newly generated key. Raises InvalidArgument."""
+    check_key_id(key_id)
     return f"{key_id} {base64.b64encode(ids.bits(8 * KEY_BYTES).to_bytes(KEY_BYTES, 'big')).decode()}\n"
 
 

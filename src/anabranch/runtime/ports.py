@@ -1,4 +1,4 @@
-"""The ports a store is composed from, handed on as one value."""
+"""The ports that a store is composed from, passed on as one value."""
 
 from __future__ import annotations
 
@@ -10,16 +10,23 @@ from anabranch.runtime.process import this_process
 from anabranch.runtime.sealing import Sealer
 from anabranch.runtime.settings import Settings
 from anabranch.runtime.tasks import Tasks, ThreadTasks
+from anabranch.runtime.tracing import Tracing
 
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """Clock, chance, tasks and settings; and what seals the bytes of a store that is encrypted. `process` is what this
-    process is called before people."""
+    """Clock, randomness, tasks and settings; the sealer of an encrypted store's bytes, and the tracing of a store that
+    has a tracer provider. `process` is the name of this process for display.
+
+    An open store takes the wall time from its catalog (`Catalog.clock`), so that all its processes have one clock, and
+    only the monotonic time from `clock`. `catalog_clock`, if given, stands in for the catalog's clock: for tests and
+    simulations, where time passes as they say."""
 
     clock: Clock = field(default_factory=SystemClock)
     ids: Ids = field(default_factory=SystemIds)
     tasks: Tasks = field(default_factory=ThreadTasks)
     settings: Settings = field(default_factory=Settings)
     sealer: Sealer | None = None
+    tracing: Tracing | None = None
+    catalog_clock: Clock | None = None
     process: str = field(default_factory=this_process)

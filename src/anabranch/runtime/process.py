@@ -1,4 +1,4 @@
-"""What a process is called before people."""
+"""The display name of a process."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What encryption at rest asks of others: a service that keeps master keys, and what seals the bytes of a store.
+"""Interfaces for encryption at rest: a service that keeps master keys, and a sealer for the store's bytes.
 
-Nothing here needs the library that encrypts, so a store in the clear never loads it.
+Nothing here needs the encryption library, so an unencrypted store never loads it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 class KeyService(Protocol):
-    """Keeps master keys, which never leave it where it is a service of its own. Thread-safe; asked seldom: once for
-    each data key that a process uses, never once for each event."""
+    """Keeps master keys; with an external service they never leave it. Thread-safe. Called rarely: once for each data
+    key that a process uses, not for each event."""
 
     @property
     def current(self) -> str:
@@ -22,37 +22,36 @@ class KeyService(Protocol):
         ...
 
     def wrap(self, key_id: str, secret: bytes) -> bytes:
-        """Encrypt a data key. Raises KeyMissing; StoreUnavailable where the service can't be reached."""
+        """Encrypt a data key. Raises KeyMissing; StoreUnavailable if the service can't be reached."""
         ...
 
     def unwrap(self, key_id: str, wrapped: bytes) -> bytes:
-        """The inverse of `wrap`. Raises KeyMissing, WrongKey; StoreUnavailable where the service can't be reached."""
+        """The inverse of `wrap`. Raises KeyMissing, WrongKey; StoreUnavailable if the service can't be reached."""
         ...
 
 
 class Sealer(Protocol):
-    """Seals messages into boxes that can each be opened alone, at the place they were sealed for and at no other.
-    Thread-safe."""
+    """Seals messages into boxes. Each box can be opened alone, but only at the place it was sealed for. Thread-safe."""
 
     def size(self, length: int) -> int:
-        """The bytes of a box around `length` bytes."""
+        """The size of a box around `length` bytes, in bytes."""
         ...
 
-    def seal(self, message: pa.Buffer, place: bytes) -> pa.Buffer:
-        """A box under the current data key; the same message never gives the same box twice."""
+    def seal(self, message: pa.Buffer, context: bytes) -> pa.Buffer:
+        """A box under the current data key; sealing the same message twice gives different boxes."""
         ...
 
-    def unseal(self, box: pa.Buffer, place: bytes, name: str) -> pa.Buffer:
-        """The message of a box. Raises CorruptBlob, naming `name`, where the box is damaged, is none, or was sealed for
+    def unseal(self, box: pa.Buffer, context: bytes, name: str) -> pa.Buffer:
+        """The message of a box. Raises CorruptBlob, naming `name`, if it is damaged, is not a box, or was sealed for
         another place; KeyMissing, WrongKey."""
         ...
 
     def envelope(self) -> Mapping[str, str]:
-        """The current data key as a blob's index names it: its id, its master key's id, and itself, wrapped."""
+        """The current data key as a blob's index names it: its id, its master key's id, and the wrapped key."""
         ...
 
     def file_encryption(self, key: str) -> Any:
-        """Properties with which pyarrow encrypts the Parquet file that will be the blob `key`; for one file."""
+        """Properties with which pyarrow encrypts the Parquet file for the blob `key`; for one file only."""
         ...
 
     def file_decryption(self, key: str) -> Any:

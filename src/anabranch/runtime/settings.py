@@ -1,31 +1,46 @@
-"""What a user may set when a store is opened."""
+"""The settings of an opened store."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from anabranch import limits
+from anabranch.model.times import TimeRules
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Defaults are right for one machine. Sizes in bytes, times in µs unless the name says otherwise.
+    """The settings of an opened store. The defaults suit one machine. Sizes are in bytes, times in µs, unless the name
+    says otherwise.
 
-    `commits_in_flight_max`: how many commits are written at the same time; `pending_bytes_max`: how much of a writer may
-    wait for them. None takes the limit for a folder, or the one for an object store.
-    `event_bytes_max`: an event beyond this is written ahead, into a blob of its own; `large_event_bytes_max`: one beyond this
-    is refused.
-    `history_bytes_per_s_max`: how fast a process fetches what is no fresh commit from an object store; None disables.
-    `verify_ahead`: a reader has the checksum of the large message that comes next made beside it. Off for an object store, from which nothing is fetched that nobody asked for.
-    `blob_request_s`: what one request to an object store may take; `blob_deadline_s`: after this, a call to it asks no more.
-    `maintenance_s`: run compaction and collection in the background every so many seconds; None disables.
-    `manifest_s`: how often that upkeep copies the catalog among the blobs, so that it can be rebuilt; None disables.
-    `scaling_s`: in the background, sample the load of streams that are scaled by it every so many seconds, and scale them;
-    None leaves that to other processes. Ten is a good number.
-    `scaling_short_us`, `scaling_long_us`: the windows in which a burst and a lull are seen; `scaling_split_rest_us`,
-    `scaling_merge_rest_us`: how long a new segment is left alone before it may be split, and before it may be merged.
-    To be the same in all processes that scale a store.
-    `retention_s`: how often that upkeep truncates streams as their retention policies say; None disables.
+    - `commits_in_flight_max`: how many commits are written at the same time. None uses the limit for a folder, or the
+      one for an object store.
+    - `pending_bytes_max`: how much of a writer's data may wait for them. None as above.
+    - `event_bytes_max`: a larger event is written ahead, to a blob of its own.
+    - `large_event_bytes_max`: a larger event is refused.
+    - `history_bytes_per_s_max`: how fast a process fetches older data (all but recent commits) from an object store;
+      None disables the limit.
+    - `verify_ahead`: a reader verifies the checksum of the next large message in a parallel task. Off for an object
+      store, from which only requested data is fetched.
+    - `catalog_lock_s`: how long a call waits for the catalog's lock, and for an unreachable server.
+    - `catalog_answer_s`: how long PostgreSQL may take to answer, excluding that; then the connection is dropped.
+    - `blob_request_s`: how long one request to an object store may take.
+    - `blob_deadline_s`: how long a call to an object store keeps retrying.
+    - `maintenance_s`: how often to run compaction and collection in the background; None disables.
+    - `manifest_s`: how often this upkeep copies the catalog to the blobs, so that it can be rebuilt; None disables.
+    - `retention_s`: how often this upkeep truncates streams by their retention policies; None disables.
+    - `scaling_s`: how often to sample, in the background, the load of streams that scale by load, and scale them;
+      None leaves that to other processes. Ten is a good value.
+    - `scaling_short_us`, `scaling_long_us`: the windows that detect a burst and a lull. These and the next two must
+      be the same in all processes that scale a store.
+    - `scaling_split_cooldown_us`, `scaling_merge_cooldown_us`: how long after its creation a segment may be split, or merged.
+    - `time_zone`: the zone of times without one: an IANA name such as `Europe/Berlin`; `refuse` refuses such times;
+      None interprets them as UTC and warns once per process (TimeWarning).
+    - `truncate_times`: cut off digits beyond µs, instead of refusing such times.
+    - `implausible_times`: accept integers that are a likely time only in another unit than µs, such as
+      `int(time.time())`, with one TimeWarning per process, instead of refusing them.
+    - `shared_files`: files and folders created on this machine get the modes that the process's umask leaves, so that
+      a group can share a store. Otherwise only their owner has access, 0600 and 0700; see `anabranch.runtime.access`.
     """
 
     inline_bytes_max: int = limits.INLINE_BYTES_MAX
@@ -37,6 +52,7 @@ class Settings:
     large_event_bytes_max: int = limits.LARGE_EVENT_BYTES_MAX
     horizon_us: int = limits.HORIZON_US
     catalog_lock_s: float = limits.CATALOG_LOCK_S
+    catalog_answer_s: float = limits.CATALOG_ANSWER_S
     tail_poll_us_max: int = limits.TAIL_POLL_US_MAX
     blob_request_s: float = limits.BLOB_REQUEST_S
     blob_deadline_s: float = limits.BLOB_DEADLINE_S
@@ -50,5 +66,18 @@ class Settings:
     scaling_s: float | None = None
     scaling_short_us: int = limits.SCALING_SHORT_US
     scaling_long_us: int = limits.SCALING_LONG_US
-    scaling_split_rest_us: int = limits.SCALING_SHORT_US
-    scaling_merge_rest_us: int = limits.SCALING_LONG_US
+    scaling_split_cooldown_us: int = limits.SCALING_SHORT_US
+    scaling_merge_cooldown_us: int = limits.SCALING_LONG_US
+    shared_files: bool = False
+    time_zone: str | None = None
+    truncate_times: bool = False
+    implausible_times: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises InvalidArgument for an unknown time zone."""
+        self.times  # noqa: B018 - looks up the zone
+
+    @property
+    def times(self) -> TimeRules:
+        """How times are interpreted."""
+        return TimeRules(self.time_zone, self.truncate_times, self.implausible_times)

@@ -1,4 +1,4 @@
-"""Signatures: Ed25519, with keys in PEM files as `openssl genpkey -algorithm ed25519` makes them. Needs the library
+"""Ed25519 signatures, with keys in PEM files as created by `openssl genpkey -algorithm ed25519`. Needs the library
 `cryptography`."""
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ __all__ = ["Signature", "is_signed", "public_key", "sign"]
 
 
 class Signature(NamedTuple):
-    """A signature of 64 bytes, and the public key of 32 bytes that it can be verified with."""
+    """A signature of 64 bytes, and the public key of 32 bytes that verifies it."""
 
     public_key: bytes
     signature: bytes
 
 
 def sign(key_file: str | os.PathLike[str], message: bytes) -> Signature:
-    """Sign with the private key of a PEM file. Raises InvalidArgument where that can't be read, is no Ed25519 key, or
-    everybody on the machine may open it."""
+    """Sign with the private key of a PEM file. Raises InvalidArgument if it can't be read, is not an Ed25519 key, or
+    all users of the machine may open it."""
     data = _read(key_file, private=True)
     try:
         key = load_pem_private_key(data, password=None)
     except (TypeError, ValueError, UnsupportedAlgorithm) as exc:
-        raise InvalidArgument(f"{os.fspath(key_file)} holds no private key in PEM without a password") from exc
+        raise InvalidArgument(f"{os.fspath(key_file)} is not a private key in PEM format without a password") from exc
     if not isinstance(key, Ed25519PrivateKey):
-        raise InvalidArgument(f"{os.fspath(key_file)} holds a private key, but not one of Ed25519")
+        raise InvalidArgument(f"{os.fspath(key_file)} holds a private key, but not an Ed25519 key")
     return Signature(key.public_key().public_bytes_raw(), key.sign(message))
 
 
@@ -43,14 +43,14 @@ def public_key(key_file: str | os.PathLike[str]) -> bytes:
     try:
         key = load_pem_public_key(data)
     except (ValueError, UnsupportedAlgorithm) as exc:
-        raise InvalidArgument(f"{os.fspath(key_file)} holds no public key in PEM") from exc
+        raise InvalidArgument(f"{os.fspath(key_file)} is not a public key in PEM format") from exc
     if not isinstance(key, Ed25519PublicKey):
-        raise InvalidArgument(f"{os.fspath(key_file)} holds a public key, but not one of Ed25519")
+        raise InvalidArgument(f"{os.fspath(key_file)} holds a public key, but not an Ed25519 key")
     return key.public_bytes_raw()
 
 
 def is_signed(key: bytes, signature: bytes, message: bytes) -> bool:
-    """True if the holder of the key signed the message."""
+    """True if the signature of the message is valid for the public key."""
     try:
         Ed25519PublicKey.from_public_bytes(key).verify(signature, message)
     except (InvalidSignature, ValueError):
@@ -63,7 +63,7 @@ def _read(path: str | os.PathLike[str], *, private: bool) -> bytes:
         with Path(path).expanduser().open("rb") as file:
             if private and os.fstat(file.fileno()).st_mode & stat.S_IRWXO:
                 raise InvalidArgument(
-                    f"everybody may open the private key {os.fspath(path)}; say who may by: chmod 600 {os.fspath(path)}"
+                    f"all users may read the private key {os.fspath(path)}; restrict it with: chmod 600 {os.fspath(path)}"
                 )
             return file.read()
     except OSError as exc:

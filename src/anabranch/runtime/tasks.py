@@ -1,15 +1,15 @@
-"""The tasks port: the only way to start concurrent work, to exclude it and to wait for it.
+"""The tasks port: the only way to start concurrent work, to lock and to wait.
 
-A port method of catalog or blobs may be a switching point in the simulation, so a lock that is held across one
-must come from here too: under the simulation a plain `threading.Lock` would stop the world.
+A port method of the catalog or blobs may be a switching point in the simulation, so a lock that is held across one must
+come from this module too: a plain `threading.Lock` would stop the simulation.
 
-So nothing of a store goes past these locks, and in a forked child each of them refuses: who held it there, and whom it
-waits for, are not there. That costs nothing where nobody forks.
+Everything in a store takes these locks. In a forked child they refuse to work, because the threads that hold them, and
+those they wait for, don't exist there. This costs nothing if the process never forks.
 """
 
 from __future__ import annotations
 
-import concurrent.futures.thread  # noqa: F401 - pyarrow loads it when it first needs it; at the interpreter's exit that fails
+import concurrent.futures.thread  # noqa: F401 - pyarrow imports it on first use; at the interpreter's exit that fails
 import os
 import threading
 import time
@@ -17,6 +17,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import NoReturn, Protocol
 
+from anabranch import limits
 from anabranch.errors import Forked
 
 
@@ -24,11 +25,15 @@ class Lock(Protocol):
     """Mutual exclusion, not re-entrant; a context manager."""
 
     def acquire(self, blocking: bool = True) -> bool:
-        """Take the lock; without `blocking`, False at once where it is taken."""
+        """Take the lock; without `blocking`, return False at once if it is taken."""
         ...
 
     def release(self) -> None:
-        """Give it back."""
+        """Release the lock."""
+        ...
+
+    def locked(self) -> bool:
+        """True if the lock is held."""
         ...
 
     def __enter__(self) -> bool: ...
@@ -39,7 +44,7 @@ class Lock(Protocol):
 
 
 class Condition(Protocol):
-    """A lock with waiting, as `threading.Condition`. Wake-ups may be spurious: wait in a loop."""
+    """A lock with waiting, like `threading.Condition`. Wake-ups may be spurious: wait in a loop."""
 
     def __enter__(self) -> bool: ...
 
@@ -48,7 +53,8 @@ class Condition(Protocol):
     ) -> None: ...
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Release, wait at most `timeout` seconds, take again. False after a time-out."""
+        """Release the lock, wait at most `timeout` seconds (without it, at most `limits.CONDITION_WAIT_S`), and take it
+        again. Returns False after `timeout`."""
         ...
 
     def notify_all(self) -> None:
@@ -57,18 +63,19 @@ class Condition(Protocol):
 
 
 class Task(Protocol):
-    """Work that was spawned."""
+    """A task that was spawned."""
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait until it has ended; False after `timeout` seconds, and at once in the task itself."""
+        """Wait until the task has ended. Returns False after `timeout` seconds, and at once if called by the task
+        itself."""
         ...
 
 
 class Tasks(Protocol):
-    """Where concurrent work comes from."""
+    """Starts concurrent work, and creates locks and conditions."""
 
     def spawn(self, name: str, work: Callable[[], None]) -> Task:
-        """Start `work` beside the caller. It must end by itself when its owner closes."""
+        """Start `work` concurrently with the caller. It must end on its own when its owner closes."""
         ...
 
     def lock(self) -> Lock:
@@ -76,11 +83,11 @@ class Tasks(Protocol):
         ...
 
     def condition(self) -> Condition:
-        """A new condition with a lock of its own."""
+        """A new condition with its own lock."""
         ...
 
     def sleep(self, seconds: float) -> None:
-        """Let others work for that long."""
+        """Pause the caller for that long; other tasks run."""
         ...
 
 
@@ -90,34 +97,38 @@ class _ThreadTask:
 
     def join(self, timeout: float | None = None) -> bool:
         if self._thread is threading.current_thread():
-            return False  # a callback that closes what called it
+            return False  # a callback that closes its own caller
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
 
 class _ThreadLock:
-    """`threading.Lock`, of which no class can be made: its own methods, found without a step of Python."""
+    """`threading.Lock`, which can't be subclassed: its methods are copied, so that calls don't go through Python
+    code."""
 
-    __slots__ = ("__enter__", "__exit__", "acquire", "release")
+    __slots__ = ("__enter__", "__exit__", "acquire", "locked", "release")
 
     def __init__(self) -> None:
         lock = threading.Lock()
-        self.acquire, self.release = lock.acquire, lock.release
+        self.acquire, self.release, self.locked = lock.acquire, lock.release, lock.locked
         self.__enter__, self.__exit__ = lock.__enter__, lock.__exit__
 
 
 class _ThreadCondition(type(threading.RLock())):  # type: ignore[misc]
-    """A condition whose lock is taken and given back by C code alone: Ctrl-C, which may strike between any two steps
-    of Python, can't leave it taken. `threading.Condition` enters and leaves in Python."""
+    """A condition whose lock is acquired and released by C code alone. Ctrl-C may interrupt between any two steps of
+    Python code, but so can't leave the lock held. `threading.Condition` enters and leaves in Python."""
 
     def __init__(self) -> None:
         self._waiting = threading.Condition(self)
 
     def wait(self, timeout: float | None = None) -> bool:
         try:
+            if timeout is None:
+                # The notifying thread may have been interrupted before it notified: the caller re-checks in any case.
+                return self._waiting.wait(limits.CONDITION_WAIT_S) or True
             return self._waiting.wait(timeout)
         except BaseException:
-            # It struck where the lock was given back and not yet taken again; the caller's `with` will give it back.
+            # Interrupted between releasing and re-acquiring the lock: acquire it, for the caller's `with` to release.
             if not self._is_owned():
                 self.acquire()
             raise
@@ -127,7 +138,7 @@ class _ThreadCondition(type(threading.RLock())):  # type: ignore[misc]
 
 
 def _of_this_process() -> tuple[type[_ThreadLock], type[_ThreadCondition]]:
-    """Classes of their own for the locks and conditions of one process, by which they are refused in its children."""
+    """New classes for the locks and conditions of one process, so that they can be disabled in its children."""
     return type("_Lock", (_ThreadLock,), {"__slots__": ()}), type("_Condition", (_ThreadCondition,), {})
 
 
@@ -153,7 +164,7 @@ os.register_at_fork(after_in_child=_disown)
 
 
 class ThreadTasks:
-    """Threads of the operating system. They are daemons: the store's own exit hook ends them in order."""
+    """Threads of the operating system. They are daemon threads: the store's own exit hook ends them in order."""
 
     def spawn(self, name: str, work: Callable[[], None]) -> Task:
         """See `Tasks.spawn`."""

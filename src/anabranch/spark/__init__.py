@@ -1,9 +1,9 @@
 """Pipelines on Apache Spark: the session, streams as DataFrames, the `anabranch` data source, and pipeline SQL.
 
 An optional extra: nothing outside this package imports pyspark. Spark itself loads `pyspark_anabranch`, a separate
-and deliberately light top-level module, which comes back here only when a stream is read or written.
+and deliberately light top-level module, which imports this package only when a stream is read or written.
 
-`read` is loaded when first used: Spark's daemon imports this package before it has told Arrow to start no threads.
+`read` is loaded on first use: Spark's daemon imports this package before it has configured Arrow to start no threads.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from anabranch.spark.session import session
+from anabranch.spark.session.session import session
 
 if TYPE_CHECKING:
-    from anabranch.spark.frame import read
+    from anabranch.spark.source.frame import read
 
 __all__ = ["read", "session"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "read":
-        return import_module("anabranch.spark.frame").read
+        return import_module("anabranch.spark.source.frame").read
     raise AttributeError(f"module 'anabranch.spark' has no attribute '{name}'")

@@ -1,28 +1,29 @@
-"""The options of the `anabranch` data source, read and checked. Spark hands them over as text, names in any case.
+"""The options of the `anabranch` data source, parsed and checked. Spark passes them as text, with names in any case.
 
 path                  the store's folder, or the URL of its PostgreSQL catalog
-blobs, history        where the bytes are, as `anabranch.connect` takes them; a PostgreSQL catalog needs `blobs`
+blobs, history        where the blobs are, as for `anabranch.connect`; a PostgreSQL catalog needs `blobs`
 encryptionKeys        where the keys of an encrypted store are, `file:/path` or `env:NAME`, on every machine of the job
 stream                scope/name
-streamId              the id that the stream had when the query was made: found by it, it may be renamed meanwhile
+streamId              the stream's id when the query was created; with it the stream is found even after a rename
 start, end            where reading begins (default: the head) and, exclusively, ends: head, tail, a stream cut, an
-                      event pointer or an ISO 8601 time; as the end also `watermark`: up to where the stream is complete,
-                      as its writers said. Without an end, a batch read ends at the tail as of its planning and a stream
-                      read never; a stream read finds out anew what its end means when it is restarted, but keeps its start
-by                    what a time in start or end is: the append time (`append`, the default) or the `event` time
-columns               those to read, as `a, b` or a JSON list; default: all
-keys                  only the events of these routing keys, as `a, b` or a JSON list
-maxEventsPerTrigger   at most so many events in a micro-batch, counted before `keys`
-maxBytesPerTrigger    at most about so many logical bytes in a micro-batch
-pollMs                how long a micro-batch is waited for before Spark is told that there is none (default 500)
+                      event pointer or an ISO 8601 time. The end may also be `watermark`: up to where the stream is
+                      complete according to its writers. Without an end, a batch read ends at the tail as of its
+                      planning and a stream read never. A restarted stream read resolves its end again, but keeps
+                      its start
+by                    what a time in start or end means: the append time (`append`, the default) or the `event` time
+columns               the columns to read, as `a, b` or a JSON list; default: all
+keys                  read only the events of these routing keys, as `a, b` or a JSON list
+maxEventsPerTrigger   the maximum number of events in a micro-batch, counted before `keys` is applied
+maxBytesPerTrigger    the approximate maximum of logical bytes in a micro-batch
+pollMs                how long to wait for events before reporting to Spark that there is no micro-batch (default 500)
 
-create                `true`: a missing target stream (and scope) is made, with the DataFrame's columns
-key, time             which column shall be the routing key, and the event time, of a stream that is made
-segments              how many segments it gets
-queryId               stands for Spark's id of the streaming query, where the checkpoint can't be read
-late                  JSON, see `anabranch.spark.late_commit`
-checkpointLocation    Spark's own
-checkpointUrl         the same place as a URL that tells how a bucket is reached: s3://bucket/prefix?endpoint=…
+create                `true`: create a missing target stream (and scope), with the DataFrame's columns
+key, time             the columns for the routing key and the event time of a stream that is created
+segments              the number of segments of a stream that is created
+queryId               replaces Spark's id of the streaming query, for when the checkpoint can't be read
+late                  JSON, see `anabranch.spark.pipelines.late_commit`
+checkpointLocation    Spark's own option
+checkpointUrl         the same place as a URL with the bucket's connection options: s3://bucket/prefix?endpoint=…
 """
 
 from __future__ import annotations
@@ -33,12 +34,13 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
-from anabranch.catalog.postgres.address import PREFIXES as POSTGRES
+from anabranch.core.redact import shown_address
 from anabranch.errors import InvalidArgument
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
-from anabranch.readers.place import TimeKind
-from anabranch.store import Places
+from anabranch.store import StoreAddresses
+from anabranch.store.addresses import POSTGRES
+from anabranch.store.engine_api import TimeKind
 
 __all__ = ["ReadOptions", "WriteOptions"]
 
@@ -81,9 +83,9 @@ _SPARK: Final = ("queryName", "outputMode", "trigger", "mergeSchema", "ignoreMis
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """Options of `spark.read` and `spark.readStream`."""
+    """The options of `spark.read` and `spark.readStream`."""
 
-    store: Places
+    store: StoreAddresses
     stream: StreamName
     stream_id: StreamId | None
     start: str
@@ -99,30 +101,30 @@ class ReadOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> ReadOptions:
-        """Read them. Raises InvalidArgument and its kinds."""
-        said = _Said(options, _READ, "reading from")
+        """Parse them. Raises InvalidArgument and its subclasses."""
+        parsed = _ParsedOptions(options, _READ, "reading from")
         return cls(
-            store=said.store(),
-            stream=said.stream(),
-            stream_id=said.stream_id(),
-            start=said.text("start") or "head",
-            end=said.text("end"),
-            by="event" if said.choice("by", ("append", "event")) == "event" else "append",
-            columns=said.names("columns"),
-            keys=said.names("keys"),
-            events_max=said.number("maxEventsPerTrigger", least=1),
-            bytes_max=said.number("maxBytesPerTrigger", least=1),
-            poll_s=(500 if (poll := said.number("pollMs", least=0)) is None else poll) / 1000,
-            ranges=said.ranges(),
-            lossy=said.choice("failOnDataLoss", ("true", "false")) == "false",
+            store=parsed.store(),
+            stream=parsed.stream(),
+            stream_id=parsed.stream_id(),
+            start=parsed.text("start") or "head",
+            end=parsed.text("end"),
+            by="event" if parsed.choice("by", ("append", "event")) == "event" else "append",
+            columns=parsed.names("columns"),
+            keys=parsed.names("keys"),
+            events_max=parsed.number("maxEventsPerTrigger", least=1),
+            bytes_max=parsed.number("maxBytesPerTrigger", least=1),
+            poll_s=(500 if (poll := parsed.number("pollMs", least=0)) is None else poll) / 1000,
+            ranges=parsed.ranges(),
+            lossy=parsed.choice("failOnDataLoss", ("true", "false")) == "false",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """Options of `df.write` and `df.writeStream`."""
+    """The options of `df.write` and `df.writeStream`."""
 
-    store: Places
+    store: StoreAddresses
     stream: StreamName
     stream_id: StreamId | None
     create: bool
@@ -135,23 +137,23 @@ class WriteOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> WriteOptions:
-        """Read them. Raises InvalidArgument and its kinds."""
-        said = _Said(options, _WRITE, "writing to")
+        """Parse them. Raises InvalidArgument and its subclasses."""
+        parsed = _ParsedOptions(options, _WRITE, "writing to")
         return cls(
-            store=said.store(),
-            stream=said.stream(),
-            stream_id=said.stream_id(),
-            create=said.choice("create", ("false", "true")) == "true",
-            key=said.text("key"),
-            time=said.text("time"),
-            segments=said.number("segments", least=1) or 1,
-            query_id=said.text("queryId"),
-            late=said.text("late"),
-            checkpoint=said.text("checkpointUrl") or said.text("checkpointLocation"),
+            store=parsed.store(),
+            stream=parsed.stream(),
+            stream_id=parsed.stream_id(),
+            create=parsed.choice("create", ("false", "true")) == "true",
+            key=parsed.text("key"),
+            time=parsed.text("time"),
+            segments=parsed.number("segments", least=1) or 1,
+            query_id=parsed.text("queryId"),
+            late=parsed.text("late"),
+            checkpoint=parsed.text("checkpointUrl") or parsed.text("checkpointLocation"),
         )
 
 
-class _Said:
+class _ParsedOptions:
     def __init__(self, options: Mapping[str, str], known: tuple[str, ...], verb: str) -> None:
         self._said = {name.lower(): value for name, value in options.items()}
         self._verb = verb
@@ -162,33 +164,35 @@ class _Said:
                 continue
             if name in spelled:
                 if spelled[name] in (*_READ, *_WRITE):
-                    raise InvalidArgument(f"option '{spelled[name]}' means nothing when {verb} a stream")
+                    raise InvalidArgument(f"option '{spelled[name]}' can't be used when {verb} a stream")
                 continue
-            # Spark hands over options of its own too, so only what looks like one of ours is refused.
+            # Spark passes its own options too, so an unknown option is refused only if it resembles one of ours.
             if close := get_close_matches(name, ours, n=1, cutoff=0.75):
                 raise InvalidArgument(f"unknown option '{name}'; did you mean '{ours[close[0]]}'?")
 
     def text(self, name: str) -> str | None:
         return (self._said.get(name.lower()) or "").strip() or None
 
-    def store(self) -> Places:
+    def store(self) -> StoreAddresses:
         path, blobs, history = self.text("path"), self.text("blobs"), self.text("history")
         if path is None:
-            raise InvalidArgument("say where the store is: .option('path', './river')")
+            raise InvalidArgument("the location of the store is missing: .option('path', './river')")
         if "memory://" in (path, blobs, history):
             raise InvalidArgument("Spark's workers are other processes and can't see memory://; use a folder")
         if path.startswith(POSTGRES) and blobs is None:
             raise InvalidArgument(
-                "a PostgreSQL catalog holds no blobs: say where they are: .option('blobs', './blobs')"
+                "a PostgreSQL catalog stores no blobs: pass their location: .option('blobs', './blobs')"
             )
         if "://" in path and not path.startswith((*POSTGRES, "file://")):
-            raise InvalidArgument(f"'{path}' is no store: give a folder, or a file:// or postgresql:// URL")
-        return Places.of(path, blobs, history, self.text("encryptionKeys"))
+            raise InvalidArgument(
+                f"'{shown_address(path)}' is not the address of a store: expected a folder, or a file:// or postgresql:// URL"
+            )
+        return StoreAddresses.of(path, blobs, history, self.text("encryptionKeys"))
 
     def stream(self) -> StreamName:
         name = self.text("stream")
         if name is None:
-            raise InvalidArgument("say which stream: .option('stream', 'scope/name')")
+            raise InvalidArgument("the stream is missing: .option('stream', 'scope/name')")
         return StreamName.parse(name)
 
     def stream_id(self) -> StreamId | None:
@@ -203,7 +207,7 @@ class _Said:
             try:
                 found = [str(each) for each in json.loads(text)]
             except ValueError as exc:
-                raise InvalidArgument(f"option '{name}' is no JSON list: {exc}") from exc
+                raise InvalidArgument(f"option '{name}' is not a JSON list: {exc}") from exc
         else:
             found = [each.strip() for each in text.split(",")]
         return tuple(dict.fromkeys(found))

@@ -1,8 +1,8 @@
-"""Column types on their way between the store and Spark: which there are, and how a batch is brought to them.
+"""Conversion of column types between the store and Spark, and of batches to those types.
 
-What Spark lacks is widened where nothing is lost (unsigned integers, half floats), else refused by the column's name.
-Spark maps an Arrow batch's memory as it is, so a batch must have exactly the types, names and nullability that Spark
-derives from its own schema; it checks no batch but a task's first.
+Types that Spark lacks are widened if nothing is lost (unsigned integers, half floats); others are refused, with the
+column's name. Spark maps the memory of an Arrow batch as it is, so a batch must have exactly the types, names and
+nullability that Spark derives from its own schema. Spark checks only the first batch of a task.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ADDED", "conformed", "spark_columns", "spark_schema", "stored_columns"]
 
-# What the store adds to every row that is read: `SegmentId.packed`, the event's offset, and when it was appended.
+# Columns that the store adds to every row it returns: `SegmentId.packed`, the event's offset, and its append time.
 ADDED: Final = (pa.field("_segment", pa.int64()), pa.field("_offset", pa.int64()), pa.field("_appended", TIME_TYPE))
 
 _WIDER: Final = {
@@ -48,7 +48,7 @@ _SAME: Final = frozenset(
 
 
 def spark_columns(columns: pa.Schema) -> pa.Schema:
-    """Stored columns as Spark sees them, all nullable. Raises SchemaMismatch naming a column that Spark can't hold."""
+    """Stored columns in Spark's types, all nullable. Raises SchemaMismatch naming a column that Spark can't hold."""
     return pa.schema([pa.field(field.name, _spark_type(field.type, field.name)) for field in columns])
 
 
@@ -62,7 +62,7 @@ def spark_schema(columns: pa.Schema) -> StructType:
 
 
 def stored_columns(schema: StructType) -> pa.Schema:
-    """The Arrow columns that a DataFrame's rows come in. Raises SchemaMismatch naming a column that can't be stored."""
+    """The Arrow columns for a DataFrame's schema. Raises SchemaMismatch naming a column that can't be stored."""
     from pyspark.errors import PySparkException
     from pyspark.sql.pandas.types import to_arrow_type
     from pyspark.sql.types import GeographyType, GeometryType, UserDefinedType, VariantType
@@ -80,7 +80,7 @@ def stored_columns(schema: StructType) -> pa.Schema:
 
 
 def conformed(arrays: list[pa.Array], columns: pa.Schema) -> pa.RecordBatch:
-    """A batch of exactly these columns. The arrays are as stored, in their order."""
+    """A batch with exactly these columns. `arrays` have their stored types, in the order of `columns`."""
     fitting = [
         array if array.type is field.type or str(array.type) == str(field.type) else array.cast(field.type)
         for array, field in zip(arrays, columns, strict=True)
@@ -96,7 +96,7 @@ def _spark_type(kind: pa.DataType, column: str) -> pa.DataType:
         return _WIDER[kind]
     if types.is_decimal(kind) and kind.precision <= 38 and 0 <= kind.scale <= kind.precision:
         return pa.decimal128(kind.precision, kind.scale)
-    # Spark has its own names for the inner fields of lists and maps.
+    # Spark uses its own names for the inner fields of lists and maps.
     if types.is_list(kind):
         return pa.list_(pa.field("element", _spark_type(kind.value_type, column)))
     if types.is_map(kind):

@@ -1,116 +1,126 @@
-"""What a store offers of bytes: streams that are files."""
+"""Byte streams of a store: streams that are used as files."""
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, Protocol, cast, overload
+from typing import Final, Literal, Protocol, overload
 
 from anabranch import limits
-from anabranch.catalog.port import Catalog
+from anabranch.catalog.port import Writing
+from anabranch.catalog.state.byte_head import BYTE_HEAD, ByteHead
 from anabranch.core.byte_stream import BYTES
+from anabranch.core.display import Displayed
 from anabranch.errors import InvalidArgument
-from anabranch.log.read import LogReader
-from anabranch.log.tail import Tail
-from anabranch.model.ids import StreamId
+from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
-from anabranch.readers.byte_map import ByteMap
-from anabranch.readers.byte_reader import ByteReader, RawByteReader
-from anabranch.runtime.ports import Runtime
-from anabranch.streams.byte_writer import ByteWriter
+from anabranch.reading.byte_index import ByteIndex
+from anabranch.reading.byte_reader import ByteReader, RawByteReader
+from anabranch.store.parts import StoreContext
+from anabranch.streams.change import Changes
+from anabranch.streams.lifecycle.find import need_info
 from anabranch.streams.manager import Streams
-from anabranch.streams.writer import Writer
+from anabranch.streams.requests import Result
+from anabranch.writing.byte_writer import ByteWriter
+from anabranch.writing.writer import Writer
 
-_WRITER: Final = "_bytes"  # every writer of a byte stream bears this name, so that the next one fences it off
-
-
-class _Parts(Protocol):
-    """What of a store the calls below are made of."""
-
-    catalog: Catalog
-    runtime: Runtime
-    streams: Streams
-    _logs: LogReader
-    _tail: Tail
-
-    def _alive(self) -> None: ...
-    def _keep(self, each: Any) -> None: ...
-    def _forget(self, each: Any) -> None: ...
-    def _writer(self, stream: StreamId, *, writer_id: str | None = None) -> Writer: ...
+_WRITER: Final = "_bytes"  # every writer of a byte stream has this name, so the next one fences it
 
 
-class ByteStreams:
-    """The part of `Store` that deals with bytes."""
+class OpenWriter(Protocol):
+    """Opens a writer of a stream, including a byte stream."""
+
+    def __call__(self, stream: StreamId, *, writer_id: str | None = None) -> Writer: ...
+
+
+class ByteStreams(Displayed):
+    """Streams that are used as files of bytes."""
+
+    def __init__(self, parts: StoreContext, streams: Streams, changes: Changes, open_writer: OpenWriter) -> None:
+        self._parts = parts
+        self._changes = changes
+        self._streams = streams
+        self._open_writer = open_writer
 
     @overload
-    def bytes(self, name: str | StreamName, mode: Literal["rb"] = "rb", *, follow: bool = False) -> ByteReader: ...
+    def open(self, name: str | StreamName, mode: Literal["rb"] = "rb", *, follow: bool = False) -> ByteReader: ...
     @overload
-    def bytes(self, name: str | StreamName, mode: Literal["ab", "xb"]) -> ByteWriter: ...
-    def bytes(
+    def open(self, name: str | StreamName, mode: Literal["ab", "xb"]) -> ByteWriter: ...
+    def open(
         self, name: str | StreamName, mode: Literal["rb", "ab", "xb"] = "rb", *, follow: bool = False
     ) -> ByteReader | ByteWriter:
-        """A stream of bytes as a file object: `rb` reads it, `ab` appends to it and makes it where there is none, `xb`
-        makes a new one; see `ByteReader` and `ByteWriter`. With `follow` a reader waits at the tail for more.
+        """Open a byte stream as a file object. `rb` reads it, `ab` appends to it and creates it if it does not exist,
+        `xb` creates a new one; see `ByteReader` and `ByteWriter`. With `follow` a reader waits at the tail for more.
 
-        Raises StreamNotFound, StreamExists, ScopeNotFound, StreamSealed, and InvalidArgument where the stream holds
-        events of another kind.
+        Raises StreamNotFound, StreamExists, ScopeNotFound, StreamSealed, and InvalidArgument if the stream holds other
+        events.
         """
-        store = cast(_Parts, self)
-        store._alive()
+        self._parts.check_open()
         match mode:
             case "rb":
-                return _reader(store, name, follow=follow)
+                return self._reader(name, follow=follow)
             case "ab" | "xb" if not follow:
-                return _writer(store, name, new=mode == "xb")
+                return self._writer(name, new=mode == "xb")
             case "ab" | "xb":
                 raise InvalidArgument("only a reader follows a byte stream")
         raise InvalidArgument(
             f"a byte stream is opened with 'rb' to read, 'ab' to append or 'xb' to make a new one, not '{mode}'"
         )
 
+    def _reader(self, name: str | StreamName, *, follow: bool) -> ByteReader:
+        source = ByteIndex(self._parts.catalog, self._parts.logs, self._streams.get(name).id)
+        reader = ByteReader(RawByteReader(source, self._parts.tail, follow=follow), on_close=self._parts.forget)
+        self._parts.keep(reader)
+        return reader
 
-def _reader(store: _Parts, name: str | StreamName, *, follow: bool) -> ByteReader:
-    source = ByteMap(store.catalog, store._logs, store.streams.get(name).id)
-    reader = ByteReader(RawByteReader(source, store._tail, follow=follow), on_close=store._forget)
-    store._keep(reader)
-    return reader
+    def _writer(self, name: str | StreamName, *, new: bool) -> ByteWriter:
+        stream = self._make(name, new=new)
+        ByteIndex(
+            self._parts.catalog, self._parts.logs, stream
+        )  # refuses a stream of another kind before its writers are fenced
+        writer = self._open_writer(stream, writer_id=_WRITER)
+        try:
+            source = ByteIndex(
+                self._parts.catalog, self._parts.logs, stream
+            )  # after the fence: no earlier writer can append any more
+            made = ByteWriter(
+                writer,
+                name=source.name,
+                position=source.tail(),
+                events=source.events,
+                chunk_bytes=min(limits.BYTE_CHUNK_BYTES, self._parts.runtime.settings.event_bytes_max),
+                truncate_before=lambda position: self._truncate(source, position),
+                on_close=self._parts.forget,
+            )
+        except BaseException:
+            writer.close()
+            raise
+        self._parts.forget(writer)  # the file closes it, since it may still hold bytes for it
+        self._parts.keep(made)
+        return made
 
+    def _make(self, name: str | StreamName, *, new: bool) -> StreamId:
+        if not new and (present := self._streams.find(name)) is not None:
+            return present.id
+        return self._streams.create(name, schema=BYTES.columns, time=BYTES.time, exist_ok=not new).id
 
-def _writer(store: _Parts, name: str | StreamName, *, new: bool) -> ByteWriter:
-    stream = _make(store, name, new=new)
-    ByteMap(store.catalog, store._logs, stream)  # refuses a stream of another kind before its writers are disturbed
-    writer = store._writer(stream, writer_id=_WRITER)
-    try:
-        source = ByteMap(store.catalog, store._logs, stream)  # behind the fence: no earlier writer appends any more
-        made = ByteWriter(
-            writer,
-            name=source.name,
-            position=source.tail(),
-            events=source.events,
-            chunk_bytes=min(limits.BYTE_CHUNK_BYTES, store.runtime.settings.event_bytes_max),
-            truncate_before=lambda position: _truncate(store, source, position),
-            on_close=store._forget,
-        )
-    except BaseException:
-        writer.close()
-        raise
-    store._forget(writer)  # closed by the file, which has bytes for it
-    store._keep(made)
-    return made
-
-
-def _make(store: _Parts, name: str | StreamName, *, new: bool) -> StreamId:
-    if not new and (present := store.streams.find(name)) is not None:
-        return present.id
-    return store.streams.create(name, schema=BYTES.columns, time=BYTES.time, exist_ok=not new).id
-
-
-def _truncate(store: _Parts, source: ByteMap, position: int) -> int:
-    source.refresh()
-    tail = source.tail()
-    if not 0 <= position <= tail:
-        raise InvalidArgument(f"'{source.name}' holds {tail} bytes; it can't be truncated at {position}")
-    offset = source.offset_at(position)
-    cut = source.cut(source.events - 1 if offset is None else offset)
-    if cut is not None:
-        store.streams.truncate(source.name, cut)
+    def _truncate(self, source: ByteIndex, position: int) -> int:
         source.refresh()
-    return source.head()
+        tail = source.tail()
+        if not 0 <= position <= tail:
+            raise InvalidArgument(f"'{source.name}' holds {tail} bytes; it can't be truncated at {position}")
+        self._put_head(source.stream, position)  # first: whatever comes in between, nothing below it is read
+        offset = source.offset_at(position)
+        cut = source.cut(source.events - 1 if offset is None else offset)
+        if cut is not None:
+            self._streams.truncate(source.stream, cut)
+        source.refresh()
+        return source.head()
+
+    def _put_head(self, stream: StreamId, position: int) -> None:
+        def act(txn: Writing, _: Micros) -> Result:
+            need_info(txn, stream)
+            present = txn.state(BYTE_HEAD, stream)
+            if position > (0 if present is None else present.position):
+                txn.put_state(BYTE_HEAD, stream, ByteHead(position))
+            return {}
+
+        self._changes.apply(f"truncate bytes of {stream:016x}", None, act, on=stream)

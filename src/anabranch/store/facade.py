@@ -1,4 +1,4 @@
-"""The embedded store: one object for all that can be done with it."""
+"""The embedded store: one object that offers everything a store can do."""
 
 from __future__ import annotations
 
@@ -6,135 +6,191 @@ import atexit
 import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
 from anabranch import __version__, limits
-from anabranch.blobs.attached import ATTACHMENT, AttachedBlobs
+from anabranch.blobs.attached import AttachedBlobs
 from anabranch.blobs.port import Blobs
-from anabranch.catalog.port import Catalog
-from anabranch.core.byte_stream import refuse_rows
-from anabranch.core.scaling import Pace
+from anabranch.catalog.port import Catalog, Lease
+from anabranch.core.byte_stream import reject_byte_stream
+from anabranch.core.display import Displayed
+from anabranch.core.redact import shown_address
 from anabranch.errors import (
     AnabranchError,
     Closed,
     Forked,
     InvalidArgument,
 )
-from anabranch.log import manifest as manifests
 from anabranch.log.appender import Appender
-from anabranch.log.backup import BackupReport, backup
-from anabranch.log.check import Finding, check
-from anabranch.log.collect import CollectReport, collect
+from anabranch.log.attachments import attached_place
+from anabranch.log.checking.check import Finding, check
+from anabranch.log.checking.repair import RepairAction, repair
 from anabranch.log.commit import Committer
-from anabranch.log.compact import CompactReport, compact
-from anabranch.log.lease import Hold
-from anabranch.log.maintain import Maintenance
-from anabranch.log.manifest import Manifest
+from anabranch.log.lease import HeldLease
+from anabranch.log.misplaced import count_misplaced
+from anabranch.log.prewrite import since_horizon, since_lease
+from anabranch.log.progress import ProgressCallback, no_progress
 from anabranch.log.read import LogReader
-from anabranch.log.rebuild import forget
-from anabranch.log.repair import Mended, repair
-from anabranch.log.seek import cut_at
+from anabranch.log.recovery import manifest as manifests
+from anabranch.log.recovery.backup import BackupReport, backup
+from anabranch.log.recovery.identity import store_id
+from anabranch.log.recovery.manifest import Manifest
+from anabranch.log.recovery.rebuild import release_reported
 from anabranch.log.tail import Tail
-from anabranch.log.watch import Watch, silent
+from anabranch.log.time_index import cut_at
+from anabranch.log.upkeep.collect import CollectReport, collect
+from anabranch.log.upkeep.compact import CompactReport, compact
+from anabranch.log.upkeep.failures import UpkeepFailure, run_all, upkeep_failures
+from anabranch.log.upkeep.maintenance import Maintenance
 from anabranch.model.cut import HEAD, StreamCut
 from anabranch.model.event import Event
 from anabranch.model.ids import Micros, StreamId
+from anabranch.model.misplaced import Misplaced
 from anabranch.model.names import StreamName
 from anabranch.model.pointer import EventPointer
 from anabranch.model.stream import StreamView
-from anabranch.readers.history.cache import RangeCache
-from anabranch.readers.place import Place, TimeKind, fetch
-from anabranch.readers.reader import Reader
-from anabranch.readers.watermarks import Watermarks
+from anabranch.reading.bounds import Place, TimeKind, fetch
+from anabranch.reading.history.cache import RangeCache
+from anabranch.reading.reader import Reader
 from anabranch.runtime.periodic import Periodic
 from anabranch.runtime.ports import Runtime
-from anabranch.store.archives import opened
+from anabranch.store.addresses import StoreAddresses
+from anabranch.store.archives import Archives, open_archive_place
 from anabranch.store.byte_streams import ByteStreams
+from anabranch.store.groups import Groups
 from anabranch.store.history import History
-from anabranch.store.notifying import Notifying, make_journal
-from anabranch.store.places import Places, open_blobs
-from anabranch.store.sharing import Sharing
+from anabranch.store.notifications import StoreNotifications
+from anabranch.store.parts import StoreContext
+from anabranch.store.policies import StorePolicies
+from anabranch.store.scopes import StoreScopes
+from anabranch.store.shared_state import SharedState
+from anabranch.store.storage import open_blobs
 from anabranch.store.streams import StoreStreams
-from anabranch.store.timing import Timing
-from anabranch.store.transacting import Transacting
-from anabranch.streams.jobs.manager import Jobs
-from anabranch.streams.jobs.site import Site
-from anabranch.streams.publish import Numbered, Publication, publish
+from anabranch.store.subscribers import StoreSubscribers
+from anabranch.store.transactions import Transactions
+from anabranch.store.watermarks import StoreWatermarks
+from anabranch.streams.algebra.cuts import Cuts
+from anabranch.streams.change import Changes
+from anabranch.streams.companions.api import Companions
+from anabranch.streams.ephemeral.api import Ephemeral
+from anabranch.streams.lineage.api import Lineage
+from anabranch.streams.names.api import Aliases
+from anabranch.streams.publish import NumberedUnit, Publication, publish
 from anabranch.streams.requests import check_request
-from anabranch.streams.rescale import RescaleReport, rescale
-from anabranch.streams.retain import RetainReport, retain, retain_if_due
-from anabranch.streams.stage import Stager
-from anabranch.streams.transaction.sweep import sweep_transactions
-from anabranch.streams.writer import Writer
+from anabranch.streams.retention.apply import RetainReport, retain, retain_if_due
+from anabranch.streams.scaling.apply import RescaleReport, rescale
+from anabranch.streams.scaling.plan import ScalingPace
+from anabranch.transactions.sweep import sweep_transactions
+from anabranch.transactions.transaction import Transaction
+from anabranch.transfer.jobs.job_store import JobStore
+from anabranch.transfer.jobs.manager import Jobs
+from anabranch.writing.staging import Stager
+from anabranch.writing.writer import Writer
 
 if TYPE_CHECKING:
     from anabranch.log.keyring import Keyring, Rotation
 
 
 class Closing(Protocol):
-    """What a store closes with itself."""
+    """Anything that a store closes when it is closed."""
 
     def close(self) -> None:
-        """End it. A second close is harmless."""
+        """Close it. A second call does nothing."""
         ...
 
 
-class Store(Sharing, Transacting, Notifying, Timing, ByteStreams):
-    """Streams in a catalog and blobs. Thread-safe. Close it, or use it as a context manager; leaving the interpreter
-    closes it too. `places` is how it was opened, where it was by `connect`."""
+class Store(Displayed):
+    """Streams in a catalog and blobs. Thread-safe. Close it, or use it as a context manager; the interpreter's exit
+    closes it too. `addresses` are those it was opened with; None unless `connect` opened it. `internals` are its parts,
+    for Spark and other code of this package: not part of the public API."""
 
-    places: Places | None = None
+    addresses: StoreAddresses | None = None
 
     def __init__(
         self, catalog: Catalog, blobs: Blobs, runtime: Runtime, *, url: str = "", keyring: Keyring | None = None
     ) -> None:
+        runtime = replace(runtime, clock=catalog.clock)  # one clock for all processes of the store
         self.url = url
         self._keyring = keyring
         self.catalog = catalog
-        blobs = AttachedBlobs(blobs, runtime.tasks, locate=self._attached, open_place=self._open_place)
+        blobs = AttachedBlobs(blobs, runtime.tasks, locate=self._attached, open_location=self._open_place)
         self.blobs: Blobs = blobs
         self.runtime = runtime
         self._tail = Tail(catalog, runtime)
         self._appender = Appender(Committer(catalog, blobs, runtime), runtime, committed=self._tail.notify)
         self._logs = LogReader(catalog, blobs, runtime)
         self._lock = runtime.tasks.lock()
-        self._open: dict[Closing, None] = {}  # no set: its order would differ from run to run
+        self._open: dict[Closing, None] = {}  # not a set: its order would differ from run to run
         self._closed = False
-        self._ending = False  # somebody closes it, or has closed it
-        self.streams = StoreStreams(catalog, runtime, cut_at=self._cut_at, changed=self._tail.notify)
-        self.streams.own = self
-        self._journal = make_journal(self)
-        self._watermarks: dict[StreamId, Watermarks] = {}
+        self._ending = False  # a close is under way or finished
+        self.changes = Changes(catalog, runtime, self._tail.notify)
+        self.companions = Companions(self.changes)
+        self.ephemeral = Ephemeral(self.changes)
+        self.streams = StoreStreams(self.changes, self.companions, self.ephemeral, self._count_misplaced, self)
+        self.scopes = StoreScopes(self.changes, self.companions, self)
+        self.aliases = Aliases(self.changes)
+        self.cuts = Cuts(self.changes, self._cut_at, self._count_misplaced)
+        self.lineage = Lineage(self.changes)
+        self.archives = Archives(self.changes, self)
+        parts = self.internals = StoreContext(
+            catalog, blobs, runtime, self._logs, self._tail, self._alive, self._keep, self._forget
+        )
+        self.shared = SharedState(parts, self.streams)
+        self.subscribers = StoreSubscribers(parts, self.streams, self.shared, self._cut_at)
+        self.policies = StorePolicies(self.changes, self.subscribers)
+        self.notifications = StoreNotifications(parts, self.streams, self.scopes)
+        self.watermarks = StoreWatermarks(parts, self.streams, self.companions, self.shared)
+        self.groups = Groups(
+            parts,
+            self.streams,
+            self.shared,
+            stage=self.stager,
+            listen=self.notifications.listen_to_group,
+            window=self.watermarks.window,
+        )
+        self.transactions = Transactions(parts, note=self.watermarks.note_commit)
+        self.bytes = ByteStreams(parts, self.streams, self.changes, self._writer).open
         self.ranges = RangeCache(runtime.tasks, runtime.settings.history_cache_bytes_max)
-        self._sources: list[Store] = []  # that were opened for jobs which were resumed
-        self.jobs = Jobs(self.site, open_site=self._open_source, changed=self._tail.notify)
+        self._sources: list[Store] = []  # opened for jobs that were resumed
+        self.jobs = Jobs(self.job_store, open_job_store=self._open_source, changed=self._tail.notify)
         self._maintenance = Maintenance(catalog, blobs, runtime, sweep=self._sweep)
         self._maintenance.start()
-        self._scaling = Periodic(runtime, "scaling", runtime.settings.scaling_s, self.rescale)
+        self._scaling = Periodic(runtime, "scaling", runtime.settings.scaling_s, self._rescale)
         self._scaling.start()
         self._at_exit = _close_at_exit(self)
 
     def _attached(self, attachment: str) -> str | None:
-        """Where the files of an attachment lie; None where nobody knows."""
         with self.catalog.reading() as txn:
-            piece = txn.piece(ATTACHMENT, attachment)
-        return None if piece is None else str(piece.value["place"])
+            return attached_place(txn, attachment)
 
     def _open_place(self, place: str) -> Blobs:
         return open_blobs(place, self.runtime, create=False)
 
+    def _facts(self) -> Mapping[str, object]:
+        return {
+            "url": shown_address(self.url),
+            "state": "closed" if self._closed else "open",
+            "open handles": len(self._open),
+        }
+
     @property
-    def site(self) -> Site:
-        """The parts of this store, as its jobs and those of others see them."""
-        places = self.places
-        said = {} if places is None else {"blobs": places.blobs, "history": places.history, "keys": places.keys}
-        told = {name: value for name, value in said.items() if value is not None}
-        open_place = partial(opened, runtime=self.runtime)
-        return Site(
-            self.catalog, self.blobs, self.runtime, {"url": self.url, **told}, open_place, f"anabranch {__version__}"
+    def job_store(self) -> JobStore:
+        """The parts of this store that its own jobs and other stores' jobs use."""
+        opened = self.addresses
+        given = {} if opened is None else {"blobs": opened.blobs, "history": opened.history, "keys": opened.keys}
+        addresses = {name: value for name, value in given.items() if value is not None}
+        open_location = partial(open_archive_place, runtime=self.runtime)
+        return JobStore(
+            self.catalog,
+            self.blobs,
+            self.runtime,
+            {"url": self.url, **addresses},
+            open_location,
+            f"anabranch {__version__}",
         )
 
     # writing and reading
@@ -147,23 +203,24 @@ class Store(Sharing, Transacting, Notifying, Timing, ByteStreams):
         fence: int | None = None,
         note_time_s: float | None = None,
     ) -> Writer:
-        """A writer to a stream; see `Writer`. With `note_time_s` it notes the clock's time every so many seconds by itself,
-        for events whose time is when they are written. Raises StreamNotFound, StreamSealed, InvalidArgument for a stream of
-        bytes."""
+        """Open a writer to a stream; see `Writer`. With `note_time_s` it notes the clock's time at that interval in
+        seconds, for events whose time is the time of writing. Raises StreamNotFound, StreamSealed, InvalidArgument for
+        a byte stream."""
         self._alive()
         info = self.streams.get(stream)
-        refuse_rows(info)
-        return self._writer(info.id, writer_id=writer_id, fence=fence, note_time_s=note_time_s)
+        reject_byte_stream(info)
+        return self._writer(info.id, name=str(info.name), writer_id=writer_id, fence=fence, note_time_s=note_time_s)
 
     def _writer(
         self,
         stream: StreamId,
         *,
+        name: str = "",
         writer_id: str | None = None,
         fence: int | None = None,
         note_time_s: float | None = None,
     ) -> Writer:
-        """The same, also to a stream of bytes."""
+        """As `writer`, but also for byte streams."""
         writer = Writer(
             self._appender,
             self.catalog,
@@ -172,8 +229,9 @@ class Store(Sharing, Transacting, Notifying, Timing, ByteStreams):
             writer_id=writer_id,
             fence=fence,
             on_close=self._forget,
-            note=self._note_time,
+            note=self.watermarks.note,
             note_time_s=note_time_s,
+            name=name,
         )
         self._keep(writer)
         return writer
@@ -190,9 +248,9 @@ class Store(Sharing, Transacting, Notifying, Timing, ByteStreams):
         by: TimeKind = "append",
         batch_rows: int = limits.READ_ROWS_MAX,
     ) -> Reader:
-        """A reader of a stream; see `Reader` for what the arguments mean and raise."""
+        """Open a reader of a stream; see `Reader` for what the arguments mean and what they raise."""
         self._alive()
-        self.freshen(stream)
+        self.notifications.freshen(stream)
         ident = self.streams.get(stream).id
         reader = Reader(
             self.catalog,
@@ -208,42 +266,49 @@ class Store(Sharing, Transacting, Notifying, Timing, ByteStreams):
             by=by,
             batch_rows=batch_rows,
             on_close=self._forget,
-            window=lambda position: self.time_window(ident, position),
+            window=lambda position: self.watermarks.window(ident, position),
         )
         self._keep(reader)
         return reader
 
+    def transaction(self, ident: str | None = None, *, lease_s: float = limits.TRANSACTION_LEASE_S) -> Transaction:
+        """Begin a transaction, or with `ident` resume an open one; see `Transactions.begin`."""
+        return self.transactions.begin(ident, lease_s=lease_s)
+
     def fetch(self, pointer: EventPointer | str) -> Event:
-        """The event at a pointer. Raises InvalidPointer, StreamNotFound, EventNotFound, Truncated."""
+        """Return the event at a pointer. Raises InvalidPointer, StreamNotFound, EventNotFound, Truncated."""
         self._alive()
         where = pointer if isinstance(pointer, EventPointer) else EventPointer.parse(pointer)
-        return fetch(self.catalog, self._logs, self.streams.view(where.stream), where)
+        return fetch(self._logs, self.streams.view(where.stream), where)
 
     def history(self, stream: str | StreamName) -> History:
-        """What the stream holds, to be read in parts and in parallel; see `History`. Raises StreamNotFound."""
+        """The stream's history, to be read in parts and in parallel; see `History`. Raises StreamNotFound."""
         self._alive()
-        self.freshen(stream)
+        self.notifications.freshen(stream)
         return History(self, stream)
 
-    # staging: for jobs whose output counts as a whole or not at all
+    # staging: for jobs whose output is published as a whole or not at all
 
-    def hold(self, kind: str, holder: str, *, first_us: int | None = None) -> Hold:
-        """A lease, to be entered before anything is staged and kept until it is published; see `Hold`."""
+    def hold(self, kind: str, holder: str, *, first_us: int | None = None) -> HeldLease:
+        """A lease. Enter it before staging anything and keep it until publishing is done; see `HeldLease`."""
         self._alive()
-        return Hold(self.catalog, self.runtime, kind, holder, first_us=first_us)
+        return HeldLease(self.catalog, self.runtime, kind, holder, initial_us=first_us)
 
-    def stager(self, stream: str | StreamName | StreamId) -> Stager:
-        """Stages events for a stream; see `Stager`. Raises StreamNotFound, InvalidArgument for a stream of bytes."""
+    def stager(self, stream: str | StreamName | StreamId, *, lease: Lease | None = None) -> Stager:
+        """A stager of events for a stream, under `lease` if one is given; see `Stager`. Raises StreamNotFound,
+        InvalidArgument for a byte stream."""
         self._alive()
         view = self.streams.view(stream)
-        refuse_rows(view.info)
+        reject_byte_stream(view.info)
         ranges = tuple(segment.range for segment in view.current)
-        return Stager(self.blobs, self.runtime, view.info.schema, view.info.schema_version, ranges)
+        earliest = since_horizon(self.catalog) if lease is None else since_lease(lease)
+        schema, version = view.info.schema, view.info.schema_version
+        return Stager(self.blobs, self.runtime, schema, version, ranges, earliest=earliest)
 
-    def publish(self, publications: Sequence[Publication], *, request: str | Numbered) -> bool:
+    def publish(self, publications: Sequence[Publication], *, request: str | NumberedUnit) -> bool:
         """Make staged events visible, all at once and only once; see `anabranch.streams.publish`."""
         self._alive()
-        if not isinstance(request, Numbered):
+        if not isinstance(request, NumberedUnit):
             check_request(request)
         done = publish(self.catalog, self.blobs, self.runtime, publications, request=request)
         self._tail.notify()
@@ -252,45 +317,61 @@ class Store(Sharing, Transacting, Notifying, Timing, ByteStreams):
     # upkeep
 
     def compact(
-        self, stream: str | StreamName | None = None, *, force: bool = False, progress: Watch | None = None
+        self, stream: str | StreamName | None = None, *, force: bool = False, progress: ProgressCallback | None = None
     ) -> CompactReport:
-        """Turn fresh blobs into Parquet; see `anabranch.log.compact`. `force` takes also what is hardly worth it."""
+        """Compact recent blobs into Parquet; see `anabranch.log.upkeep.compact`. `force` also compacts what is hardly
+        worth it."""
         self._alive()
         ident = None if stream is None else self.streams.get(stream).id
         return compact(self.catalog, self.blobs, self.runtime, stream=ident, force=force, progress=progress)
 
-    def collect(self, *, horizon_us: int | None = None, progress: Watch | None = None) -> CollectReport:
-        """Remove ephemeral streams that nobody holds any more, and what nothing views; see `anabranch.log.collect`."""
+    def collect(self, *, horizon_us: int | None = None, progress: ProgressCallback | None = None) -> CollectReport:
+        """Remove ephemeral streams that nothing holds any more, and data that nothing views; see
+        `anabranch.log.upkeep.collect`."""
         self._alive()
-        swept = self.streams.sweep()
-        self.streams.sweep_orphans()
+        swept = self.ephemeral.sweep()
+        self.companions.sweep()
         sweep_transactions(self.catalog, self.runtime)
-        self._note_changes()
+        self.notifications.publish_pending()
         report = collect(self.catalog, self.blobs, self.runtime, horizon_us=horizon_us, progress=progress)
         report.streams = swept
         return report
 
-    def rescale(self, *, pace: Pace | None = None) -> RescaleReport:
-        """Sample the streams that are scaled by load, and scale them by a step where that is due. To be called again and
-        again, unless `Settings.scaling_s` has it done in the background; see `anabranch.streams.rescale`."""
+    def rescale(self, *, pace: ScalingPace | None = None) -> RescaleReport:
+        """Sample the streams that scale by load, and scale each by one step if that is due. Call it repeatedly, unless
+        `Settings.scaling_s` has it run in the background; see `anabranch.streams.scaling.apply`."""
         self._alive()
-        report = rescale(self.catalog, self.runtime, pace=pace)
+        return self._rescale(pace=pace, background=False)
+
+    def _rescale(self, *, pace: ScalingPace | None = None, background: bool = True) -> RescaleReport:
+        report = rescale(self.catalog, self.runtime, pace=pace, background=background)
         if report.scaled:
             self._tail.notify()
         return report
 
-    def retain(self, stream: str | StreamName | None = None, *, progress: Watch = silent) -> RetainReport:
-        """Truncate what the retention policy of one stream, or of all, lets go now; see `Streams.retention`."""
+    def retain(
+        self, stream: str | StreamName | None = None, *, progress: ProgressCallback = no_progress
+    ) -> RetainReport:
+        """Truncate what the retention policy of one stream, or of all streams, releases now; see
+        `Policies.retention`."""
         self._alive()
         ident = None if stream is None else self.streams.get(stream).id
-        report = retain(self.catalog, self.runtime, self._cut_at, stream=ident, progress=progress)
+        report = retain(
+            self.catalog,
+            self.runtime,
+            self._cut_at,
+            stream=ident,
+            open_group=self.subscribers.open_group,
+            progress=progress,
+        )
         self._tail.notify()
         return report
 
     def check(
-        self, stream: str | StreamName | None = None, *, deep: bool = True, progress: Watch | None = None
+        self, stream: str | StreamName | None = None, *, deep: bool = True, progress: ProgressCallback | None = None
     ) -> Iterator[Finding]:
-        """What is wrong with the store, or one stream of it; nothing for a sound one. See `anabranch.log.check`."""
+        """Yield what is wrong with the store or with one stream; nothing for a sound one. See
+        `anabranch.log.checking.check`."""
         self._alive()
         ident = None if stream is None else self.streams.get(stream).id
         now = self.runtime.clock.now()
@@ -298,8 +379,14 @@ class Store(Sharing, Transacting, Notifying, Timing, ByteStreams):
             self.catalog, self.blobs, stream=ident, deep=deep, now=now, progress=progress, sealer=self.runtime.sealer
         )
 
+    def upkeep_failures(self) -> list[UpkeepFailure]:
+        """The streams for which upkeep failed and has not succeeded since; `check` and the metrics report them too."""
+        self._alive()
+        with self.catalog.reading() as reading:
+            return upkeep_failures(reading)
+
     def rotate_keys(self) -> Rotation:
-        """Wrap what encrypts this store with the current master key of the keys it was opened with, and seal new bytes
+        """Wrap this store's data keys with the current master key of the keys it was opened with, and encrypt new bytes
         with a new data key; see `Keyring.rotate`. Raises InvalidArgument for a store that is not encrypted."""
         self._alive()
         if self._keyring is None:
@@ -308,17 +395,26 @@ class Store(Sharing, Transacting, Notifying, Timing, ByteStreams):
 
     # recovery
 
+    @property
+    def id(self) -> str:
+        """The store's id, 32 hex digits, which its backups, manifests and archives say. A restored or rebuilt store
+        keeps it. Raises ReadOnlyStore if it was never chosen and can't be."""
+        self._alive()
+        return store_id(self.catalog, self.runtime)
+
     def repair(
-        self, stream: str | StreamName | None = None, *, dry_run: bool = False, progress: Watch = silent
-    ) -> Iterator[Mended]:
-        """Put right what `check` finds where that is safe, as it is iterated over; see `anabranch.log.repair`."""
+        self, stream: str | StreamName | None = None, *, dry_run: bool = False, progress: ProgressCallback = no_progress
+    ) -> Iterator[RepairAction]:
+        """Repair what `check` finds, where that is safe. Works while being iterated over; see
+        `anabranch.log.checking.repair`."""
         self._alive()
         ident = None if stream is None else self.streams.get(stream).id
         now = self.runtime.clock.now()
         return repair(self.catalog, stream=ident, dry_run=dry_run, now=now, progress=progress)
 
-    def backup(self, place: str | os.PathLike[str], *, progress: Watch = silent) -> BackupReport:
-        """Copy the catalog and the blobs it needs to a folder or an object store; see `anabranch.log.backup`."""
+    def backup(self, place: str | os.PathLike[str], *, progress: ProgressCallback = no_progress) -> BackupReport:
+        """Copy the catalog and the blobs it needs to a folder or an object store; see
+        `anabranch.log.recovery.backup`."""
         self._alive()
         target = open_blobs(place, self.runtime, create=True)
         try:
@@ -326,23 +422,24 @@ class Store(Sharing, Transacting, Notifying, Timing, ByteStreams):
         finally:
             target.close()
 
-    def export_manifest(self, *, progress: Watch = silent) -> Manifest:
-        """Copy the catalog among the store's blobs, so that it can be rebuilt; see `anabranch.log.manifest`."""
+    def export_manifest(self, *, progress: ProgressCallback = no_progress) -> Manifest:
+        """Write a copy of the catalog among the store's blobs, so that it can be rebuilt; see
+        `anabranch.log.recovery.manifest`."""
         self._alive()
         return manifests.export(self.catalog, self.blobs, self.runtime, progress=progress)
 
     def forget_newer(self) -> bool:
-        """Let the collector have the blobs that a rebuild has reported; False where there was none."""
+        """Let the collector remove the blobs that a rebuild reported. Returns False if there was no such report."""
         self._alive()
-        return forget(self.catalog)
+        return release_reported(self.catalog)
 
-    # ending
+    # closing
 
     def close(self) -> None:
-        """Commit what was accepted, end background work, release files. A second call is harmless; so is one in a forked
-        child, which closes nothing.
+        """Commit what was accepted, end background work, release files. A second call does nothing; nor does a call in
+        a forked child.
 
-        Raises the first refusal of an accepted event that nobody has been told of.
+        Raises the first error of an accepted event that was not reported to any caller.
         """
         try:
             with self._lock:
@@ -350,9 +447,9 @@ class Store(Sharing, Transacting, Notifying, Timing, ByteStreams):
                     return
                 self._closed = self._ending = True
             failures = self._end()
-        except Forked:  # all that is open is the parent's
+        except Forked:  # everything open belongs to the parent
             return
-        except BaseException:  # Ctrl-C: a second call, or the interpreter's exit, does what is left
+        except BaseException:  # Ctrl-C: a second call or the interpreter's exit does the rest
             self._ending = False
             raise
         atexit.unregister(self._at_exit)
@@ -371,7 +468,7 @@ class Store(Sharing, Transacting, Notifying, Timing, ByteStreams):
             source.close()
         self._maintenance.close()
         self._scaling.close()
-        self.streams.close()
+        self.ephemeral.close()
         self._appender.close()
         self._tail.close()
         self.catalog.close()
@@ -406,16 +503,20 @@ class Store(Sharing, Transacting, Notifying, Timing, ByteStreams):
             raise Closed("store")
 
     def _sweep(self) -> None:
-        """In the background: what has run out goes."""
-        self.streams.sweep()
-        self.streams.sweep_orphans()
-        sweep_transactions(self.catalog, self.runtime)
-        self._note_changes()
-        retain_if_due(self.catalog, self.runtime, self._cut_at)
+        """Remove what has expired; runs in the background."""
+        run_all(
+            (
+                self.ephemeral.sweep,
+                self.companions.sweep,
+                lambda: sweep_transactions(self.catalog, self.runtime),
+                self.notifications.publish_pending,
+                lambda: retain_if_due(self.catalog, self.runtime, self._cut_at, open_group=self.subscribers.open_group),
+            )
+        )
 
     def _open_source(self, place: Mapping[str, str]) -> Store:
-        """The store that a resumed job reads, closed with this one."""
-        from anabranch.store.opening import connect
+        """Open the store that a resumed job reads; closed with this one."""
+        from anabranch.store.open import connect
 
         source = connect(
             place["url"],
@@ -429,11 +530,14 @@ class Store(Sharing, Transacting, Notifying, Timing, ByteStreams):
         return source
 
     def _cut_at(self, view: StreamView, time: Micros, by_event_time: bool) -> StreamCut:
-        return cut_at(self.catalog, self._logs, view, time, by_event_time=by_event_time)
+        return cut_at(self._logs, view, time, by_event_time=by_event_time)
+
+    def _count_misplaced(self, view: StreamView, time: Micros, cut: StreamCut | None, by_event_time: bool) -> Misplaced:
+        return count_misplaced(self._logs, view, time, cut, by_event_time=by_event_time)
 
 
 def _close_at_exit(store: Store) -> Callable[[], None]:
-    """Have the interpreter close the store on its way out, without keeping it alive until then."""
+    """Have the interpreter close the store at exit, without keeping it alive until then."""
     alive = weakref.ref(store)
 
     def close() -> None:

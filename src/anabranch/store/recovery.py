@@ -1,30 +1,32 @@
-"""Making a store, or its catalog, anew: of a backup, or of the last manifest among its blobs."""
+"""Creating a store from a backup, or its catalog from the last manifest among its blobs."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from anabranch.blobs.port import Blobs
-from anabranch.catalog.sqlite.adapter import FILE as CATALOG_FILE
+from anabranch.catalog.port import Catalog
+from anabranch.core.redact import shown_address
 from anabranch.errors import (
     AlreadyExists,
     InvalidArgument,
 )
-from anabranch.log.backup import BackupReport, fetch_blobs, newest_backup
-from anabranch.log.rebuild import RebuildReport
-from anabranch.log.rebuild import rebuild as rebuild_catalog
-from anabranch.log.reload import is_empty, reload
-from anabranch.log.watch import Watch, silent
+from anabranch.log.attachments import unconfirmed
+from anabranch.log.progress import ProgressCallback, no_progress
+from anabranch.log.recovery.backup import BackupReport, fetch_blobs, newest_backup
+from anabranch.log.recovery.rebuild import RebuildReport
+from anabranch.log.recovery.rebuild import rebuild as rebuild_catalog
+from anabranch.log.recovery.reload import is_empty, reload
+from anabranch.runtime.folders import make_folder
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
-from anabranch.store.places import POSTGRES, folder_of, is_database, make_folder, open_blobs, open_postgres, open_tiers
-
-if TYPE_CHECKING:
-    pass
+from anabranch.store.addresses import POSTGRES, folder_of
+from anabranch.store.catalog_store import open_postgres
+from anabranch.store.storage import open_blobs, open_tiers
 
 
 def restore(
@@ -35,38 +37,49 @@ def restore(
     history: str | os.PathLike[str] | None = None,
     settings: Settings | None = None,
     runtime: Runtime | None = None,
-    progress: Watch = silent,
+    progress: ProgressCallback = no_progress,
 ) -> BackupReport:
-    """Make a store of a backup (see `Store.backup`), with a catalog of either kind, whatever kind was backed up. The
-    places are `connect`'s. There is a whole store afterwards, or none: what was cut off is begun again and continues.
+    """Create a store from a backup (see `Store.backup`). The catalog may be of either kind, whatever was backed up; the
+    addresses are those of `connect`. The result is a whole store or none: an interrupted restore is started again and
+    continues.
 
-    Raises NotFound where there is no backup, AlreadyExists where something is at the new place, and what `connect` and
-    `anabranch.log.backup.restore` raise.
+    Raises NotFound if there is no backup, AlreadyExists if something is at the new address, and what `connect` and
+    `anabranch.log.recovery.backup.restore` raise.
     """
     runtime = runtime or Runtime(settings=settings or Settings())
     source = open_blobs(backup, runtime, create=False)
     manifest = newest_backup(source)
     with _place(url, blobs, history, runtime) as (folder, target):
         if folder is not None:
-            if is_database(folder / CATALOG_FILE):
-                raise AlreadyExists(f"there is a store in {folder} already; restore to a new place")
-            make_folder(folder)
-            report = fetch_blobs(source, manifest, target, progress=progress)
-            from anabranch.catalog.sqlite.replace import replacing
+            from anabranch.catalog.sqlite.replace import CatalogFile, replace_catalog
 
-            with replacing(folder, runtime) as fresh:
-                reload(fresh, source, manifest, runtime, progress=progress)
-            return report
+            found = CatalogFile.in_folder(folder)
+            if found.inode is not None:
+                raise AlreadyExists(f"there is a store in {folder} already; restore to a new place")
+            make_folder(folder, shared=runtime.settings.shared_files)
+            report = fetch_blobs(source, manifest, target, progress=progress)
+            with replace_catalog(folder, runtime, found) as fresh:
+                reload(fresh, source, manifest, _by_clock_of(fresh, runtime), progress=progress)
+                return _told(report, fresh)
         catalog, shown = open_postgres(os.fspath(url), runtime, create=True)
         try:
             with catalog.reading() as snapshot:
                 if not is_empty(snapshot):
                     raise AlreadyExists(f"there is a store in {shown} already; restore to a new place")
             report = fetch_blobs(source, manifest, target, progress=progress)
-            reload(catalog, source, manifest, runtime, progress=progress)
-            return report
+            reload(catalog, source, manifest, _by_clock_of(catalog, runtime), progress=progress)
+            return _told(report, catalog)
         finally:
             catalog.close()
+
+
+def _by_clock_of(catalog: Catalog, runtime: Runtime) -> Runtime:
+    return replace(runtime, clock=catalog.clock)
+
+
+def _told(report: BackupReport, catalog: Catalog) -> BackupReport:
+    with catalog.reading() as snapshot:
+        return replace(report, unconfirmed=tuple(map(shown_address, unconfirmed(snapshot))))
 
 
 def rebuild(
@@ -75,32 +88,37 @@ def rebuild(
     blobs: str | os.PathLike[str] | None = None,
     history: str | os.PathLike[str] | None = None,
     force: bool = False,
+    store: str | None = None,
     settings: Settings | None = None,
     runtime: Runtime | None = None,
-    progress: Watch = silent,
+    progress: ProgressCallback = no_progress,
 ) -> RebuildReport:
-    """Make the catalog of a store anew from the newest sound manifest among its blobs; see `anabranch.log.rebuild`. End
-    all processes that use the store first. A SQLite catalog that is replaced stays beside the new one, under another name.
+    """Rebuild the catalog of a store from the newest sound manifest among its blobs; see
+    `anabranch.log.recovery.rebuild`. End all processes that use the store first. A SQLite catalog that is replaced is
+    kept beside the new one, under another name. `store` is the id of the store (`Store.id`), which must be given if
+    there are manifests of several.
 
-    Raises AlreadyExists where the catalog is sound, unless `force` is given; NotFound where there is no manifest,
-    StoreBusy, and what `connect` raises.
+    Raises AlreadyExists if the catalog is sound, unless `force` is given; NotFound if there is no manifest, StoreBusy,
+    and what `connect` raises.
     """
     runtime = runtime or Runtime(settings=settings or Settings())
     with _place(url, blobs, history, runtime) as (folder, target):
         if folder is not None:
-            from anabranch.catalog.sqlite.replace import is_lost, replacing
+            from anabranch.catalog.sqlite.replace import CatalogFile, is_unusable, replace_catalog
 
-            if not force and not is_lost(folder, runtime):
-                raise AlreadyExists(f"the catalog in {folder} is sound; --force makes it anew all the same")
-            with replacing(folder, runtime) as fresh:
-                return rebuild_catalog(fresh, target, runtime, progress=progress)
+            found = CatalogFile.in_folder(folder)
+            if not force and not is_unusable(folder, runtime):
+                raise AlreadyExists(f"the catalog in {folder} is intact; pass --force to replace it")
+            with replace_catalog(folder, runtime, found) as fresh:
+                return rebuild_catalog(fresh, target, _by_clock_of(fresh, runtime), store=store, progress=progress)
         catalog, shown = open_postgres(os.fspath(url), runtime, create=True)
         try:
             with catalog.reading() as snapshot:
                 used = not is_empty(snapshot)
                 if used and not force and not snapshot.verify_database():
-                    raise AlreadyExists(f"the catalog {shown} is sound; --force makes it anew all the same")
-            return rebuild_catalog(catalog, target, runtime, wipe=used, progress=progress)
+                    raise AlreadyExists(f"the catalog {shown} is intact; pass --force to replace it")
+            runtime = _by_clock_of(catalog, runtime)
+            return rebuild_catalog(catalog, target, runtime, wipe=used, store=store, progress=progress)
         finally:
             catalog.close()
 
@@ -112,12 +130,15 @@ def _place(
     history: str | os.PathLike[str] | None,
     runtime: Runtime,
 ) -> Iterator[tuple[Path | None, Blobs]]:
-    """Where a catalog is to be made: its folder, or None for PostgreSQL; and the blobs that go with it."""
+    """Where to create a catalog (its folder, or None for PostgreSQL), and the blobs that belong to it."""
     text = os.fspath(url)
     folder = None if text.startswith(POSTGRES) else folder_of(text)
     if blobs is None:
         if folder is None:
-            raise InvalidArgument("a PostgreSQL catalog holds no blobs: say where they are by blobs=")
+            raise InvalidArgument("a PostgreSQL catalog stores no blobs: pass their address as blobs=")
+        make_folder(
+            folder, shared=runtime.settings.shared_files
+        )  # before its contents, whose creation would give it the umask's permissions
         blobs = folder / "blobs"
     opened = open_tiers(blobs, history, runtime, create=True)
     try:

@@ -1,81 +1,124 @@
-"""The streams of a store, with the verbs that move bytes: to another store, or into bytes of their own."""
+"""The streams of a store, with the operations that move bytes: to another store, or within this one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 from anabranch import limits
-from anabranch.core.copy import Copied
-from anabranch.core.stitch import Joined
-from anabranch.errors import InvalidArgument
-from anabranch.log.watch import Watch, silent
+from anabranch.core.copy import CopyResult
+from anabranch.core.stitch import JoinResult
+from anabranch.errors import InvalidArgument, InvalidCut
+from anabranch.log.progress import ProgressCallback, no_progress
+from anabranch.model.cut import TAIL, Edge, StreamCut, parse_cut
 from anabranch.model.names import StreamName
 from anabranch.model.stream_range import StreamRange
-from anabranch.store.archives import Archiving
-from anabranch.streams.algebra import Name, Source
-from anabranch.streams.arguments import Which
-from anabranch.streams.builder import Builder
-from anabranch.streams.jobs.manager import Jobs
-from anabranch.streams.jobs.site import Sited
-from anabranch.streams.jobs.sources import InStore
-from anabranch.streams.jobs.until import Until
-from anabranch.streams.manager import Streams
-from anabranch.streams.writer import Writer
+from anabranch.store.replacing import ReplacingStreams
+from anabranch.store.subscribers import StoreSubscribers
+from anabranch.streams.algebra.builder import StreamBuilder
+from anabranch.streams.algebra.cuts import CountMisplaced
+from anabranch.streams.arguments import StreamKey
+from anabranch.streams.change import Changes
+from anabranch.streams.companions.api import Companions
+from anabranch.streams.ephemeral.api import Ephemeral
+from anabranch.streams.manager import Name, Source, Streams
+from anabranch.transfer.jobs.follow_until import Until
+from anabranch.transfer.jobs.job_store import ProvidesJobStore
+from anabranch.transfer.jobs.manager import Jobs
+from anabranch.transfer.jobs.sources import InStore
+from anabranch.writing.writer import Writer
 
 
-class Elsewhere(Sited, Protocol):
-    """Another store."""
+class TargetStore(ProvidesJobStore, Protocol):
+    """Another store, as far as copies need it."""
 
     @property
     def jobs(self) -> Jobs:
-        """Its jobs."""
+        """The jobs of the store."""
         ...
 
     @property
     def streams(self) -> Streams:
-        """Its streams."""
+        """The streams of the store."""
         ...
 
     def writer(self, stream: StreamName) -> Writer:
-        """A writer to a stream."""
+        """Open a writer to a stream."""
+        ...
+
+    @property
+    def subscribers(self) -> StoreSubscribers:
+        """The subscribers of the store's streams."""
         ...
 
 
-class StoreStreams(Archiving, Streams):
-    """`Streams`, whose copies, appends and stitches also go `to` another store. There bytes are moved by a job of that
-    store (`Store.jobs`), which these calls wait for: it lasts through whatever stops it, and can be resumed.
+class StoreStreams(ReplacingStreams):
+    """`Streams` whose copies, appends and stitches can also go `to` another store. Then a job of that store
+    (`Store.jobs`) moves the bytes, and these calls wait for it. The job survives interruptions and can be resumed.
 
-    `window` is how many bundles of ranges are moved at a time, `progress` hears of logical bytes. What an interrupted
-    call has moved stays.
+    `window` is the number of bundles of ranges that are moved at a time; `progress` is called with logical bytes. What
+    an interrupted call has moved is kept.
     """
 
-    own: Elsewhere
+    def __init__(
+        self,
+        changes: Changes,
+        companions: Companions,
+        ephemeral: Ephemeral,
+        count_misplaced: CountMisplaced,
+        own: TargetStore,
+    ) -> None:
+        super().__init__(changes, companions, ephemeral, count_misplaced, own)
+        self._own: TargetStore = own
 
-    def builder(self, into: Name, *, request: str | None = None) -> Builder:
-        """Make the stream `into` of parts: streams, ranges, and what is written for it, stitched at the end of a `with`
-        block; see `Builder`. Raises StreamExists, ScopeNotFound, and as `stitch`."""
-        return Builder(self, self.own.writer, into, request)
+    def truncate(
+        self,
+        name: StreamKey,
+        cut: StreamCut | Edge | str | None = None,
+        *,
+        by: Literal["groups"] | None = None,
+        request: str | None = None,
+    ) -> None:
+        """As `Streams.truncate`. With `by="groups"` truncates only what all subscribers of the stream have read and its
+        policy (`RetainConsumed`) releases, and with a `cut` at most up to it. Calling again also removes what was read
+        since, so it takes no request id. Raises InvalidArgument if the policy names no groups."""
+        if by is None and cut is not None:
+            super().truncate(name, cut, request=request)
+        elif by is None:
+            raise InvalidCut("expected the cut to truncate at, or by='groups'")
+        elif by != "groups":
+            raise InvalidArgument(f"by is 'groups' or left out, not {by!r}")
+        elif request is not None:
+            raise InvalidArgument(
+                "truncate(by='groups') accepts no request id: repeated, it removes what was read since"
+            )
+        else:
+            self._own.subscribers.release(name, TAIL if cut is None else parse_cut(cut))
+
+    def builder(self, into: Name, *, request: str | None = None) -> StreamBuilder:
+        """Build the stream `into` from parts: streams, ranges, and events written for it. They are stitched at the end
+        of a `with` block; see `StreamBuilder`. Raises StreamExists, ScopeNotFound, and as `stitch`."""
+        return StreamBuilder(self, self._ephemeral, self._changes, self._own.writer, into, request)
 
     def copy(
         self,
         source: Source,
         target: Name,
         *,
-        to: Elsewhere | None = None,
+        to: TargetStore | None = None,
         independent: bool = False,
         follow: Until | bool = False,
         window: int = limits.JOB_WINDOW,
-        progress: Watch = silent,
+        progress: ProgressCallback = no_progress,
         request: str | None = None,
-    ) -> Copied:
-        """As `Streams.copy`. `to` another store, or `independent`, the bytes are copied too: no blob is shared. With
-        `follow` the call goes on until that is over and keeps the copy up to date meanwhile; see `Jobs.copy`. Raises
-        JobStopped where somebody pauses or cancels it."""
+    ) -> CopyResult:
+        """As `Streams.copy`. With `to` (another store) or `independent` the bytes are copied too: no blob is shared.
+        With `follow` the call keeps the copy up to date until that condition is met; see `Jobs.copy`. Raises JobStopped
+        if the job is paused or cancelled."""
         if to is None and not independent and follow is False:
             return super().copy(source, target, request=request)
-        job = (to or self.own).jobs.copy(
-            self.own,
+        job = (to or self._own).jobs.copy(
+            self._own,
             source,
             target,
             follow=follow,
@@ -84,31 +127,31 @@ class StoreStreams(Archiving, Streams):
             progress=progress,
             request=request,
         )
-        copied: Copied = job.wait()
+        copied: CopyResult = job.wait()
         return copied
 
     def append(
         self,
         source: Source,
-        onto: Which,
+        onto: StreamKey,
         *,
-        to: Elsewhere | None = None,
+        to: TargetStore | None = None,
         deduplicate: Sequence[str] = (),
         window: int = limits.JOB_WINDOW,
-        progress: Watch = silent,
+        progress: ProgressCallback = no_progress,
         request: str | None = None,
-    ) -> Joined:
-        """As `Streams.append`, onto a stream of the store `to`, or with `deduplicate` without the events that equal in all
-        these columns one that `onto` has, or an earlier one of the source: then the bytes are copied too; see
+    ) -> JoinResult:
+        """As `Streams.append`, also onto a stream of the store `to`. With `deduplicate` it leaves out events that
+        equal, in all these columns, an event of `onto` or an earlier one of the source. Both copy the bytes too; see
         `Jobs.append`."""
         if to is None and not deduplicate:
             return super().append(source, onto, request=request)
-        other = to or self.own
+        other = to or self._own
         name = other.streams.get(onto).name if isinstance(onto, int) else onto
         job = other.jobs.append(
-            self.own, source, name, deduplicate=deduplicate, window=window, progress=progress, request=request
+            self._own, source, name, deduplicate=deduplicate, window=window, progress=progress, request=request
         )
-        joined: Joined = job.wait()
+        joined: JoinResult = job.wait()
         return joined
 
     def stitch(
@@ -116,26 +159,26 @@ class StoreStreams(Archiving, Streams):
         sources: Sequence[Source | InStore],
         *,
         into: Name,
-        to: Elsewhere | None = None,
+        to: TargetStore | None = None,
         keep_sources: bool = True,
         deduplicate: Sequence[str] = (),
         prefer: Sequence[int] = (),
         window: int = limits.JOB_WINDOW,
-        progress: Watch = silent,
+        progress: ProgressCallback = no_progress,
         request: str | None = None,
-    ) -> Joined:
-        """As `Streams.stitch`, into a stream of the store `to`, or with `deduplicate` without the events that repeat
-        another in all these columns: then the bytes are copied too, and `prefer` says which sources' events stay; see
-        `Jobs.stitch`. Sources may live in several stores: what is not in this one is given as `InStore`. Without
-        `keep_sources` they are deleted once the new stream is there; in another store by a
-        transaction of their own, which refuses with Conflict where they were written to meanwhile."""
+    ) -> JoinResult:
+        """As `Streams.stitch`, also into a stream of the store `to`. With `deduplicate` it leaves out events that
+        repeat another one in all these columns; `prefer` says which sources' events are kept. Both copy the bytes too;
+        see `Jobs.stitch`. Sources may be in several stores: one that is not in this store is given as `InStore`.
+        Without `keep_sources` they are deleted once the new stream exists. In another store that is a separate
+        transaction, which raises Conflict if they were written to meanwhile."""
         if isinstance(sources, str | StreamName | StreamRange):
             raise InvalidArgument(f"a stitch takes a list of streams or ranges, not '{sources}' alone")
         here = [each for each in sources if not isinstance(each, InStore)]
-        if to is None and not deduplicate and len(here) == len(sources):  # nothing is read, first or last
+        if to is None and not deduplicate and len(here) == len(sources):  # reads no events
             return super().stitch(here, into=into, keep_sources=keep_sources, request=request)
-        job = (to or self.own).jobs.stitch(
-            self.own,
+        job = (to or self._own).jobs.stitch(
+            self._own,
             sources,
             into,
             keep_sources=keep_sources,
@@ -145,37 +188,5 @@ class StoreStreams(Archiving, Streams):
             progress=progress,
             request=request,
         )
-        joined: Joined = job.wait()
+        joined: JoinResult = job.wait()
         return joined
-
-    def copy_scope(
-        self,
-        source: str,
-        target: str,
-        *,
-        to: Elsewhere | None = None,
-        internal: bool = False,
-        ephemeral: bool = False,
-        window: int = limits.JOB_WINDOW,
-        progress: Watch = silent,
-        request: str | None = None,
-    ) -> list[Copied]:
-        """As `Streams.copy_scope`, into a scope of the store `to`, by one job for all streams, each of which is whole by
-        itself; `progress` hears of logical bytes. Asked again, it goes on where it was interrupted, and copies what is
-        new. A name of a stream or an alias that is taken is refused before anything is moved; see `Jobs.copy_scope`."""
-        if to is None:
-            return super().copy_scope(
-                source, target, internal=internal, ephemeral=ephemeral, progress=progress, request=request
-            )
-        job = to.jobs.copy_scope(
-            self.own,
-            source,
-            target,
-            internal=internal,
-            ephemeral=ephemeral,
-            window=window,
-            progress=progress,
-            request=request,
-        )
-        copies: list[Copied] = job.wait()
-        return copies

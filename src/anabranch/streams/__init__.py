@@ -1,1 +1,2 @@
-"""Streams: their life (create, scale, seal, truncate, delete) and writing to them. Logs do the appending."""
+"""Streams: their lifecycle (create, scale, seal, truncate, delete), policies, names and combination. Appending to logs
+is in `log`."""

@@ -1,4 +1,4 @@
-"""What callers give the stream manager, as its verbs take it; and how a request says what it was asked."""
+"""Arguments of the stream manager's methods: checks, conversions, and the text under which a request records them."""
 
 from __future__ import annotations
 
@@ -6,100 +6,130 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import InvalidArgument, InvalidName
-from anabranch.model.ids import SegmentId, StreamId
+from anabranch.model.ids import Micros, SegmentId, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.policy import Fixed, Scaling
-from anabranch.model.retention import Retention
 from anabranch.model.schema import RAW, StreamSchema
+from anabranch.model.times import TimeRules, to_micros
+from anabranch.streams.retention.policy import Retention
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-Which = str | StreamName | StreamId
-"""A stream that is there: by its name, by an alias, or by its id, which means the same stream whatever it is called."""
+StreamKey = str | StreamName | StreamId
+"""An existing stream: by its name, an alias, or its id, which stays the same across renames."""
 
 
-def which(stream: Which) -> StreamName | StreamId:
-    """What a stream is found by. Raises InvalidName."""
+def stream_key(stream: StreamKey) -> StreamName | StreamId:
+    """The name or id by which to find a stream. Raises InvalidName."""
     if isinstance(stream, int) and not isinstance(stream, bool):
         if not 0 <= stream < 1 << 63:
-            raise InvalidName(f"{stream} is no stream's id: these have 63 bits")
+            raise InvalidName(f"expected a stream id of 63 bits, got {stream}")
         return stream
     return StreamName.parse(stream)
 
 
-def shown(stream: StreamName | StreamId) -> str:
-    """The same as requests note it."""
+def request_label(stream: StreamName | StreamId) -> str:
+    """The stream's name or id as text, as requests record it."""
     return f"{stream:016x}" if isinstance(stream, int) else str(stream)
 
 
 def retention_of(policy: Any) -> Retention | None:
-    """A retention policy as it is. Raises InvalidArgument for what is none."""
+    """The retention policy itself. Raises InvalidArgument for anything else."""
     if policy is None or isinstance(policy, Retention):
         return policy
-    raise InvalidArgument(f"a retention policy is RetainFor or RetainBytes, both joined by |, or None, not {policy!r}")
+    raise InvalidArgument(
+        f"expected a retention policy (RetainFor, RetainBytes, RetainConsumed, joined by |) or None, got {policy!r}"
+    )
 
 
 def scaling_of(policy: Any) -> Scaling:
-    """A scaling policy, or a number of segments as one. Raises InvalidArgument for what is none."""
+    """A scaling policy; a number of segments becomes `Fixed`. Raises InvalidArgument for anything else."""
     if isinstance(policy, int) and not isinstance(policy, bool):
         return Fixed(policy)
     if isinstance(policy, Scaling):
         return policy
     raise InvalidArgument(
-        f"a scaling policy is Fixed, ByEventRate or ByByteRate, or a number of segments, not {policy!r}"
+        f"expected a scaling policy (Fixed, ByEventRate, ByByteRate) or a number of segments, got {policy!r}"
     )
 
 
-def wanted_schema(columns: Any, key: str | None, time: str | None) -> StreamSchema:
+def stream_schema(columns: Any, key: str | None, time: str | None) -> StreamSchema:
     """A stream's schema: typed where columns are given, else raw. Raises InvalidArgument, SchemaMismatch."""
     if columns is None:
         if key is not None or time is not None:
-            raise InvalidArgument("key= and time= name columns of a schema; a raw stream has its own")
+            raise InvalidArgument("key= and time= name columns of a schema: pass schema= too, or neither of them")
         return RAW
     return StreamSchema.typed(columns_of(columns), key, time)
 
 
 def columns_of(schema: Any) -> pa.Schema:
-    """An Arrow schema, or what makes one. Raises InvalidArgument."""
+    """The columns that `schema` describes: an Arrow schema, a value that `pyarrow.schema` accepts (a mapping or pairs
+    of names and types), or data that has one (a table, a DataFrame of pandas or polars, a Reader …), which is not read.
+    Raises InvalidArgument."""
     import pyarrow as pa
+
+    from anabranch.model.columns import user_columns
 
     if isinstance(schema, pa.Schema):
         return schema
+    if isinstance(own := getattr(schema, "schema", None), pa.Schema):
+        return user_columns(own)
+    if hasattr(schema, "__arrow_c_stream__"):
+        return user_columns(pa.RecordBatchReader.from_stream(schema).schema)
     try:
         return pa.schema(schema)
     except (TypeError, ValueError, pa.ArrowInvalid) as exc:
-        raise InvalidArgument(f"schema= takes an Arrow schema or what makes one, not {type(schema).__name__}") from exc
+        raise InvalidArgument(
+            f"expected schema= as an Arrow schema, a DataFrame or names with types, got {type(schema).__name__}"
+        ) from exc
 
 
-def said(**arguments: Any) -> str:
-    """The arguments of a request as text, so that the same id with others is noticed."""
-    return "".join(f" {name}={_as_said(value)}" for name, value in arguments.items() if value)
+def time_range(between: Any, rules: TimeRules) -> tuple[Micros, Micros]:
+    """A range of times in µs. Raises InvalidArgument, also for an empty one."""
+    if not isinstance(between, tuple | list) or len(between) != 2:
+        raise InvalidArgument(f"between= takes two times (start, end), not {between!r}")
+    low, high = (to_micros(each, rules) for each in between)
+    if low >= high:
+        raise InvalidArgument(f"between= begins before it ends; {between[0]!r} is not before {between[1]!r}")
+    return low, high
 
 
-def _as_said(value: Any) -> str:
+def time_kind(by: str) -> str:
+    """Which times are meant, `append` or `event`. Raises InvalidArgument for anything else."""
+    if by not in ("append", "event"):
+        raise InvalidArgument(f"by is 'append' or 'event', not '{by}'")
+    return by
+
+
+def arguments_text(**arguments: Any) -> str:
+    """The arguments of a request as text, so that reuse of the id with other arguments is detected."""
+    return "".join(f" {name}={_as_text(value)}" for name, value in arguments.items() if value)
+
+
+def _as_text(value: Any) -> str:
     if isinstance(value, StreamSchema):
         return f"{digest(value.columns)},{value.key},{value.time},{value.raw}"
     if isinstance(value, Mapping):
-        return ",".join(f"{each}:{_as_said(value[each])}" for each in sorted(value, key=str))
+        return ",".join(f"{each}:{_as_text(value[each])}" for each in sorted(value, key=str))
     if isinstance(value, Sequence) and not isinstance(value, str | SegmentId):
         return ",".join(map(str, value))
     return str(value)
 
 
 def digest(columns: pa.Schema) -> str:
-    """The columns in 16 hex digits."""
+    """A digest of the columns, in 16 hex digits."""
     from anabranch.core.checksum import checksum
 
     return checksum(columns.serialize()).to_bytes(8, "big", signed=True).hex()
 
 
 def segment_id(text: SegmentId | str) -> SegmentId:
-    """A segment by its text. Raises InvalidArgument."""
+    """A segment id from its text. Raises InvalidArgument."""
     if isinstance(text, SegmentId):
         return text
     epoch, dot, number = str(text).partition(".")
     if not (dot and epoch.isdigit() and number.isdigit()):
-        raise InvalidArgument(f"'{text}' is no segment: write epoch.number, as 0.3")
+        raise InvalidArgument(f"expected a segment as epoch.number, such as 0.3, got '{text}'")
     return SegmentId(int(epoch), int(number))

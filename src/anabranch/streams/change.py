@@ -1,71 +1,69 @@
-"""What every part of the stream manager rests on: a change in one transaction, once for a request id."""
+"""Runs a change of the catalog in one transaction, once for each request id."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from anabranch import limits
 from anabranch.catalog.port import Catalog, Writing
-from anabranch.errors import AppendUncertain
+from anabranch.core.display import Displayed
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
-from anabranch.streams.requests import Result, check_request, once
+from anabranch.runtime.retry import UNCERTAIN
+from anabranch.streams.requests import Result, check_request, run_once
 
 
-class Changes:
-    """Runs changes of the catalog. Each is durable when its call returns.
+class Changes(Displayed):
+    """Runs changes of the catalog for all features of a store. Each is durable when its call returns.
 
-    `insistent`: a change that comes without a request id gets one, and is asked for again where its answer was lost, at
-    most `limits.REQUEST_TRIES_MAX` times; a server that is away is waited out by each. Else AppendUncertain is raised, and
-    the caller, who knows the request id, asks again.
+    `retry_uncertain`: a change without a request id gets one, and is retried while its outcome is unknown, with at
+    most `limits.REQUEST_TRIES_MAX` attempts; each waits for a server that is unavailable. Otherwise AppendUncertain is raised,
+    and the caller, who knows the request id, retries. `notify` is called after each change.
     """
 
-    insistent: bool = False
-    _catalog: Catalog
-    _runtime: Runtime
-    _changed: Callable[[], None]
+    def __init__(self, catalog: Catalog, runtime: Runtime, notify: Callable[[], None]) -> None:
+        self.catalog = catalog
+        self.runtime = runtime
+        self.notify = notify
+        self.retry_uncertain = False
 
-    def _change(
+    def apply(
         self,
         operation: str,
         request: str | None,
-        act: Callable[[Writing, Micros], Result],
+        change: Callable[[Writing, Micros], Result],
         *,
         on: StreamName | StreamId | None = None,
-        insist: bool = False,
+        retry: bool = False,
     ) -> Result:
-        """Act in one transaction, once for a request id. `on`: the one stream that `act` looks at; see
-        `Catalog.writing`. `insist`: see `insistent`. Raises InvalidArgument for a request id that can be none."""
-        return self._asked(operation, check_request(request), act, on=on, insist=insist)
+        """Run `act` in one transaction, once for a request id. `on`: the one stream that `act` accesses; see
+        `Catalog.writing`. `retry`: see `retry_uncertain`. Raises InvalidArgument for an invalid request id."""
+        return self.apply_internal(operation, check_request(request), change, on=on, retry=retry)
 
-    def _asked(
+    def apply_internal(
         self,
         operation: str,
         request: str | None,
-        act: Callable[[Writing, Micros], Result],
+        change: Callable[[Writing, Micros], Result],
         *,
         on: StreamName | StreamId | None = None,
-        insist: bool = False,
+        retry: bool = False,
     ) -> Result:
-        """The same with a request id of the store's own making."""
-        insist = insist or self.insistent
-        if insist and request is None:
-            request = token(self._runtime.ids)
-        tries = limits.REQUEST_TRIES_MAX if insist else 1
-        while True:
-            now = self._runtime.clock.now()
-            try:
-                with self._catalog.writing(on) as txn:
-                    result = once(txn, request, operation, now, lambda: act(txn, now))  # noqa: B023 - called at once
-            except AppendUncertain:
-                tries -= 1
-                if not tries:
-                    raise
-            else:
-                self._changed()
-                return result
+        """The same with a request id that the store generated."""
+        retry = retry or self.retry_uncertain
+        if retry and request is None:
+            request = token(self.runtime.ids)
 
-    def _new_id(self) -> StreamId:
-        return StreamId(self._runtime.ids.bits(63))
+        def apply_once() -> Result:
+            now = self.runtime.clock.now()
+            with self.catalog.writing(on) as txn:
+                return run_once(txn, request, operation, now, lambda: change(txn, now))
+
+        result = UNCERTAIN.call(self.runtime, apply_once) if retry else apply_once()
+        self.notify()
+        return result
+
+    def new_id(self) -> StreamId:
+        """A new, unique stream id."""
+        return StreamId(self.runtime.ids.bits(63))

@@ -1,74 +1,73 @@
-"""The stream manager: what people do with streams as a whole."""
+"""The stream manager: creates, changes, deletes and renames streams, and builds streams from other streams."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from anabranch import limits
-from anabranch.catalog.port import Catalog, Writing
+from anabranch.catalog.port import Writing
+from anabranch.core.copy import CopyResult
+from anabranch.core.display import Displayed
+from anabranch.core.list_filter import ListFilter, Tags
 from anabranch.core.scale import ScalePlan, plan_merge, plan_replacement, plan_segments, plan_split
+from anabranch.core.stitch import JoinResult
 from anabranch.errors import InvalidArgument, ScopeNotFound, ScopeRenamed, StreamNotFound, StreamRenamed
-from anabranch.model.cut import Edge, StreamCut, place_of
+from anabranch.model.cut import Edge, StreamCut, parse_cut
 from anabranch.model.ids import Micros, SegmentId
 from anabranch.model.keyspace import KeyRange
-from anabranch.model.names import StreamName
-from anabranch.model.policy import Fixed, Scaling, rate_to_json, segments_of
-from anabranch.model.retention import Retention
+from anabranch.model.names import StreamName, check_scope
+from anabranch.model.policy import Fixed, Scaling, initial_segments, rate_to_json
 from anabranch.model.stream import Segment, StreamInfo, StreamView
-from anabranch.runtime.ports import Runtime
-from anabranch.streams.algebra import Algebra
+from anabranch.model.stream_range import StreamRange
+from anabranch.streams.algebra.append import append_stream
+from anabranch.streams.algebra.copy import copy_stream
+from anabranch.streams.algebra.stitch import stitch_streams
 from anabranch.streams.arguments import (
-    Which,
+    StreamKey,
+    arguments_text,
     columns_of,
     digest,
+    request_label,
     retention_of,
-    said,
     scaling_of,
     segment_id,
-    shown,
-    wanted_schema,
-    which,
+    stream_key,
+    stream_schema,
 )
-from anabranch.streams.create import create_stream, delete_stream
-from anabranch.streams.evolve import evolve_stream, tag_stream
-from anabranch.streams.find import need_info, need_view
-from anabranch.streams.holding import Holdings
-from anabranch.streams.keeping import Keeping
-from anabranch.streams.kinship import Kinship
-from anabranch.streams.naming import Naming
-from anabranch.streams.places import CutAlgebra, CutAt
+from anabranch.streams.change import Changes
+from anabranch.streams.companions.api import Companions
+from anabranch.streams.lifecycle.create import create_stream, delete_stream
+from anabranch.streams.lifecycle.evolve import evolve_stream, tag_stream
+from anabranch.streams.lifecycle.find import need_info, need_view
+from anabranch.streams.lifecycle.segments import apply_scale, fence_stream, seal_stream, truncate_stream
+from anabranch.streams.names.rename import rename_stream
 from anabranch.streams.requests import Result
-from anabranch.streams.retention import put_policy
-from anabranch.streams.scale import apply_scale, fence_stream, seal_stream, truncate_stream
-from anabranch.streams.scaling import put_rate_policy
-from anabranch.streams.scopes import Scopes
-from anabranch.streams.temporary import Temporary
-from anabranch.streams.told import heard_info, heard_segments, told_info, told_segments
+from anabranch.streams.results_json import info_from_json, info_to_json, segments_from_json, segments_to_json
+from anabranch.streams.retention.policy import Retention
+from anabranch.streams.retention.stored import put_policy
+from anabranch.streams.scaling.stored import put_rate_policy
+from anabranch.streams.scopes.scope import need_scope
 
 Name = str | StreamName
+Source = Name | StreamRange
 
 
-class Streams(Scopes, Naming, CutAlgebra, Keeping, Kinship, Algebra, Temporary):
-    """Scopes and streams by name. Every change is durable when its call returns.
+class Streams(Displayed):
+    """Creates, finds and changes streams by name. Every change is durable when its call returns.
 
-    Each change takes a `request` id: asked again with the same id, it does nothing and returns its first result, so
-    a call whose answer was lost can be repeated. A stream that is there is known by its name, an alias, or its id, which
-    means the same one whatever it is called by then. Raises StreamNotFound and ScopeNotFound for unknown names.
+    Each change takes a `request` id. A second call with the same id does nothing and returns the first result, so a
+    call whose answer was lost can be repeated. An existing stream is identified by its name, an alias, or its id; the
+    id stays valid across renames. Raises StreamNotFound and ScopeNotFound for unknown names.
     """
 
-    def __init__(self, catalog: Catalog, runtime: Runtime, *, cut_at: CutAt, changed: Callable[[], None]) -> None:
-        self._catalog = catalog
-        self._runtime = runtime
-        self._cut_at = cut_at
-        self._changed = changed
-        self._holdings = Holdings(catalog, runtime, changed)
+    def __init__(self, changes: Changes, companions: Companions) -> None:
+        self._changes = changes
+        self._catalog = changes.catalog
+        self._runtime = changes.runtime
+        self._companions = companions
 
-    def close(self) -> None:
-        """Leave the ephemeral streams that are held, and end background work. A second call is harmless."""
-        self._holdings.close()
-
-    # streams
+    # create, look up, change, delete
 
     def create(
         self,
@@ -83,56 +82,73 @@ class Streams(Scopes, Naming, CutAlgebra, Keeping, Kinship, Algebra, Temporary):
         exist_ok: bool = False,
         request: str | None = None,
     ) -> StreamInfo:
-        """A new stream: raw, or typed where an Arrow `schema` of its columns is given.
+        """Create a stream: raw, or typed where an Arrow `schema` of its columns is given.
 
-        `key` and `time` name the columns that are its routing key and event time. `scaling` is `Fixed(n)` or n
-        segments, or `ByEventRate` or `ByByteRate`, which begin with their least number. `retention` says how long events are kept; None: for ever. Raises StreamExists; with `exist_ok` only
-        where the present stream has another schema, key or time.
+        `key` and `time` name the columns that hold the routing key and the event time. `scaling` is `Fixed(n)` or n
+        segments, or `ByEventRate` or `ByByteRate`, which start with their minimum number. `retention` says how long
+        events are kept; None: forever. Raises StreamExists; with `exist_ok` only where the existing stream has another
+        schema, key or time.
         """
         full = StreamName.parse(name)
-        wanted = wanted_schema(schema, key, time)
+        wanted = stream_schema(schema, key, time)
         policy, kept_for = scaling_of(scaling), retention_of(retention)
-        begin = Fixed(segments_of(policy))
-        stream = self._new_id()
+        begin = Fixed(initial_segments(policy))
+        stream = self._changes.new_id()
 
-        def act(txn: Writing, now: Micros) -> Result:
+        def change(txn: Writing, now: Micros) -> Result:
             present = txn.stream(full)
             if exist_ok and present is not None and present.schema == wanted:
-                return told_info(present)
+                return info_to_json(present)
             info = create_stream(txn, full, stream, wanted, begin, tags or {}, now)
             if kept_for is not None:
                 put_policy(txn, stream, kept_for, now)
             if not isinstance(policy, Fixed):
                 put_rate_policy(txn, stream, policy, now)
-            return told_info(info)
+            return info_to_json(info)
 
-        kept = None if kept_for is None else said(**kept_for.to_json())
-        rate = None if isinstance(policy, Fixed) else said(**rate_to_json(policy))
-        asked = said(schema=wanted, segments=begin.segments, tags=tags, exist_ok=exist_ok, retention=kept, scaling=rate)
+        kept = None if kept_for is None else arguments_text(**kept_for.to_json())
+        rate = None if isinstance(policy, Fixed) else arguments_text(**rate_to_json(policy))
+        asked = arguments_text(
+            schema=wanted, segments=begin.segments, tags=tags, exist_ok=exist_ok, retention=kept, scaling=rate
+        )
         operation = f"create {full}{asked}"
-        return heard_info(self._change(operation, request, act, on=full))
+        on = None if kept_for is not None and kept_for.groups else full  # groups are looked up by name
+        return info_from_json(self._changes.apply(operation, request, change, on=on))
 
-    def list(self, scope: str | None = None, *, internal: bool = False) -> Iterator[StreamInfo]:
-        """Streams by name, of one scope or of all; the store's own only with `internal`."""
+    def list(
+        self,
+        scope: str | None = None,
+        *,
+        tag: Tags | None = None,
+        pattern: str | None = None,
+        internal: bool = False,
+    ) -> Iterator[StreamInfo]:
+        """Streams in name order, of one scope or of all; includes the store's internal streams only with `internal`.
+        `tag` ("owner", "owner=plant-7") and `pattern` (a glob: "sensor-*", "iot-*/raw") select some of them; see
+        `ListFilter`. Raises ScopeNotFound, InvalidArgument."""
+        selected = ListFilter(tag=tag, pattern=pattern)
         if scope is not None:
-            self.scope(scope)
+            with self._catalog.reading() as txn:
+                need_scope(txn, scope, suggest=True)
         after: StreamName | None = None
         while True:
             with self._catalog.reading() as txn:
                 page = txn.streams(scope, after=after, limit=limits.CATALOG_PAGE_ROWS)
-            yield from (info for info in page if internal or not info.name.internal)
+            yield from (
+                info for info in page if (internal or not info.name.internal) and selected(str(info.name), info.tags)
+            )
             if len(page) < limits.CATALOG_PAGE_ROWS:
                 return
             after = page[-1].name
 
-    def get(self, name: Which) -> StreamInfo:
-        """One stream."""
+    def get(self, name: StreamKey) -> StreamInfo:
+        """The description of one stream."""
         with self._catalog.reading() as txn:
-            return need_info(txn, which(name))
+            return need_info(txn, stream_key(name), suggest=True)
 
-    def find(self, name: Which) -> StreamInfo | None:
-        """One stream, or None, for who then makes it. Raises StreamRenamed and ScopeRenamed for a former name: what is meant
-        has another one now, and is not to be made a second time."""
+    def find(self, name: StreamKey) -> StreamInfo | None:
+        """One stream, or None, for callers that then create it. Raises StreamRenamed and ScopeRenamed for a former
+        name: the stream exists under another name and must not be created a second time."""
         try:
             return self.get(name)
         except (StreamRenamed, ScopeRenamed):
@@ -140,37 +156,40 @@ class Streams(Scopes, Naming, CutAlgebra, Keeping, Kinship, Algebra, Temporary):
         except (StreamNotFound, ScopeNotFound):
             return None
 
-    def view(self, name: Which) -> StreamView:
+    def view(self, name: StreamKey) -> StreamView:
         """One stream with its segments, spans and logs."""
         with self._catalog.reading() as txn:
-            return need_view(txn, which(name))
+            return need_view(txn, stream_key(name), suggest=True)
 
-    def exists(self, name: Which) -> bool:
-        """True if there is such a stream."""
+    def exists(self, name: StreamKey) -> bool:
+        """True if the stream exists."""
         with self._catalog.reading() as txn:
-            return txn.stream(which(name)) is not None
+            return txn.stream(stream_key(name)) is not None
 
-    def delete(self, name: Which, *, request: str | None = None) -> None:
-        """Remove a stream, with what the store keeps for it alone. Writers and readers of it get StreamNotFound."""
-        full = which(name)
-        self._change(
-            f"delete {shown(full)}", request, lambda txn, now: {"stream": delete_stream(txn, full, now)}, on=full
+    def delete(self, name: StreamKey, *, request: str | None = None) -> None:
+        """Delete a stream and all that belongs only to it. Its writers and readers get StreamNotFound."""
+        full = stream_key(name)
+        self._changes.apply(
+            f"delete {request_label(full)}",
+            request,
+            lambda txn, now: {"stream": delete_stream(txn, full, now)},
+            on=full,
         )
-        self.sweep_orphans()
+        self._companions.sweep()
 
-    def seal(self, name: Which, *, request: str | None = None) -> None:
-        """No event can be appended any more. Sealing again changes nothing."""
-        full = which(name)
+    def seal(self, name: StreamKey, *, request: str | None = None) -> None:
+        """Refuse all further appends. Sealing again changes nothing."""
+        full = stream_key(name)
 
-        def act(txn: Writing, now: Micros) -> Result:
+        def change(txn: Writing, now: Micros) -> Result:
             seal_stream(txn, need_view(txn, full), now)
             return {}
 
-        self._change(f"seal {shown(full)}", request, act, on=full)
+        self._changes.apply(f"seal {request_label(full)}", request, change, on=full)
 
     def scale(
         self,
-        name: Which,
+        name: StreamKey,
         segments: int | None = None,
         *,
         split: SegmentId | str | None = None,
@@ -181,13 +200,13 @@ class Streams(Scopes, Naming, CutAlgebra, Keeping, Kinship, Algebra, Temporary):
     ) -> tuple[Segment, ...]:
         """Change the segments of a stream by hand, in one of four ways, and return its new current segments.
 
-        `segments`: this many, of equal key range. `split` one segment `into` equal ones. `merge` several whose key
-        ranges adjoin into one. `replace` segments by key ranges of the caller's choice. Writers go on by themselves;
-        the order of each key is kept. Raises InvalidArgument, StreamSealed.
+        `segments`: this many, of equal key range. `split`: one segment `into` equal ones. `merge`: several segments
+        with adjacent key ranges into one. `replace`: segments by key ranges of the caller's choice. Writers continue
+        without any action; the order of each key is kept. Raises InvalidArgument, StreamSealed.
         """
         if sum([segments is not None, split is not None, bool(merge), replace is not None]) != 1:
-            raise InvalidArgument("say one of: segments=, split=, merge=, replace=")
-        full = which(name)
+            raise InvalidArgument("expected exactly one of segments=, split=, merge=, replace=")
+        full = stream_key(name)
 
         def plan(view: StreamView) -> ScalePlan | None:
             if segments is not None:
@@ -200,57 +219,150 @@ class Streams(Scopes, Naming, CutAlgebra, Keeping, Kinship, Algebra, Temporary):
             ranges = [part for parts in replace.values() for part in parts]
             return plan_replacement(view, [segment_id(each) for each in replace], sorted(set(ranges)))
 
-        def act(txn: Writing, now: Micros) -> Result:
+        def change(txn: Writing, now: Micros) -> Result:
             view = need_view(txn, full, unsealed=True)
             chosen = plan(view)
             if chosen is not None:
                 apply_scale(txn, view, chosen, now)
             current = view.current if chosen is None else need_view(txn, view.info.id).current
-            return {"segments": told_segments(current)}
+            return {"segments": segments_to_json(current)}
 
-        asked = said(segments=segments, split=split, into=into if split else None, merge=merge, replace=replace)
-        return heard_segments(self._change(f"scale {shown(full)}{asked}", request, act, on=full)["segments"])
+        asked = arguments_text(
+            segments=segments, split=split, into=into if split else None, merge=merge, replace=replace
+        )
+        return segments_from_json(
+            self._changes.apply(f"scale {request_label(full)}{asked}", request, change, on=full)["segments"]
+        )
 
-    def fence(self, name: Which, fence: int, *, request: str | None = None) -> None:
-        """Refuse appends that carry a lower fence from now on. It covers the segments of later scalings too."""
-        full = which(name)
+    def fence(self, name: StreamKey, fence: int, *, request: str | None = None) -> None:
+        """Refuse appends with a lower fence from now on, including on segments that later scalings create."""
+        full = stream_key(name)
 
-        def act(txn: Writing, now: Micros) -> Result:
+        def change(txn: Writing, now: Micros) -> Result:
             fence_stream(txn, need_view(txn, full, unsealed=True), fence, now)
             return {}
 
-        self._change(f"fence {shown(full)} {fence}", request, act, on=full)
+        self._changes.apply(f"fence {request_label(full)} {fence}", request, change, on=full)
 
-    def truncate(self, name: Which, cut: StreamCut | Edge | str, *, request: str | None = None) -> None:
-        """Events before the cut, or its text, can't be read any more; at `TAIL` those that are there when it is done. Offsets
-        do not change. Raises InvalidCut, Truncated."""
-        full, place = which(name), place_of(cut)
+    def truncate(self, name: StreamKey, cut: StreamCut | Edge | str, *, request: str | None = None) -> None:
+        """Make the events before the cut (a cut, or its text) unreadable; with `TAIL`, all events that exist when the
+        call takes effect. Offsets do not change. Raises InvalidCut, Truncated."""
+        full, place = stream_key(name), parse_cut(cut)
 
-        def act(txn: Writing, now: Micros) -> Result:
+        def change(txn: Writing, now: Micros) -> Result:
             truncate_stream(txn, need_view(txn, full), place, now)
             return {}
 
-        self._change(
-            f"truncate {shown(full)} {place.value if isinstance(place, Edge) else place}", request, act, on=full
+        self._changes.apply(
+            f"truncate {request_label(full)} {place.value if isinstance(place, Edge) else place}",
+            request,
+            change,
+            on=full,
         )
 
-    def evolve(self, name: Which, schema: Any, *, request: str | None = None) -> StreamInfo:
+    def evolve(self, name: StreamKey, schema: Any, *, request: str | None = None) -> StreamInfo:
         """Add the nullable columns of `schema` that the stream lacks. Raises SchemaMismatch for any other change."""
-        full = which(name)
+        full = stream_key(name)
         columns = columns_of(schema)
 
-        def act(txn: Writing, now: Micros) -> Result:
+        def change(txn: Writing, now: Micros) -> Result:
             evolve_stream(txn, need_info(txn, full), columns, now)
-            return told_info(need_info(txn, full))
+            return info_to_json(need_info(txn, full))
 
-        return heard_info(self._change(f"evolve {shown(full)}{said(schema=digest(columns))}", request, act, on=full))
+        return info_from_json(
+            self._changes.apply(
+                f"evolve {request_label(full)}{arguments_text(schema=digest(columns))}", request, change, on=full
+            )
+        )
 
-    def tag(self, name: Which, tags: Mapping[str, str], *, request: str | None = None) -> StreamInfo:
+    def tag(self, name: StreamKey, tags: Mapping[str, str], *, request: str | None = None) -> StreamInfo:
         """Replace the stream's tags."""
-        full = which(name)
+        full = stream_key(name)
 
-        def act(txn: Writing, now: Micros) -> Result:
+        def change(txn: Writing, now: Micros) -> Result:
             tag_stream(txn, need_info(txn, full), tags, now)
-            return told_info(need_info(txn, full))
+            return info_to_json(need_info(txn, full))
 
-        return heard_info(self._change(f"tag {shown(full)}{said(tags=tags)}", request, act, on=full))
+        return info_from_json(
+            self._changes.apply(f"tag {request_label(full)}{arguments_text(tags=tags)}", request, change, on=full)
+        )
+
+    # Streams built from streams: each is one transaction on names, segments and spans, whatever the size.
+
+    def copy(self, source: Source, target: Name, *, request: str | None = None) -> CopyResult:
+        """Create a copy of a stream, or of a range of one: same columns, tags, epochs, segments and offsets.
+
+        Later writes to either stream do not appear in the other. The copy can be written to, even if the source is
+        sealed; writer progress is not copied. A repeated call with the same arguments changes nothing and returns the
+        same result. Raises StreamExists where `target` is another stream, InvalidCut, Truncated.
+        """
+        part, full = StreamRange.of(source), StreamName.parse(target)
+        stream = self._changes.new_id()
+
+        def change(txn: Writing, now: Micros) -> Result:
+            return copy_stream(txn, part, full, stream, now).to_json()
+
+        return CopyResult.from_json(self._changes.apply(f"copy {part} {full}", request, change))
+
+    def append(self, source: Source, onto: StreamKey, *, request: str | None = None) -> JoinResult:
+        """Append the events of a stream, or of a range of one, after the last event of `onto`.
+
+        Writers and readers of `onto` continue without any action, after the appended events; the order of each key is
+        kept. The source does not change. Its events lie in new segments at their old offsets; the result says where. If
+        `onto` was sealed, it stays sealed. Raises SchemaMismatch where columns of the same name differ in type, or the
+        key or time columns differ; InvalidCut, Truncated. Without a request id, calling twice appends twice.
+        """
+        part, full = StreamRange.of(source), stream_key(onto)
+
+        def change(txn: Writing, now: Micros) -> Result:
+            return append_stream(txn, part, full, now).to_json()
+
+        return JoinResult.from_json(self._changes.apply(f"append {part} onto {request_label(full)}", request, change))
+
+    def stitch(
+        self, sources: Sequence[Source], *, into: Name, keep_sources: bool = True, request: str | None = None
+    ) -> JoinResult:
+        """Create a stream of all events of the first source, then all of the second, and so on.
+
+        Sources are streams or ranges; one may occur several times. Without `keep_sources` they are deleted in the same
+        transaction, and `into` may be one of their names. Raises StreamExists, and what `append` raises.
+        """
+        parts, full = [StreamRange.of(source) for source in sources], StreamName.parse(into)
+        if not parts:
+            raise InvalidArgument("expected at least one source to stitch")
+        stream = self._changes.new_id()
+
+        def change(txn: Writing, now: Micros) -> Result:
+            return stitch_streams(txn, parts, full, stream, now, keep_sources=keep_sources).to_json()
+
+        gone = "" if keep_sources else " instead"
+        return JoinResult.from_json(
+            self._changes.apply(f"stitch {','.join(map(str, parts))} {full}{gone}", request, change)
+        )
+
+    # names
+
+    def rename(self, stream: StreamKey, name: Name, *, request: str | None = None) -> StreamInfo:
+        """Rename a stream, within its scope or into another. Its aliases stay.
+
+        From then on the old name raises StreamRenamed, which carries the new name, until a stream is created under it.
+        Raises StreamExists, ScopeNotFound.
+        """
+        old, new = stream_key(stream), StreamName.parse(name)
+
+        def change(txn: Writing, now: Micros) -> Result:
+            return info_to_json(rename_stream(txn, old, new, now))
+
+        return info_from_json(self._changes.apply(f"rename {request_label(old)} {new}", request, change))
+
+    def move(self, stream: StreamKey, scope: str, *, request: str | None = None) -> StreamInfo:
+        """Move a stream into another scope under the same name. Given an alias, the stream itself moves. Raises what
+        `rename` raises."""
+        full = stream_key(stream)
+        check_scope(scope)
+
+        def change(txn: Writing, now: Micros) -> Result:
+            info = need_info(txn, full)
+            return info_to_json(rename_stream(txn, info.name, StreamName(scope, info.name.name), now))
+
+        return info_from_json(self._changes.apply(f"move {request_label(full)} {scope}", request, change))

@@ -1,3 +1,2 @@
-"""Public means to test the store and what is built on it: a seeded scheduler with a virtual clock, ports that fail on
-purpose, a simulated world of crashing processes, and contract suites for adapters. Importing it needs no test
-framework, and nothing outside of tests imports it."""
+"""Public tools to test the store and what is built on it: contract suites for adapters. Importing it needs no test
+framework, and only tests import it."""

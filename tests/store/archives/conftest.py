@@ -15,13 +15,13 @@ from anabranch.store import Store
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    with ab.connect(tmp_path / "store", settings=Settings(inline_bytes_max=2 * limits.KIB)) as opened:
-        opened.streams.create_scope("iot")
+    with ab.connect(tmp_path / "store", settings=Settings(inline_bytes_max=2 * limits.KIB), create=True) as opened:
+        opened.scopes.create("iot")
         yield opened
 
 
 @pytest.fixture
 def other(tmp_path: Path) -> Iterator[Store]:
-    with ab.connect(tmp_path / "other") as opened:
-        opened.streams.create_scope("old")
+    with ab.connect(tmp_path / "other", create=True) as opened:
+        opened.scopes.create("old")
         yield opened

@@ -23,7 +23,7 @@ def fill(store: Store, name: str = "iot/x", count: int = 60) -> None:
     with store.writer(name) as writer:
         writer.write_batch(rows(0, count)).result()
         store.compact(force=True)
-        store.streams.truncate(name, store.streams.cut_at(name, 10_000, by="event"))
+        store.streams.truncate(name, store.cuts.at(name, 10_000, by="event"))
         store.streams.scale(name, 3)
         writer.write_batch(rows(count, count)).result()
     store.streams.evolve(name, pa.schema([*SCHEMA, ("note", pa.string())]))
@@ -63,7 +63,7 @@ def assert_same(store: Store, name: str, other: Store, twin: str) -> None:
     with store.catalog.reading() as here, other.catalog.reading() as there:
         for version in range(1, mine.schema_version + 1):
             assert there.schema(theirs.id, version) == here.schema(mine.id, version)
-    assert other.streams.digest(twin) == store.streams.digest(name)
+    assert other.archives.digest(twin) == store.archives.digest(name)
     assert sound(other)
 
 

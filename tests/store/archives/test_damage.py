@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import anabranch as ab
-from anabranch.core.archive import METADATA, Archive, metadata_digest
 from anabranch.errors import (
     CorruptArchive,
     FormatTooNew,
@@ -19,6 +18,7 @@ from anabranch.errors import (
     NotFound,
 )
 from anabranch.store import Store
+from anabranch.transfer.archives.format import METADATA, Archive, metadata_digest
 from tests.store.archives.kit import (
     damaged,
     files_of,
@@ -35,7 +35,7 @@ def test_every_damage_of_every_file_is_named_and_nothing_is_imported(
     store: Store, other: Store, tmp_path: Path, how: str
 ) -> None:
     fill(store)
-    store.streams.archive("iot/x", tmp_path / "archive")
+    store.archives.create("iot/x", tmp_path / "archive")
     chance = random.Random(7)
     for name in files_of(tmp_path / "archive"):
         folder = tmp_path / "bad"
@@ -44,10 +44,10 @@ def test_every_damage_of_every_file_is_named_and_nothing_is_imported(
         before = [info.key for info in other.blobs.list()]
         if (name, how) == (METADATA, "missing"):
             with pytest.raises(NotFound, match="never finished"):
-                other.streams.import_archive(folder, as_="old/y")
+                other.archives.import_(folder, as_="old/y")
         else:
             with pytest.raises(CorruptArchive) as refused:
-                other.streams.import_archive(folder, as_="old/y")
+                other.archives.import_(folder, as_="old/y")
             assert refused.value.file == told
             assert told in str(refused.value)
             if told != METADATA:
@@ -67,7 +67,7 @@ def test_every_damage_of_every_file_is_named_and_nothing_is_imported(
 def test_any_changed_byte_of_the_metadata_is_noticed(store: Store, tmp_path: Path) -> None:
     fill(store, count=20)
     folder = tmp_path / "archive"
-    store.streams.archive("iot/x", folder)
+    store.archives.create("iot/x", folder)
     whole = (folder / METADATA).read_bytes()
     for place in range(0, len(whole), 37):
         changed = bytearray(whole)
@@ -79,9 +79,9 @@ def test_any_changed_byte_of_the_metadata_is_noticed(store: Store, tmp_path: Pat
 
 def test_bits_of_pages_are_noticed_also_where_files_are_attached(store: Store, other: Store, tmp_path: Path) -> None:
     fill(store)
-    store.streams.archive("iot/x", tmp_path / "archive")
+    store.archives.create("iot/x", tmp_path / "archive")
     name = next(name for name in files_of(tmp_path / "archive") if name != METADATA)
-    other.streams.attach(tmp_path / "archive", "old/x")
+    other.archives.attach(tmp_path / "archive", "old/x")
     damaged(tmp_path / "archive", name, "flipped", random.Random(1))
     with pytest.raises(ab.errors.CorruptBlob, match=name), other.reader("old/x") as reader:
         list(reader)
@@ -92,7 +92,7 @@ def test_metadata_that_lies_is_found_out_by_the_events(store: Store, tmp_path: P
     """Sums of files and metadata may be made to fit by whoever changes both; the events' digest is worked out anew."""
     fill(store)
     folder = tmp_path / "archive"
-    store.streams.archive("iot/x", folder)
+    store.archives.create("iot/x", folder)
     whole = json.loads((folder / METADATA).read_text())
     segment = next(each for each in whole["archive"]["streams"][0]["segments"] if each["files"])
     segment["files"][0]["appended"][0] -= 1
@@ -119,13 +119,13 @@ def test_metadata_that_lies_is_found_out_by_the_events(store: Store, tmp_path: P
         told, segment["files"][0][member] = segment["files"][0][member], lie
         text = {**whole, "digest": metadata_digest(whole["archive"])}
         (folder / METADATA).write_text(json.dumps(text))
-        with pytest.raises(CorruptArchive, match="says what can't be"):
+        with pytest.raises(CorruptArchive, match="is inconsistent"):
             ab.read_archive(folder)
         segment["files"][0][member] = told
     segment["to"] += 1
     whole["digest"] = metadata_digest(whole["archive"])
     (folder / METADATA).write_text(json.dumps(whole))
-    with pytest.raises(CorruptArchive, match="says what can't be"):
+    with pytest.raises(CorruptArchive, match="is inconsistent"):
         ab.read_archive(folder)
     whole["format"] = 2
     (folder / METADATA).write_text(json.dumps(whole))
@@ -141,14 +141,14 @@ def test_a_signature_tells_whose_archive_it_is(store: Store, other: Store, tmp_p
     private, public = signing_keys(tmp_path, "mine")
     _, strange = signing_keys(tmp_path, "strange")
     folder = tmp_path / "signed"
-    store.streams.archive("iot/x", tmp_path / "plain")
-    report = store.streams.archive("iot/x", folder, sign=private)
+    store.archives.create("iot/x", tmp_path / "plain")
+    report = store.archives.create("iot/x", folder, sign=private)
     assert report.signed_by == ab.read_archive(folder, trusted=public).signed_by
     with pytest.raises(CorruptArchive, match="another key"):
-        other.streams.import_archive(folder, as_="old/y", trusted=strange)
+        other.archives.import_(folder, as_="old/y", trusted=strange)
     with pytest.raises(CorruptArchive, match="not signed"):
-        other.streams.import_archive(tmp_path / "plain", as_="old/y", trusted=public)
-    other.streams.import_archive(folder, as_="old/y", trusted=public)
+        other.archives.import_(tmp_path / "plain", as_="old/y", trusted=public)
+    other.archives.import_(folder, as_="old/y", trusted=public)
 
     whole = json.loads((folder / METADATA).read_text())
     plain = json.loads((tmp_path / "plain" / METADATA).read_text())
@@ -165,10 +165,10 @@ def test_key_files_that_are_none_are_told_before_anything_is_written(store: Stor
     shutil.copy(private, open_to_all)
     open_to_all.chmod(0o644)
     for key, why in (
-        (public, "no private key"),
+        (public, "is not a private key"),
         (str(open_to_all), "chmod 600"),
         (str(tmp_path / "no"), "can't be read"),
     ):
         with pytest.raises(InvalidArgument, match=why):
-            store.streams.archive("iot/x", tmp_path / "archive", sign=key)
+            store.archives.create("iot/x", tmp_path / "archive", sign=key)
     assert not (tmp_path / "archive").exists()

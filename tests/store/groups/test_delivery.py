@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,27 +14,28 @@ import pyarrow as pa
 import pytest
 
 import anabranch as ab
+from anabranch.catalog.state.published import PUBLISHED
 from anabranch.errors import (
     AppendUncertain,
+    DiskFull,
     ReaderNotInGroup,
     SchemaMismatch,
+    StoreBusy,
     StreamNotFound,
 )
 from anabranch.store import Store
 from tests.postgres_server import shared_url
 from tests.store.groups.kit import KEYS, complete, started, take, write
 from tests.store.helpers import LostAnswers, bodies_of, sound
-from tests.waiting import until_ended
+from tests.waiting import until, until_ended
 
 
 @pytest.mark.parametrize("landed", [True, False])
 @pytest.mark.parametrize("read_on", [True, False])
-def test_output_of_which_nobody_knows_whether_it_landed_is_there_once(
-    store: Store, landed: bool, read_on: bool
-) -> None:
+def test_output_of_unknown_outcome_is_written_once(store: Store, landed: bool, read_on: bool) -> None:
     store.streams.create("s/out")
     write(store, 0, 3)
-    group = store.reader_group("s/g", streams=["s/a"])
+    group = store.groups.open("s/g", streams=["s/a"])
     answers = LostAnswers(store.catalog)
     with group.reader("r", delivery="exactly_once") as reader:
         losses = 0
@@ -45,10 +47,10 @@ def test_output_of_which_nobody_knows_whether_it_landed_is_there_once(
                 reader.commit(output)
             if not read_on:
                 group.reader("another").close()  # the group goes on meanwhile
-                with reader._busy:
-                    reader._standing.meet()
+                with reader._lock:
+                    reader._assigned.sync_with_group()
                 reader.commit(output)
-                shared = reader._share._shared
+                shared = reader._membership._shared
                 assert shared.revision <= shared.stream.latest()
         reader.commit()
         assert losses > 1
@@ -58,9 +60,82 @@ def test_output_of_which_nobody_knows_whether_it_landed_is_there_once(
         assert reader.read() is None
 
 
-def test_what_a_reader_was_given_before_an_error_comes_again_but_for_what_was_done_with(store: Store) -> None:
+@contextmanager
+def failing(store: Store, error: Exception) -> Iterator[None]:
+    """The transactions of this thread fail; those of other tasks do not."""
+    writing, thread = store.catalog.writing, threading.get_ident()
+
+    def fail(subject: Any = None) -> Any:
+        if threading.get_ident() == thread:
+            raise error
+        return writing(subject)
+
+    store.catalog.writing = fail  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        store.catalog.writing = writing  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("error", [StoreBusy("locked"), DiskFull("no space is left"), AppendUncertain("lost")])
+@pytest.mark.parametrize("gained", [True, False], ids=["gains a segment", "gives segments up"])
+def test_a_failed_commit_that_is_retried_after_a_rebalance_is_written_once(
+    store: Store, error: Exception, gained: bool
+) -> None:
+    store.streams.create("s/out")
+    write(store, 0, 3)
+    group = store.groups.open("s/g", streams=["s/a"])
+    with ExitStack() as others, group.reader("r1", delivery="exactly_once") as reader:
+        if gained:
+            others.enter_context(group.reader("r2"))
+            until(lambda: len(reader.segments) == 2)
+        batch = reader.read(60)
+        assert batch is not None
+        output = {"s/out": batch.select(["key", "payload"])}
+        with failing(store, error), pytest.raises(type(error)):
+            reader.commit(output)
+        before = len(reader.segments)
+        if gained:
+            others.close()
+        else:
+            others.enter_context(group.reader("r2"))
+        until(lambda: len(reader.segments) != before)
+        reader.commit(output)
+        assert len(bodies_of(store, "s/out")) == batch.num_rows
+        others.close()
+        while group.unread().events:
+            if (batch := reader.read(0.05)) is not None:
+                reader.commit({"s/out": batch.select(["key", "payload"])})
+    out = bodies_of(store, "s/out")
+    if gained:  # else what the other reader read is not in the output
+        assert complete(out, 3)
+    assert len(set(out)) == len(out)
+
+
+def test_a_commit_after_more_events_is_not_a_retry(store: Store) -> None:
+    store.streams.create("s/out")
+    write(store, 0, 2)
+    group = store.groups.open("s/g", streams=["s/a"])
+    with group.reader("r", delivery="exactly_once") as reader:
+        events, written = iter(reader), []
+        for number in range(2 * KEYS):
+            body = next(events).body
+            written.append(body)
+            output = {"s/out": pa.table({"key": [str(number)], "payload": [body]})}
+            with failing(store, StoreBusy("locked")):
+                for _ in range(2):
+                    with pytest.raises(StoreBusy):
+                        reader.commit(output)
+            if number % 3 == 0:
+                reader.commit(output)
+        reader.commit()
+    assert bodies_of(store, "s/out") == written
+    assert group.unread().events == 0
+
+
+def test_after_an_error_only_unprocessed_events_are_delivered_again(store: Store) -> None:
     write(store, 0, 5)
-    group = store.reader_group("s/g", streams=["s/a"])
+    group = store.groups.open("s/g", streams=["s/a"])
     with pytest.raises(ZeroDivisionError), group.reader("r") as reader:  # noqa: PT012
         for count, event in enumerate(reader, 1):
             last = event.body
@@ -71,9 +146,9 @@ def test_what_a_reader_was_given_before_an_error_comes_again_but_for_what_was_do
     assert last in again and group.unread().events == 0
 
 
-def test_what_a_reader_has_done_when_it_is_left_in_order_does_not_come_again(store: Store) -> None:
+def test_after_a_clean_close_processed_events_are_not_delivered_again(store: Store) -> None:
     write(store, 0, 5)
-    group = store.reader_group("s/g", streams=["s/a"])
+    group = store.groups.open("s/g", streams=["s/a"])
     with group.reader("r") as reader:
         first = take(reader, 10)
     with group.reader("r") as reader:
@@ -87,7 +162,7 @@ def test_what_a_reader_has_done_when_it_is_left_in_order_does_not_come_again(sto
 
 def test_events_and_batches_may_be_mixed(store: Store) -> None:
     write(store, 0, 9)
-    group = store.reader_group("s/g", streams=["s/a"], end=ab.TAIL)
+    group = store.groups.open("s/g", streams=["s/a"], end=ab.TAIL)
     got: list[bytes] = []
     with group.reader("r", batch_rows=4) as reader:
         while True:
@@ -101,7 +176,7 @@ def test_events_and_batches_may_be_mixed(store: Store) -> None:
 
 def test_at_most_once_accepts_before_it_hands_out(store: Store) -> None:
     write(store, 0, 5)
-    group = store.reader_group("s/g", streams=["s/a"])
+    group = store.groups.open("s/g", streams=["s/a"])
     reader = group.reader("r", delivery="at_most_once")
     batch = reader.read()
     assert batch is not None and group.unread().events == 5 * KEYS - batch.num_rows
@@ -109,11 +184,11 @@ def test_at_most_once_accepts_before_it_hands_out(store: Store) -> None:
     assert group.unread().events == 5 * KEYS - batch.num_rows
 
 
-def test_exactly_once_accepts_with_the_output_alone(anywhere: Store) -> None:
+def test_exactly_once_accepts_only_with_the_output(anywhere: Store) -> None:
     store = anywhere
     store.streams.create("s/out")
     write(store, 0, 6)
-    group = store.reader_group("s/g", streams=["s/a"])
+    group = store.groups.open("s/g", streams=["s/a"])
 
     def copy(reader: ab.GroupReader, batches: int, *, commit: bool) -> None:
         for _ in range(batches):
@@ -139,7 +214,7 @@ def test_a_commit_whose_answer_was_lost_counts_once(
 ) -> None:
     store.streams.create("s/out")
     write(store, 0, 2)
-    group = store.reader_group("s/g", streams=["s/a"])
+    group = store.groups.open("s/g", streams=["s/a"])
     real = store.catalog.writing
     lost: list[bool] = []
 
@@ -162,14 +237,14 @@ def test_a_commit_whose_answer_was_lost_counts_once(
         assert lost and len(bodies_of(store, "s/out")) == batch.num_rows
         assert group.unread().events == 2 * KEYS - batch.num_rows
     with store.catalog.reading() as reading:
-        assert reading.pieces("published") == []  # nothing is left behind
+        assert reading.states(PUBLISHED) == []  # nothing is left behind
     assert sound(store)
 
 
-def test_an_output_that_can_not_be_written_leaves_the_position_where_it_was(store: Store) -> None:
+def test_a_failed_output_leaves_the_position_unchanged(store: Store) -> None:
     write(store, 0, 2)
     store.streams.create("s/out", schema=pa.schema([("n", pa.int64())]))
-    group = store.reader_group("s/g", streams=["s/a"])
+    group = store.groups.open("s/g", streams=["s/a"])
     with group.reader("r", delivery="exactly_once") as reader:
         assert reader.read() is not None
         with pytest.raises(SchemaMismatch):
@@ -181,10 +256,10 @@ def test_an_output_that_can_not_be_written_leaves_the_position_where_it_was(stor
     assert group.unread().events < 2 * KEYS and len(bodies_of(store, "s/out")) == 1
 
 
-def test_a_commit_gets_through_while_others_change_the_state(store: Store) -> None:
+def test_commits_succeed_while_other_readers_change_the_state(store: Store) -> None:
     store.streams.create("s/out")
     write(store, 0, 30)
-    group = store.reader_group("s/g", streams=["s/a"], end=ab.TAIL)
+    group = store.groups.open("s/g", streams=["s/a"], end=ab.TAIL)
 
     def work(name: str) -> None:
         with group.reader(name, delivery="exactly_once", batch_rows=3) as reader:
@@ -217,7 +292,7 @@ def put_out(database: Any, batch: pa.RecordBatch) -> None:
 @pytest.mark.parametrize("first", [True, False])
 def test_positions_in_the_applications_own_database(store: Store, database: Any, first: bool) -> None:
     write(store, 0, 6)
-    group = store.reader_group("s/g", streams=["s/a"])
+    group = store.groups.open("s/g", streams=["s/a"])
 
     def consume(reader: ab.GroupReader, positions: ab.SqlPositions, *, tell: bool) -> bool:
         batch = reader.read(timeout_s=0.3)
@@ -248,3 +323,36 @@ def test_positions_in_the_applications_own_database(store: Store, database: Any,
     rows = database.execute("select body from output order by number").fetchall()
     assert complete([row[0] for row in rows], 6)
     assert group.unread().events == 0
+
+
+@pytest.mark.parametrize("read_on", [True, False])
+def test_a_rolled_back_position_does_not_count_as_stored(store: Store, database: Any, read_on: bool) -> None:
+    write(store, 0, 6)
+    group = store.groups.open("s/g", streams=["s/a"])
+    positions = ab.SqlPositions(database)
+    reader = group.reader("r", delivery="exactly_once", positions=positions, batch_rows=5)
+    for kept in (True, False):  # the first batch is committed, the second one's transaction is rolled back
+        batch = reader.read(60)
+        assert batch is not None
+        put_out(database, batch)
+        positions.store(reader)
+        positions.store(reader)  # harmless within one transaction
+        database.commit() if kept else database.rollback()
+    if read_on:
+        batch = reader.read(60)
+        assert batch is not None
+    put_out(database, batch)
+    with pytest.raises(ReaderNotInGroup):
+        positions.store(reader)
+    database.rollback()
+    reader.abandon()
+    again = ab.SqlPositions(database)
+    with group.reader("r", delivery="exactly_once", positions=again) as reader:
+        while group.unread().events:
+            if (batch := reader.read(0.05)) is not None:
+                put_out(database, batch)
+                again.store(reader)
+                database.commit()
+                reader.commit()
+    rows = database.execute("select body from output order by number").fetchall()
+    assert complete([row[0] for row in rows], 6)

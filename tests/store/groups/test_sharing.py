@@ -27,7 +27,7 @@ from tests.waiting import until, until_ended
 def test_readers_share_a_stream_while_it_is_split_and_merged(anywhere: Store) -> None:
     store = anywhere
     write(store, 0, 10)
-    group = store.reader_group("s/g", streams=["s/a"])
+    group = store.groups.open("s/g", streams=["s/a"])
     seen: list[bytes] = []  # appended to by all, in the order in which they are done
 
     def work(name: str) -> None:
@@ -45,21 +45,21 @@ def test_readers_share_a_stream_while_it_is_split_and_merged(anywhere: Store) ->
     assert group.unread().events == 0 and group.readers == [] and sound(store)
 
 
-def test_a_group_is_made_once_and_found_again(store: Store) -> None:
-    with pytest.raises(GroupNotFound, match="no reader group 's/g'"):
-        store.reader_group("s/g")
+def test_a_group_is_created_once_and_reopened(store: Store) -> None:
+    with pytest.raises(GroupNotFound, match="reader group 's/g' not found"):
+        store.groups.open("s/g")
     with pytest.raises(StreamNotFound):
-        store.reader_group("s/g", streams=["s/none"])
+        store.groups.open("s/g", streams=["s/none"])
     store.streams.create("s/b")
-    made = store.reader_group("s/g", streams=["s/a"])
-    assert store.reader_group("s/g").streams == made.streams == ["s/a"]
-    assert store.reader_group("s/g", streams="s/a").streams == ["s/a"]
+    made = store.groups.open("s/g", streams=["s/a"])
+    assert store.groups.open("s/g").streams == made.streams == ["s/a"]
+    assert store.groups.open("s/g", streams="s/a").streams == ["s/a"]
     with pytest.raises(InvalidArgument, match="reads other streams"):
-        store.reader_group("s/g", streams=["s/b"])
+        store.groups.open("s/g", streams=["s/b"])
     for wrong in ([], ["s/a", "s/a"]):
         with pytest.raises(InvalidArgument, match="each stream once"):
-            store.reader_group("s/h", streams=wrong)
-    assert store.reader_groups() == store.reader_groups("s") == ["s/g"]
+            store.groups.open("s/h", streams=wrong)
+    assert store.groups.list() == store.groups.list("s") == ["s/g"]
     assert [str(info.name) for info in store.streams.list("s")] == ["s/a", "s/b"]
 
 
@@ -68,7 +68,7 @@ def test_a_group_over_several_streams(store: Store) -> None:
     with store.writer("s/t") as writer:
         writer.write_batch(pa.table({"device": ["x", "y"], "n": [1, 2]}))
     write(store, 0, 2)
-    group = store.reader_group("s/g", streams=["s/a", "s/t"], end=ab.TAIL)
+    group = store.groups.open("s/g", streams=["s/a", "s/t"], end=ab.TAIL)
     with group.reader("r") as reader:
         batches = list(reader.batches())
     rows: dict[str, int] = defaultdict(int)
@@ -79,24 +79,24 @@ def test_a_group_over_several_streams(store: Store) -> None:
     assert group.cut().keys() == {"s/a", "s/t"} and group.unread().events == 0
 
 
-def test_a_group_begins_and_ends_where_it_is_told(store: Store) -> None:
+def test_a_group_reads_from_its_start_to_its_end(store: Store) -> None:
     write(store, 0, 2)
-    middle = store.streams.tail("s/a")
+    middle = store.cuts.tail("s/a")
     write(store, 2, 3)
-    late = store.reader_group("s/late", streams=["s/a"], start=middle, end={"s/a": ab.TAIL})
+    late = store.groups.open("s/late", streams=["s/a"], start=middle, end={"s/a": ab.TAIL})
     write(store, 5, 1)
-    early = store.reader_group("s/early", streams=["s/a"], end=middle)
+    early = store.groups.open("s/early", streams=["s/a"], end=middle)
     assert (late.unread().events, early.unread().events) == (3 * KEYS, 2 * KEYS)
     with late.reader("r") as reader:
         assert sorted(sequences([event.body for event in reader])[0]) == [2, 3, 4]
     with early.reader("r") as reader:
         assert complete([event.body for event in reader], 2)
     with pytest.raises(InvalidArgument, match="a place for each of s/a"):
-        store.reader_group("s/x", streams=["s/a"], start={"s/b": ab.HEAD})
+        store.groups.open("s/x", streams=["s/a"], start={"s/b": ab.HEAD})
 
 
-def test_unread_counts_what_successors_hold_and_what_it_weighs(store: Store) -> None:
-    group = store.reader_group("s/g", streams=["s/a"])
+def test_unread_counts_events_and_bytes_of_successors_too(store: Store) -> None:
+    group = store.groups.open("s/g", streams=["s/a"])
     assert (group.unread().events, group.unread().bytes) == (0, 0)
     write(store, 0, 3)
     store.streams.scale("s/a", 1)
@@ -107,8 +107,8 @@ def test_unread_counts_what_successors_hold_and_what_it_weighs(store: Store) -> 
     assert unread.bytes == whole == sum(size for _, size in unread.segments.values())
 
 
-def test_a_newcomer_gets_its_share_and_gives_it_back_when_it_leaves(store: Store) -> None:
-    group = store.reader_group("s/g", streams=["s/a"])
+def test_a_new_reader_gets_its_share_and_releases_it_on_leaving(store: Store) -> None:
+    group = store.groups.open("s/g", streams=["s/a"])
     with group.reader("r1") as first:
         assert len(first.segments) == 4 and group.distribution().unassigned == ()
         with group.reader("r2") as second:
@@ -120,17 +120,17 @@ def test_a_newcomer_gets_its_share_and_gives_it_back_when_it_leaves(store: Store
 
 
 @pytest.mark.parametrize(("lease_s", "refresh_s", "every_s"), [(240, 30, 30), (8, 30, 1), (8, 0.02, 0.02)])
-def test_readers_look_as_often_as_the_group_says_and_several_times_a_lease(
+def test_the_refresh_interval_is_the_groups_but_a_fraction_of_the_lease(
     store: Store, lease_s: float, refresh_s: float, every_s: float
 ) -> None:
-    store.reader_group("s/g", streams=["s/a"], lease_s=lease_s, refresh_s=refresh_s)
-    with store.reader_group("s/g").reader("r") as reader:
+    store.groups.open("s/g", streams=["s/a"], lease_s=lease_s, refresh_s=refresh_s)
+    with store.groups.open("s/g").reader("r") as reader:
         assert reader._refresh_s == every_s
 
 
-def test_who_joins_reads_the_segments_that_there_are_and_not_those_of_when_the_group_was_made(anywhere: Store) -> None:
+def test_a_joining_reader_gets_the_current_segments_of_a_scaled_stream(anywhere: Store) -> None:
     store = anywhere
-    group = store.reader_group("s/g", streams=["s/a"], start=ab.TAIL)
+    group = store.groups.open("s/g", streams=["s/a"], start=ab.TAIL)
     for segments in (1, 6, 3):
         store.streams.scale("s/a", segments)  # no reader is there to note it
     write(store, 0, 2)
@@ -148,16 +148,16 @@ def test_who_joins_reads_the_segments_that_there_are_and_not_those_of_when_the_g
 
 def test_more_readers_than_segments_leave_some_idle(store: Store) -> None:
     store.streams.create("s/one")
-    group = store.reader_group("s/g", streams=["s/one"])
+    group = store.groups.open("s/g", streams=["s/one"])
     with group.reader("r1") as first, group.reader("r2") as second:
         write(store, 0, 3, "s/one")
         assert len(take(first, 3 * KEYS)) == 3 * KEYS
         assert second.read(timeout_s=0.2) is None and second.segments == []
 
 
-def test_a_segment_is_not_taken_from_an_event_that_is_being_worked_on(store: Store) -> None:
+def test_a_segment_is_not_released_while_its_event_is_processed(store: Store) -> None:
     write(store, 0, 4)
-    group = store.reader_group("s/g", streams=["s/a"])
+    group = store.groups.open("s/g", streams=["s/a"])
     with group.reader("r1") as first:
         events = iter(first)
         in_hand = next(events)
@@ -170,25 +170,25 @@ def test_a_segment_is_not_taken_from_an_event_that_is_being_worked_on(store: Sto
     assert complete([*both[0], *both[1]], 4)
 
 
-def test_what_is_not_committed_is_not_given_up(store: Store) -> None:
+def test_segments_with_uncommitted_events_are_not_released(store: Store) -> None:
     write(store, 0, 4)
-    group = store.reader_group("s/g", streams=["s/a"])
+    group = store.groups.open("s/g", streams=["s/a"])
     with group.reader("r1", delivery="exactly_once") as first:
         while first.read() is not None:
             pass
         begun = {each for each, offset in first.position if offset}
         assert len(begun) > 1
         with group.reader("r2"), group.reader("r3"), group.reader("r4"):
-            with first._busy:
-                first._standing.meet()
+            with first._lock:
+                first._assigned.sync_with_group()
             assert begun <= set(first.segments)
             first.commit()
             until(lambda: len(first.segments) == 1)
 
 
-def test_a_batch_that_is_handed_out_event_by_event_stays_to_its_end(store: Store) -> None:
+def test_a_segment_stays_until_its_batch_is_handed_out(store: Store) -> None:
     write(store, 0, 4)
-    group = store.reader_group("s/g", streams=["s/a"])
+    group = store.groups.open("s/g", streams=["s/a"])
     unread = group.unread().segments
     furthest = max(unread, key=lambda segment: unread[segment])
     with group.reader("r1", delivery="exactly_once") as first:
@@ -216,9 +216,9 @@ def until_read(into: list[list[bytes]], events: list[Any], count: int) -> None:
     until(lambda: sum(map(len, into)) >= count)
 
 
-def test_a_reader_opened_again_takes_over_and_the_former_one_is_refused(store: Store) -> None:
+def test_a_reader_opened_again_fences_the_former_one(store: Store) -> None:
     write(store, 0, 5)
-    group = store.reader_group("s/g", streams=["s/a"])
+    group = store.groups.open("s/g", streams=["s/a"])
     former = group.reader("r", delivery="exactly_once")
     lost = take(former, 3)
     with group.reader("r") as reader:
@@ -235,9 +235,9 @@ def test_a_reader_opened_again_takes_over_and_the_former_one_is_refused(store: S
         former.read()
 
 
-def test_a_reader_said_to_be_offline_is_replaced_at_once_and_saying_so_twice_is_harmless(store: Store) -> None:
+def test_an_offline_reader_is_replaced_at_once(store: Store) -> None:
     write(store, 0, 5)
-    group = store.reader_group("s/g", streams=["s/a"])
+    group = store.groups.open("s/g", streams=["s/a"])
     dead = group.reader("dead", delivery="exactly_once")
     first = take(dead, 7)
     position = dead.position
@@ -253,10 +253,10 @@ def test_a_reader_said_to_be_offline_is_replaced_at_once_and_saying_so_twice_is_
         dead.commit()
 
 
-def test_a_position_behind_what_there_is_to_read_is_refused_for_it_would_skip_what_comes(store: Store) -> None:
+def test_an_offline_position_after_the_end_is_refused(store: Store) -> None:
     write(store, 0, 2)
-    end = store.streams.tail("s/a")
-    group = store.reader_group("s/g", streams=["s/a"], end={"s/a": end})
+    end = store.cuts.tail("s/a")
+    group = store.groups.open("s/g", streams=["s/a"], end={"s/a": end})
     write(store, 2, 2)  # behind the group's end, so there, but none of its business
     with group.reader("r1", delivery="exactly_once") as reader:
         take(reader, 1)
@@ -272,11 +272,13 @@ def test_a_position_behind_what_there_is_to_read_is_refused_for_it_would_skip_wh
     assert not group.readers and group.unread().events == 0
 
 
-def test_a_silent_reader_is_presumed_dead_and_learns_of_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_without_heartbeats_is_presumed_dead_and_gets_an_error(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(store, 0, 5)
-    group = store.reader_group("s/g", streams=["s/a"], lease_s=0.4)
+    group = store.groups.open("s/g", streams=["s/a"], lease_s=0.4)
     with monkeypatch.context() as patched:
-        patched.setattr(ab.GroupReader, "_live", lambda self: None)  # as if its process were stopped
+        patched.setattr(ab.GroupReader, "_heartbeat_round", lambda self: None)  # as if its process were stopped
         silent = group.reader("silent")
     given = take(silent, 5)
     with group.reader("r") as reader:
@@ -289,16 +291,16 @@ def test_a_silent_reader_is_presumed_dead_and_learns_of_it(store: Store, monkeyp
 
 
 def test_what_can_not_be_meant_is_refused(store: Store) -> None:
-    group = store.reader_group("s/g", streams=["s/a"])
-    with pytest.raises(InvalidArgument, match="delivery is"):
+    group = store.groups.open("s/g", streams=["s/a"])
+    with pytest.raises(InvalidArgument, match="expected delivery"):
         group.reader("r", delivery="twice")  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="exactly_once"):
         group.reader("r", positions=ab.SqlPositions(sqlite3.connect(":memory:")))
-    with pytest.raises(InvalidArgument, match="name is text"):
+    with pytest.raises(InvalidArgument, match="expected a reader name"):
         group.reader("")
-    with pytest.raises(InvalidArgument, match="at least one row"):
+    with pytest.raises(InvalidArgument, match="expected batch_rows"):
         group.reader("r", batch_rows=0)
     for wrong in ({"lease_s": 0.0}, {"checkpoint_s": 0.0}, {"refresh_s": 0.0}):
         with pytest.raises(InvalidArgument):
-            store.reader_group("s/h", streams=["s/a"], **wrong)  # type: ignore[arg-type]
+            store.groups.open("s/h", streams=["s/a"], **wrong)  # type: ignore[arg-type]
     assert group.readers == []

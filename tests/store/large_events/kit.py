@@ -41,8 +41,8 @@ def opened(place: str, folder: Path, **options: Any) -> Iterator[Store]:
     if url:
         options["blobs"] = folder / "blobs"
     where = url or ("memory://" if place == "memory" else folder / "store")
-    with ab.connect(where, **options) as store:
-        store.streams.create_scope("s")
+    with ab.connect(where, **options, create=True) as store:
+        store.scopes.create("s")
         store.streams.create("s/raw")
         yield store
     if url:

@@ -42,7 +42,7 @@ def test_each_large_event_lies_in_a_blob_of_its_own_and_small_ones_in_none_of_th
     found = extents(store)
     large = [each for each in found if each.key is not None]
     assert len(large) == len({each.key for each in large}) == 2
-    assert all(each.stop - each.start == 1 and each.place.length > LARGE for each in large)
+    assert all(each.stop - each.start == 1 and each.location.length > LARGE for each in large)
     assert sum(each.stop - each.start for each in found if each.data is not None) == 3
 
 
@@ -103,7 +103,7 @@ def test_large_rows_of_a_batch_go_alone_and_the_batch_keeps_its_order(anywhere: 
         ack = writer.write_batch(table)
         assert [ack.pointer(row).offset for row in range(6)] == list(range(6))
     assert bodies_of(anywhere, "s/raw") == bodies
-    assert sum(each.stop - each.start == 1 and each.place.length > LARGE for each in extents(anywhere)) == 3
+    assert sum(each.stop - each.start == 1 and each.location.length > LARGE for each in extents(anywhere)) == 3
 
 
 def test_an_atomic_batch_with_large_rows_stands_whole(store: Store) -> None:
@@ -127,7 +127,9 @@ def test_a_transaction_with_large_events_appears_at_once(anywhere: Store) -> Non
         assert bodies_of(store, "s/raw") == []
         txn.commit()
     assert bodies_of(store, "s/raw") == [b"0", body(1), b"2", body(3), body(4), b"5"]
-    assert len({each.key for each in extents(store) if each.stop - each.start == 1 and each.place.length > LARGE}) == 3
+    assert (
+        len({each.key for each in extents(store) if each.stop - each.start == 1 and each.location.length > LARGE}) == 3
+    )
     with store.transaction() as txn:
         txn.writer("s/raw").write(body(6))
         txn.abort()

@@ -30,7 +30,7 @@ def test_batches_are_bounded_by_bytes_everywhere(store: Store) -> None:
             writer.write(body(number, 150 * limits.KIB) if number % 4 == 1 else f"{number}".encode())
         whole = pa.table({"payload": pa.array([body(n, 60_000) for n in range(8)], pa.binary())})
         writer.write_batch(whole, atomic=True)
-    group = store.reader_group("s/group", streams=["s/raw"], start=ab.HEAD)
+    group = store.groups.open("s/group", streams=["s/raw"], start=ab.HEAD)
 
     def of_a_group(name: str) -> list[pa.RecordBatch]:
         with group.reader(name) as reader:
@@ -86,11 +86,10 @@ def test_sizes_distances_and_retention_count_large_events_whole(store: Store) ->
         for number in range(5):
             writer.write(body(number))
             writer.write(b"small")
-    streams = store.streams
-    distance = streams.distance("s/raw")
+    distance = store.cuts.distance("s/raw")
     assert distance.events == 10
     assert 5 * LARGE <= distance.bytes < 5 * LARGE + 2_000
-    streams.retention("s/raw", ab.RetainBytes(2 * LARGE + limits.KIB))
+    store.policies.retention("s/raw", ab.RetainBytes(2 * LARGE + limits.KIB))
     store.retain("s/raw")
     assert [len(each) for each in bodies_of(store, "s/raw")][-4:] == [LARGE, 5, LARGE, 5]
     assert len(bodies_of(store, "s/raw")) <= 6
@@ -106,19 +105,19 @@ def test_archives_imports_copies_and_digests_hold_large_events(tmp_path: Path, m
         with store.writer("s/raw") as writer:
             for number in range(6):
                 writer.write(body(number) if number % 2 else b"small", key="k")
-        expected, digest = bodies_of(store, "s/raw"), store.streams.digest("s/raw").value
-        store.streams.archive("s/raw", tmp_path / "archive")
+        expected, digest = bodies_of(store, "s/raw"), store.archives.digest("s/raw").value
+        store.archives.create("s/raw", tmp_path / "archive")
         assert list(ab.verify_archive(tmp_path / "archive")) == []
         (stream,) = ab.read_archive(tmp_path / "archive").archive.streams
         # No more than one large one fits into a file, and all of them into a block of the digest.
         assert [(file.start, file.stop) for file in stream.files] == [(0, 3), (3, 5), (5, 6)]
         assert stream.digest.value == digest
-        other.streams.import_archive(tmp_path / "archive", as_="s/imported")
+        other.archives.import_(tmp_path / "archive", as_="s/imported")
         store.streams.copy("s/raw", "s/copied", independent=True)
         assert bodies_of(other, "s/imported") == bodies_of(store, "s/copied") == expected
-        assert other.streams.digest("s/imported").value == store.streams.digest("s/copied").value == digest
+        assert other.archives.digest("s/imported").value == store.archives.digest("s/copied").value == digest
         store.compact(force=True)
-        assert store.streams.digest("s/raw").value == digest
+        assert store.archives.digest("s/raw").value == digest
         assert sound(store)
         assert sound(other)
 

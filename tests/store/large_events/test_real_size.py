@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 import anabranch as ab
 from anabranch import limits
-from anabranch.log.parquet import ParquetReader
+from anabranch.log.parquet.files import ParquetReader
 from anabranch.store import Store
 from tests.store.helpers import bodies_of, sound
 from tests.store.large_events.kit import body, extents
@@ -24,8 +24,8 @@ from tests.store.large_events.kit import body, extents
 
 def test_in_a_file_each_large_event_has_a_row_group_of_its_own(tmp_path: Path) -> None:
     large = limits.EVENT_BYTES_MAX + 1
-    with ab.connect(tmp_path / "store") as store:
-        store.streams.create_scope("s")
+    with ab.connect(tmp_path / "store", create=True) as store:
+        store.scopes.create("s")
         store.streams.create("s/raw")
         with store.writer("s/raw") as writer:
             for number in range(6):
@@ -68,8 +68,8 @@ def carry(folder: str) -> None:
             return [n for b in reader.batches() for n in pc.binary_length(b.column("payload")).to_pylist()]
 
     tracemalloc.start()
-    with ab.connect(folder) as store:
-        store.streams.create_scope("s")
+    with ab.connect(folder, create=True) as store:
+        store.scopes.create("s")
         store.streams.create("s/raw")
         with within(1.1, 0.3), store.writer("s/raw") as writer:
             writer.write(b"before")

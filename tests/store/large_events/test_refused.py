@@ -39,8 +39,7 @@ def test_a_seal_refuses_a_large_event_as_any_other(store: Store) -> None:
     store.streams.seal("s/raw")
     with pytest.raises(StreamSealed):
         writer.write(body(1)).result()
-    with pytest.raises(StreamSealed):
-        writer.close()
+    writer.close()  # raises no refusal that was raised before
 
 
 def test_a_large_event_may_depend_on_a_condition(store: Store) -> None:
@@ -130,8 +129,7 @@ def test_what_stands_beside_an_event_that_can_not_be_written_again_keeps_its_ans
             refused.result()
         assert writer.write(b"3", key="k").result().offset == 2
         assert bodies_of(rig.store, "s/raw") == [b"0", b"1", b"3"]
-        with pytest.raises(DiskFull):
-            writer.close()
+        writer.close()  # raises no refusal that was raised before
 
 
 def test_an_event_for_which_there_is_no_room_is_refused_alone_and_its_ack_says_so() -> None:
@@ -156,8 +154,7 @@ def test_an_event_for_which_there_is_no_room_is_refused_alone_and_its_ack_says_s
         with pytest.raises(DiskFull):
             ack.pointer(1)
         assert bodies_of(rig.store, "s/raw") == [b"first", b"last", b"2", b"4"]
-        with pytest.raises(DiskFull):
-            writer.close()
+        writer.close()  # raises no refusal that was raised before
 
 
 def test_small_events_of_others_do_not_wait_for_a_large_one_that_is_being_written() -> None:
@@ -234,7 +231,7 @@ def test_beyond_the_limit_one_error_names_both_sizes(store: Store) -> None:
 
 
 def test_entries_of_shared_state_stay_below_the_usual_limit(store: Store) -> None:
-    shared = store.synchronizer("s/state", initial="")
+    shared = store.shared.synchronizer("s/state", initial="")
     with pytest.raises(TooLarge, match="an entry of a revisioned stream"):
         shared.update(lambda _: "x" * LARGE)
     assert shared.fetch() == ""
@@ -256,8 +253,7 @@ def test_the_collector_removes_what_was_written_ahead_and_never_committed() -> N
         rig.store.streams.seal("s/raw")
         with pytest.raises(StreamSealed):
             writer.write(body(2)).result()
-        with pytest.raises(StreamSealed):
-            writer.close()
+        writer.close()  # raises no refusal that was raised before
         blobs = [each.key for each in rig.blobs.list("commits/")] or [each.key for each in rig.blobs.list()]
         rig.store.collect(horizon_us=0)
         left = [each.key for each in rig.blobs.list()]

@@ -12,6 +12,6 @@ import anabranch as ab
 
 @pytest.fixture(params=["memory", "folder"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ab.Store]:
-    with ab.connect("memory://" if request.param == "memory" else tmp_path / "river") as opened:
-        opened.streams.create_scope("s")
+    with ab.connect("memory://" if request.param == "memory" else tmp_path / "river", create=True) as opened:
+        opened.scopes.create("s")
         yield opened

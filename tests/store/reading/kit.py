@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 import anabranch as ab
-from anabranch.log.compact import compact
-from anabranch.readers.reader import Reader
+from anabranch.log.upkeep.compact import compact
+from anabranch.reading.reader import Reader
 
 SCHEMA = pa.schema([("device", pa.string()), ("at", pa.timestamp("us", "UTC")), ("n", pa.int64())])
 T0 = 1_700_000_000_000_000

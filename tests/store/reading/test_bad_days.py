@@ -13,7 +13,7 @@ import anabranch as ab
 from anabranch import errors
 from anabranch.catalog.port import Reading
 from anabranch.model.ids import LogId
-from anabranch.readers.flow import Delivery
+from anabranch.reading.cursor import StreamDelivery
 from tests.store.reading.kit import (
     BOTH_TIERS,
     create,
@@ -32,7 +32,7 @@ def test_who_reads_on_behind_ctrl_c_misses_nothing_and_gets_nothing_twice(store:
     create(store)
     write(store, 0, 100)
 
-    def pulled() -> Delivery | None:
+    def pulled() -> StreamDelivery | None:
         found = real()
         if found is not None and found.rows.first:
             r._flow.pull = real  # type: ignore[method-assign]
@@ -72,7 +72,7 @@ def test_who_reads_on_behind_an_error_of_the_catalog_misses_nothing(
 
         def reading() -> contextlib.AbstractContextManager[Reading]:
             if next(calls) == 1:
-                raise errors.StoreBusy("another program holds the catalog")
+                raise errors.StoreBusy("another program has locked the catalog")
             return real()
 
         monkeypatch.setattr(store.catalog, "reading", reading)
@@ -134,8 +134,8 @@ def damage(path: Path, at: int) -> None:
 def test_a_flipped_bit_is_reported_and_no_row_of_its_batch_is_handed_out(
     tmp_path: Path, tier: Callable[[ab.Store], None]
 ) -> None:
-    with ab.connect(tmp_path) as store:
-        store.streams.create_scope("s")
+    with ab.connect(tmp_path, create=True) as store:
+        store.scopes.create("s")
         big(store)
         tier(store)
         with store.catalog.reading() as reading:
@@ -143,7 +143,7 @@ def test_a_flipped_bit_is_reported_and_no_row_of_its_batch_is_handed_out(
             extent = reading.extents(log.id, 0, log.length, 9)[-1]
     assert extent.key is not None
     damage(tmp_path / "blobs" / extent.key, (tmp_path / "blobs" / extent.key).stat().st_size // 3)
-    with ab.connect(tmp_path) as store, reader(store, "s/raw") as some:
+    with ab.connect(tmp_path, create=True) as store, reader(store, "s/raw") as some:
         if tier is no_change:
             batch = some.read()
             assert batch is not None
@@ -154,19 +154,19 @@ def test_a_flipped_bit_is_reported_and_no_row_of_its_batch_is_handed_out(
 
 
 def test_a_missing_blob_is_reported(tmp_path: Path) -> None:
-    with ab.connect(tmp_path) as store:
-        store.streams.create_scope("s")
+    with ab.connect(tmp_path, create=True) as store:
+        store.scopes.create("s")
         _, second = big(store)
     (tmp_path / "blobs" / second).unlink()
-    with ab.connect(tmp_path) as store, reader(store, "s/raw") as some:
+    with ab.connect(tmp_path, create=True) as store, reader(store, "s/raw") as some:
         assert some.read() is not None
         with pytest.raises(errors.BlobMissing, match=second):
             some.read()
 
 
 def test_a_plan_that_compaction_made_stale_is_made_again(tmp_path: Path) -> None:
-    with ab.connect(tmp_path) as store:
-        store.streams.create_scope("s")
+    with ab.connect(tmp_path, create=True) as store:
+        store.scopes.create("s")
         keys = big(store)
         with reader(store, "s/raw", batch_rows=64) as some:
             rows = [some.read()]

@@ -91,12 +91,12 @@ def test_read_waits_as_long_as_it_is_told(store: ab.Store) -> None:
 @pytest.mark.process
 def test_a_follower_in_another_process_is_aware_of_each_commit(tmp_path: Path) -> None:
     """How soon depends on the machine, and is a figure of the bench."""
-    with ab.connect(tmp_path) as store:
-        store.streams.create_scope("s")
+    with ab.connect(tmp_path, create=True) as store:
+        store.scopes.create("s")
         create(store)
         script = (
             "import anabranch as ab, sys\n"
-            f"with ab.connect({str(tmp_path)!r}) as store, store.reader('s/a', follow=True) as reader:\n"
+            f"with ab.connect({str(tmp_path)!r}, create=True) as store, store.reader('s/a', follow=True) as reader:\n"
             "    print('open', flush=True)\n"
             "    for event in reader: print(event.body['n'], flush=True)\n"
         )

@@ -9,6 +9,7 @@ import pytest
 import anabranch as ab
 from anabranch import errors
 from anabranch.log.read import LogReader
+from anabranch.log.segment_reader import SegmentReader
 from tests.store.reading.kit import (
     BOTH_TIERS,
     SCHEMA,
@@ -57,7 +58,7 @@ def test_the_cut_at_an_event_time_stands_before_the_first_late_event(
         writer.write({"device": "d", "n": 0}).result()  # without a time
     tier(store)
     for late, offset in ((0, 0), (5, 0), (6, 2), (9, 2), (10, 8)):
-        assert store.streams.cut_at("s/a", T0 + late, by="event").offsets == ((ab.SegmentId(0, 0), offset),)
+        assert store.cuts.at("s/a", T0 + late, by="event").offsets == ((ab.SegmentId(0, 0), offset),)
 
 
 @BOTH_TIERS
@@ -80,7 +81,7 @@ def test_a_range_of_event_times_yields_exactly_its_events(store: ab.Store, tier:
     with reader(store, between=(T0 + 333, T0 + 777)) as some:
         for event in some:
             assert places[event.body["n"]] == (event.segment.packed, event.offset)
-        assert some.position == store.streams.tail("s/a")
+        assert some.position == store.cuts.tail("s/a")
 
 
 def test_the_position_of_a_reader_that_leaves_events_out_is_sound_across_a_scaling(store: ab.Store) -> None:
@@ -103,9 +104,8 @@ def test_a_range_of_event_times_reads_only_extents_that_can_hold_it(store: ab.St
     write(store, 0, 1_000, size=50)
     view = store.streams.view("s/a")
     logs = LogReader(store.catalog, store.blobs, store.runtime)
-    with store.catalog.reading() as reading:
-        planned = logs.plan(reading, view, ab.SegmentId(0, 0), 0, 1_000, between=(T0 + 120, T0 + 130))
-    assert [(piece.start, piece.stop) for piece in planned.pieces] == [(100, 150)]
+    planned = SegmentReader(logs, view, ab.SegmentId(0, 0)).plan(0, 1_000, between=(T0 + 120, T0 + 130))
+    assert [(piece.start, piece.stop) for piece in planned.extents] == [(100, 150)]
     assert planned.stop == 1_000
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import anabranch as ab
 from anabranch import errors
-from anabranch.log.compact import compact
+from anabranch.log.upkeep.compact import compact
 from anabranch.model.ids import LogId
+from anabranch.reading.reader import Reader
 from tests.store.reading.kit import (
     BOTH_TIERS,
     SCHEMA,
@@ -24,7 +26,7 @@ from tests.store.reading.kit import (
     squeeze,
     write,
 )
-from tests.waiting import until_ended
+from tests.waiting import PATIENCE_S, until, until_ended
 
 # what is yielded
 
@@ -77,7 +79,7 @@ def test_columns_are_chosen_and_ordered(store: ab.Store, tier: Callable[[ab.Stor
     with reader(store, columns=[]) as none:
         (batch,) = none.batches()
         assert batch.num_rows == 10
-    with pytest.raises(errors.SchemaMismatch, match="no column 'x'"):
+    with pytest.raises(errors.SchemaMismatch, match="unknown column 'x'"):
         reader(store, columns=["x"])
 
 
@@ -106,6 +108,54 @@ def test_a_stream_in_arrows_c_interface(store: ab.Store) -> None:
     with reader(store) as some:
         whole = pa.RecordBatchReader.from_stream(some.batches()).read_all()
     assert whole.column("n").to_pylist() == list(range(250))
+
+
+def test_a_stream_in_arrows_c_interface_fails_where_its_reader_is_closed_before_its_end(store: ab.Store) -> None:
+    create(store)
+    write(store, 0, 250)
+    with reader(store, batch_rows=10) as some:
+        begun = pa.RecordBatchReader.from_stream(some.batches())
+        assert begun.read_next_batch().num_rows == 10
+    with pytest.raises(pa.ArrowException, match="closed"):
+        begun.read_all()
+    with reader(store, follow=True) as following:
+        endless = pa.RecordBatchReader.from_stream(following.batches())
+        found = endless.read_next_batch().num_rows
+    assert 0 < found <= 250
+    assert endless.read_all().num_rows == 0  # it has no other end
+
+
+def test_closing_a_reader_waits_for_a_pull_of_arrows_c_interface(
+    store: ab.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(store)
+    write(store, 0, 250)
+    pulls, go_on, wait = threading.Event(), threading.Event(), Reader._wait
+
+    def slow(self: Reader, *arguments: Any) -> Any:
+        pulls.set()
+        assert go_on.wait(PATIENCE_S)
+        return wait(self, *arguments)
+
+    monkeypatch.setattr(Reader, "_wait", slow)
+    some, ended = reader(store), []
+    begun = pa.RecordBatchReader.from_stream(some.batches())
+
+    def pull() -> None:
+        try:
+            begun.read_all()
+        except pa.ArrowException as exc:
+            ended.append(str(exc))
+
+    pulling, closing = threading.Thread(target=pull), threading.Thread(target=some.close)
+    pulling.start()
+    assert pulls.wait(PATIENCE_S)
+    closing.start()
+    until(lambda: some.closed)
+    assert closing.is_alive()
+    go_on.set()
+    until_ended(pulling, closing)
+    assert len(ended) == 1
 
 
 @BOTH_TIERS
@@ -189,7 +239,7 @@ def test_the_position_goes_with_batches_and_survives_a_change_of_kind(store: ab.
             if len(seen) > 300:
                 break
         seen += numbers(some)
-        assert some.position == store.streams.tail("s/a")
+        assert some.position == store.cuts.tail("s/a")
     assert sorted(seen) == list(range(1_000))
 
 
@@ -205,13 +255,13 @@ def test_opened_files_are_kept_up_to_their_number_and_their_bytes(
     def opened() -> int:
         for name in names:
             assert numbers(reader(store, name)) == list(range(100))
-        return len(store._logs._fetcher._files)
+        return len(store._logs.fetcher._files)
 
     assert opened() == 4
     monkeypatch.setattr("anabranch.limits.OPEN_PARQUET_MAX", 2)
     assert opened() == 3  # two, and the one that was in use
     monkeypatch.setattr("anabranch.limits.OPEN_PARQUET_MAX", 4)
-    one_and_a_half = store._logs._fetcher._files.popitem()[1].size * 3 // 2
+    one_and_a_half = store._logs.fetcher._files.popitem()[1].size * 3 // 2
     monkeypatch.setattr("anabranch.limits.OPEN_PARQUET_BYTES_MAX", one_and_a_half)
     assert opened() == 2
 
@@ -220,7 +270,7 @@ def test_an_iteration_that_is_forgotten_may_end_where_the_files_are_being_looked
     create(store)
     write(store, 0, 100)
     squeeze(store)
-    fetcher = store._logs._fetcher
+    fetcher = store._logs.fetcher
     with store.catalog.reading() as snapshot:
         (extent,) = snapshot.extents(LogId(1), 0, 100, 10)
     rows = fetcher.parquet(extent, 0, 100, pa.schema([]))
@@ -256,7 +306,7 @@ def test_places_that_do_not_exist_are_refused(store: ab.Store) -> None:
         reader(store, start=ab.EventPointer(stream, ab.SegmentId(0, 0), 10))
     with pytest.raises(errors.InvalidPointer):
         reader(store, start=ab.EventPointer(ab.EventPointer.parse("0" * 48).stream, ab.SegmentId(0, 0), 1))
-    with pytest.raises(errors.InvalidArgument, match="no time"):
+    with pytest.raises(errors.InvalidArgument, match="is not a time"):
         reader(store, start="yesterday")
     with pytest.raises(errors.InvalidArgument, match="either follows"):
         reader(store, end=ab.TAIL, follow=True)

@@ -1,1 +1,1 @@
-"""The PostgreSQL catalog, for any number of processes on any number of machines. Needs the extra `postgres`."""
+"""The catalog on PostgreSQL, for any number of processes on any number of machines. Needs the extra `postgres`."""

@@ -1,4 +1,4 @@
-"""The PostgreSQL catalog: connections, transactions, and what is done when the server goes away in between."""
+"""The PostgreSQL catalog: connections, transactions, and the handling of a server that becomes unavailable."""
 
 from __future__ import annotations
 
@@ -10,39 +10,42 @@ import psycopg
 from psycopg import errors as pg
 
 from anabranch.catalog.port import Reading, Subject, Writing
-from anabranch.catalog.postgres.address import Address
+from anabranch.catalog.postgres.address import DatabaseAddress
 from anabranch.catalog.postgres.append import call_values, verdicts
-from anabranch.catalog.postgres.connection import AGAIN, is_lost, too_new, translate, translated
-from anabranch.catalog.postgres.flight import Connection
+from anabranch.catalog.postgres.clock import ServerClock
+from anabranch.catalog.postgres.connection import RETRYABLE, is_lost, too_new, translate, translated
 from anabranch.catalog.postgres.migrate import FORMAT, check_format, migrate
-from anabranch.catalog.postgres.patience import Patience
+from anabranch.catalog.postgres.pipeline import PipelineConnection
 from anabranch.catalog.postgres.pool import Pool
 from anabranch.catalog.postgres.reading import PostgresReading
+from anabranch.catalog.postgres.retry import lock_retries, server_retries
 from anabranch.catalog.postgres.wakeup import Listener, Notifier
 from anabranch.catalog.postgres.writing import PostgresWriting
 from anabranch.errors import AnabranchError, AppendUncertain, Closed, StoreBusy, StoreUnavailable
 from anabranch.model.append import Appended, Commit, Verdict
+from anabranch.runtime.clock import Clock
 from anabranch.runtime.ports import Runtime
 
 T = TypeVar("T")
 
-# Less than the second after which PostgreSQL looks for deadlocks and picks a victim: of a commit and a transaction that
-# wait for each other, the commit gives way, because it can be called again.
-_COMMIT_PATIENCE_MS = 700
+# Less than PostgreSQL's deadlock_timeout of one second: if a commit and a transaction wait for each other, the commit gives
+# up, because it can be called again.
+_COMMIT_LOCK_TIMEOUT_MS = 700
 
 
 class PostgresCatalog:
     """`catalog.port.Catalog` in one schema of a PostgreSQL database. See `writing.py` for the locks it takes.
 
-    A server that restarts or fails over is waited out for `settings.catalog_lock_s` by every call that has not begun to
-    commit. One that is lost while a commit is under way makes its outcome unknown: AppendUncertain.
+    While the server restarts or fails over, every call that has not begun to commit retries for
+    `settings.catalog_lock_s`. If the connection is lost during a commit, the outcome is unknown: AppendUncertain.
     """
 
     def __init__(self, url: str, runtime: Runtime, *, create: bool = True) -> None:
         self._runtime = runtime
-        self._address = Address.parse(url)
+        self._server_clock = ServerClock(runtime.clock)
+        self._address = DatabaseAddress.parse(url)
         self._where = self._address.shown
-        self._pool = Pool(self._address, runtime)
+        self._pool = Pool(self._address, runtime, self._server_clock)
         self._notifier = Notifier(self._address, self._pool, runtime)
         self._listener = Listener(self._address, self._pool, runtime, self._notifier)
         self._closed = False
@@ -50,6 +53,8 @@ class PostgresCatalog:
             database = self._pool.borrow()
             try:
                 migrate(database, self._address.schema, self._where, create=create)
+                with translated(self._where):
+                    database.run_statements([])  # brings the first reading of the server's clock
             finally:
                 self._pool.give_back(database)
         except BaseException:
@@ -58,15 +63,20 @@ class PostgresCatalog:
 
     @property
     def shown(self) -> str:
-        """Where it is, for people: without a password."""
+        """The catalog's address for messages, without a password."""
         return self._where
+
+    @property
+    def clock(self) -> Clock:
+        """See the port."""
+        return self._runtime.catalog_clock or self._server_clock
 
     # transactions
 
     @contextmanager
     def reading(self) -> Iterator[Reading]:
         """See the port."""
-        database, _ = self._begin(lambda database: database.fly([("begin_reading", ())]))
+        database, _ = self._begin(lambda database: database.run_statements([("begin_reading", ())]))
         try:
             with translated(self._where):
                 yield PostgresReading(database)
@@ -74,10 +84,10 @@ class PostgresCatalog:
             self._pool.give_back(database)
 
     @contextmanager
-    def writing(self, on: Subject | None = None) -> Iterator[Writing]:
+    def writing(self, subject: Subject | None = None) -> Iterator[Writing]:
         """See the port."""
-        database, transaction = self._begin(lambda database: self._enter(database, on))
-        lent = True
+        database, transaction = self._begin(lambda database: self._enter(database, subject))
+        borrowed = True
         try:
             with translated(self._where):
                 yield transaction
@@ -86,35 +96,36 @@ class PostgresCatalog:
             except psycopg.Error as exc:
                 if not is_lost(database, exc):
                     raise translate(exc, self._where) from exc
-                lent = False
+                borrowed = False
                 self._pool.discard(database)
                 raise self._uncertain(exc) from exc
             if not committed:
-                raise StoreUnavailable(f"the catalog {self._where} undid a transaction that had failed before")
+                raise StoreUnavailable(f"the catalog {self._where} rolled back a transaction after an earlier error")
         finally:
-            if lent:
+            if borrowed:
                 self._pool.give_back(database)
-        self._tell()
+        self._notify()
 
-    def _enter(self, database: Connection, on: Subject | None) -> PostgresWriting:
-        transaction = PostgresWriting(database, Patience(self._runtime), on)
+    def _enter(self, database: PipelineConnection, on: Subject | None) -> PostgresWriting:
+        transaction = PostgresWriting(database, lock_retries(self._runtime), on)
         found = transaction.enter()
         # A newer release may have migrated the catalog since this process opened it.
         if found != FORMAT:
             raise too_new(self._where, found, FORMAT)
         return transaction
 
-    def _begin(self, begin: Callable[[Connection], T]) -> tuple[Connection, T]:
-        """A connection inside a new transaction, and what `begin` made of it."""
-        patience = Patience(self._runtime)
+    def _begin(self, begin: Callable[[PipelineConnection], T]) -> tuple[PipelineConnection, T]:
+        """Borrow a connection and call `begin`, which begins a transaction on it. Tries again if the connection was
+        lost. Returns the connection and the result of `begin`."""
+        retries = server_retries(self._runtime)
         while True:
-            database = self._pool.borrow(patience)
+            database = self._pool.borrow(retries)
             try:
                 return database, begin(database)
             except psycopg.Error as exc:
                 lost = is_lost(database, exc)
                 (self._pool.discard if lost else self._pool.give_back)(database)
-                if not lost or not patience.pause():
+                if not lost or not retries.again(exc):
                     raise translate(exc, self._where) from exc
             except BaseException:
                 self._pool.give_back(database)
@@ -122,15 +133,15 @@ class PostgresCatalog:
 
     def commit(self, commit: Commit) -> tuple[tuple[Verdict, ...], ...]:
         """See the port."""
-        values = call_values(commit.units, commit.blobs, commit.now, patience_ms=_COMMIT_PATIENCE_MS)
-        patience = Patience(self._runtime)
+        values = call_values(commit.units, commit.blobs, commit.now, lock_timeout_ms=_COMMIT_LOCK_TIMEOUT_MS)
+        retries, contended = server_retries(self._runtime), lock_retries(self._runtime)
         while True:
-            database = self._pool.borrow(patience)
+            database = self._pool.borrow(retries)
             try:
-                (answer,) = database.fly([("append", values)])
-            except AGAIN as exc:
+                (answer,) = database.run_statements([("append", values)])
+            except RETRYABLE as exc:
                 self._pool.give_back(database)
-                if not patience.pause():
+                if not contended.again(exc):
                     raise StoreBusy(f"another client has held the catalog {self._where} for too long") from exc
                 continue
             except psycopg.Error as exc:
@@ -141,10 +152,10 @@ class PostgresCatalog:
             self._pool.give_back(database)
             decided = verdicts(commit.units, answer.rows[0])
             if any(isinstance(each, Appended) and not each.duplicate for unit in decided for each in unit):
-                self._tell()
+                self._notify()
             return decided
 
-    def _failed(self, database: Connection, exc: psycopg.Error) -> AnabranchError:
+    def _failed(self, database: PipelineConnection, exc: psycopg.Error) -> AnabranchError:
         if is_lost(database, exc):
             self._pool.discard(database)
             return self._uncertain(exc)
@@ -155,7 +166,7 @@ class PostgresCatalog:
         except AnabranchError as newer:
             return newer
         finally:
-            # A server that became a standby stays one: the next connection may find the new primary.
+            # A server that became a standby stays one, but a new connection may reach the new primary.
             standby = isinstance(exc, pg.ReadOnlySqlTransaction)
             (self._pool.discard if standby else self._pool.give_back)(database)
         return translate(exc, self._where)
@@ -164,18 +175,22 @@ class PostgresCatalog:
         why = " ".join(str(exc).split())
         return AppendUncertain(f"the connection to {self._where} was lost while it was committing: {why}")
 
-    # waking others
+    # set_async_commit other processes
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._listener.bump()
         self._notifier.notify()
 
     def token(self) -> int:
-        """See the port. Of other processes' commits it tells some milliseconds later; at most `limits.LISTEN_POLL_US`
-        where notifications are lost. Never raises for a server that is away."""
+        """See the port. Reflects other processes' commits a few milliseconds later, or up to `limits.LISTEN_POLL_US`
+        later if notifications are lost. Never raises because the server is unavailable."""
         if self._closed:
             raise Closed("store")
         return self._listener.token()
+
+    def translated(self, error: Exception) -> Exception:
+        """See the port."""
+        return translate(error, self._address.shown) if isinstance(error, psycopg.Error) else error
 
     def close(self) -> None:
         """See the port."""

@@ -1,4 +1,5 @@
-"""One call of the commit function: units as arrays, and its answer as verdicts. It decides in functions/append_1.sql."""
+"""Calls of the commit function: units as arrays of parameters, and its result as verdicts. The function itself is
+functions/append_1.sql."""
 
 from __future__ import annotations
 
@@ -12,10 +13,10 @@ _REFUSALS = {refusal.value: refusal for refusal in Refusal}
 
 
 def call_values(
-    units: Sequence[Unit], blobs: Sequence[BlobEntry], now: Micros, *, patience_ms: int | None
+    units: Sequence[Unit], blobs: Sequence[BlobEntry], now: Micros, *, lock_timeout_ms: int | None
 ) -> tuple[Any, ...]:
-    """The parameters of the statement `append`. `patience_ms`: how long to wait for one lock among several; None
-    waits as the session does."""
+    """The parameters of the statement `append`. `lock_timeout_ms`: how long to wait for one lock while holding
+    others; None: the session's setting."""
     parts = [part for unit in units for part in unit.parts]
     ends, end = [], 0
     for unit in units:
@@ -27,15 +28,15 @@ def call_values(
     inlined = any(part.data is not None for part in parts)
     return (
         now,
-        None if patience_ms is None else str(patience_ms),
+        None if lock_timeout_ms is None else str(lock_timeout_ms),
         _integers(ends),
         requests if any(request is not None for request in requests) else None,
         _integers(part.log for part in parts),
         _integers(part.count for part in parts),
         _integers(part.schema for part in parts),
-        _integers(part.place.offset for part in parts),
-        _integers(part.place.length for part in parts),
-        _integers(part.place.row for part in parts),
+        _integers(part.location.offset for part in parts),
+        _integers(part.location.length for part in parts),
+        _integers(part.location.row for part in parts),
         _integers(part.checksum for part in parts),
         _integers(part.size for part in parts),
         _integers(part.bounds.low for part in parts),
@@ -55,20 +56,20 @@ def call_values(
 
 
 def verdicts(units: Sequence[Unit], row: Sequence[Any] | None) -> tuple[tuple[Verdict, ...], ...]:
-    """The function's answer, for each unit a verdict per part."""
+    """The function's result: for each unit, one verdict per part."""
     assert row is not None
     each = map(_verdict, *row)
     return tuple(tuple(next(each) for _ in unit.parts) for unit in units)
 
 
-def _verdict(said: str, number: int, time: int) -> Verdict:
-    if said == "appended":
+def _verdict(ready: str, number: int, time: int) -> Verdict:
+    if ready == "appended":
         return Appended(number, Micros(time))
-    if said == "duplicate":
+    if ready == "duplicate":
         return Appended(number, Micros(time), duplicate=True)
-    return Refused(_REFUSALS[said], number)
+    return Refused(_REFUSALS[ready], number)
 
 
 def _integers(values: Iterable[int | None]) -> str:
-    # Array literals as text are as quick to make as to read, and their type is the function's whatever is in them.
+    # Array literals as text are fast to write and to read, and always take the type of the function's parameter.
     return "{" + ",".join(["NULL" if value is None else str(value) for value in values]) + "}"

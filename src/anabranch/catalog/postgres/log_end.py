@@ -1,5 +1,7 @@
-"""The end of a log, read behind its lock by a transaction that is on it. What one writer appends there is decided here, by the
-function that is the commit function's oracle: with no other part, request or blob to look at, that is less work than calling it.
+"""The end of a log, as read under its lock by a transaction whose subject is a `StreamTail`.
+
+A lone append of that writer, without a request or a blob, is decided in Python by `core.decide`, which is also the commit
+function's oracle in tests. That takes less time than calling the commit function.
 """
 
 from __future__ import annotations
@@ -14,15 +16,15 @@ from anabranch.model.stream import Extent
 
 
 class LogEnd(NamedTuple):
-    """A log, its last extent, and what it remembers of a writer."""
+    """A log, its last extent, and a writer's progress in it."""
 
     log: LogState
     last: Extent | None
     writer: WriterId
     progress: Progress | None
 
-    def takes(self, unit: Unit) -> bool:
-        """True if all that decides about the unit is known here."""
+    def can_decide(self, unit: Unit) -> bool:
+        """True if the verdict on the unit depends only on these values."""
         if unit.request is not None or len(unit.parts) != 1:
             return False
         (part,) = unit.parts
@@ -30,7 +32,8 @@ class LogEnd(NamedTuple):
         return (part.log, writer, part.blob) == (self.log.id, self.writer, None)
 
     def append(self, unit: Unit, *, now: Micros) -> tuple[Verdict, tuple[Any, ...] | None]:
-        """The verdict on what it `takes`, and the values of `append_part`, if that is to be written."""
+        """Decide a unit for which `takes` is true. Returns the verdict, and the parameters of the statement
+        `append_part` if it is to be written."""
         (part,) = unit.parts
         verdict = decide(part, self.log, self.progress, now=now)
         if not isinstance(verdict, Appended) or verdict.duplicate:

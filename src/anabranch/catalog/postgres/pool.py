@@ -1,4 +1,4 @@
-"""The connections of a process."""
+"""The pool of a process's database connections."""
 
 from __future__ import annotations
 
@@ -6,89 +6,103 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from anabranch import limits
-from anabranch.catalog.postgres.address import Address
-from anabranch.catalog.postgres.connection import connect, is_alive, is_passing, translate
-from anabranch.catalog.postgres.flight import Connection
-from anabranch.catalog.postgres.patience import Patience
+from anabranch.catalog.postgres.address import DatabaseAddress
+from anabranch.catalog.postgres.clock import ServerClock
+from anabranch.catalog.postgres.connection import connect, is_alive, is_transient, translate
+from anabranch.catalog.postgres.pipeline import PipelineConnection
+from anabranch.catalog.postgres.retry import server_retries
 from anabranch.errors import Closed, StoreBusy
 from anabranch.runtime.ports import Runtime
+from anabranch.runtime.retry import Retries
 
 
 class Pool:
     """At most `limits.POSTGRES_CONNECTIONS_MAX` connections, opened when they are needed. Thread-safe."""
 
-    def __init__(self, address: Address, runtime: Runtime) -> None:
+    def __init__(self, address: DatabaseAddress, runtime: Runtime, clock: ServerClock) -> None:
+        """`clock` gets readings of the server's clock from all connections."""
+        self._clock = clock
         self._address = address
         self._runtime = runtime
-        self._idle: list[Connection] = []
-        self._lent = 0
+        self._idle: list[PipelineConnection] = []
+        self._in_use = 0
         self._closed = False
         self._changed = runtime.tasks.condition()
 
-    def open(self) -> Connection:
-        """One attempt at a connection that the pool knows nothing of. Raises psycopg.Error."""
-        return connect(self._address, lock_s=self._runtime.settings.catalog_lock_s)
+    def open(self, *, connect_s: float | None = None, answer_s: float | None = None) -> PipelineConnection:
+        """Try once to open a connection that the pool does not track; see `connect`. Raises psycopg.Error."""
+        settings = self._runtime.settings
+        answer_s = settings.catalog_answer_s if answer_s is None else answer_s
+        database = connect(self._address, lock_s=settings.catalog_lock_s, answer_s=answer_s, connect_s=connect_s)
+        database.server_clock = self._clock
+        return database
 
-    def borrow(self, patience: Patience | None = None) -> Connection:
-        """A connection that lives, outside a transaction. Waits as long as `patience` lasts for one to come back, and
-        for a server that restarts or fails over. Raises Closed, StoreBusy, StoreUnavailable."""
-        patience = patience or Patience(self._runtime)
-        self._take_turn(patience)
+    def borrow(self, retries: Retries | None = None) -> PipelineConnection:
+        """A live connection, outside a transaction. Waits until the deadline of `retries` for one to be returned, and for a
+        server that restarts or fails over. Raises Closed, StoreBusy, StoreUnavailable."""
+        retries = retries or server_retries(self._runtime)
+        self._reserve(retries)
         try:
             while True:
                 with self._changed:
                     database = self._idle.pop() if self._idle else None
                 if database is None:
-                    return self._open(patience)
+                    return self._open(retries)
                 if is_alive(database):
                     return database
                 database.close()
         except BaseException:
-            self._return_turn(None)
+            self._release(None)
             raise
 
-    def _take_turn(self, patience: Patience) -> None:
+    def _reserve(self, retries: Retries) -> None:
         with self._changed:
-            while not self._closed and self._lent >= limits.POSTGRES_CONNECTIONS_MAX:
-                if patience.left_s == 0:
+            while not self._closed and self._in_use >= limits.POSTGRES_CONNECTIONS_MAX:
+                if retries.left_s == 0:
                     raise StoreBusy(
                         f"all {limits.POSTGRES_CONNECTIONS_MAX} connections of this process to "
                         f"{self._address.shown} are in use"
                     )
-                self._changed.wait(patience.left_s)
-            self._alive()
-            self._lent += 1
+                self._changed.wait(retries.left_s)
+            self._require_open()
+            self._in_use += 1
 
-    def _open(self, patience: Patience) -> Connection:
+    def _open(self, retries: Retries) -> PipelineConnection:
         while True:
             try:
-                return self.open()
+                return self.open(connect_s=retries.left_s)
             except psycopg.Error as exc:
-                if not is_passing(exc) or self._closed or not patience.pause():
+                if not is_transient(exc) or self._closed or not retries.again(exc):
                     raise translate(exc, self._address.shown) from exc
 
-    def give_back(self, database: Connection) -> None:
-        """Undo whatever transaction is open, and keep the connection where it can be used again."""
+    def give_back(self, database: PipelineConnection) -> None:
+        """Return a connection to the pool. Rolls back an open transaction; discards an unusable connection."""
         status = database.info.transaction_status
         try:
             if status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
-                database.fly([("rollback", ())])
+                database.run_statements([("rollback", ())])
                 status = database.info.transaction_status
         except psycopg.Error:
             status = TransactionStatus.UNKNOWN
         if status is not TransactionStatus.IDLE:
             self.discard(database)
             return
-        self._return_turn(database)
+        self._release(database)
 
-    def discard(self, database: Connection) -> None:
-        """Close a connection that is not what it was."""
+    def discard(self, database: PipelineConnection) -> None:
+        """Close a broken connection. If the server did not answer on it, the idle ones are closed too: it would probably
+        not answer on those either."""
         database.close()
-        self._return_turn(None)
+        if database.timed_out:
+            with self._changed:
+                idle, self._idle = self._idle, []
+            for each in idle:
+                each.close()
+        self._release(None)
 
-    def _return_turn(self, database: Connection | None) -> None:
+    def _release(self, database: PipelineConnection | None) -> None:
         with self._changed:
-            self._lent -= 1
+            self._in_use -= 1
             self._changed.notify_all()
             if database is not None and not self._closed:
                 self._idle.append(database)
@@ -96,12 +110,12 @@ class Pool:
         if database is not None:
             database.close()
 
-    def _alive(self) -> None:
+    def _require_open(self) -> None:
         if self._closed:
             raise Closed("store")
 
     def close(self) -> None:
-        """Close what is idle; what is lent is closed when it comes back. A second close is harmless."""
+        """Close the idle connections; those in use are closed when they are returned. A second close is harmless."""
         with self._changed:
             self._closed = True
             idle, self._idle = self._idle, []

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from anabranch.catalog import rows
-from anabranch.catalog.postgres.flight import Connection
+from anabranch.catalog.postgres.pipeline import PipelineConnection
 from anabranch.catalog.reading import SqlReading
+from anabranch.model.append import LogState
 
 
 class PostgresReading(SqlReading):
@@ -17,14 +18,14 @@ class PostgresReading(SqlReading):
 
     NO_LIMIT = None
 
-    def __init__(self, database: Connection) -> None:
+    def __init__(self, database: PipelineConnection) -> None:
         self._database = database
 
     def _rows(self, name: str, values: Any = ()) -> list[rows.Row]:
-        return self._database.fly([(name, values)])[0].rows
+        return self._database.run_statements([(name, values)])[0].rows
 
-    def _several(self, queries: Sequence[tuple[str, Any]]) -> list[list[rows.Row]]:
-        return [answer.rows for answer in self._database.fly(queries)]
+    def _run_queries(self, queries: Sequence[tuple[str, Any]]) -> list[list[rows.Row]]:
+        return [answer.rows for answer in self._database.run_statements(queries)]
 
     def _row(self, name: str, values: Any = ()) -> rows.Row | None:
         return next(iter(self._rows(name, values)), None)
@@ -38,9 +39,13 @@ class PostgresReading(SqlReading):
         *rest, recent, seen_at = row
         return (*rest, struct.pack(f"<{len(recent)}q", *recent), seen_at)
 
+    def matches_log(self, state: LogState) -> bool:
+        return bool(self._rows("matches_log", rows.log_values(state)))
+
     def verify_database(self) -> list[str]:
         broken = [
             f"a row of {table} refers to {missing} {key}, which is missing"
             for table, key, missing in self._rows("broken_references")
         ]
-        return broken + [f"index {name} is not valid" for (name,) in self._rows("invalid_indexes")]
+        broken += [f"index {name} is not valid" for (name,) in self._rows("invalid_indexes")]
+        return broken + self._empty_keys()

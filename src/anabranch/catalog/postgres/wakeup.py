@@ -1,4 +1,4 @@
-"""Telling other processes of commits, and hearing of theirs: NOTIFY after a commit, LISTEN for tailing readers."""
+"""Notifications of commits between processes: NOTIFY after a commit, LISTEN for tailing readers."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ import psycopg
 from psycopg import sql
 
 from anabranch import limits
-from anabranch.catalog.postgres.address import Address
-from anabranch.catalog.postgres.flight import SQL, Connection
+from anabranch.catalog.postgres.address import DatabaseAddress
+from anabranch.catalog.postgres.pipeline import SQL, PipelineConnection
 from anabranch.catalog.postgres.pool import Pool
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.tasks import Task
 
 _REOPEN_S = 0.5  # between two attempts to listen again
-_PAUSE_S = 0.005  # between two notifications: what is committed meanwhile shares the next one
+_PAUSE_S = 0.005  # between two notifications: commits in between share the next one
 
 
 class Notifier:
-    """Sends notifications from a connection of its own. A notification inside a commit would make all commits of the
-    server wait for each other; behind it, and one for many, it costs them nothing. It may be lost: who listens looks
-    by itself from time to time."""
+    """Sends notifications from a connection of its own. A notification inside a commit would serialize all commits of
+    the server. Sent after it, once for many commits, it does not delay them. It may be lost, so listeners also poll."""
 
-    def __init__(self, address: Address, pool: Pool, runtime: Runtime) -> None:
+    def __init__(self, address: DatabaseAddress, pool: Pool, runtime: Runtime) -> None:
         self._channel = address.channel
         self._pool = pool
         self._tasks = runtime.tasks
@@ -35,7 +34,7 @@ class Notifier:
         self.pid: int | None = None
 
     def notify(self) -> None:
-        """Tell the others soon; returns at once."""
+        """Notify the other processes soon; returns at once."""
         with self._changed:
             self._due = True
             if self._task is None and not self._closed:
@@ -43,7 +42,7 @@ class Notifier:
             self._changed.notify_all()
 
     def _run(self) -> None:
-        database: Connection | None = None
+        database: PipelineConnection | None = None
         while True:
             with self._changed:
                 while not self._due and not self._closed:
@@ -53,10 +52,11 @@ class Notifier:
                 self._due = False
             try:
                 if database is None:
-                    database = self._pool.open()
-                    database.execute(SQL["notifying"])
+                    database = self._pool.open(answer_s=limits.WAKEUP_ANSWER_S)
+                    database.answer_s = limits.WAKEUP_ANSWER_S
+                    database.execute(SQL["set_async_commit"])
                     self.pid = database.info.backend_pid
-                database.fly([("notify", (self._channel,))])
+                database.run_statements([("notify", (self._channel,))])
             except psycopg.Error:
                 if database is not None:
                     database.close()
@@ -67,22 +67,22 @@ class Notifier:
             database.close()
 
     def close(self) -> None:
-        """Send what is due, and end."""
+        """Send a notification that is due, and stop."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
         if self._task is not None:
-            self._task.join()
+            self._task.join(limits.TASK_END_S)
 
 
 class Listener:
-    """Keeps a number that rises whenever something may have been committed.
+    """Keeps a number that increases whenever something may have been committed.
 
-    Begins to listen when it is first asked. While the connection is lost, and where notifications do not come through
-    (some proxies swallow them), it looks every `limits.LISTEN_POLL_US` whether the database has had a transaction.
+    Starts to listen at the first call of `token`. If notifications do not arrive (some proxies drop them), it checks
+    every `limits.LISTEN_POLL_US` whether the database has had a transaction. A lost connection is reopened.
     """
 
-    def __init__(self, address: Address, pool: Pool, runtime: Runtime, notifier: Notifier) -> None:
+    def __init__(self, address: DatabaseAddress, pool: Pool, runtime: Runtime, notifier: Notifier) -> None:
         self._channel = address.channel
         self._pool = pool
         self._tasks = runtime.tasks
@@ -95,44 +95,45 @@ class Listener:
         self._wake, self._woken = socket.socketpair()
 
     def bump(self) -> None:
-        """Something was committed, or may have been."""
+        """Increase the number: something was, or may have been, committed."""
         with self._lock:
             self._number += 1
 
     def token(self) -> int:
-        """The number now."""
+        """The current number. The first call starts listening."""
         if self._task is None:
             with self._lock:
                 if self._task is None and not self._closed:
-                    # Here and now, so that nothing is committed unheard between the first number and the second.
+                    # On this thread, so that no commit is missed between the first number and the second.
                     database = self._listen()
                     self._task = self._tasks.spawn("listener", lambda: self._run(database))
         return self._number
 
-    def _listen(self) -> Connection | None:
+    def _listen(self) -> PipelineConnection | None:
         try:
-            database = self._pool.open()
+            database = self._pool.open(answer_s=limits.WAKEUP_ANSWER_S)
         except psycopg.Error:
             return None
+        database.answer_s = limits.WAKEUP_ANSWER_S
         try:
             database.execute(sql.SQL("listen {}").format(sql.Identifier(self._channel)))
-            self._newest = self._look(database)
+            self._newest = self._newest_transaction(database)
         except psycopg.Error:
             database.close()
             return None
         return database
 
-    def _run(self, database: Connection | None) -> None:
+    def _run(self, database: PipelineConnection | None) -> None:
         while not self._closed:
             if database is None:
                 if self._pause(_REOPEN_S):
                     continue
                 database = self._listen()
                 if database is not None:
-                    self.bump()  # whatever was said meanwhile was missed
+                    self.bump()  # notifications may have been missed in between
                 continue
             try:
-                self._hear(database)
+                self._wait_for_notification(database)
             except (psycopg.Error, OSError):
                 database.close()
                 database = None
@@ -140,44 +141,44 @@ class Listener:
             database.close()
         self._woken.close()
 
-    def _hear(self, database: Connection) -> None:
+    def _wait_for_notification(self, database: PipelineConnection) -> None:
         with selectors.DefaultSelector() as selector:
             selector.register(database.fileno(), selectors.EVENT_READ)
             selector.register(self._woken, selectors.EVENT_READ)
-            said = selector.select(limits.LISTEN_POLL_US / 1e6)
-        if not said:
-            newest = self._look(database)
+            ready = selector.select(limits.LISTEN_POLL_US / 1e6)
+        if not ready:
+            newest = self._newest_transaction(database)
             if newest != self._newest:
                 self._newest = newest
                 self.bump()
             return
         database.pgconn.consume_input()
-        heard = False
+        notified = False
         while (notice := database.pgconn.notifies()) is not None:
-            heard = heard or notice.be_pid != self._notifier.pid
-        if heard:
+            notified = notified or notice.be_pid != self._notifier.pid
+        if notified:
             self.bump()
         if database.pgconn.status != psycopg.pq.ConnStatus.OK:
             raise psycopg.OperationalError("the connection that listens was closed")
 
-    def _look(self, database: Connection) -> str | None:
+    def _newest_transaction(self, database: PipelineConnection) -> str | None:
         row = database.execute(SQL["newest_transaction"]).fetchone()
         return None if row is None else str(row[0])
 
     def _pause(self, seconds: float) -> bool:
-        """Wait; True where it was closed meanwhile."""
+        """Wait; True if the listener was closed in between."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._woken, selectors.EVENT_READ)
             return bool(selector.select(seconds))
 
     def close(self) -> None:
-        """End. A second close is harmless."""
+        """Stop listening. A second close is harmless."""
         with self._lock:
             if self._closed:
                 return
             self._closed = True
         self._wake.close()
         if self._task is not None:
-            self._task.join()
+            self._task.join(limits.TASK_END_S)
         else:
             self._woken.close()

@@ -1,121 +1,130 @@
-"""Changing the catalog on PostgreSQL, and which locks that takes.
+"""Changing the catalog on PostgreSQL, and the locks that this takes.
 
-A transaction that does not say what it is on holds the lock `writing` alone: what it reads of names, segments, spans,
-leases, pieces and marks of blobs stays as it is until it ends, as on SQLite. One that says so shares `writing` and takes
-a lock on its subject, so that it excludes those on the same subject and those on everything, and nobody else: a name's
-lock before its stream's. It may not look further (`asking._WHOLE`, `_own`); what it touches besides has a lock of its own. Each
-of them has one subject, taken first, so no two of them can wait for each other.
+A transaction without a subject holds the lock `writing` exclusively: names, segments, spans, leases, state entries and
+marks of blobs stay as it has read them until it ends, as on SQLite. A transaction with a subject holds `writing` shared
+and takes a lock on its subject; for a stream given by name, first the name's lock, then the stream's. So it excludes
+only transactions on the same subject and those without one. It may not touch other streams (checked by
+`catalog.subject.ALL_STREAMS_STATEMENTS` and `_require_subject`); whatever else it touches has a lock of its own. Each such transaction has one subject,
+locked first, so no two of them can wait for each other.
 
-Rows of the outbox are numbered in the order of their commits. Side by side, they are written last of all, behind the lock
-`changes`, which the next transaction gets when this one has ended.
+Rows of the outbox are numbered in commit order. Transactions that run at the same time write theirs last of all, under
+the lock `changes`, which the next transaction gets when this one has ended.
 
-Commits do not take the lock `writing`. They run beside it and touch
-logs, writers, extents, blobs and requests, behind the row locks of their logs. So a transaction locks a log before it
-reads what a commit may change of it: `view`, `logs` and `progress` lock the unsealed logs they answer with, in ascending
-id, and from then on no length moves and no progress changes until the transaction ends. `extents` needs no lock: commits only add
-behind the length. One that is on the end of a log locks that log when it begins. A request id is locked before it is looked
-up, because a unit of a commit may carry it.
+Commits do not take the lock `writing`. They run concurrently and change logs, writers, extents, blobs and requests
+under the row locks of their logs. So a transaction locks a log before it reads what a commit may change: `view`, `logs`
+and `progress` lock the unsealed logs that they return, in ascending id. From then on lengths and progress do not change
+until the transaction ends. `extents` needs no lock, because commits only add after the length. A transaction on the end
+of a log (`StreamTail`) locks that log when it begins. A request id is locked before it is looked up, because a unit of
+a commit may carry it.
 
-The lock `horizon` is shared by commits that carry blobs and taken alone by who looks at leases in order to advance it.
+The lock `horizon` is taken shared by commits that carry blobs, and exclusively by a transaction that reads leases in
+order to advance the horizon.
 
-A commit locks its logs in ascending id. A transaction that looks at two streams may lock in another order, and then
-the two may wait for each other. The commit gives way (`patience` of the commit function) and is called again; where
-the database notices first and refuses the transaction's lock, that lock alone is asked for again, behind a savepoint.
+A commit locks its logs in ascending id. A transaction that reads two streams may lock in another order, so the two may
+wait for each other. Then the commit gives up (`patience` of the commit function) and is called again. If the database
+detects the deadlock first and refuses the transaction's lock, that lock alone is requested again, after a savepoint.
 """
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
+import psycopg
 from psycopg import errors as pg
 
+from anabranch import limits
 from anabranch.catalog import rows
-from anabranch.catalog.port import Change, Checkpointed, Lease, StreamEnd, Subject
+from anabranch.catalog.port import Change, Lease, StreamTail, Subject
 from anabranch.catalog.postgres.append import call_values, verdicts
-from anabranch.catalog.postgres.asking import PostgresAsking
-from anabranch.catalog.postgres.flight import Asked, Connection
 from anabranch.catalog.postgres.log_end import LogEnd
-from anabranch.catalog.postgres.patience import Patience
+from anabranch.catalog.postgres.pipeline import PipelineConnection, StatementCall
+from anabranch.catalog.postgres.round_trips import PostgresRoundTrips
+from anabranch.catalog.state.kind import StateKind, compact_json
 from anabranch.catalog.tables import Value
 from anabranch.catalog.writing import SqlWriting
 from anabranch.model.append import BlobEntry, LogState, Progress, Unit, Verdict
 from anabranch.model.ids import LogId, Micros, SegmentId, StreamId, WriterId
 from anabranch.model.names import StreamName
 from anabranch.model.stream import Extent, Segment, Span, StreamInfo, StreamView
+from anabranch.runtime.retry import Retries
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
-class PostgresWriting(PostgresAsking, SqlWriting):
-    """`catalog.port.Writing` over a connection inside a transaction that holds the lock `writing`: alone, or shared
-    where it is `on` something. It has begun when `enter` returns, which waits for those locks."""
+class PostgresWriting(PostgresRoundTrips, SqlWriting):
+    """`catalog.port.Writing` over a connection inside a transaction that holds the lock `writing`: exclusively, or
+    shared if it has a subject `on`. The transaction has begun when `enter` returns, which waits for those locks."""
 
-    TAKEN = pg.UniqueViolation
+    UNIQUE_VIOLATION = pg.UniqueViolation
+    CONSTRAINT_VIOLATIONS = (psycopg.IntegrityError, psycopg.DataError)
 
-    def __init__(self, database: Connection, patience: Patience, on: Subject | None = None) -> None:
+    def __init__(self, database: PipelineConnection, retries: Retries, on: Subject | None = None) -> None:
         super().__init__(database, on)
-        self._patience = patience
+        self._retries = retries
         self._locked: set[LogId] = set()
-        self._streams: set[StreamId] = set()  # those it is on: one, as soon as that exists
+        self._changed_streams: set[StreamId] = set()
+        self._streams: set[StreamId] = set()  # its subject's stream, as soon as that exists
         self._names: set[StreamName] = set()
 
     def enter(self) -> int:
-        """Begin the transaction and take the locks it needs from its start, in one round trip. Returns the catalog's format,
-        0 where it has none. To be called once, before all else; where it raises, the transaction may have begun."""
+        """Begin the transaction and take the locks it needs from its start, in one round trip. Returns the catalog's
+        format, 0 if it has none. Must be called once, first; if it raises, the transaction may have begun."""
         on = self._on
-        asked: list[Asked] = [("format", ())]
+        calls: list[StatementCall] = [("format", ())]
         match on:
             case None:
-                lock: Asked = ("lock", ("writing",))
-            case StreamEnd():
-                return self._enter_end(on)
+                lock: StatementCall = ("lock", ("writing",))
+            case StreamTail():
+                return self._begin_on_log_end(on)
             case str():
-                lock = ("lock_beside", (f"on {on}",))
+                lock = ("lock_shared", (f"on {on}",))
             case StreamName():
                 self._names.add(on)
-                lock = ("lock_beside", (f"name {on}",))
-                asked += [("lock_stream_named", (on.scope, on.name)), ("stream_by_name", (on.scope, on.name))]
+                lock = ("lock_shared", (f"name {on}",))
+                calls += [("lock_stream_by_name", (on.scope, on.name)), ("stream_by_name", (on.scope, on.name))]
             case _:
                 self._streams.add(on)
-                lock = ("lock_beside", (f"stream {on}",))
-                asked.append(("stream_by_id", (on,)))
-        found = [answer.rows for answer in self._database.fly([("begin_writing", ()), lock, *asked])]
+                lock = ("lock_shared", (f"stream {on}",))
+                calls.append(("stream_by_id", (on,)))
+        found = [answer.rows for answer in self._database.run_statements([("begin_writing", ()), lock, *calls])]
         if not isinstance(on, str | None):
-            self._known = next(map(rows.stream, found[-1]), None)
+            self._subject_info = next(map(rows.stream, found[-1]), None)
         if isinstance(on, StreamName):
             self._enter_named(on)
         return int(found[2][0][0]) if found[2] else 0
 
-    def _enter_end(self, on: StreamEnd) -> int:
+    def _begin_on_log_end(self, on: StreamTail) -> int:
         self._streams.add(on.stream)
         values = {"stream": on.stream, "log": on.log, "writer": on.writer}
-        locks: list[Asked] = [("lock_beside", (f"stream {on.stream}",)), ("lock_log", (on.log,))]
-        *_, log, end = self._database.fly([("begin_writing", ()), *locks, ("stream_end", values)])
+        locks: list[StatementCall] = [("lock_shared", (f"stream {on.stream}",)), ("lock_log", (on.log,))]
+        *_, log, end = self._database.run_statements([("begin_writing", ()), *locks, ("log_end", values)])
         if not end.rows:
             return 0
         row = end.rows[0]
-        stream, extent, progress = row[1:15], row[15:32], row[32:]
-        self._known = None if stream[0] is None else rows.stream(stream)
+        stream, extent, progress = row[1:21], row[21 : 21 + rows.EXTENT], row[21 + rows.EXTENT :]
+        self._subject_info = None if stream[0] is None else rows.stream(stream)
         if log.rows:
             self._locked.add(on.log)
             last = None if extent[0] is None else rows.extent(extent)
-            known = None if progress[0] is None else rows.progress(progress)
-            self._end = LogEnd(rows.log(log.rows[0]), last, on.writer, known)
+            writer_progress = None if progress[0] is None else rows.progress(progress)
+            self._log_end = LogEnd(rows.log(log.rows[0]), last, on.writer, writer_progress)
         return int(row[0])
 
     def _enter_named(self, name: StreamName) -> None:
-        if self._known is not None:
-            self._streams.add(self._known.id)
-        elif alias := self._rows("stream_by_alias", (str(name),)):
-            stream = rows.stream(alias[0]).id
+        if self._subject_info is not None:
+            self._streams.add(self._subject_info.id)
+        elif found := self._row_by_alias(name):
+            stream = rows.stream(found).id
             self._rows("lock", (f"stream {stream}",))
             self._streams.add(stream)
 
-    def _own(self, stream: StreamId) -> None:
+    def _require_subject(self, stream: StreamId) -> None:
         assert self._on is None or stream in self._streams, f"a transaction on {self._on} touched stream {stream:016x}"
 
-    def _loadable(self, table: str, row: Sequence[Value]) -> Sequence[Any]:
+    def _from_exported(self, table: str, row: Sequence[Value]) -> Sequence[Any]:
         if table != "writers":
             return row
         *rest, recent, seen_at = row
@@ -123,52 +132,53 @@ class PostgresWriting(PostgresAsking, SqlWriting):
         return (*rest, list(struct.unpack(f"<{len(recent) // 8}q", recent)), seen_at)
 
     def wipe(self) -> None:
-        # A commit that runs beside it would add rows to a table that is empty already.
-        self._do("lock_tables", ())
-        super().wipe()
+        # Without it, a concurrent commit could add rows to a table that is empty already.
+        with self._database.background(limits.CATALOG_LONG_S):
+            self._execute("lock_tables", ())
+            super().wipe()
 
     def skip_ids(self, count: int) -> None:
         for table in ("logs", "blobs", "changes"):
             self._rows(f"skip_{table}", (count,))
 
-    def _recent(self, progress: Progress) -> list[int]:
+    def _encode_recent(self, progress: Progress) -> list[int]:
         return [number for batch in progress.recent for number in batch]
 
     def _lock_logs(self, *logs: LogId) -> None:
-        """Lock logs before the next question or change."""
+        """Lock logs before the next query or change."""
         if missing := set(logs) - self._locked:
             if self._locked and min(missing) < max(self._locked):
-                self._lock_disordered("lock_logs", sorted(missing))
+                self._lock_with_savepoint("lock_logs", sorted(missing))
             else:
                 self._unsent.append(("lock_logs", (sorted(missing),)))
             self._locked |= missing
 
     def _lock_logs_of(self, statement: str, what: object) -> None:
-        """The same for those of streams. They are told to `_locked` by who reads what they are."""
+        """Lock the logs of streams, with `statement`. The caller adds them to `_locked` once it has read their ids."""
         if self._locked:
-            self._lock_disordered(statement, what)
+            self._lock_with_savepoint(statement, what)
         else:
             self._unsent.append((statement, (what,)))
 
-    def _lock_disordered(self, statement: str, what: object) -> None:
+    def _lock_with_savepoint(self, statement: str, what: object) -> None:
         while True:
             try:
-                self._several([("set_savepoint", ()), (statement, (what,)), ("release_savepoint", ())])
-            except pg.DeadlockDetected:
-                if not self._patience.pause():
+                self._run_queries([("set_savepoint", ()), (statement, (what,)), ("release_savepoint", ())])
+            except pg.DeadlockDetected as exc:
+                if not self._retries.again(exc):
                     raise
-                self._rows("undo_to_savepoint")
+                self._rows("rollback_to_savepoint")
             else:
                 return
 
-    # what is read behind a lock
+    # reads under a lock
 
     def stream(self, stream: StreamName | StreamId) -> StreamInfo | None:
-        known = self._known
-        if known is not None and stream in (known.id, known.name):
-            found: StreamInfo | None = known
+        subject_info = self._subject_info
+        if subject_info is not None and stream in (subject_info.id, subject_info.name):
+            found: StreamInfo | None = subject_info
         else:
-            self.ahead(streams=[stream])
+            self.prefetch(streams=[stream])
             found = super().stream(stream)
         if self._on is not None:
             own = stream in self._names or stream in self._streams or (found is not None and found.id in self._streams)
@@ -178,7 +188,7 @@ class PostgresWriting(PostgresAsking, SqlWriting):
         return found
 
     def view(self, stream: StreamId) -> StreamView | None:
-        self._own(stream)
+        self._require_subject(stream)
         self._lock_logs_of("lock_logs_of_stream", stream)
         view = super().view(stream)
         if view is not None:
@@ -199,11 +209,11 @@ class PostgresWriting(PostgresAsking, SqlWriting):
         found = super().logs(ids)
         for log in found.values():
             if not log.sealed:
-                self._own(log.stream)
+                self._require_subject(log.stream)
         return found
 
     def extent_before(self, log: LogId, stop: int) -> Extent | None:
-        last = None if self._end is None else self._end.last
+        last = None if self._log_end is None else self._log_end.last
         if last is not None and last.log == log and last.start < stop:
             return last
         return super().extent_before(log, stop)
@@ -213,102 +223,110 @@ class PostgresWriting(PostgresAsking, SqlWriting):
         return super().progress(log, writer)
 
     def request(self, request: str) -> tuple[str, str] | None:
-        self._take(f"request {request}")
-        row = self._row("request_again", (request,))
-        return None if row is None else (row[0], row[1])
+        self._lock_before_next(f"request {request}")
+        row = self._row("request_for_update", (request,))
+        return None if row is None else rows.request(row)
 
     def leases(self) -> list[Lease]:
-        self._take("horizon")
+        self._lock_before_next("horizon")
         return super().leases()
 
-    def piece(self, kind: str, name: str) -> Checkpointed | None:
-        self._take_piece(kind, name)
-        row = self._row("piece_again", (kind, name))
-        return None if row is None else Checkpointed(row[0], row[1], json.loads(row[2]))
+    def aliases_of(self, stream: StreamId) -> tuple[StreamName, ...]:
+        self._require_subject(stream)  # only a transaction on the stream, or on none, gives it aliases
+        return super().aliases_of(stream)
 
-    def _take_piece(self, kind: str, name: str) -> None:
+    def state(self, kind: StateKind[K, V], key: K) -> V | None:
+        self._lock_state(kind, key)
+        row = self._row("state_for_update", (kind.name, kind.key.encode(key)))
+        return None if row is None else kind.decode(rows.state(row)).value
+
+    def _lock_state(self, kind: StateKind[K, Any], key: K) -> None:
         if self._on is not None:
-            self._take(f"piece {kind} {name}")
+            self._lock_before_next(f"state {kind.name} {kind.key.encode(key)}")
 
     def changes(self, after: int, limit: int) -> list[Change]:
-        self._unsent = self._last()
+        self._unsent = self._statements_before_commit()
         return super().changes(after, limit)
 
-    # what is changed
+    # changes
 
     def insert_stream(self, info: StreamInfo) -> None:
         assert self._on is None or info.name in self._names, f"a transaction on {self._on} made {info.name}"
         super().insert_stream(info)
-        self._known = None
+        self._subject_info = None
         self._streams.add(info.id)
 
     def update_stream(self, info: StreamInfo) -> None:
-        self._own(info.id)
+        self._require_subject(info.id)
         assert self._on is None or info.name in self._names, f"a transaction on {self._on} renamed it {info.name}"
         super().update_stream(info)
-        self._known = None
+        self._subject_info = None
 
     def drop_stream(self, stream: StreamId) -> None:
-        self._own(stream)
-        self._known = None
+        self._require_subject(stream)
+        self._subject_info = None
         super().drop_stream(stream)
 
     def put_segment(self, stream: StreamId, segment: Segment) -> None:
-        self._own(stream)
+        self._require_subject(stream)
         super().put_segment(stream, segment)
 
     def put_span(self, stream: StreamId, span: Span) -> None:
-        self._own(stream)
+        self._require_subject(stream)
         super().put_span(stream, span)
 
     def drop_spans(self, stream: StreamId, segment: SegmentId) -> None:
-        self._own(stream)
+        self._require_subject(stream)
         super().drop_spans(stream, segment)
 
     def new_log(self, stream: StreamId, *, appended_at: Micros) -> LogId:
-        self._own(stream)
-        if not self._foreseen.logs:
+        self._require_subject(stream)
+        if not self._prefetched.logs:
             return super().new_log(stream, appended_at=appended_at)
-        log = self._foreseen.logs.pop(0)
-        self._do("put_log", (log, stream, appended_at))
+        log = self._prefetched.logs.pop(0)
+        self._execute("put_log", (log, stream, appended_at))
         return log
 
     def put_progress(self, log: LogId, writer: WriterId, progress: Progress, *, now: Micros) -> None:
         self._lock_logs(log)
         super().put_progress(log, writer, progress, now=now)
 
-    def inherit_fences(self, log: LogId, heir: LogId) -> None:
-        self._lock_logs(log, heir)
-        super().inherit_fences(log, heir)
+    def copy_fences(self, log: LogId, successor: LogId) -> None:
+        self._lock_logs(log, successor)
+        super().copy_fences(log, successor)
 
     def set_horizon(self, horizon: Micros) -> None:
-        self._take("horizon")
+        self._lock_before_next("horizon")
         super().set_horizon(horizon)
 
     def append(self, unit: Unit, *, now: Micros, blobs: Sequence[BlobEntry] = ()) -> tuple[Verdict, ...]:
-        end, self._end = self._end, None
-        if end is not None and end.takes(unit):
+        end, self._log_end = self._log_end, None
+        if end is not None and end.can_decide(unit):
             verdict, written = end.append(unit, now=now)
             if written is not None:
-                self._do("append_part", written)
+                self._execute("append_part", written)
             return (verdict,)
-        values = call_values([unit], blobs, now, patience_ms=None)
+        values = call_values([unit], blobs, now, lock_timeout_ms=None)
         (answer,) = verdicts([unit], self._row("append", values))
         return answer
 
-    def put_piece(self, piece: Checkpointed) -> None:
-        self._take_piece(piece.kind, piece.name)
-        super().put_piece(piece)
+    def put_alias(self, name: StreamName, stream: StreamId) -> None:
+        self._require_subject(stream)
+        super().put_alias(name, stream)
 
-    def drop_piece(self, kind: str, name: str) -> None:
-        self._take_piece(kind, name)
-        super().drop_piece(kind, name)
+    def put_state(self, kind: StateKind[K, V], key: K, value: V) -> None:
+        self._lock_state(kind, key)
+        super().put_state(kind, key, value)
+
+    def drop_state(self, kind: StateKind[K, Any], key: K) -> None:
+        self._lock_state(kind, key)
+        super().drop_state(kind, key)
 
     def add_change(self, stream: StreamId | None, kind: str, detail: Mapping[str, object], *, now: Micros) -> None:
         if self._on is None:
             super().add_change(stream, kind, detail, now=now)
         else:
-            self._changes.append((stream, now, kind, rows.compact_json(dict(detail))))
+            self._changes.append((stream, now, kind, compact_json(dict(detail))))
 
 
 def _open_logs(view: StreamView) -> set[LogId]:

@@ -1,1 +1,1 @@
-"""The catalog on SQLite: one file, many processes; or in memory, for one."""
+"""The catalog on SQLite: one file shared by many processes, or in memory for one process."""

@@ -1,4 +1,4 @@
-"""The SQLite catalog: connections, exclusion between threads and processes, commits and checkpoints."""
+"""The SQLite catalog: connections, locking between threads and processes, commits and checkpoints."""
 
 from __future__ import annotations
 
@@ -8,15 +8,27 @@ from pathlib import Path
 
 import apsw
 
+from anabranch import limits
 from anabranch.catalog.port import Reading, Subject, Writing
-from anabranch.catalog.sqlite.append import Appending
-from anabranch.catalog.sqlite.connection import Translated, check_format, migrate, open_database, was_refused
+from anabranch.catalog.sqlite.append import AppendBatch
+from anabranch.catalog.sqlite.connection import (
+    TranslatedErrors,
+    check_format,
+    inode,
+    is_out_of_space,
+    migrate,
+    open_database,
+    translate,
+)
 from anabranch.catalog.sqlite.lock import FairLock
 from anabranch.catalog.sqlite.reading import SqliteReading
+from anabranch.catalog.sqlite.subject import SqliteSubjectWriting
 from anabranch.catalog.sqlite.wal import WriteAheadLog
 from anabranch.catalog.sqlite.writing import SqliteWriting
-from anabranch.errors import AnabranchError, AppendUncertain, Closed, DiskFull, ReadOnlyStore
+from anabranch.errors import AnabranchError, AppendUncertain, Closed, DiskFull, ReadOnlyStore, StoreUnavailable
 from anabranch.model.append import Commit, Verdict
+from anabranch.runtime.access import access_of
+from anabranch.runtime.clock import Clock, MachineClock
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.tasks import Task
 
@@ -24,49 +36,76 @@ FILE = "catalog.db"
 
 
 class SqliteCatalog:
-    """`catalog.port.Catalog` on one SQLite file, or in memory where `folder` is None.
+    """`catalog.port.Catalog` on one SQLite file, or in memory if `folder` is None.
 
-    Any number of processes may open the same folder. Within a process one connection writes, and a pool of them reads;
-    in memory there is only one connection, so a thread must not begin a transaction inside another.
+    Any number of processes may open the same folder. Within a process one connection writes and a pool of connections
+    reads. In memory there is only one connection, so a thread must not begin a transaction inside another.
     """
 
     def __init__(
         self, folder: Path | None, runtime: Runtime, *, read_only: bool = False, vfs: str | None = None
     ) -> None:
         self._runtime = runtime
+        self._clock = runtime.catalog_clock or MachineClock(runtime.clock)
         self._path = ":memory:" if folder is None else str(folder / FILE)
         self._read_only = read_only
         self._vfs = vfs
-        self._exclusive = runtime.tasks.lock()
+        self._thread_lock = runtime.tasks.lock()
         self._pool_lock = runtime.tasks.lock()
         self._pool: list[apsw.Connection] = []
         self._closed = False
         self._commits = 0
-        self._checkpoint: Task | None = None  # the last one
+        self._checkpoint: Task | None = None  # the latest one
         self._checkpointing = False
-        self._fair = None if folder is None or read_only else FairLock(folder, runtime)
-        self._database = open_database(self._path, read_only=read_only, vfs=vfs)
-        if read_only:
-            check_format(self._database, self._path)
-        else:
-            self._prepare()
-        self._wal = None if folder is None or read_only else WriteAheadLog(self._database, self._path)
-        self._watch = self._database if folder is None else open_database(self._path, read_only=True, vfs=vfs)
+        self._file_lock = None if folder is None or read_only else FairLock(folder, runtime)
+        self._inode: int | None = None  # of the open file; None: not compared
         self._watch_lock = runtime.tasks.lock()
-
-    def _prepare(self) -> None:
+        opened: list[apsw.Connection] = []
         try:
-            with self._turn():
-                migrate(self._database, self._path)
+            self._database = self._open(opened)
+            self._wal = None if folder is None or read_only else WriteAheadLog(self._database, self._path)
+            self._version_watch = self._database
+            if folder is not None:
+                self._version_watch = open_database(self._path, read_only=True, vfs=vfs)
         except BaseException:
-            self._database.close()
-            if self._fair is not None:
-                self._fair.close()
+            for database in opened:
+                database.close()
+            if self._file_lock is not None:
+                self._file_lock.close()
             raise
+
+    def _open(self, opened: list[apsw.Connection]) -> apsw.Connection:
+        """Open the first connection, which stays open as long as the catalog. A rebuild replaces the file under the same
+        lock, so a file can't be opened just before it is replaced and be written to afterwards."""
+        if self._read_only:
+            opened.append(open_database(self._path, read_only=True, vfs=self._vfs))
+            check_format(opened[0], self._path)
+            return opened[0]
+        with self._exclusively():
+            if self._file_lock is not None:
+                self._create(Path(self._path))
+            opened.append(open_database(self._path, vfs=self._vfs))
+            migrate(opened[0], self._path)
+            if self._file_lock is not None:
+                self._inode = inode(self._path)
+        return opened[0]
+
+    def _create(self, file: Path) -> None:
+        """Create the file with the store's mode before SQLite would; SQLite gives its write-ahead log the same mode."""
+        try:
+            if not file.exists():
+                access_of(file.parent, shared=self._runtime.settings.shared_files).create(file)
+        except OSError:
+            return  # SQLite reports it, with one message for all ways in which opening fails
+
+    @property
+    def clock(self) -> Clock:
+        """See the port."""
+        return self._clock
 
     @property
     def in_memory(self) -> bool:
-        """True if the catalog lives as long as this object."""
+        """True if the catalog exists only as long as this object."""
         return self._path == ":memory:"
 
     # transactions
@@ -75,15 +114,15 @@ class SqliteCatalog:
     def reading(self) -> Iterator[Reading]:
         """See the port."""
         if self.in_memory:
-            with self._exclusive:
-                self._alive()
+            with self._thread_lock:
+                self._require_open()
                 yield SqliteReading(self._database)
             return
         database = self._borrow()
         try:
-            with Translated(self._path):
+            with TranslatedErrors(self._path):
                 try:
-                    database.execute("begin")
+                    _begin(database, "begin")
                     yield SqliteReading(database)
                 finally:
                     _end(database)
@@ -91,12 +130,15 @@ class SqliteCatalog:
             self._give_back(database)
 
     @contextmanager
-    def writing(self, on: Subject | None = None) -> Iterator[Writing]:
-        """See the port. SQLite has one writer at a time, whatever it is on."""
-        with self._turn(), Translated(self._path):
+    def writing(self, subject: Subject | None = None) -> Iterator[Writing]:
+        """See the port. SQLite has one writer at a time, whatever its subject, which is asserted all the same."""
+        with self._exclusively(), TranslatedErrors(self._path):
             try:
-                self._database.execute("begin immediate")
-                yield SqliteWriting(self._database)
+                _begin(self._database, "begin immediate")
+                database = self._database
+                transaction = SqliteWriting(database) if subject is None else SqliteSubjectWriting(database, subject)
+                yield transaction
+                transaction.finish()
                 self._finish()
             finally:
                 _end(self._database)
@@ -104,11 +146,11 @@ class SqliteCatalog:
 
     def commit(self, commit: Commit) -> tuple[tuple[Verdict, ...], ...]:
         """See the port."""
-        with self._turn(), Translated(self._path):
+        with self._exclusively(), TranslatedErrors(self._path):
             database = self._database
             try:
-                database.execute("begin immediate")
-                appending = Appending(database, commit.now, commit.units, commit.blobs)
+                _begin(database, "begin immediate")
+                appending = AppendBatch(database, commit.now, commit.units, commit.blobs)
                 verdicts = tuple(appending.unit(unit) for unit in commit.units)
                 if appending.flush():
                     self._finish()
@@ -121,59 +163,62 @@ class SqliteCatalog:
         try:
             self._database.execute("commit")
         except apsw.IOError as exc:
-            if was_refused(self._database, exc):
+            if is_out_of_space(self._database, exc):
                 raise DiskFull(f"no space is left for the catalog {self._path}; nothing was changed") from exc
-            # The write-ahead log may or may not have reached the disk: a crash now could still bring the commit back.
+            # The write-ahead log may or may not have reached the disk: after a crash the commit may take effect.
             raise AppendUncertain(f"the disk failed while the catalog {self._path} was committing: {exc}") from exc
         self._commits += 1
         if self._wal is not None:
-            self._wal.make_room()
+            self._wal.extend()
 
     @contextmanager
-    def _turn(self) -> Iterator[None]:
+    def _exclusively(self) -> Iterator[None]:
         """Exclude the other threads, then the other processes."""
         if self._read_only:
             raise ReadOnlyStore(f"the store at {self._path} was opened for reading only")
-        # Counted from here: else of many threads each would wait as long as a process may, one after the other.
-        until = None if self._fair is None else self._fair.patience()
-        with self._exclusive:
-            self._alive()
-            if self._fair is None:
+        # The deadline counts from here. Otherwise many threads would each wait for the full time, one after the other.
+        deadline = None if self._file_lock is None else self._file_lock.deadline()
+        with self._thread_lock:
+            self._require_open()
+            if self._file_lock is None:
                 yield
                 return
             try:
-                self._fair.acquire(until)
+                self._file_lock.acquire(deadline)
+                if self._inode is not None and inode(self._path) != self._inode:
+                    raise StoreUnavailable(
+                        f"the catalog {self._path} was deleted or replaced while it was open; nothing was changed. "
+                        "Open the store again"
+                    )
                 yield
             finally:
-                self._fair.release()
+                self._file_lock.release()
 
     # checkpoints of the write-ahead log
 
     def _checkpoint_if_due(self) -> None:
-        if self._wal is None or self._checkpointing or not self._wal.full:
+        if self._wal is None or self._checkpointing or not self._wal.checkpoint_due:
             return
         self._checkpointing = True
         try:
             self._checkpoint = self._runtime.tasks.spawn("checkpoint", self._run_checkpoint)
-        except (
-            RuntimeError
-        ):  # no thread is to be had, but what was committed stays committed: a later commit asks again
+        except RuntimeError:  # no thread can be started; the commit itself succeeded, and a later one tries again
             self._checkpointing = False
 
     def _run_checkpoint(self) -> None:
-        """Move the log's pages into the database: the bulk while others commit, the rest in a turn of its own, after
-        which the next commit begins the log anew."""
+        """Move the log's pages into the database: most of them while others commit, the rest under the lock, after
+        which the next commit starts at the beginning of the log."""
         try:
             database = self._borrow()
             try:
-                with Translated(self._path):
+                with TranslatedErrors(self._path):
                     database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-                    with self._turn():
+                    with self._exclusively():
                         database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
             finally:
                 self._give_back(database)
         except AnabranchError:
-            pass  # another process is at it, or the disk is full: a later commit asks again
+            pass  # another process is doing it, or the disk is full: a later commit tries again
         finally:
             self._checkpointing = False
 
@@ -181,7 +226,7 @@ class SqliteCatalog:
 
     def _borrow(self) -> apsw.Connection:
         with self._pool_lock:
-            self._alive()
+            self._require_open()
             if self._pool:
                 return self._pool.pop()
         return open_database(self._path, read_only=self._read_only, vfs=self._vfs)
@@ -198,36 +243,46 @@ class SqliteCatalog:
         if self.in_memory:
             return self._commits
         with self._watch_lock:
-            self._alive()
-            with Translated(self._path):
-                return int(self._watch.pragma("data_version"))
+            self._require_open()
+            with TranslatedErrors(self._path):
+                return int(self._version_watch.pragma("data_version"))
 
-    def _alive(self) -> None:
+    def _require_open(self) -> None:
         if self._closed:
             raise Closed("store")
+
+    def translated(self, error: Exception) -> Exception:
+        """See the port."""
+        return translate(error, self._path) if isinstance(error, apsw.Error) else error
 
     def close(self) -> None:
         """See the port."""
         checkpoint = self._checkpoint
-        with self._exclusive, self._watch_lock:
+        with self._thread_lock, self._watch_lock:
             with self._pool_lock:
                 if self._closed:
                     return
                 self._closed = True
                 pool, self._pool = self._pool, []
-            with Translated(self._path) if not self.in_memory else nullcontext():
+            with TranslatedErrors(self._path) if not self.in_memory else nullcontext():
                 for database in pool:
                     database.close()
-                if self._watch is not self._database:
-                    self._watch.close()
+                if self._version_watch is not self._database:
+                    self._version_watch.close()
                 self._database.close()
-            if self._fair is not None:
-                self._fair.close()
+            if self._file_lock is not None:
+                self._file_lock.close()
         if checkpoint is not None:
-            checkpoint.join()
+            checkpoint.join(limits.TASK_END_S)
+
+
+def _begin(database: apsw.Connection, statement: str) -> None:
+    if database.in_transaction:  # an asynchronous exception interrupted the end of the last one
+        _end(database)
+    database.execute(statement)
 
 
 def _end(database: apsw.Connection) -> None:
-    """Leave no transaction behind, wherever it was interrupted."""
+    """Roll back if a transaction is still open, wherever it was interrupted."""
     if database.in_transaction:
         database.execute("rollback")

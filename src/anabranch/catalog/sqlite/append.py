@@ -1,13 +1,15 @@
-"""The commit function on SQLite: decide units against the locked logs, then write what was accepted."""
+"""The commit function on SQLite: decides units against the locked logs, then writes what was accepted."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
 
 import apsw
 
 from anabranch.catalog import rows
+from anabranch.catalog.digests import row_digest
 from anabranch.catalog.sqlite.reading import SQL, SqliteReading
 from anabranch.core.decide import advance_log, advance_progress, decide
 from anabranch.model.append import (
@@ -26,8 +28,31 @@ from anabranch.model.ids import BlobId, LogId, Micros, WriterId
 _Writer = tuple[LogId, WriterId]
 
 
-class Appending:
-    """The appends of one transaction: states are read once, changed in memory, and written together by `flush`."""
+def _digested_extent(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    # In the digest the blob's key (the last value) follows the blob. The bytes (the last but one) have a checksum.
+    return (*values[:-1], row_digest(values[:4] + values[-1:] + values[4:-2]))
+
+
+def _digested_log(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    *changing, log, stream = values
+    changing[1] = int(changing[1])  # sealed
+    return (*values, row_digest((log, stream, *changing)))
+
+
+def _digested_progress(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    return (*values, row_digest(values))
+
+
+# For the statements of every commit: appends the digest to the parameters. A SQL function would take longer.
+DIGESTED: Final[dict[str, Callable[[Any], tuple[Any, ...]]]] = {
+    "insert_extent": _digested_extent,
+    "update_log": _digested_log,
+    "put_progress": _digested_progress,
+}
+
+
+class AppendBatch:
+    """The appends of one transaction: reads states once, changes them in memory, and writes them in `flush`."""
 
     def __init__(
         self, database: apsw.Connection, now: Micros, units: Sequence[Unit], blobs: Sequence[BlobEntry]
@@ -42,7 +67,7 @@ class Appending:
         self._logs: dict[LogId, LogState]
         self._progress: dict[_Writer, Progress | None]
         if len(parts) == 1 and parts[0].sequence is not None:
-            self._look_up(parts[0].log, parts[0].sequence.writer)
+            self._read_one(parts[0].log, parts[0].sequence.writer)
         else:
             self._logs = self._reading.logs(sorted({part.log for part in parts}))
             writers = {(p.log, p.sequence.writer): None for p in parts if p.sequence is not None}
@@ -52,9 +77,9 @@ class Appending:
         self._extents: list[tuple[object, ...]] = []
 
     def unit(self, unit: Unit) -> tuple[Verdict, ...]:
-        """Decide one unit, on top of those before it."""
-        if unit.request is not None and (known := self._reading.request(unit.request)):
-            return tuple(Appended(start, Micros(at), duplicate=True) for start, at in json.loads(known[1]))
+        """Decide one unit, taking into account those before it."""
+        if unit.request is not None and (recorded := self._reading.request(unit.request)):
+            return tuple(Appended(start, Micros(at), duplicate=True) for start, at in json.loads(recorded[1]))
         logs: dict[LogId, LogState] = {}
         progress: dict[_Writer, Progress | None] = {}
         verdicts: list[Verdict] = []
@@ -72,7 +97,7 @@ class Appending:
                     progress[writer] = advance_progress(before, part, verdict)
                 accepted.append((part, verdict, after))
         if any(isinstance(verdict, Refused) for verdict in verdicts):
-            return tuple(v if isinstance(v, Refused) else _fallen(v) for v in verdicts)
+            return tuple(v if isinstance(v, Refused) else _refused_with_unit(v) for v in verdicts)
         self._logs.update(logs)
         self._progress.update(progress)
         self._changed_logs.update(logs)
@@ -84,30 +109,34 @@ class Appending:
         return tuple(verdicts)
 
     def flush(self) -> bool:
-        """Write what was accepted; False where there was nothing."""
+        """Write the accepted parts; False if there are none."""
         if not self._extents:
             return False
-        self._write("insert_extent", self._extents)
-        self._write("update_log", [rows.log_values(self._logs[log]) for log in sorted(self._changed_logs)])
-        kept = []
+        self._write_rows("insert_extent", self._extents)
+        self._write_rows("update_log", [rows.log_values(self._logs[log]) for log in sorted(self._changed_logs)])
+        progress_rows = []
         for log, writer in sorted(self._changed_writers):
             progress = self._progress[log, writer]
             assert progress is not None
-            kept.append((log, writer, progress.next, progress.fence, rows.pack_recent(progress.recent), self._now))
-        self._write("put_progress", kept)
+            progress_rows.append(
+                (log, writer, progress.next, progress.fence, rows.pack_recent(progress.recent), self._now)
+            )
+        self._write_rows("put_progress", progress_rows)
         return True
 
-    def _write(self, name: str, values: Sequence[tuple[object, ...]]) -> None:
-        if len(values) == 1:  # a lone event on an idle store: its caller waits for each microsecond
-            self._database.execute(SQL[name], values[0])
+    def _write_rows(self, name: str, values: Sequence[tuple[object, ...]]) -> None:
+        digested = DIGESTED[name]
+        if len(values) == 1:  # a single event on an idle store: every microsecond counts
+            self._database.execute(SQL[name], digested(values[0]))
         else:
-            self._database.executemany(SQL[name], values)
+            self._database.executemany(SQL[name], map(digested, values))
 
-    def _look_up(self, log: LogId, writer: WriterId) -> None:
-        """One log and one writer, in one statement."""
-        row = self._database.execute(SQL["log_and_progress"], (writer, log)).fetchone()
-        self._logs = {} if row is None else {log: rows.log(row[:9])}
-        self._progress = {(log, writer): None if row is None or row[9] is None else rows.progress(row[9:])}
+    def _read_one(self, log: LogId, writer: WriterId) -> None:
+        """Read one log and one writer, in two statements: SQLite takes several times as long for both in one."""
+        row = self._database.execute(SQL["log"], (log,)).fetchone()
+        self._logs = {} if row is None else {log: rows.log(row)}
+        row = self._database.execute(SQL["progress"], (log, writer)).fetchone()
+        self._progress = {(log, writer): None if row is None else rows.progress(row)}
 
     def _progress_of(self, writers: Iterable[_Writer]) -> dict[_Writer, Progress | None]:
         logs_of: dict[WriterId, list[LogId]] = {}
@@ -115,15 +144,15 @@ class Appending:
             logs_of.setdefault(writer, []).append(log)
         found: dict[_Writer, Progress | None] = {}
         for writer, logs in logs_of.items():
-            known = self._reading.progress_in(logs, writer)
-            found.update({(log, writer): known.get(log) for log in logs})
+            recorded = self._reading.progress_in(logs, writer)
+            found.update({(log, writer): recorded.get(log) for log in logs})
         return found
 
     def _expired(self, part: Part) -> Micros | None:
         return self._horizon if part.blob is not None and self._blobs[part.blob].begun_at < self._horizon else None
 
     def _blob_id(self, part: Part) -> BlobId | None:
-        # A blob is listed with its first accepted part: one whose parts were all refused stays an orphan to collect.
+        # A blob is listed with its first accepted part. If all parts are refused, it stays an orphan to be collected.
         if part.blob is None:
             return None
         if part.blob not in self._blob_ids:
@@ -132,9 +161,10 @@ class Appending:
             row = self._database.execute(SQL["insert_blob"], values).fetchone()
             assert row is not None
             self._blob_ids[part.blob] = BlobId(row[0])
+            self._database.execute(SQL["digest_blob"], row)
         return self._blob_ids[part.blob]
 
 
-def _fallen(verdict: Appended) -> Verdict:
-    # What had landed before stays landed, even where the rest of its unit is refused.
+def _refused_with_unit(verdict: Appended) -> Verdict:
+    # A duplicate was appended before and stays, even if the rest of its unit is refused.
     return verdict if verdict.duplicate else Refused(Refusal.UNIT)

@@ -1,4 +1,4 @@
-"""Opening the database, and its errors in the store's own terms."""
+"""Opens and migrates the SQLite database, and translates its errors into the store's."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 import apsw
 
+from anabranch.catalog.digests import row_digest
 from anabranch.catalog.queries import migrations
 from anabranch.errors import (
     AnabranchError,
@@ -23,31 +24,35 @@ from anabranch.errors import (
     StoreBusy,
     StoreUnavailable,
 )
+from anabranch.errors.system import unavailable
 
 APPLICATION_ID = 0x414E4142  # "ANAB": marks the file as ours
 MIGRATIONS = migrations(__package__)
 FORMAT = len(MIGRATIONS)
 
+_FILES: Final = 3  # that one connection opens: the database, its write-ahead log, and the log's index
+
 _opened: Final[WeakKeyDictionary[apsw.Connection, str]] = WeakKeyDictionary()  # by this process, with their paths
-_carried: Final[set[tuple[int, int]]] = set()  # the databases that were open when this process was forked
+_inherited: Final[set[tuple[int, int]]] = set()  # identities of databases that were open at the fork
 
 
 def open_database(path: str, *, read_only: bool = False, vfs: str | None = None) -> apsw.Connection:
-    """A connection with the durability the commit protocol rests on: every commit synced, no automatic checkpoint.
-    `path` may be `:memory:`. Changes nothing in the file. `vfs` names SQLite's door to the disk; None is the system's.
-    Raises Forked for one that was open when this process was forked."""
-    if _carried and _identity(path) in _carried:
+    """Open a connection with the durability that the commit protocol relies on: every commit is synced, and there are
+    no automatic checkpoints. Changes nothing in the file. `path` may be `:memory:`. `vfs` names SQLite's file system
+    layer; None is the system's. Raises Forked for a database that was open when this process was forked."""
+    if _inherited and _identity(path) in _inherited:
         raise Forked(
-            f"{path} was open when this process was forked, and SQLite would take the locks of its parent for its own here: "
-            "open the store behind the fork alone, or have multiprocessing start processes by 'spawn' or 'forkserver'"
+            f"{path} was open when this process was forked, so SQLite would mistake the parent's locks for its own: "
+            "open the store only after the fork, or use multiprocessing's start method 'spawn' or 'forkserver'"
         )
-    with Translated(path):
+    with TranslatedErrors(path):
         flags = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         database = apsw.Connection(path, flags=flags, vfs=vfs, statementcachesize=200)
-        database.set_busy_timeout(5_000)  # ours is the fair lock; this covers foreign tools and recovery
+        database.set_busy_timeout(5_000)  # in ms; for other tools and recovery, since the store itself uses FairLock
         database.pragma("synchronous", 2)
         database.pragma("foreign_keys", True)
         database.pragma("wal_autocheckpoint", 0)
+        database.create_scalar_function("row_digest", lambda *values: row_digest(values), deterministic=True)
         _opened[database] = path
         return database
 
@@ -60,48 +65,56 @@ def _identity(path: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _leave_behind() -> None:
-    """In a forked child: the parent's connections are neither used nor closed, not even at the exit. SQLite knows of their
-    locks for as long as this process lives, and would not take them for connections of its own: its commits would be lost
-    when the parent closes the database."""
-    carried = {database: path for database, path in _opened.items() if database.open_flags is not None}  # not closed
-    _carried.update(identity for path in carried.values() if (identity := _identity(path)) is not None)
+def inode(path: str) -> int | None:
+    """The inode of the file that has this name now; None if there is none."""
+    try:
+        return os.stat(path).st_ino  # noqa: PTH116 - called for each commit
+    except OSError:
+        return None
+
+
+def _keep_inherited_open() -> None:
+    """In a forked child: keep the parent's connections alive, so that they are neither used nor closed, not even at
+    exit. SQLite keeps their locks in memory as long as this process lives. So a new connection to the same database
+    would not be safe either: its commits would be lost when the parent closes the database."""
+    inherited = {database: path for database, path in _opened.items() if database.open_flags is not None}  # still open
+    _inherited.update(identity for path in inherited.values() if (identity := _identity(path)) is not None)
     _opened.clear()
-    for kept in (*carried, apsw) if carried else ():  # the module too, because its end closes all connections
+    for kept in (*inherited, apsw) if inherited else ():  # the module too: its destruction closes all connections
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
 
 
-os.register_at_fork(after_in_child=_leave_behind)
+os.register_at_fork(after_in_child=_keep_inherited_open)
 
 
 def check_format(database: apsw.Connection, path: str) -> int:
-    """The format of the database, 0 for a new one. Raises CorruptCatalog for a foreign file, FormatTooNew."""
-    with Translated(path):
+    """The format of the database, 0 for a new one. Raises CorruptCatalog if it is not a catalog, and FormatTooNew."""
+    with TranslatedErrors(path):
         found = int(database.pragma("user_version"))
         owner = int(database.pragma("application_id"))
         if owner != APPLICATION_ID and (found or database.pragma("schema_version")):
-            raise CorruptCatalog(f"{path} is a SQLite database, but no catalog of this store")
+            raise CorruptCatalog(f"{path} is a SQLite database, but not an Anabranch catalog")
     if found > FORMAT:
         raise FormatTooNew(f"the catalog {path}", found, FORMAT)
     return found
 
 
 def migrate(database: apsw.Connection, path: str) -> None:
-    """Bring the database to the present format, each step in a transaction of its own, and into WAL mode. The caller
-    holds the lock. A database that is not ours, or too new for us, is left as it is."""
+    """Migrate the database to the current format, each step in a transaction of its own, and set WAL mode. The caller
+    holds the lock. A database that is not a catalog, or too new, is left unchanged."""
     found = check_format(database, path)
     if path != ":memory:":
-        with Translated(path):
+        with TranslatedErrors(path):
             database.pragma("journal_mode", "wal")
     for number in range(found, FORMAT):
-        with Translated(path), database:
+        with TranslatedErrors(path), database:
             database.execute(MIGRATIONS[number])
             database.pragma("application_id", APPLICATION_ID)
             database.pragma("user_version", number + 1)
 
 
-class Translated:
-    """A context manager that raises the database's errors as the store's."""
+class TranslatedErrors:
+    """A context manager that translates the database's errors into the store's."""
 
     __slots__ = ("_path",)
 
@@ -114,26 +127,47 @@ class Translated:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(error, apsw.Error):
-            raise _translate(error, self._path) from error
+            raise translate(error, self._path) from error
 
 
-def was_refused(database: apsw.Connection, exc: apsw.IOError) -> bool:
-    """True if the system refused to write for want of room in a way that SQLite does not know: a quota, or a limit on
-    the file's size. Then the write-ahead log got no whole commit."""
+def is_out_of_space(database: apsw.Connection, exc: apsw.IOError) -> bool:
+    """True if the system refused a write for lack of space in a way that SQLite does not report as such: a quota, or a
+    limit on the file's size. Then the write-ahead log holds no complete commit."""
     written = getattr(exc, "extendedresult", None) == apsw.SQLITE_IOERR_WRITE
     return written and database.system_errno in (errno.EDQUOT, errno.EFBIG, errno.ENOSPC)
 
 
-def _translate(exc: apsw.Error, path: str) -> AnabranchError:
+def _out_of_files() -> OSError | None:
+    """The error if this process can't open as many files as a connection needs now, else None. SQLite does not report
+    the errno of a failed open. Does not open the database: closing any descriptor of it would drop SQLite's locks."""
+    handles: list[int] = []
+    try:
+        while len(handles) < _FILES:
+            handles += (os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC),)
+    except OSError as exc:
+        return exc
+    finally:
+        for handle in handles:
+            os.close(handle)
+    return None
+
+
+def translate(exc: apsw.Error, path: str) -> AnabranchError:
+    """The store's error for one of the database's."""
     match exc:
         case apsw.FullError():
             return DiskFull(f"no space is left for the catalog {path}; nothing was changed")
         case apsw.ReadOnlyError():
             return ReadOnlyStore(f"the catalog {path} can't be written")
         case apsw.CantOpenError() | apsw.PermissionsError() | apsw.AuthError():
-            return ReadOnlyStore(f"the catalog {path} can't be opened: is the folder there, and may it be written?")
+            refused = _out_of_files()
+            if refused is not None:
+                return unavailable(refused, f"the catalog {path} can't be opened")
+            return ReadOnlyStore(f"can't open the catalog {path}: check that the folder exists and is writable")
+        case apsw.NoMemError():
+            return StoreUnavailable(f"out of memory in the catalog {path}; nothing was changed")
         case apsw.BusyError() | apsw.LockedError():
-            return StoreBusy(f"another program holds the catalog {path}")
+            return StoreBusy(f"another program has locked the catalog {path}")
         case apsw.CorruptError() | apsw.NotADBError() | apsw.FormatError():
             return CorruptCatalog(f"the catalog {path} is damaged: {exc}")
         case apsw.ConnectionClosedError():

@@ -1,4 +1,4 @@
-"""A new catalog in the place of one that is missing, damaged or given up."""
+"""Replaces the missing or damaged catalog of a folder with a new one."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import apsw
 
 from anabranch.catalog.sqlite.adapter import FILE, SqliteCatalog
 from anabranch.catalog.sqlite.lock import FairLock
-from anabranch.errors import CorruptCatalog, ReadOnlyStore, StoreBusy
+from anabranch.errors import AlreadyExists, CorruptCatalog, StoreBusy
+from anabranch.errors.system import unavailable
+from anabranch.runtime.access import access_of
+from anabranch.runtime.folders import make_folder
 from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
 
@@ -20,39 +24,79 @@ _SIDES = ("-wal", "-shm")
 _EMPTY_BYTES = 512  # SQLite's smallest database with anything in it is larger
 
 
-@contextmanager
-def replacing(folder: Path, runtime: Runtime) -> Iterator[SqliteCatalog]:
-    """A new catalog beside the folder's own, which takes its place when the context is left without an exception:
-    whole and durable, or not at all. The old one is kept as `catalog.db.old-<time>`.
+@dataclass(frozen=True, slots=True)
+class CatalogFile:
+    """The catalog file that a folder had when the decision to replace it was made."""
 
-    Raises StoreBusy where another process has the old one open, as far as that can be told: a file that was deleted
-    under a process can't tell.
+    inode: int | None  # None: there was none, or an empty one
+
+    @classmethod
+    def in_folder(cls, folder: Path) -> CatalogFile:
+        """Read the folder. Raises StoreUnavailable and its subclasses."""
+        file = folder / FILE
+        try:
+            status = file.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return cls(None)
+        except OSError as exc:
+            raise unavailable(exc, f"{file} can't be read") from exc
+        return cls(status.st_ino if status.st_size >= _EMPTY_BYTES else None)
+
+
+@contextmanager
+def replace_catalog(folder: Path, runtime: Runtime, found: CatalogFile) -> Iterator[SqliteCatalog]:
+    """Create a new catalog beside the folder's own. It replaces that one, atomically and durably, when the context is
+    left without an exception. The old one is kept as `catalog.db.old-<time>`.
+
+    The folder's lock is held throughout, so no process can open the old catalog or create another one and then write to
+    a deleted file. A process that connects waits, and gets the new one.
+
+    Raises StoreBusy if another process has the old catalog open; this can't be detected if its file was deleted while
+    open. Raises AlreadyExists if the catalog is not the one that was `found`: another process has created or replaced it.
     """
-    aside = folder / f"catalog.new-{token(runtime.ids)}"
+    staging_folder = folder / f"catalog.new-{token(runtime.ids)}"
+    make_folder(folder, shared=runtime.settings.shared_files)
+    lock = FairLock(folder, runtime)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for left in folder.glob("catalog.new-*"):  # by one that was killed
-            shutil.rmtree(left)
-        aside.mkdir()
+        lock.acquire()
+        if CatalogFile.in_folder(folder) != found:
+            raise AlreadyExists(f"another process created a catalog in {folder} at the same time; nothing was replaced")
+        with _new_catalog_beside(folder, staging_folder, runtime) as catalog:
+            yield catalog
+    finally:
+        lock.release()
+        lock.close()
+
+
+@contextmanager
+def _new_catalog_beside(folder: Path, staging_folder: Path, runtime: Runtime) -> Iterator[SqliteCatalog]:
+    try:
+        access = access_of(folder, shared=runtime.settings.shared_files)
+        for leftover in folder.glob("catalog.new-*"):  # left by a process that was killed
+            shutil.rmtree(leftover)
+        staging_folder.mkdir(mode=access.folder)
     except OSError as exc:
-        raise ReadOnlyStore(f"the folder {folder} can't be written: {exc.strerror}") from exc
+        raise unavailable(exc, f"the folder {folder} can't be written") from exc
     try:
-        _refuse_use(folder / FILE)
-        catalog = SqliteCatalog(aside, runtime)
+        _require_unused(folder / FILE)
+        catalog = SqliteCatalog(staging_folder, runtime)
         try:
             yield catalog
         finally:
-            catalog.close()  # which moves all of its write-ahead log into the file
-        assert not (aside / f"{FILE}-wal").exists()
-        _swap(aside / FILE, folder / FILE, runtime)
+            catalog.close()  # moves all of its write-ahead log into the file
+        assert not (staging_folder / f"{FILE}-wal").exists()
+        try:
+            _swap(staging_folder / FILE, folder / FILE, runtime)
+        except OSError as exc:
+            raise unavailable(exc, f"the new catalog in {folder} can't replace the old one") from exc
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(staging_folder, ignore_errors=True)
 
 
-def is_lost(folder: Path, runtime: Runtime) -> bool:
-    """True if the folder's catalog is missing, empty or damaged. Raises FormatTooNew, StoreUnavailable and its kind."""
-    file = folder / FILE
-    if not file.exists() or file.stat().st_size < _EMPTY_BYTES:
+def is_unusable(folder: Path, runtime: Runtime) -> bool:
+    """True if the folder's catalog is missing, empty or damaged. Raises FormatTooNew, StoreUnavailable or a
+    subclass."""
+    if CatalogFile.in_folder(folder).inode is None:
         return True
     try:
         catalog = SqliteCatalog(folder, runtime)
@@ -65,7 +109,7 @@ def is_lost(folder: Path, runtime: Runtime) -> bool:
         return True
 
 
-def _refuse_use(file: Path) -> None:
+def _require_unused(file: Path) -> None:
     """Raise StoreBusy where another process has the database open."""
     if not file.exists():
         return
@@ -77,28 +121,23 @@ def _refuse_use(file: Path) -> None:
         finally:
             database.close()
     except apsw.BusyError as exc:
-        raise StoreBusy(f"another process has the catalog {file} open; end it first") from exc
+        raise StoreBusy(f"another process has the catalog {file} open; stop it first") from exc
     except apsw.Error:
-        pass  # damaged: that is why it is replaced
+        pass  # damaged, which is why it is replaced
 
 
 def _swap(new: Path, old: Path, runtime: Runtime) -> None:
-    lock = FairLock(old.parent, runtime)
-    try:
-        lock.acquire()
-        _refuse_use(old)
-        kept = f"{FILE}.old-{runtime.clock.now():016x}"
-        # The database goes first: without its write-ahead log it might pass for a sound one. Whatever is cut off in
-        # between is a missing catalog. A log must not be left to the new database, which would take it for its own.
-        for side in ("", *_SIDES):
-            if (file := old.with_name(FILE + side)).exists():
-                file.rename(old.with_name(kept + side))
-        _sync(new)
-        new.rename(old)
-        _sync(old.parent)
-    finally:
-        lock.release()
-        lock.close()
+    """Rename the old catalog to its backup name and the new one to `catalog.db`. The caller holds the folder's lock."""
+    _require_unused(old)
+    old_name = f"{FILE}.old-{runtime.clock.now():016x}"
+    # The database is moved first: a database without its write-ahead log could be taken for a sound one, while a crash
+    # after this step leaves a missing catalog. No log may be left for the new database, which would use it as its own.
+    for side in ("", *_SIDES):
+        if (file := old.with_name(FILE + side)).exists():
+            file.rename(old.with_name(old_name + side))
+    _sync(new)
+    new.rename(old)
+    _sync(old.parent)
 
 
 def _sync(path: Path) -> None:

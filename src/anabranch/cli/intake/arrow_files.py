@@ -2,80 +2,72 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import IO
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from anabranch import limits
-from anabranch.cli.intake.batch import Batch, without_added
-from anabranch.cli.intake.source import Source
-from anabranch.errors import InvalidArgument
-
-_FILE_MAGIC = b"ARROW1"
+from anabranch.cli.intake.batch import IntakeBatch, without_added
+from anabranch.cli.intake.source import BadInput, IntakeSource
+from anabranch.cli.intake.times import NotATime, TimeReading, times_of
+from anabranch.core.ipc_bounds import open_bounded, open_bounded_pipe
+from anabranch.errors import CorruptBlob, InvalidArgument
+from anabranch.log.parquet.bounds import bounded_batches, columns_of
+from anabranch.model.schema import StreamSchema
 
 
 class ParquetIntake:
     """A Parquet file. Rows are counted from 1."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: IntakeSource) -> None:
         self._name = source.name
         with _read_errors(self._name):
-            self._file = pq.ParquetFile(source.seekable())
+            self._data = _mapped(source.seekable())
+            self._schema = columns_of(self._name, self._data)
 
     def schema(self) -> pa.Schema:
         """The file's columns."""
-        return self._file.schema_arrow
+        return self._schema
 
-    def batches(self) -> Iterator[Batch]:
-        """The rows, in order."""
+    def batches(self, schema: StreamSchema, times: TimeReading) -> Iterator[IntakeBatch]:
+        """The rows, in order. Raises BadInput for an invalid time."""
         with _read_errors(self._name):
-            yield from _counted(self._file.iter_batches(limits.READ_ROWS_MAX))
+            yield from _counted(bounded_batches(self._name, self._data, self._schema.names), schema, times)
 
 
 class ArrowIntake:
     """An Arrow IPC stream, which may be a pipe, or an IPC file. Rows are counted from 1."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: IntakeSource) -> None:
         self._name = source.name
         with _read_errors(self._name):
             if source.size is not None:
-                whole = source.seekable()
-                magic = whole.read(len(_FILE_MAGIC))
-                whole.seek(0)
-                if magic == _FILE_MAGIC:
-                    file = pa.ipc.open_file(whole)
-                    self._schema = file.schema
-                    self._batches = (file.get_batch(i) for i in range(file.num_record_batches))
-                    return
-                stream = pa.ipc.open_stream(whole)
+                self._batches = open_bounded(_mapped(source.seekable()))
             else:
-                stream = pa.ipc.open_stream(_AsFile(source))
-            self._schema, self._batches = stream.schema, iter(stream)
+                self._batches = open_bounded_pipe(_Reads(source).read)
 
     def schema(self) -> pa.Schema:
         """The stream's columns."""
-        return self._schema
+        return self._batches.schema
 
-    def batches(self) -> Iterator[Batch]:
-        """The rows, in order."""
+    def batches(self, schema: StreamSchema, times: TimeReading) -> Iterator[IntakeBatch]:
+        """The rows, in order. Raises BadInput for an invalid time."""
         with _read_errors(self._name):
-            yield from _counted(self._batches)
+            yield from _counted(iter(self._batches), schema, times)
 
 
-class _AsFile:
-    """A source as a file for Arrow."""
+class _Reads:
+    """Reads of an exact size from a source."""
 
-    closed = False
-
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: IntakeSource) -> None:
         self._source = source
         self._held = b""
 
     def read(self, size: int) -> bytes:
-        """Exactly `size` bytes, fewer only at the end."""
+        """Returns exactly `size` bytes, fewer only at the end."""
         parts, missing = [self._held], size - len(self._held)
         while missing > 0 and (data := self._source.read()):
             parts.append(data)
@@ -84,22 +76,18 @@ class _AsFile:
         self._held = whole[size:]
         return whole[:size]
 
-    def readable(self) -> bool:
-        """Always."""
-        return True
 
-    def seekable(self) -> bool:
-        """Never."""
-        return False
-
-    def close(self) -> None:
-        """The source is closed by its owner."""
-
-
-def _counted(batches: Iterator[pa.RecordBatch]) -> Iterator[Batch]:
+def _counted(batches: Iterator[pa.RecordBatch], schema: StreamSchema, times: TimeReading) -> Iterator[IntakeBatch]:
     first = 1
     for batch in batches:
-        yield Batch(without_added(pa.Table.from_batches([batch])), partial(_row, first))
+        table, place = without_added(pa.Table.from_batches([batch])), partial(_row, first)
+        try:
+            rows = times_of(table, schema, times)
+        except NotATime as exc:
+            if exc.row:
+                yield IntakeBatch(times_of(table.slice(0, exc.row), schema, times), place)
+            raise BadInput(place(exc.row), str(exc)) from exc
+        yield IntakeBatch(rows, place)
         first += batch.num_rows
 
 
@@ -107,9 +95,21 @@ def _row(first: int, row: int) -> str:
     return f"row {first + row:,}"
 
 
+def _mapped(file: IO[bytes]) -> pa.Buffer:
+    """Returns a file's bytes, memory-mapped. Raises OSError."""
+    try:
+        return pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    except ValueError as exc:  # an empty file can't be mapped
+        raise OSError("the file is empty") from exc
+
+
 @contextmanager
 def _read_errors(name: str) -> Iterator[None]:
     try:
         yield
-    except (pa.ArrowException, OSError) as exc:
+    except InvalidArgument:
+        raise
+    except CorruptBlob as exc:
+        raise InvalidArgument(f"{name} can't be read: {exc.reason}") from exc
+    except (pa.ArrowException, OSError, ValueError) as exc:
         raise InvalidArgument(f"{name} can't be read: {exc}") from exc

@@ -1,4 +1,4 @@
-"""What an intake hands out."""
+"""The batches that an intake yields."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from anabranch.model.columns import RESERVED
 ADDED = (*RESERVED, "_pointer")  # columns that reading adds, so that what was read can be written again
 
 
-class Batch(NamedTuple):
-    """Rows of a stream's columns, or some of them. `place(i)` says where row i was found: `line 17`."""
+class IntakeBatch(NamedTuple):
+    """Rows of a stream's columns, or some of them. `place(i)` is where row i was found: `line 17`."""
 
     rows: pa.Table
     place: Callable[[int], str]
 
 
 def without_added(table: pa.Table) -> pa.Table:
-    """The table without the columns that reading adds."""
+    """Returns the table without the columns that reading adds."""
     return table.drop_columns([name for name in table.column_names if name in ADDED])

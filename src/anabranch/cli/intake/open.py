@@ -1,4 +1,4 @@
-"""Choosing how a file or pipe is read."""
+"""Chooses how a file or pipe is read."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import pyarrow as pa
 
 from anabranch.cli.formats import FileFormat
 from anabranch.cli.intake.arrow_files import ArrowIntake, ParquetIntake
-from anabranch.cli.intake.batch import ADDED, Batch
+from anabranch.cli.intake.batch import ADDED, IntakeBatch
 from anabranch.cli.intake.csv_records import read_csv_records
 from anabranch.cli.intake.infer import infer_csv, infer_json
 from anabranch.cli.intake.json_lines import read_json_lines
 from anabranch.cli.intake.plain_lines import read_plain_lines
-from anabranch.cli.intake.source import BadInput, LineBlocks, Source
+from anabranch.cli.intake.source import BadInput, IntakeSource, LineBlocks
+from anabranch.cli.intake.times import DEFAULT_READING, TimeReading
 from anabranch.errors import InvalidArgument
 from anabranch.model.ids import Micros
 from anabranch.model.schema import StreamSchema
@@ -38,34 +39,35 @@ _ENDINGS: Final = {
 
 
 class Intake(Protocol):
-    """One input, to be read once."""
+    """One input, which can be read once."""
 
     def schema(self) -> pa.Schema | None:
-        """The columns it seems to have; None for plain lines. Raises BadInput, InvalidArgument."""
+        """The columns inferred from the input; None for plain lines. Raises BadInput, InvalidArgument."""
         ...
 
-    def batches(self, stream: StreamSchema) -> Iterator[Batch]:
-        """Its rows for a stream of this schema. Raises BadInput behind the last right row, InvalidArgument."""
+    def batches(self, stream: StreamSchema) -> Iterator[IntakeBatch]:
+        """Yields its rows for a stream of this schema. Raises BadInput after the last valid row, InvalidArgument."""
         ...
 
 
 def open_intake(
-    source: Source,
-    told: FileFormat | None,
+    source: IntakeSource,
+    given: FileFormat | None,
     *,
     present: StreamSchema | None,
     delimiter: str | None = None,
     now: Callable[[], Micros] | None = None,
+    times: TimeReading = DEFAULT_READING,
 ) -> Intake:
-    """The intake for a source: of the format that was told, or that its name's ending says, else that the stream there
-    is (`present`) suggests: JSON lines for a typed one, plain lines for a raw one. For a new stream JSON lines are
-    taken where the first character is a brace."""
+    """Returns the intake for a source. Its format is the given one (`given`), else the one of the name's ending, else
+    the one that the existing stream (`present`) suggests: JSON lines for a typed stream, plain lines for a raw one.
+    For a new stream it is JSON lines if the first character is a brace. `times` says how times are read."""
     ending = PurePath(source.format_name).suffix
-    kind = told or _ENDINGS.get(ending)
+    kind = given or _ENDINGS.get(ending)
     if kind is FileFormat.parquet:
-        return _Ready(ParquetIntake(source))
+        return _Ready(ParquetIntake(source), times)
     if kind is FileFormat.arrow:
-        return _Ready(ArrowIntake(source))
+        return _Ready(ArrowIntake(source), times)
     blocks = LineBlocks(source, quoted=kind is FileFormat.csv)
     if kind is None:
         kind = _guess(blocks, present)
@@ -73,13 +75,15 @@ def open_intake(
         delimiter = delimiter or ("\t" if ending == ".tsv" else ",")
         if len(delimiter) != 1:
             raise InvalidArgument(f"a delimiter is one character, not '{delimiter}'")
-        return _Csv(blocks, source.name, delimiter)
-    return _Json(blocks, source.name) if kind is FileFormat.jsonl else _Lines(blocks, now or SystemClock().now)
+        return _Csv(blocks, source.name, delimiter, times)
+    if kind is FileFormat.jsonl:
+        return _Json(blocks, source.name, times)
+    return _LineIntake(blocks, now or SystemClock().now)
 
 
 def schema_of_file(path: Path) -> pa.Schema:
-    """The columns of a file. Raises InvalidArgument."""
-    with Source(path) as source:
+    """Returns the columns of a file. Raises InvalidArgument."""
+    with IntakeSource(path) as source:
         try:
             schema = open_intake(source, None, present=None).schema()
         except BadInput as exc:
@@ -97,31 +101,33 @@ def _guess(blocks: LineBlocks, present: StreamSchema | None) -> FileFormat:
 
 
 class _Json:
-    def __init__(self, blocks: LineBlocks, name: str) -> None:
+    def __init__(self, blocks: LineBlocks, name: str, times: TimeReading) -> None:
         self._blocks = blocks
         self._name = name
+        self._times = times
 
     def schema(self) -> pa.Schema:
         return infer_json(self._blocks, self._name)
 
-    def batches(self, stream: StreamSchema) -> Iterator[Batch]:
-        return read_json_lines(self._blocks, stream)
+    def batches(self, stream: StreamSchema) -> Iterator[IntakeBatch]:
+        return read_json_lines(self._blocks, stream, self._times)
 
 
 class _Csv:
-    def __init__(self, blocks: LineBlocks, name: str, delimiter: str) -> None:
+    def __init__(self, blocks: LineBlocks, name: str, delimiter: str, times: TimeReading) -> None:
         self._blocks = blocks
         self._name = name
+        self._times = times
         self._delimiter = delimiter
 
     def schema(self) -> pa.Schema:
         return infer_csv(self._blocks, self._name, self._delimiter)
 
-    def batches(self, stream: StreamSchema) -> Iterator[Batch]:
-        return read_csv_records(self._blocks, stream, delimiter=self._delimiter)
+    def batches(self, stream: StreamSchema) -> Iterator[IntakeBatch]:
+        return read_csv_records(self._blocks, stream, delimiter=self._delimiter, times=self._times)
 
 
-class _Lines:
+class _LineIntake:
     def __init__(self, blocks: LineBlocks, now: Callable[[], Micros]) -> None:
         self._blocks = blocks
         self._now = now
@@ -129,23 +135,24 @@ class _Lines:
     def schema(self) -> None:
         return None
 
-    def batches(self, stream: StreamSchema) -> Iterator[Batch]:
+    def batches(self, stream: StreamSchema) -> Iterator[IntakeBatch]:
         if not stream.raw:
             raise InvalidArgument(
                 f"plain lines go to a raw stream; this one has columns ({', '.join(stream.columns.names)}): "
-                "say --format jsonl or csv"
+                "pass --format jsonl or csv"
             )
         return read_plain_lines(self._blocks, now=self._now)
 
 
 class _Ready:
-    """Files with columns and types of their own."""
+    """Intake of files that have columns and types of their own."""
 
-    def __init__(self, file: ParquetIntake | ArrowIntake) -> None:
+    def __init__(self, file: ParquetIntake | ArrowIntake, times: TimeReading) -> None:
         self._file = file
+        self._times = times
 
     def schema(self) -> pa.Schema:
         return pa.schema([field for field in self._file.schema() if field.name not in ADDED])
 
-    def batches(self, stream: StreamSchema) -> Iterator[Batch]:
-        return self._file.batches()
+    def batches(self, stream: StreamSchema) -> Iterator[IntakeBatch]:
+        return self._file.batches(stream, self._times)

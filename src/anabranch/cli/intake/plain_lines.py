@@ -1,4 +1,4 @@
-"""Plain lines: each is the payload of one event of a raw stream."""
+"""Reads plain lines: each is the payload of one event of a raw stream."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from functools import partial
 
 import pyarrow as pa
 
-from anabranch.cli.intake.batch import Batch
+from anabranch.cli.intake.batch import IntakeBatch
 from anabranch.cli.intake.source import LineBlocks
 from anabranch.model.columns import TIME_TYPE
 from anabranch.model.ids import Micros
 from anabranch.model.schema import RAW
 
 
-def read_plain_lines(blocks: LineBlocks, *, now: Callable[[], Micros]) -> Iterator[Batch]:
-    """The lines without their ends, empty ones too, as payloads. Their event time is when they were read."""
+def read_plain_lines(blocks: LineBlocks, *, now: Callable[[], Micros]) -> Iterator[IntakeBatch]:
+    """Yields the lines without their line ends, including empty ones, as payloads. Their event time is when they
+    were read."""
     for block in blocks:
         lines = block.data.removesuffix(b"\n").split(b"\n")
         if b"\r" in block.data:
@@ -25,7 +26,7 @@ def read_plain_lines(blocks: LineBlocks, *, now: Callable[[], Micros]) -> Iterat
             pa.repeat(pa.scalar(now(), TIME_TYPE), len(lines)),
             pa.array(lines, pa.binary()),
         ]
-        yield Batch(pa.table(columns, schema=RAW.columns), partial(_place, block.first))
+        yield IntakeBatch(pa.table(columns, schema=RAW.columns), partial(_place, block.first))
 
 
 def _place(first: int, row: int) -> str:

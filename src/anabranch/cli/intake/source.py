@@ -1,4 +1,4 @@
-"""Bytes from files and pipes."""
+"""Reads bytes and lines from files and pipes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import select
 import stat
 import sys
 import tempfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,8 +24,9 @@ LINE_BYTES_MAX: Final = 2 * limits.LARGE_EVENT_BYTES_MAX  # an event's text may 
 _READ_BYTES: Final = 256 * limits.KIB
 
 
-class Source:
-    """A file, or stdin for `-`. A name that ends in .gz is unpacked. Close it, or use it as a context manager."""
+class IntakeSource:
+    """A file, or stdin for `-`. A file whose name ends in .gz is decompressed. Close it, or use it as a context
+    manager."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
@@ -43,33 +45,35 @@ class Source:
 
     @property
     def format_name(self) -> str:
-        """The name whose ending tells the format."""
+        """The name whose ending gives the format."""
         return "" if self.path is None else self.path.name.lower().removesuffix(".gz")
 
     @property
     def done(self) -> int:
-        """How many bytes of `size` are read."""
+        """The bytes read so far, of `size`."""
         return self._raw.tell() if self.size is not None else 0
 
     def read(self) -> bytes:
-        """What is there, at least one byte, waiting for it; empty at the end."""
+        """Returns the available bytes, at least one, waiting if there is none; empty at the end."""
         try:
             data: bytes = self._file.read1(_READ_BYTES)
-        except (OSError, EOFError) as exc:
+        except (OSError, EOFError, zlib.error) as exc:
             raise InvalidArgument(f"{self.name} can't be read: {exc}") from exc
         return data
 
     def idle(self) -> bool:
-        """True if a read would wait: the other end of the pipe pauses."""
+        """True if a read would wait because the pipe has no data."""
         return self.waits and not select.select([self._raw.fileno()], [], [], 0)[0]
 
     def seekable(self) -> IO[bytes]:
-        """The whole as a file that can be read from anywhere: a pipe is first copied to an unnamed file."""
+        """Returns the whole input as a seekable file: a pipe is first copied to an unnamed file."""
         if self.size is not None and not self._packed:
             return self._raw
         whole: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as what reads from it
         while data := self.read():
             whole.write(data)
+            if self._packed and whole.tell() > limits.UNPACKED_BYTES_MAX:
+                raise InvalidArgument(f"{self.name} unpacks to more than {limits.UNPACKED_BYTES_MAX:,} bytes")
         whole.seek(0)
         return whole
 
@@ -79,7 +83,7 @@ class Source:
             self._file.close()
             self._raw.close()
 
-    def __enter__(self) -> Source:
+    def __enter__(self) -> IntakeSource:
         return self
 
     def __exit__(
@@ -97,7 +101,8 @@ def _status(file: IO[bytes]) -> os.stat_result | None:
 
 @dataclass(slots=True)
 class Lines:
-    """Whole lines, `count` of them, the first being line `first` of the file (from 1). The last may lack its end."""
+    """Whole lines, `count` of them, beginning with line `first` of the file (from 1). The last may lack its line
+    end."""
 
     data: bytes
     first: int
@@ -108,12 +113,12 @@ class Lines:
 
 
 class LineBlocks:
-    """A source as blocks of whole lines, about `BLOCK_BYTES` each, or what has come where the source pauses.
+    """A source as blocks of whole lines, about `BLOCK_BYTES` each, or smaller if the source pauses.
 
-    With `quoted`, line ends between double quotes end no line (CSV). A byte order mark is skipped.
+    With `quoted`, line ends between double quotes do not end a line (CSV). A byte order mark is skipped.
     """
 
-    def __init__(self, source: Source, *, quoted: bool = False) -> None:
+    def __init__(self, source: IntakeSource, *, quoted: bool = False) -> None:
         self._source = source
         self._quoted = quoted
         self._line = 1
@@ -122,7 +127,7 @@ class LineBlocks:
         self._blocks = self._read()
 
     def peek(self) -> Lines | None:
-        """The next block, which stays the next; None at the end."""
+        """Returns the next block without consuming it; None at the end."""
         if not self._peeked:
             block = next(self._blocks, None)
             if block is None:
@@ -140,7 +145,7 @@ class LineBlocks:
         while True:
             parts, fresh, ended, ends = [self._rest], 0, False, False
             held = len(self._rest)
-            # A line of many blocks is put together once, when it ends, not with each block.
+            # A line that spans many blocks is joined once, when it ends, not with each block.
             while (fresh < BLOCK_BYTES or not ends) and held <= LINE_BYTES_MAX and not (ends and self._source.idle()):
                 data = self._source.read()
                 if not data:
@@ -164,7 +169,7 @@ class LineBlocks:
                 return
 
     def _last_end(self, data: bytes) -> int:
-        """Behind the last line end that ends a line."""
+        """Returns the position after the last line end that ends a line."""
         end = data.rfind(b"\n") + 1
         while self._quoted and end and data.count(b'"', 0, end) % 2:
             end = data.rfind(b"\n", 0, end - 1) + 1
@@ -172,7 +177,7 @@ class LineBlocks:
 
 
 class BadInput(Exception):
-    """A row of the input that is refused: where it is, and why. All rows before it have been handed out."""
+    """A row of the input is refused: where it is, and why. All rows before it have been yielded."""
 
     def __init__(self, place: str, why: str) -> None:
         super().__init__(f"{place}: {why}")

@@ -1,4 +1,4 @@
-"""What every adapter of a port promises, as suites that any adapter can be held to.
+"""Contract suites: what every adapter of a port promises, as tests that any adapter can run.
 
 A suite is a class of `test_…` methods over `make()`, which the adapter's own test supplies. pytest collects the
 subclass; without pytest, `anabranch.testing.contracts.run(suite)` runs it.
@@ -12,5 +12,14 @@ from anabranch.testing.contracts.blobs import BlobContract
 from anabranch.testing.contracts.catalog import CatalogContract
 from anabranch.testing.contracts.extents import ExtentContract
 from anabranch.testing.contracts.manifests import ExportContract
+from anabranch.testing.contracts.state import StateContract
 
-__all__ = ["AppendContract", "BlobContract", "CatalogContract", "ExportContract", "ExtentContract", "run"]
+__all__ = [
+    "AppendContract",
+    "BlobContract",
+    "CatalogContract",
+    "ExportContract",
+    "ExtentContract",
+    "StateContract",
+    "run",
+]

@@ -6,19 +6,19 @@ import random
 from dataclasses import replace
 
 from anabranch import limits
-from anabranch.catalog.port import Catalog, StreamEnd
+from anabranch.catalog.port import Catalog, StreamTail
 from anabranch.core.decide import advance_log, advance_progress, decide
 from anabranch.model.append import (
     Appended,
     BlobEntry,
-    Bounds,
+    BlobLocation,
     Commit,
     LogState,
     Part,
-    Place,
     Progress,
     Refusal,
     Refused,
+    TimeBounds,
     Unit,
 )
 from anabranch.model.ids import BlobId, LogId, Micros, WriterId
@@ -28,7 +28,7 @@ __all__ = ["AppendContract"]
 
 
 class AppendContract:
-    """Subclass it and give `make()`: an empty catalog."""
+    """Subclass it and implement `make()`: an empty catalog."""
 
     def make(self) -> Catalog:
         """A new, empty catalog."""
@@ -61,8 +61,17 @@ class AppendContract:
         with self.catalog.reading() as reading:
             (extent,) = reading.extents(self.log, 0, 100, 10)
         assert (extent.start, extent.stop, extent.blob, extent.key, extent.data) == (0, 2, None, None, b"\x00message")
-        assert (extent.encoding, extent.place, extent.schema, extent.checksum) == ("arrow", Place(0, 8), 1, -5)
-        assert (extent.appended, extent.events, extent.size_end) == (Bounds(NOW, NOW), Bounds(Micros(5), Micros(9)), 20)
+        assert (extent.encoding, extent.location, extent.schema, extent.checksum) == (
+            "arrow",
+            BlobLocation(0, 8),
+            1,
+            -5,
+        )
+        assert (extent.appended, extent.events, extent.size_end) == (
+            TimeBounds(NOW, NOW),
+            TimeBounds(Micros(5), Micros(9)),
+            20,
+        )
 
     def test_a_blob_is_listed_once_for_all_its_parts(self) -> None:
         other = new_stream(self.catalog, 78, "iot/other")
@@ -222,7 +231,7 @@ class AppendContract:
         times = [(5, 9), None, (3, 4)]
         for first, each in enumerate(times):
             append(self.catalog, part(other, writer="w", first=first, times=each))
-        end = StreamEnd(STREAM, self.log, writer)
+        end = StreamTail(STREAM, self.log, writer)
         with self.catalog.writing(end) as writing:
             assert writing.extent_before(self.log, 1) is None
             for first, each in enumerate(times[:2]):
@@ -244,13 +253,13 @@ class AppendContract:
 
     def test_the_end_of_a_log_that_is_gone_refuses(self) -> None:
         gone = LogId(self.log + 1000)
-        with self.catalog.writing(StreamEnd(STREAM, gone, WriterId("w"))) as writing:
+        with self.catalog.writing(StreamTail(STREAM, gone, WriterId("w"))) as writing:
             assert writing.extent_before(gone, 100) is None
             unit = Unit((part(gone, writer="w", first=0),))
             assert writing.append(unit, now=NOW) == (Refused(Refusal.GONE),)
 
     def test_the_commit_agrees_with_its_oracle(self) -> None:
-        """Random commits against `core.decide`; where the database decides, this holds it to the pure function."""
+        """Random commits agree with `core.decide`. If the database decides, this holds it to the pure function."""
         for seed in range(20):
             try:
                 _Oracle(self.catalog, [self.log, new_stream(self.catalog, 1000 + seed, f"iot/s{seed}")], seed).play()
@@ -260,7 +269,7 @@ class AppendContract:
 
 
 class _Oracle:
-    """The commit function in memory, and random commits to compare with."""
+    """The commit function in memory, and random commits to compare it with."""
 
     def __init__(self, catalog: Catalog, logs: list[LogId], seed: int) -> None:
         self.catalog = catalog
@@ -272,7 +281,7 @@ class _Oracle:
             self.logs: dict[LogId, LogState] = reading.logs(logs)
 
     def play(self) -> None:
-        """Twenty commits, then the states are compared."""
+        """Make twenty commits, then compare the states."""
         for _ in range(20):
             self.now = Micros(self.now + self.rng.randrange(-5, 20))
             units = tuple(Unit(tuple(self.part() for _ in range(self.rng.choice((1, 1, 2, 3))))) for _ in range(4))
@@ -284,15 +293,15 @@ class _Oracle:
                 assert reading.progress(log, WriterId(writer)) == progress
 
     def append_at_an_end(self) -> None:
-        """Two parts in a transaction that is on the end of a log."""
+        """Two parts, appended in a transaction on the end of a log."""
         log, writer = self.rng.choice(sorted(self.logs)), self.rng.choice(self.writers)
-        with self.catalog.writing(StreamEnd(self.logs[log].stream, log, WriterId(writer))) as writing:
+        with self.catalog.writing(StreamTail(self.logs[log].stream, log, WriterId(writer))) as writing:
             for _ in range(2):
                 unit = Unit((self.part(),))
                 assert writing.append(unit, now=self.now) == self.decide(unit)
 
     def part(self) -> Part:
-        """A part that is right more often than not."""
+        """A part that is usually valid."""
         rng = self.rng
         log = rng.choice(sorted(self.logs))
         state = self.logs[log]
@@ -305,7 +314,7 @@ class _Oracle:
         return part(log, rng.randrange(1, 4), writer=writer, first=first, expected=expected, times=times)
 
     def decide(self, unit: Unit) -> tuple[Appended | Refused, ...]:
-        """What the contract says of a unit, and its effect on this memory."""
+        """The verdicts that the contract prescribes for a unit, and their effect on this memory."""
         logs, progress = dict(self.logs), dict(self.progress)
         verdicts: list[Appended | Refused] = []
         for each in unit.parts:

@@ -1,4 +1,4 @@
-"""What the suites share: a fresh adapter a test, and expecting an error without a test framework."""
+"""Helpers shared by the suites: a fresh adapter for each test, and expecting an error without a test framework."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Suite", "expecting", "run"]
 
 
 class Suite(Protocol):
-    """How a suite is driven: `setup_method`, a `test_…` method, `teardown_method`, each test on a new instance."""
+    """Drives a suite: `setup_method`, a `test_…` method, `teardown_method`, each test on a new instance."""
 
     def setup_method(self) -> None:
         """Prepare for one test."""
@@ -32,7 +32,7 @@ def expecting(error: type[BaseException]) -> Iterator[None]:
 
 
 def run(suite: type[Suite]) -> list[str]:
-    """Run all tests of a suite; the names of those that ran. The first failure is raised."""
+    """Run all tests of a suite and return their names. The first failure is raised."""
     names = [name for name in dir(suite) if name.startswith("test_")]
     for name in names:
         case = suite()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import pyarrow as pa
 
@@ -16,14 +17,15 @@ KEY = "commits/0000000000000001-00000000000000000000000a.arrow"
 
 
 class BlobContract:
-    """Subclass it and give `make()`: an empty blob store. `again()`, if given, opens the same store a second time."""
+    """Subclass it and implement `make()`: an empty blob store. `again()`, if implemented, opens the same store a second
+    time."""
 
     def make(self) -> Blobs:
         """A new, empty blob store."""
         raise NotImplementedError
 
     def again(self) -> Blobs | None:
-        """Another adapter over the store that `make` gave, as another process would have; None where there is none."""
+        """Another adapter on the store that `make` returned, as in another process; None if that is not possible."""
         return None
 
     def setup_method(self) -> None:
@@ -143,6 +145,37 @@ class BlobContract:
         other.delete(KEY)
         assert self.blobs.size(KEY) is None
         other.close()
+
+    def test_no_key_leads_out_of_the_place(self) -> None:
+        self.blobs.put(KEY, [b"bytes"])
+        ways = (
+            "../out",
+            "commits/../../out",
+            "/etc/passwd",
+            "commits//x",
+            "commits/./x",
+            "..",
+            ".",
+            "",
+            "x/",
+            "a\0b",
+            "\ud800",
+        )
+        for key in ways:
+            calls: tuple[Callable[[str], object], ...] = (
+                lambda key: self.blobs.put(key, [b"x"]),
+                self.blobs.get,
+                lambda key: self.blobs.get(key, 0, 1),
+                self.blobs.size,
+                self.blobs.delete,
+            )
+            for call in calls:
+                with expecting(CorruptBlob):
+                    call(key)
+        for prefix in ("../", "/etc/", "commits/../../", "commits//", "a\0/"):
+            with expecting(CorruptBlob):
+                next(iter(self.blobs.list(prefix)), None)
+        assert [blob.key for blob in self.blobs.list()] == [KEY]
 
     def test_a_second_close_is_harmless(self) -> None:
         self.blobs.close()

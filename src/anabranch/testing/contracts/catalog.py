@@ -1,18 +1,19 @@
-"""The contract of `catalog.port.Catalog` but for appends and extents: transactions, names, segments, small state."""
+"""The contract of `catalog.port.Catalog` except for appends and extents: transactions, names, segments, small state."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 import pyarrow as pa
 
 from anabranch import limits
-from anabranch.catalog.port import Catalog, Checkpointed, Lease
+from anabranch.catalog.port import Catalog, Lease, Writing
 from anabranch.errors import Closed, CorruptCatalog, StreamExists
 from anabranch.model.append import Batch, LogState, Progress
 from anabranch.model.ids import BlobId, LogId, Micros, SegmentId, StreamId, WriterId
-from anabranch.model.keyspace import WHOLE
+from anabranch.model.keyspace import FULL_KEY_RANGE
 from anabranch.model.names import StreamName
 from anabranch.model.schema import StreamSchema
 from anabranch.model.stream import Scope, Segment, Span
@@ -23,14 +24,15 @@ __all__ = ["CatalogContract"]
 
 
 class CatalogContract:
-    """Subclass it and give `make()`: an empty catalog. `again()`, if given, opens the same catalog a second time."""
+    """Subclass it and implement `make()`: an empty catalog. `again()`, if implemented, opens the same catalog a second
+    time."""
 
     def make(self) -> Catalog:
         """A new, empty catalog."""
         raise NotImplementedError
 
     def again(self) -> Catalog | None:
-        """Another adapter over the catalog that `make` gave, as another process would have; None where none can be."""
+        """Another adapter on the catalog that `make` returned, as in another process; None if that is not possible."""
         return None
 
     def setup_method(self) -> None:
@@ -80,7 +82,7 @@ class CatalogContract:
             append(other, part(log))
             deadline = time.monotonic() + 10 * limits.LISTEN_POLL_US / 1e6
             while self.catalog.token() == after:
-                assert time.monotonic() < deadline, "another process's commit was not told of"
+                assert time.monotonic() < deadline, "another process's commit was not noticed"
                 time.sleep(0.001)
             other.close()
 
@@ -132,15 +134,14 @@ class CatalogContract:
             assert reading.stream(StreamName("iot", "other")) is None
             assert reading.stream(StreamId(1)) is None
 
-    def test_a_stream_is_found_by_a_piece_that_is_its_alias(self) -> None:
+    def test_a_stream_is_found_by_its_alias(self) -> None:
         value = info(2**63 - 1, "iot/raw")
         alias = StreamName("other", "alias")
         with self.catalog.writing() as writing:
             writing.put_scope(Scope("iot", {}, NOW))
             writing.insert_stream(value)
-            writing.put_piece(Checkpointed("alias", str(alias), {"stream": value.id}))
-            writing.put_piece(Checkpointed("alias", "iot/nobody", {"stream": 1}))
-            writing.put_piece(Checkpointed("another", "iot/else", {"stream": value.id}))
+            writing.put_alias(alias, value.id)
+            writing.put_alias(StreamName("iot", "nobody"), StreamId(1))
         for on in (None, alias):  # on an alias, a transaction is on its stream
             with self.catalog.writing(on) as writing:
                 found = writing.stream(alias)
@@ -150,7 +151,8 @@ class CatalogContract:
         with self.catalog.reading() as reading:
             assert reading.stream(alias) == value
             assert reading.stream(StreamName("iot", "nobody")) is None
-            assert reading.stream(StreamName("iot", "else")) is None
+            assert reading.aliases_of(value.id) == (alias,)
+            assert reading.aliases_of(StreamId(2)) == ()
             assert reading.stream(StreamName("alias", "other")) is None
 
     def test_a_name_is_taken_once(self) -> None:
@@ -205,11 +207,11 @@ class CatalogContract:
 
     def test_a_view_holds_segments_spans_and_logs(self) -> None:
         log = new_stream(self.catalog)
-        low, high = WHOLE.split(2)
+        low, high = FULL_KEY_RANGE.split(2)
         left, right = SegmentId(1, 1), SegmentId(1, 2)
         with self.catalog.writing() as writing:
             logs = [writing.new_log(STREAM, appended_at=Micros(5)) for _ in range(3)]
-            writing.put_segment(STREAM, Segment(SEGMENT, WHOLE, 1, 2))
+            writing.put_segment(STREAM, Segment(SEGMENT, FULL_KEY_RANGE, 1, 2))
             writing.put_span(STREAM, Span(SEGMENT, 0, log, 0, 4))
             for ident, key_range, its in ((right, high, logs[2]), (left, low, logs[0])):
                 writing.put_segment(STREAM, Segment(ident, key_range, None, 0))
@@ -220,19 +222,19 @@ class CatalogContract:
         assert view is not None
         assert [segment.id for segment in view.ordered] == [SEGMENT, left, right]
         assert [segment.range for segment in view.current] == [low, high]
-        assert view.segments[SEGMENT] == Segment(SEGMENT, WHOLE, 1, 2)
+        assert view.segments[SEGMENT] == Segment(SEGMENT, FULL_KEY_RANGE, 1, 2)
         assert view.spans[left] == (Span(left, 0, logs[0], 0, 7), Span(left, 7, logs[1], 3, None))
         assert view.logs[logs[1]] == LogState(logs[1], STREAM, appended_at=Micros(5))
         assert view.open_log(left) == logs[1]
 
     def test_views_of_several_streams_are_those_of_each(self) -> None:
-        """Also where one shares a log with another, or has no segment, or does not exist."""
+        """Also if one shares a log with another, has no segment, or does not exist."""
         other, bare, missing = (StreamId(STREAM + n) for n in (1, 2, 3))
         log = new_stream(self.catalog)
         new_stream(self.catalog, other, "iot/other")
         with self.catalog.writing() as writing:
             writing.insert_stream(info(bare, "iot/bare"))
-            writing.put_segment(other, Segment(SegmentId(1, 1), WHOLE, None, 4))
+            writing.put_segment(other, Segment(SegmentId(1, 1), FULL_KEY_RANGE, None, 4))
             writing.put_span(other, Span(SegmentId(1, 1), 4, log, 0, None))
             asked = [bare, other, missing, STREAM]
             seen = writing.views(asked)
@@ -314,16 +316,16 @@ class CatalogContract:
             assert [writer for writer, _ in writing.writers_of_log(log, WriterId(""), 10)] == ["c"]
 
     def test_an_heir_inherits_the_fences_of_its_predecessors(self) -> None:
-        log, heir = new_stream(self.catalog), new_stream(self.catalog, 78, "iot/heir")
+        log, successor = new_stream(self.catalog), new_stream(self.catalog, 78, "iot/successor")
         with self.catalog.writing() as writing:
             for writer, fence in (("low", 2), ("high", 5), ("none", 0)):
                 writing.put_progress(log, WriterId(writer), Progress(9, fence, (Batch(0, 9, 0, NOW, fence),)), now=NOW)
             for writer, fence in (("low", 3), ("high", 4)):
-                writing.put_progress(heir, WriterId(writer), Progress(1, fence), now=NOW)
+                writing.put_progress(successor, WriterId(writer), Progress(1, fence), now=NOW)
             writing.put_progress(log, WriterId("new"), Progress(9, 1), now=NOW)
-            writing.inherit_fences(log, heir)
+            writing.copy_fences(log, successor)
         with self.catalog.reading() as reading:
-            held = dict(reading.writers_of_log(heir, WriterId(""), 10))
+            held = dict(reading.writers_of_log(successor, WriterId(""), 10))
         assert held == {"low": Progress(1, 3), "high": Progress(1, 5), "new": Progress(0, 1)}
 
     # small state
@@ -376,38 +378,20 @@ class CatalogContract:
             writing.add_change(None, "later", {}, now=NOW)
             assert writing.changes(0, 10)[0].sequence > changes[-1].sequence
 
-    def test_pieces_are_kept_by_kind_and_name(self) -> None:
-        with self.catalog.writing() as writing:
-            for name, value in (("b", 1), ("a", 2), ("b", 3)):
-                writing.put_piece(Checkpointed("pipeline", name, {"value": value, "text": "ü"}))
-            writing.put_piece(Checkpointed("group", "a", {}))
-        with self.catalog.reading() as reading:
-            pieces = reading.pieces("pipeline")
-            assert [(piece.name, piece.value["value"]) for piece in pieces] == [("a", 2), ("b", 3)]
-            assert reading.pieces("pipeline", 1) == pieces[:1]
-            assert reading.piece("pipeline", "a") == pieces[0]
-            assert reading.piece("pipeline", "c") is None
-        with self.catalog.writing() as writing:
-            writing.drop_piece("pipeline", "a")
-            writing.drop_piece("pipeline", "a")
-            assert [piece.name for piece in writing.pieces("pipeline")] == ["b"]
-            assert writing.piece("group", "a") == Checkpointed("group", "a", {})
-
     def test_aliases_are_listed_by_name_a_page_at_a_time(self) -> None:
-        """Those of a scope and no others, whatever the scope's name is the beginning of."""
+        """Only those of the scope, even if its name is a prefix of another scope's."""
         names = ["a/x", "a/y", "a-b/x", "a.c/x", "a0/x", "A/x", "b/x"]
         new_stream(self.catalog)
         with self.catalog.writing() as writing:
             for name in names:
-                writing.put_piece(Checkpointed("alias", name, {"stream": STREAM}))
-            writing.put_piece(Checkpointed("alias", "a/nobody", {"stream": STREAM + 1}))
-            writing.put_piece(Checkpointed("other", "a/z", {"stream": STREAM}))
+                writing.put_alias(StreamName.parse(name), STREAM)
+            writing.put_alias(StreamName("a", "nobody"), StreamId(STREAM + 1))
         with self.catalog.reading() as reading:
             found = reading.aliases()
             assert [str(each.name) for each in found] == sorted(names)
             own = reading.stream(STREAM)
             assert own is not None
-            assert {(each.stream, each.leads_to) for each in found} == {(STREAM, own.name)}
+            assert {(each.stream, each.stream_name) for each in found} == {(STREAM, own.name)}
             assert [str(each.name) for each in reading.aliases("a")] == ["a/x", "a/y"]
             assert reading.aliases("a", limit=1) == reading.aliases("a")[:1]
             assert [str(each.name) for each in reading.aliases("a", after=StreamName("a", "x"))] == ["a/y"]
@@ -418,6 +402,38 @@ class CatalogContract:
             assert paged == found
         with self.catalog.writing() as writing:
             assert writing.aliases() == found
+            assert [str(name) for name in writing.aliases_of(STREAM)] == sorted(names)
+            writing.drop_alias(StreamName("a", "x"))
+            writing.drop_alias(StreamName("a", "x"))  # harmless
+            assert StreamName("a", "x") not in writing.aliases_of(STREAM)
+            assert writing.stream(StreamName("a", "x")) is None
+
+    def test_a_transaction_with_a_subject_touches_nothing_else(self) -> None:
+        new_stream(self.catalog)
+        other = StreamId(78)
+        log = new_stream(self.catalog, other, "iot/other")
+        name = StreamName("iot", "raw")
+        for subject in (STREAM, name):
+            with self.catalog.writing(subject) as writing:
+                assert writing.stream(name) == writing.stream(STREAM)
+                assert writing.view(STREAM) is not None
+        touched: list[Callable[[Writing], object]] = [
+            lambda writing: writing.stream(other),
+            lambda writing: writing.stream(StreamName("iot", "other")),
+            lambda writing: writing.view(other),
+            lambda writing: writing.views([STREAM]),
+            lambda writing: writing.logs([log]),
+            lambda writing: writing.new_log(other, appended_at=NOW),
+            lambda writing: writing.put_alias(StreamName("iot", "more"), other),
+            lambda writing: writing.drop_stream(other),
+            lambda writing: writing.insert_stream(info(79, "iot/more")),
+            lambda writing: writing.leases(),
+            lambda writing: writing.streams("iot", limit=1),
+        ]
+        for touch in touched:
+            for on in (STREAM, name, "a value of state"):
+                with expecting(AssertionError), self.catalog.writing(on) as writing:
+                    touch(writing)
 
     def test_blobs_are_listed_marked_and_forgotten(self) -> None:
         with self.catalog.writing() as writing:
@@ -431,6 +447,8 @@ class CatalogContract:
             ]
             assert [blob.dead_at for blob in blobs] == [None, NOW + 5, None]
             assert reading.blobs_after(ids[0], 1) == blobs[1:2]
+            assert reading.blob_ids_after(BlobId(0), 10) == ids
+            assert reading.blob_ids_after(ids[0], 1) == ids[1:2]
             assert reading.blob_keys(["commits/a", "commits/x"]) == {"commits/a"}
             assert not reading.blob_in_use(ids[0])
         with self.catalog.writing() as writing:

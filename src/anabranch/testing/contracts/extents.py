@@ -9,7 +9,7 @@ from dataclasses import replace
 from anabranch.catalog.port import Catalog, Writing
 from anabranch.core.spans import locate
 from anabranch.errors import BlobExpired
-from anabranch.model.append import Appended, BlobEntry, Bounds, Commit, Place, Unit
+from anabranch.model.append import Appended, BlobEntry, BlobLocation, Commit, TimeBounds, Unit
 from anabranch.model.ids import BlobId, LogId, Micros, SegmentId
 from anabranch.model.stream import Extent, Span
 from anabranch.testing.contracts.base import expecting
@@ -19,7 +19,7 @@ __all__ = ["ExtentContract"]
 
 
 class ExtentContract:
-    """Subclass it and give `make()`: an empty catalog."""
+    """Subclass it and implement `make()`: an empty catalog."""
 
     def make(self) -> Catalog:
         """A new, empty catalog."""
@@ -35,7 +35,7 @@ class ExtentContract:
         self.catalog.close()
 
     def fill(self, *counts: int, times: tuple[tuple[int, int] | None, ...] = ()) -> list[Extent]:
-        """Append runs, ten µs apart; the extents."""
+        """Append runs, ten µs apart, and return the extents."""
         for number, count in enumerate(counts):
             bounds = times[number] if times else None
             append(self.catalog, part(self.log, count, times=bounds), now=NOW + 10 * number)
@@ -67,7 +67,7 @@ class ExtentContract:
             Span(SEGMENT, 5, self.log, 2, 8),
             Span(SEGMENT, 11, other, 1, 6),
             Span(SEGMENT, 16, empty, 0, 0),
-            Span(SEGMENT, 16 + 1, self.log, 2, 8),  # again; and one offset that is in none
+            Span(SEGMENT, 16 + 1, self.log, 2, 8),  # the same positions again, after one offset that is in no span
             Span(SEGMENT, 23, last, 0, None),
         ]
         with self.catalog.writing() as writing:
@@ -174,7 +174,7 @@ class ExtentContract:
         for wrong in (
             replace(good, start=2),
             replace(good, start=4, stop=6),
-            replace(good, appended=Bounds(Micros(NOW - 1), NOW)),
+            replace(good, appended=TimeBounds(Micros(NOW - 1), NOW)),
             replace(good, size_end=held.size_end - 1),
         ):
             with expecting(AssertionError), self.catalog.writing() as writing:
@@ -246,7 +246,7 @@ class ExtentContract:
         appended: tuple[int, int],
         events: tuple[int | None, int | None] = (None, None),
     ) -> Extent:
-        """An extent of `count` events behind another."""
+        """An extent of `count` events after another."""
         low, high = (None if time is None else Micros(time) for time in events)
         return Extent(
             log=before.log,
@@ -255,17 +255,17 @@ class ExtentContract:
             blob=blob,
             key=None if blob is None else "commits/moved",
             encoding="arrow",
-            place=Place(128, 64),
+            location=BlobLocation(128, 64),
             schema=before.schema,
             checksum=-7,
-            appended=Bounds(Micros(appended[0]), Micros(appended[1])),
-            events=Bounds(low, high),
+            appended=TimeBounds(Micros(appended[0]), Micros(appended[1])),
+            events=TimeBounds(low, high),
             size_end=before.size_end + 10 * count,
             data=b"events" if blob is None else None,
         )
 
     def merged(self, writing: Writing, old: list[Extent]) -> Extent:
-        """One Parquet extent in place of several."""
+        """One Parquet extent that replaces several."""
         key = f"history/{len(writing.blobs_after(0, 1000))}"  # type: ignore[arg-type]
         blob = writing.insert_blob(key, 1000, NOW, "parquet")
         lows = [extent.events.low for extent in old if extent.events.low is not None]
@@ -276,7 +276,7 @@ class ExtentContract:
             blob=blob,
             key=key,
             encoding="parquet",
-            place=Place(0, 0, 7),
+            location=BlobLocation(0, 0, 7),
             checksum=0,
             appended=replace(old[0].appended, high=old[-1].appended.high),
             events=replace(old[0].events, low=min(lows, default=None), high=max(highs, default=None)),

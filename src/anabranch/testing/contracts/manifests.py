@@ -1,11 +1,13 @@
-"""The contract of `catalog.port.Catalog` for whole tables: what is exported can be loaded, into any catalog."""
+"""The contract of `catalog.port.Catalog` for whole tables: exported rows can be loaded into any catalog."""
 
 from __future__ import annotations
 
-from anabranch.catalog.port import Catalog, Checkpointed, Reading
+from anabranch.catalog.port import Catalog, Reading
+from anabranch.catalog.state.kinds import KINDS
 from anabranch.catalog.tables import TABLES, Value
 from anabranch.model.append import Appended, Batch, Progress
 from anabranch.model.ids import BlobId, LogId, Micros, SegmentId, WriterId
+from anabranch.model.names import StreamName
 from anabranch.model.stream import Scope
 from anabranch.testing.contracts.base import expecting
 from anabranch.testing.contracts.samples import NOW, SEGMENT, STREAM, append, info, new_stream, part
@@ -26,7 +28,7 @@ def dump(snapshot: Reading) -> Dump:
 
 
 class ExportContract:
-    """Subclass it and give `make()`: an empty catalog, each time another one."""
+    """Subclass it and implement `make()`: an empty catalog, a new one each time."""
 
     def make(self) -> Catalog:
         """A new, empty catalog."""
@@ -46,7 +48,9 @@ class ExportContract:
             writing.record_request("r", "scale", "{}", now=NOW)
             writing.add_change(STREAM, "created", {"x": 1}, now=NOW)
             writing.add_change(None, "scope", {}, now=NOW)
-            writing.put_piece(Checkpointed("pipeline", "p", {"n": 1}))
+            writing.put_alias(StreamName("iot", "further"), STREAM)
+            for kind in KINDS.values():
+                writing.put_state(kind, *kind.example)
 
     def teardown_method(self) -> None:
         """Close it."""

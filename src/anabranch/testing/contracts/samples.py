@@ -1,14 +1,14 @@
-"""Small values that the suites build their cases from."""
+"""Small values from which the suites build their cases."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from anabranch.catalog.port import Catalog
-from anabranch.model.append import Bounds, Commit, Part, Place, Unit, Verdict
+from anabranch.model.append import BlobLocation, Commit, Part, TimeBounds, Unit, Verdict
 from anabranch.model.append import Sequence as WriterSequence
 from anabranch.model.ids import LogId, Micros, SegmentId, StreamId, WriterId
-from anabranch.model.keyspace import WHOLE
+from anabranch.model.keyspace import FULL_KEY_RANGE
 from anabranch.model.names import StreamName
 from anabranch.model.schema import RAW
 from anabranch.model.stream import Scope, Segment, Span, StreamInfo
@@ -34,14 +34,14 @@ def info(stream: int = STREAM, name: str = "iot/raw", **fields: object) -> Strea
 
 
 def new_stream(catalog: Catalog, stream: int = STREAM, name: str = "iot/raw") -> LogId:
-    """A stream of one segment, in its scope; returns the segment's open log."""
+    """Create a stream of one segment, in its scope. Returns the segment's open log."""
     with catalog.writing() as writing:
         value = info(stream, name)
         if writing.scope(value.name.scope) is None:
             writing.put_scope(Scope(value.name.scope, {}, NOW))
         writing.insert_stream(value)
         log = writing.new_log(value.id, appended_at=Micros(0))
-        writing.put_segment(value.id, Segment(SEGMENT, WHOLE, None, 0))
+        writing.put_segment(value.id, Segment(SEGMENT, FULL_KEY_RANGE, None, 0))
         writing.put_span(value.id, Span(SEGMENT, 0, log, 0, None))
     return log
 
@@ -65,10 +65,10 @@ def part(
         log=LogId(log),
         count=count,
         schema=1,
-        place=Place(128 if blob else 0, len(data)),
+        location=BlobLocation(128 if blob else 0, len(data)),
         checksum=-5,
         size=10 * count,
-        bounds=Bounds(None if low is None else Micros(low), None if high is None else Micros(high)),
+        bounds=TimeBounds(None if low is None else Micros(low), None if high is None else Micros(high)),
         sequence=None if writer is None else WriterSequence(WriterId(writer), first, writer_fence),
         expected=expected,
         fence=fence,
@@ -78,12 +78,12 @@ def part(
 
 
 def append(catalog: Catalog, *parts: Part, now: int = NOW) -> tuple[Verdict, ...]:
-    """Commit each part as a unit of its own; a verdict each."""
+    """Commit each part as a unit of its own; returns one verdict for each."""
     verdicts = catalog.commit(Commit(tuple(Unit((each,)) for each in parts), Micros(now)))
     return tuple(verdict for (verdict,) in verdicts)
 
 
 def lengths(catalog: Catalog, logs: Sequence[LogId]) -> Mapping[LogId, int]:
-    """The lengths of logs."""
+    """The lengths of the given logs."""
     with catalog.reading() as reading:
         return {log: state.length for log, state in reading.logs(logs).items()}

@@ -1,18 +1,20 @@
 -- The commit function, version 1: appends units of parts to logs, as `anabranch.core.decide` says, its oracle in tests.
--- The number in the name rises when its parameters or meaning change, so that a process of an older release finds no
+-- The number in the name increases when its parameters or meaning change, so that a process of an older release finds no
 -- function instead of a wrong one.
 --
 -- First it locks: request ids, then the horizon (shared; the collector takes it alone), then the logs in ascending id.
--- Then, in a statement of its own and so with a snapshot taken behind the locks, it reads logs and writers for all parts
--- at once; decides part by part in memory, each on top of those before it; and writes what was accepted with one
--- statement a table. A part that comes alone is decided the same way with plain statements, which cost less.
+-- Then, in a separate statement and so with a snapshot taken under the locks, it reads logs and writers for all parts at
+-- once; decides part by part in memory, each after those before it; and writes the accepted parts with one statement a
+-- table. A lone part is decided the same way with plain statements, which cost less.
+-- Every row that it decides by is compared with its digest first, and every row that it writes gets one (`digests.sql`):
+-- for a damaged row it fails with data_corrupted, and nothing is done, instead of writing the row with a valid digest.
 -- It must be VOLATILE and run under READ COMMITTED: otherwise the second statement would see writers as they were
 -- before the wait.
 --
 -- Parts come as arrays of one length, in order; unit u ends with part unit_ends[u]. `data` is null where no part is
 -- inlined. `blob_of` is the part's place in the blob arrays. Where it waits longer than `patience` for one of several
 -- locks, it fails with lock_not_available and nothing is done: a transaction that locks logs in another order would
--- otherwise wait for it for ever, and of the two the commit can simply be called again.
+-- otherwise wait for it forever, and the commit can simply be called again.
 --
 -- For each part it returns a verdict ('appended', 'duplicate', or why it was refused), its number (start, or what
 -- decided) and the append time.
@@ -30,7 +32,8 @@ declare
     parts constant integer := cardinality(logs_);
     kept constant integer := 16;           -- limits.WRITER_BATCHES_KEPT
     horizon bigint := 0;
-    -- Of each part: the first part with its log, and the first with its log and writer. States stand at those places.
+    -- For each part: the index of the first part with its log, and of the first with its log and writer. The arrays of
+    -- states below are filled at these indexes.
     log_at integer[];
     writer_at integer[];
     log_known boolean[];
@@ -40,10 +43,10 @@ declare
     log_size bigint[];
     log_time bigint[];
     log_high bigint[];
-    writer_next bigint[];                  -- null: the log knows nothing of the writer
+    writer_next bigint[];                  -- null: the log has no progress of the writer
     writer_fence bigint[];
     writer_new integer[] := array_fill(0, array[parts]);   -- batches accepted in this call
-    -- What a unit that falls puts back, and what extents carry.
+    -- The values that a refused unit restores, and the running values of extents.
     old_time bigint[] := array_fill(0::bigint, array[parts]);
     old_high bigint[] := array_fill(0::bigint, array[parts]);
     old_next bigint[] := array_fill(0::bigint, array[parts]);
@@ -52,7 +55,9 @@ declare
     reaches bigint[] := array_fill(0::bigint, array[parts]);
     blob_ids bigint[];
     first_part integer := 1;
-    known text;
+    known requests;
+    mark meta;                             -- the horizon
+    damaged text[];                        -- table and key of a row
     hit record;
     g record;                              -- a lone part's log and writer
     r record;
@@ -78,16 +83,27 @@ begin
     end if;
 
     if parts = 1 and request_ids is null then
-        -- A lone part, as most durable events come, decided and written without the work of sets.
-        select * into g from logs where id = logs_[1] for update;  -- the row as it is behind the lock
+        -- A lone part, the usual case of a durable event, is decided and written without set operations.
+        select * into g from logs where id = logs_[1] for update;  -- the row, read under its lock
         if not found then
             verdicts[1] := 'gone';
             return;
         end if;
-        if blob_keys is not null then
-            horizon := coalesce((select value from meta where name = 'horizon'), 0);
+        if g.digest <> logs_digest(g.id, g.stream, g.length, g.sealed, g.fence, g.low_water, g.size, g.appended_at,
+                                   g.event_high) then
+            perform refuse_damaged('logs', g.id::text);
         end if;
-        select next, fence, recent into r from writers where log = logs_[1] and writer = writers_[1];
+        if blob_keys is not null then
+            select * into mark from meta where name = 'horizon';
+            if found and mark.digest is distinct from meta_digest(mark.name, mark.value) then
+                perform refuse_damaged('meta', mark.name);
+            end if;
+            horizon := coalesce(mark.value, 0);
+        end if;
+        select * into r from writers where log = logs_[1] and writer = writers_[1];
+        if found and r.digest <> writers_digest(r.log, r.writer, r.next, r.fence, r.recent, r.seen_at) then
+            perform refuse_damaged('writers', r.log || ', ' || r.writer);
+        end if;
         if firsts[1] < r.next then
             for i in 1 .. cardinality(r.recent) / 5 loop
                 if r.recent[i * 5 - 4] = firsts[1] and r.recent[i * 5 - 3] = counts[1] and r.recent[i * 5] = carried[1] then
@@ -123,26 +139,41 @@ begin
             g.event_high := greatest(g.event_high, highs[1]);
             g.size := g.size + sizes[1];
             if blob_of[1] is not null then
-                insert into blobs (key, size, encoding, begun_at)
-                values (blob_keys[blob_of[1]], blob_sizes[blob_of[1]], blob_encodings[blob_of[1]], blob_begun[blob_of[1]])
-                on conflict (key) do update set size = excluded.size returning id into blob_id;
+                insert into blobs as b (id, key, size, encoding, begun_at, digest)
+                select v.id, v.key, v.size, v.encoding, v.begun, blobs_digest(v.key, v.id, v.size, v.encoding, v.begun, null)
+                from (select nextval('blobs_id_seq') as id, blob_keys[blob_of[1]] as key, blob_sizes[blob_of[1]] as size,
+                             blob_encodings[blob_of[1]] as encoding, blob_begun[blob_of[1]] as begun offset 0) as v
+                on conflict (key) do update
+                set size = excluded.size, digest = blobs_digest(b.key, b.id, excluded.size, b.encoding, b.begun_at, b.dead_at)
+                returning b.id into blob_id;
             end if;
             insert into extents (log, start, stop, blob, encoding, "at", length, row, schema, checksum, appended_low,
-                                 appended_high, event_low, event_high, event_reach, size_end, data)
+                                 appended_high, event_low, event_high, event_reach, size_end, data, digest)
             values (g.id, g.length, g.length + counts[1], blob_id, 'arrow', ats[1], lengths[1], rows_[1], schemas_[1],
-                    checksums[1], times[1], times[1], lows[1], highs[1], g.event_high, g.size, data[1]);
-            update logs set length = g.length + counts[1], size = g.size, appended_at = times[1], event_high = g.event_high
+                    checksums[1], times[1], times[1], lows[1], highs[1], g.event_high, g.size, data[1],
+                    extents_digest(g.id, g.length, g.length + counts[1], blob_id, blob_keys[blob_of[1]], 'arrow', ats[1],
+                                   lengths[1], rows_[1], schemas_[1], checksums[1], times[1], times[1], lows[1], highs[1],
+                                   g.event_high, g.size));
+            update logs
+            set length = g.length + counts[1], size = g.size, appended_at = times[1], event_high = g.event_high,
+                digest = logs_digest(g.id, g.stream, g.length + counts[1], g.sealed, g.fence, g.low_water, g.size, times[1],
+                                     g.event_high)
             where id = g.id;
             if r.next is not null then
+                r.next := firsts[1] + counts[1];
+                r.fence := greatest(r.fence, carried[1]);
+                r.recent := (r.recent || array[firsts[1], counts[1], numbers[1], times[1], carried[1]])
+                            [greatest(cardinality(r.recent) + 5 - 5 * kept + 1, 1):];
                 update writers
-                set next = firsts[1] + counts[1], fence = greatest(r.fence, carried[1]), seen_at = now,
-                    recent = (r.recent || array[firsts[1], counts[1], numbers[1], times[1], carried[1]])
-                             [greatest(cardinality(r.recent) + 5 - 5 * kept + 1, 1):]
-                where log = g.id and writer = writers_[1];
+                set next = r.next, fence = r.fence, recent = r.recent, seen_at = now,
+                    digest = writers_digest(r.log, r.writer, r.next, r.fence, r.recent, now)
+                where log = r.log and writer = r.writer;
             elsif writers_[1] is not null then
-                insert into writers (log, writer, next, fence, recent, seen_at)
-                values (g.id, writers_[1], firsts[1] + counts[1], carried[1],
-                        array[firsts[1], counts[1], numbers[1], times[1], carried[1]], now);
+                insert into writers (log, writer, next, fence, recent, seen_at, digest)
+                select v.log, v.writer, v.next, v.fence, v.recent, now,
+                       writers_digest(v.log, v.writer, v.next, v.fence, v.recent, now)
+                from (select g.id as log, writers_[1] as writer, firsts[1] + counts[1] as next, carried[1] as fence,
+                             array[firsts[1], counts[1], numbers[1], times[1], carried[1]] as recent offset 0) as v;
             end if;
         end if;
         return;
@@ -151,16 +182,22 @@ begin
 
     -- Behind the locks.
     if blob_keys is not null then
-        horizon := coalesce((select value from meta where name = 'horizon'), 0);
+        select * into mark from meta where name = 'horizon';
+        if found and mark.digest is distinct from meta_digest(mark.name, mark.value) then
+            perform refuse_damaged('meta', mark.name);
+        end if;
+        horizon := coalesce(mark.value, 0);
     end if;
     select array_agg(s.log_at), array_agg(s.writer_at), array_agg(s.known), array_agg(s.length), array_agg(s.sealed),
            array_agg(s.fence), array_agg(s.size), array_agg(s.appended_at), array_agg(s.event_high), array_agg(s.next),
-           array_agg(s.writer_fence)
+           array_agg(s.writer_fence),
+           min(case when not s.sound_log then array['logs', s.log::text]
+                    when not s.sound_writer then array['writers', s.log || ', ' || s.writer] end)
     into log_at, writer_at, log_known, log_length, log_sealed, log_fence, log_size, log_time, log_high,
-         writer_next, writer_fence
+         writer_next, writer_fence, damaged
     from (
         select a.log_at, a.writer_at, g.id is not null as known, g.length, g.sealed, g.fence, g.size, g.appended_at,
-               g.event_high, r.next, r.fence as writer_fence
+               g.event_high, r.next, r.fence as writer_fence, a.log, a.writer, sound(g) as sound_log, sound(r) as sound_writer
         from (
             select t.n, t.log, t.writer,
                    (min(t.n) over (partition by t.log))::integer as log_at,
@@ -171,15 +208,21 @@ begin
         left join writers as r on r.log = a.log and r.writer = a.writer
         order by a.n
     ) as s;
+    if damaged is not null then
+        perform refuse_damaged(damaged[1], damaged[2]);
+    end if;
 
     for u in 1 .. cardinality(unit_ends) loop
         if request_ids is not null and request_ids[u] is not null then
-            select result into known from requests where id = request_ids[u];
+            select * into known from requests where id = request_ids[u];
+            if found and not sound(known) then
+                perform refuse_damaged('requests', known.id);
+            end if;
             if found then
                 for p in first_part .. unit_ends[u] loop
                     verdicts[p] := 'duplicate';
-                    numbers[p] := coalesce((known::json -> (p - first_part) ->> 0)::bigint, 0);
-                    times[p] := coalesce((known::json -> (p - first_part) ->> 1)::bigint, 0);
+                    numbers[p] := coalesce((known.result::json -> (p - first_part) ->> 0)::bigint, 0);
+                    times[p] := coalesce((known.result::json -> (p - first_part) ->> 1)::bigint, 0);
                 end loop;
                 first_part := unit_ends[u] + 1;
                 continue;
@@ -267,7 +310,7 @@ begin
         end loop;
 
         if refused then
-            -- What had landed before stays landed; what this unit did is undone, the latest first.
+            -- Duplicates were appended before and stay; the changes of this unit are undone, the latest first.
             for p in reverse unit_ends[u] .. first_part loop
                 continue when verdicts[p] <> 'appended';
                 l := log_at[p];
@@ -287,9 +330,13 @@ begin
                 accepted := accepted - 1;
             end loop;
         elsif request_ids is not null and request_ids[u] is not null then
-            insert into requests (id, operation, result, at)
-            select request_ids[u], 'append', coalesce(json_agg(json_build_array(numbers[q], times[q]) order by q)::text, '[]'), now
-            from generate_series(first_part, unit_ends[u]) as q;
+            insert into requests (id, operation, result, at, digest)
+            select v.id, 'append', v.result, now, requests_digest(v.id, 'append', v.result, now)
+            from (
+                select request_ids[u] as id,
+                       coalesce(json_agg(json_build_array(numbers[q], times[q]) order by q)::text, '[]') as result
+                from generate_series(first_part, unit_ends[u]) as q
+            ) as v;
         end if;
         first_part := unit_ends[u] + 1;
     end loop;
@@ -302,21 +349,28 @@ begin
         -- One that is listed already, by an earlier unit or commit that used it, keeps its row.
         with used as (
             select distinct b.of from unnest(blob_of, verdicts) as b (of, verdict) where b.verdict = 'appended'
+        ), entry as materialized (
+            select nextval('blobs_id_seq') as id, blob_keys[u.of] as key, blob_sizes[u.of] as size,
+                   blob_encodings[u.of] as encoding, blob_begun[u.of] as begun
+            from (select used.of from used where used.of is not null order by used.of) as u
         ), listed as (
-            insert into blobs (key, size, encoding, begun_at)
-            select blob_keys[used.of], blob_sizes[used.of], blob_encodings[used.of], blob_begun[used.of]
-            from used where used.of is not null order by used.of
-            on conflict (key) do update set size = excluded.size
-            returning id, key
+            insert into blobs as b (id, key, size, encoding, begun_at, digest)
+            select v.id, v.key, v.size, v.encoding, v.begun, blobs_digest(v.key, v.id, v.size, v.encoding, v.begun, null)
+            from entry as v order by v.id
+            on conflict (key) do update
+            set size = excluded.size, digest = blobs_digest(b.key, b.id, excluded.size, b.encoding, b.begun_at, b.dead_at)
+            returning b.id, b.key
         )
         select array_agg(listed.id order by b.n) into blob_ids
         from unnest(blob_keys) with ordinality as b (key, n) left join listed on listed.key = b.key;
     end if;
 
     insert into extents (log, start, stop, blob, encoding, "at", length, row, schema, checksum, appended_low,
-                         appended_high, event_low, event_high, event_reach, size_end, data)
+                         appended_high, event_low, event_high, event_reach, size_end, data, digest)
     select x.log, x.start, x.start + x.count, blob_ids[x.blob], 'arrow', x.position, x.length, x.first_row, x.schema,
-           x.checksum, x.time, x.time, x.low, x.high, x.reach, x.size_end, data[x.n]
+           x.checksum, x.time, x.time, x.low, x.high, x.reach, x.size_end, data[x.n],
+           extents_digest(x.log, x.start, x.start + x.count, blob_ids[x.blob], blob_keys[x.blob], 'arrow', x.position,
+                          x.length, x.first_row, x.schema, x.checksum, x.time, x.time, x.low, x.high, x.reach, x.size_end)
     from unnest(logs_, numbers, counts, blob_of, ats, lengths, rows_, schemas_, checksums, times, lows, highs, reaches,
                 size_ends, verdicts)
          with ordinality as x (log, start, count, blob, position, length, first_row, schema, checksum, time, low, high,
@@ -324,21 +378,31 @@ begin
     where x.verdict = 'appended';
 
     update logs as g
-    set length = x.length, size = x.size, appended_at = x.time, event_high = x.high
+    set length = x.length, size = x.size, appended_at = x.time, event_high = x.high,
+        digest = logs_digest(g.id, g.stream, x.length, g.sealed, g.fence, g.low_water, x.size, x.time, x.high)
     from unnest(logs_, log_at, log_length, log_size, log_time, log_high)
          with ordinality as x (log, first, length, size, time, high, n)
     where g.id = x.log and x.first = x.n and g.length <> x.length;
 
-    insert into writers as r (log, writer, next, fence, recent, seen_at)
-    select x.log, x.writer, writer_next[x.first], writer_fence[x.first],
-           (array_agg(v order by x.n, i))[greatest(count(*)::integer - 5 * kept + 1, 1):], now
-    from unnest(logs_, writers_, writer_at, firsts, counts, numbers, times, carried, verdicts)
-         with ordinality as x (log, writer, first, sequence, count, start, time, fence, verdict, n),
-         unnest(array[x.sequence, x.count, x.start, x.time, x.fence]) with ordinality as batch (v, i)
-    where x.verdict = 'appended' and x.writer is not null
-    group by x.log, x.writer, x.first
+    with fresh as materialized (
+        select x.log, x.writer, writer_next[x.first] as next, writer_fence[x.first] as fence,
+               array_agg(v order by x.n, i) as recent
+        from unnest(logs_, writers_, writer_at, firsts, counts, numbers, times, carried, verdicts)
+             with ordinality as x (log, writer, first, sequence, count, start, time, fence, verdict, n),
+             unnest(array[x.sequence, x.count, x.start, x.time, x.fence]) with ordinality as batch (v, i)
+        where x.verdict = 'appended' and x.writer is not null
+        group by x.log, x.writer, x.first
+    ), final as materialized (
+        select f.log, f.writer, f.next, f.fence,
+               (coalesce(r.recent, '{}') || f.recent)
+               [greatest(coalesce(cardinality(r.recent), 0) + cardinality(f.recent) - 5 * kept + 1, 1):] as recent
+        from fresh as f left join writers as r on r.log = f.log and r.writer = f.writer
+    )
+    insert into writers (log, writer, next, fence, recent, seen_at, digest)
+    select f.log, f.writer, f.next, f.fence, f.recent, now, writers_digest(f.log, f.writer, f.next, f.fence, f.recent, now)
+    from final as f
     on conflict (log, writer) do update
-    set next = excluded.next, fence = excluded.fence, seen_at = excluded.seen_at,
-        recent = (r.recent || excluded.recent)[greatest(cardinality(r.recent) + cardinality(excluded.recent) - 5 * kept + 1, 1):];
+    set next = excluded.next, fence = excluded.fence, recent = excluded.recent, seen_at = excluded.seen_at,
+        digest = excluded.digest;
 end
 $$;

@@ -1,10 +1,13 @@
 -- Format 1: the first catalog. Frozen: what changes later is a migration of its own.
-create table meta (name text collate "C" primary key, value bigint not null);
+-- Each row has a digest of its values but `data`: functions/digests.sql.
+
+create table meta (name text collate "C" primary key, value bigint not null, digest bigint);
 
 create table scopes (
     name text collate "C" primary key,
     tags text not null,
-    created_at bigint not null
+    created_at bigint not null,
+    digest bigint not null
 );
 
 create table streams (
@@ -18,6 +21,9 @@ create table streams (
     version integer not null,
     epoch bigint not null,
     next_number bigint not null,
+    segments bigint not null,              -- how many rows of that table it has, to detect
+    spans bigint not null,                 -- rows that are lost or have a damaged key
+    digest bigint not null,
     unique (scope, name)
 );
 
@@ -28,6 +34,7 @@ create table schemas (
     key_column text,
     time_column text,
     raw boolean not null,
+    digest bigint not null,
     primary key (stream, version)
 );
 
@@ -38,6 +45,7 @@ create table segments (
     high text collate "C" not null,
     retired bigint,
     head bigint not null,
+    digest bigint not null,
     primary key (stream, segment)
 );
 
@@ -50,7 +58,8 @@ create table logs (
     low_water bigint not null,
     size bigint not null,
     appended_at bigint not null,
-    event_high bigint
+    event_high bigint,
+    digest bigint not null
 ) with (fillfactor = 50);
 create index logs_by_stream on logs (stream);
 
@@ -61,6 +70,7 @@ create table spans (
     log bigint not null references logs (id),
     start bigint not null,
     stop bigint,                           -- null: follows the log
+    digest bigint not null,
     primary key (stream, segment, "offset")
 );
 create index spans_by_log on spans (log, start);
@@ -71,7 +81,8 @@ create table blobs (
     size bigint not null,
     encoding text not null,
     begun_at bigint not null,
-    dead_at bigint
+    dead_at bigint,
+    digest bigint not null
 );
 
 create table extents (
@@ -89,8 +100,9 @@ create table extents (
     appended_high bigint not null,
     event_low bigint,
     event_high bigint,
-    event_reach bigint,                    -- greatest event time of the log up to here: rises, so it can be searched
+    event_reach bigint,                    -- greatest event time of the log up to here; never decreases, so it can be searched
     size_end bigint not null,
+    digest bigint not null,
     data bytea,
     primary key (log, start)
 );
@@ -104,6 +116,7 @@ create table writers (
     fence bigint not null,
     recent bigint[] not null,              -- first, count, start, appended_at, fence of each kept batch, oldest first
     seen_at bigint not null,
+    digest bigint not null,
     primary key (log, writer)
 ) with (fillfactor = 50);
 
@@ -112,14 +125,16 @@ create table leases (
     kind text not null,
     holder text not null,
     begun_at bigint not null,
-    expires_at bigint not null
+    expires_at bigint not null,
+    digest bigint not null
 );
 
 create table requests (
     id text collate "C" primary key,
     operation text not null,
     result text not null,
-    at bigint not null
+    at bigint not null,
+    digest bigint not null
 );
 
 create table changes (
@@ -127,12 +142,25 @@ create table changes (
     stream bigint,
     at bigint not null,
     kind text not null,
-    detail text not null
+    detail text not null,
+    digest bigint not null
 );
 
-create table pieces (
-    kind text collate "C" not null,
-    name text collate "C" not null,
-    value text not null,
-    primary key (kind, name)
+-- Additional names of streams. No foreign key: an alias of a deleted stream is dangling until it is removed.
+create table aliases (
+    name text collate "C" primary key,      -- scope/name
+    stream bigint not null,
+    digest bigint not null
 );
+create index aliases_by_stream on aliases (stream, name);
+
+-- The state of features: values of the kinds that anabranch.catalog.state declares, as JSON.
+create table states (
+    kind text collate "C" not null,
+    key text collate "C" not null,
+    lookup text collate "C",                -- by which the row is found other than by its key
+    value text not null,
+    digest bigint not null,
+    primary key (kind, key)
+);
+create index states_by_lookup on states (kind, lookup, key) where lookup is not null;

@@ -1,6 +1,6 @@
--- What a connection does before and around transactions.
+-- Statements of a session, before and around transactions.
 
--- Nothing is acknowledged that is not durable, whatever the server's default; a stricter default (remote_apply) stays.
+-- Only durable commits are acknowledged, whatever the server's default; a stricter default (remote_apply) stays.
 -- A plan made while a table was small is kept when it is large, so plans without an index are avoided from the start;
 -- and with indexes everywhere no plan depends on its parameters, so none is made twice: planning costs more than running.
 -- name: begin_session
@@ -27,9 +27,11 @@ select relname from pg_class where relnamespace = current_schema()::regnamespace
 select value from meta where name = 'format';
 
 -- name: set_format
-insert into meta (name, value) values ('format', %s) on conflict (name) do update set value = excluded.value;
+insert into meta (name, value, digest)
+select name, value, meta_digest(name, value) from (values ('format', %s::bigint)) as v (name, value)
+on conflict (name) do update set value = excluded.value, digest = excluded.digest;
 
--- Serialises processes that make or migrate the same catalog; its schema may not exist yet, so the key is its own.
+-- Serializes processes that create or migrate the same catalog. Its schema may not exist yet, so the lock key is separate.
 -- name: lock_migration
 select pg_advisory_xact_lock(hashtextextended('anabranch migration ' || %s, 0));
 
@@ -45,14 +47,18 @@ commit;
 -- name: rollback
 rollback;
 
--- Around a lock that may be refused and asked for again.
+-- The server's clock, in µs since the Unix epoch.
+-- name: clock
+select (extract(epoch from clock_timestamp()) * 1000000)::bigint;
+
+-- Around a lock that may be refused and requested again.
 -- name: set_savepoint
 savepoint lock;
 
 -- name: release_savepoint
 release savepoint lock;
 
--- name: undo_to_savepoint
+-- name: rollback_to_savepoint
 rollback to savepoint lock;
 
 -- name: append
@@ -65,12 +71,12 @@ select verdicts, numbers, times from append_1(
     %s::text[], %s::bigint[], %s::bigint[], %s::text[]);
 
 -- A notification need not survive a crash.
--- name: notifying
+-- name: set_async_commit
 set synchronous_commit = off;
 
 -- name: notify
 select pg_notify(%s, '');
 
--- Rises with every transaction that changes anything in the database.
+-- Increases with every transaction that changes anything in the database.
 -- name: newest_transaction
 select pg_snapshot_xmax(pg_current_snapshot())::text;

@@ -1,12 +1,14 @@
 -- The first catalog. Key ranges are text of 17 hex digits, since 2**64 fits no SQLite integer.
 -- Times are µs since 1970 UTC. Booleans are 0 and 1.
+-- Each row ends with a digest of its values but `data`; docs/explanation/formats.md says how it is made.
 
-create table meta (name text primary key, value) without rowid;
+create table meta (name text primary key, value, digest integer) without rowid;
 
 create table scopes (
     name text primary key,
     tags text not null,
-    created_at integer not null
+    created_at integer not null,
+    digest integer not null
 ) without rowid;
 
 create table streams (
@@ -20,6 +22,9 @@ create table streams (
     version integer not null,
     epoch integer not null,
     next_number integer not null,
+    segments integer not null,             -- how many rows of that table it has, to detect
+    spans integer not null,                -- rows that are lost or have a damaged key
+    digest integer not null,
     unique (scope, name)
 );
 
@@ -30,6 +35,7 @@ create table schemas (
     key_column text,
     time_column text,
     raw integer not null,
+    digest integer not null,
     primary key (stream, version)
 ) without rowid;
 
@@ -40,6 +46,7 @@ create table segments (
     high text not null,
     retired integer,
     head integer not null,
+    digest integer not null,
     primary key (stream, segment)
 ) without rowid;
 
@@ -50,6 +57,7 @@ create table spans (
     log integer not null references logs (id),
     start integer not null,
     stop integer,                          -- null: follows the log
+    digest integer not null,
     primary key (stream, segment, "offset")
 ) without rowid;
 create index spans_by_log on spans (log, start);
@@ -63,7 +71,8 @@ create table logs (
     low_water integer not null,
     size integer not null,
     appended_at integer not null,
-    event_high integer
+    event_high integer,
+    digest integer not null
 );
 
 create table extents (
@@ -81,8 +90,9 @@ create table extents (
     appended_high integer not null,
     event_low integer,
     event_high integer,
-    event_reach integer,                   -- greatest event time of the log up to here: rises, so it can be searched
+    event_reach integer,                   -- greatest event time of the log up to here; never decreases, so it can be searched
     size_end integer not null,
+    digest integer not null,
     data blob,
     primary key (log, start)
 ) without rowid;
@@ -95,6 +105,7 @@ create table writers (
     fence integer not null,
     recent blob not null,                  -- (first, count, start, appended_at, fence) as 5 × int64, little-endian
     seen_at integer not null,
+    digest integer not null,
     primary key (log, writer)
 ) without rowid;
 
@@ -104,7 +115,8 @@ create table blobs (
     size integer not null,
     encoding text not null,
     begun_at integer not null,
-    dead_at integer
+    dead_at integer,
+    digest integer not null
 );
 
 create table leases (
@@ -112,14 +124,16 @@ create table leases (
     kind text not null,
     holder text not null,
     begun_at integer not null,
-    expires_at integer not null
+    expires_at integer not null,
+    digest integer not null
 ) without rowid;
 
 create table requests (
     id text primary key,
     operation text not null,
     result text not null,
-    at integer not null
+    at integer not null,
+    digest integer not null
 ) without rowid;
 
 create table changes (
@@ -127,12 +141,25 @@ create table changes (
     stream integer,
     at integer not null,
     kind text not null,
-    detail text not null
+    detail text not null,
+    digest integer not null
 );
 
-create table pieces (
-    kind text not null,
-    name text not null,
-    value text not null,
-    primary key (kind, name)
+-- Additional names of streams. No foreign key: an alias of a deleted stream is dangling until it is removed.
+create table aliases (
+    name text primary key,      -- scope/name
+    stream integer not null,
+    digest integer not null
 ) without rowid;
+create index aliases_by_stream on aliases (stream, name);
+
+-- The state of features: values of the kinds that anabranch.catalog.state declares, as JSON.
+create table states (
+    kind text not null,
+    key text not null,
+    lookup text,                -- by which the row is found other than by its key
+    value text not null,
+    digest integer not null,
+    primary key (kind, key)
+) without rowid;
+create index states_by_lookup on states (kind, lookup, key) where lookup is not null;

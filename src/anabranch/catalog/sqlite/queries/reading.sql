@@ -1,55 +1,68 @@
 -- Statements that only read.
 
 -- name: scopes
-select name, tags, created_at from scopes order by name;
+select name, tags, created_at, digest
+from scopes order by name;
 
 -- name: scope
-select name, tags, created_at from scopes where name = ?;
+select name, tags, created_at, digest
+from scopes where name = ?;
 
 -- name: streams
 select s.id, s.scope, s.name, s.schema_version, s.tags, s.created_at, s.sealed, s.version, s.epoch, s.next_number,
-       c.columns, c.key_column, c.time_column, c.raw
-from streams s join schemas c on c.stream = s.id and c.version = s.schema_version
+       s.segments, s.spans, s.digest, c.stream, c.version, c.columns, c.key_column, c.time_column, c.raw, c.digest
+from streams s left join schemas c on c.stream = s.id and c.version = s.schema_version
 where (:scope is null or s.scope = :scope) and (s.scope, s.name) > (:after_scope, :after_name)
 order by s.scope, s.name limit :limit;
 
 -- name: stream_by_name
 select s.id, s.scope, s.name, s.schema_version, s.tags, s.created_at, s.sealed, s.version, s.epoch, s.next_number,
-       c.columns, c.key_column, c.time_column, c.raw
-from streams s join schemas c on c.stream = s.id and c.version = s.schema_version
+       s.segments, s.spans, s.digest, c.stream, c.version, c.columns, c.key_column, c.time_column, c.raw, c.digest
+from streams s left join schemas c on c.stream = s.id and c.version = s.schema_version
 where s.scope = ? and s.name = ?;
 
+-- The alias first, then its stream.
 -- name: stream_by_alias
-select s.id, s.scope, s.name, s.schema_version, s.tags, s.created_at, s.sealed, s.version, s.epoch, s.next_number,
-       c.columns, c.key_column, c.time_column, c.raw
-from pieces p
-join streams s on s.id = json_extract(p.value, '$.stream')
-join schemas c on c.stream = s.id and c.version = s.schema_version
-where p.kind = 'alias' and p.name = ?;
+select a.name, a.stream, a.digest, s.id, s.scope, s.name, s.schema_version, s.tags, s.created_at, s.sealed, s.version,
+       s.epoch, s.next_number, s.segments, s.spans, s.digest, c.stream, c.version, c.columns, c.key_column, c.time_column,
+       c.raw, c.digest
+from aliases a
+left join streams s on s.id = a.stream
+left join schemas c on c.stream = s.id and c.version = s.schema_version
+where a.name = ?;
 
+-- Damaged rows are returned too: reading one raises an error.
 -- name: aliases
-select p.name, s.id, s.scope, s.name
-from pieces p join streams s on s.id = json_extract(p.value, '$.stream')
-where p.kind = 'alias' and p.name > :after and p.name < :below
-order by p.name limit :limit;
+select a.name, a.stream, a.digest, s.id, s.scope, s.name, s.schema_version, s.tags, s.created_at, s.sealed, s.version,
+       s.epoch, s.next_number, s.segments, s.spans, s.digest
+from aliases a
+left join streams s on s.id = a.stream
+where a.name > :after and a.name < :below and (s.id is not null or a.digest <> row_digest(a.name, a.stream))
+order by a.name limit :limit;
+
+-- name: aliases_of
+select name, stream, digest
+from aliases where stream = ? order by name;
 
 -- name: stream_by_id
 select s.id, s.scope, s.name, s.schema_version, s.tags, s.created_at, s.sealed, s.version, s.epoch, s.next_number,
-       c.columns, c.key_column, c.time_column, c.raw
-from streams s join schemas c on c.stream = s.id and c.version = s.schema_version
+       s.segments, s.spans, s.digest, c.stream, c.version, c.columns, c.key_column, c.time_column, c.raw, c.digest
+from streams s left join schemas c on c.stream = s.id and c.version = s.schema_version
 where s.id = ?;
 
 -- name: streams_by_id
 select s.id, s.scope, s.name, s.schema_version, s.tags, s.created_at, s.sealed, s.version, s.epoch, s.next_number,
-       c.columns, c.key_column, c.time_column, c.raw
-from streams s join schemas c on c.stream = s.id and c.version = s.schema_version
+       s.segments, s.spans, s.digest, c.stream, c.version, c.columns, c.key_column, c.time_column, c.raw, c.digest
+from streams s left join schemas c on c.stream = s.id and c.version = s.schema_version
 where s.id in (select value from json_each(?));
 
 -- name: segments_of_streams
-select stream, segment, low, high, retired, head from segments where stream in (select value from json_each(?)) order by stream, segment;
+select stream, segment, low, high, retired, head, digest
+from segments where stream in (select value from json_each(?)) order by stream, segment;
 
 -- name: spans_of_streams
-select stream, segment, "offset", log, start, stop from spans where stream in (select value from json_each(?))
+select stream, segment, "offset", log, start, stop, digest
+from spans where stream in (select value from json_each(?))
 order by stream, segment, "offset";
 
 -- name: fragmented
@@ -57,49 +70,58 @@ select stream, segment from spans group by stream, segment having count(*) >= ?
 order by count(*) desc, stream, segment limit ?;
 
 -- name: logs_of_streams
-select distinct v.stream, l.id, l.stream, l.length, l.sealed, l.fence, l.low_water, l.size, l.appended_at, l.event_high
+select distinct v.stream, l.id, l.stream, l.length, l.sealed, l.fence, l.low_water, l.size, l.appended_at,
+       l.event_high, l.digest
 from spans v join logs l on l.id = v.log where v.stream in (select value from json_each(?)) order by v.stream, l.id;
 
 -- name: schema
-select columns, key_column, time_column, raw from schemas where stream = ? and version = ?;
+select stream, version, columns, key_column, time_column, raw, digest
+from schemas where stream = ? and version = ?;
 
 -- name: segments
-select segment, low, high, retired, head from segments where stream = ? order by segment;
+select stream, segment, low, high, retired, head, digest
+from segments where stream = ? order by segment;
 
 -- name: spans
-select segment, "offset", log, start, stop from spans where stream = ? order by segment, "offset";
+select stream, segment, "offset", log, start, stop, digest
+from spans where stream = ? order by segment, "offset";
 
 -- name: spans_of_log
-select stream, segment, "offset", log, start, stop from spans where log = ? order by start, stream, segment;
+select stream, segment, "offset", log, start, stop, digest
+from spans where log = ? order by start, stream, segment;
 
 -- name: logs_of_stream
-select l.id, l.stream, l.length, l.sealed, l.fence, l.low_water, l.size, l.appended_at, l.event_high
+select l.id, l.stream, l.length, l.sealed, l.fence, l.low_water, l.size, l.appended_at, l.event_high, l.digest
 from logs l where l.id in (select log from spans where stream = ?);
 
 -- name: log
-select id, stream, length, sealed, fence, low_water, size, appended_at, event_high from logs where id = ?;
+select id, stream, length, sealed, fence, low_water, size, appended_at, event_high, digest
+from logs where id = ?;
 
 -- name: logs
-select id, stream, length, sealed, fence, low_water, size, appended_at, event_high
+select id, stream, length, sealed, fence, low_water, size, appended_at, event_high, digest
 from logs where id in (select value from json_each(?));
 
+-- name: stream_ids_after
+select id from streams where id > ? order by id limit ?;
+
 -- name: logs_after
-select id, stream, length, sealed, fence, low_water, size, appended_at, event_high
+select id, stream, length, sealed, fence, low_water, size, appended_at, event_high, digest
 from logs where id > ? order by id limit ?;
 
 -- The first extent that can intersect is the last one that begins at or before the start.
 -- name: extents
-select e.log, e.start, e.stop, e.blob, b.key, e.encoding, e.at, e.length, e.row, e.schema, e.checksum,
-       e.appended_low, e.appended_high, e.event_low, e.event_high, e.size_end, e.data
+select e.log, e.start, e.stop, e.blob, b.key, e.encoding, e.at, e.length, e.row, e.schema, e.checksum, e.appended_low,
+       e.appended_high, e.event_low, e.event_high, e.event_reach, e.size_end, e.data, e.digest
 from extents e left join blobs b on b.id = e.blob
 where e.log = :log and e.stop > :start and e.start < :stop
   and e.start >= coalesce((select max(start) from extents where log = :log and start <= :start), 0)
 order by e.start limit :limit;
 
--- Span by span and extent by extent in the order of both keys, so that nothing is sorted, and nothing looked at behind the limit.
+-- Span by span and extent by extent in the order of both keys, so that nothing is sorted or read beyond the limit.
 -- name: extents_of_segment
 select s."offset", e.log, e.start, e.stop, e.blob, b.key, e.encoding, e.at, e.length, e.row, e.schema, e.checksum,
-       e.appended_low, e.appended_high, e.event_low, e.event_high, e.size_end, e.data
+       e.appended_low, e.appended_high, e.event_low, e.event_high, e.event_reach, e.size_end, e.data, e.digest
 from spans s
 cross join extents e
 left join blobs b on b.id = e.blob
@@ -111,64 +133,97 @@ where s.stream = :stream and s.segment = :segment and s."offset" < :stop
 order by s."offset", e.start limit :limit;
 
 -- name: extent_before
-select e.log, e.start, e.stop, e.blob, b.key, e.encoding, e.at, e.length, e.row, e.schema, e.checksum,
-       e.appended_low, e.appended_high, e.event_low, e.event_high, e.size_end, e.data
+select e.log, e.start, e.stop, e.blob, b.key, e.encoding, e.at, e.length, e.row, e.schema, e.checksum, e.appended_low,
+       e.appended_high, e.event_low, e.event_high, e.event_reach, e.size_end, e.data, e.digest
 from extents e left join blobs b on b.id = e.blob
 where e.log = ? and e.start < ? order by e.start desc limit 1;
 
 -- name: extents_of_blob
-select e.log, e.start, e.stop, e.blob, b.key, e.encoding, e.at, e.length, e.row, e.schema, e.checksum,
-       e.appended_low, e.appended_high, e.event_low, e.event_high, e.size_end, e.data
+select e.log, e.start, e.stop, e.blob, b.key, e.encoding, e.at, e.length, e.row, e.schema, e.checksum, e.appended_low,
+       e.appended_high, e.event_low, e.event_high, e.event_reach, e.size_end, e.data, e.digest
 from extents e join blobs b on b.id = e.blob
 where e.blob = ? order by e.log, e.start;
 
--- The extent at a position with the times that a search by halving needs.
+-- The extent at a position, with the times that a binary search needs.
 -- name: times_at
-select start, stop, appended_high, event_reach from extents where log = ? and start <= ? order by start desc limit 1;
+select e.log, e.start, e.stop, e.blob, b.key, e.encoding, e.at, e.length, e.row, e.schema, e.checksum, e.appended_low,
+       e.appended_high, e.event_low, e.event_high, e.event_reach, e.size_end, e.digest
+from extents e left join blobs b on b.id = e.blob
+where e.log = ? and e.start <= ? order by e.start desc limit 1;
 
+-- Damaged rows are returned too: reading one raises an error.
 -- name: first_extent_with_event
-select start from extents where log = ? and start >= ? and event_high >= ? order by start limit 1;
+select e.start from extents e left join blobs b on b.id = e.blob
+where e.log = ? and e.start >= ?
+  and (e.event_high >= ?
+       or e.digest <> row_digest(e.log, e.start, e.stop, e.blob, b.key, e.encoding, e.at, e.length, e.row, e.schema,
+                      e.checksum, e.appended_low, e.appended_high, e.event_low, e.event_high, e.event_reach,
+                      e.size_end))
+order by e.start limit 1;
 
 -- name: progress
-select next, fence, recent from writers where log = ? and writer = ?;
+select log, writer, next, fence, recent, seen_at, digest
+from writers where log = ? and writer = ?;
 
 -- name: progress_in
-select w.log, w.next, w.fence, w.recent from json_each(?2) l join writers w on w.log = l.value and w.writer = ?1;
-
--- name: log_and_progress
-select l.id, l.stream, l.length, l.sealed, l.fence, l.low_water, l.size, l.appended_at, l.event_high,
-       w.next, w.fence, w.recent
-from logs l left join writers w on w.log = l.id and w.writer = ? where l.id = ?;
+select w.log, w.writer, w.next, w.fence, w.recent, w.seen_at, w.digest
+from json_each(?2) l join writers w on w.log = l.value and w.writer = ?1;
 
 -- name: writers_of_log
-select writer, next, fence, recent from writers where log = ? and writer > ? order by writer limit ?;
+select log, writer, next, fence, recent, seen_at, digest
+from writers where log = ? and writer > ? order by writer limit ?;
 
 -- name: blobs_after
-select id, key, size, encoding, begun_at, dead_at from blobs where id > ? order by id limit ?;
+select key, id, size, encoding, begun_at, dead_at, digest
+from blobs where id > ? order by id limit ?;
 
 -- name: blob_keys
 select key from blobs where key in (select value from json_each(?));
 
--- name: oldest_blob
-select begun_at from blobs where id in (select value from json_each(?)) order by begun_at limit 1;
+-- name: blobs
+select key, id, size, encoding, begun_at, dead_at, digest
+from blobs where id in (select value from json_each(?)) order by begun_at;
 
 -- name: blob_in_use
 select exists (select 1 from extents where blob = ?);
 
 -- name: meta
-select value from meta where name = ?;
+select name, value, digest
+from meta where name = ?;
 
 -- name: leases
-select id, kind, holder, begun_at, expires_at from leases order by begun_at;
+select id, kind, holder, begun_at, expires_at, digest
+from leases order by begun_at;
 
 -- name: request
-select operation, result from requests where id = ?;
+select id, operation, result, at, digest
+from requests where id = ?;
 
 -- name: changes
-select sequence, stream, at, kind, detail from changes where sequence > ? order by sequence limit ?;
+select sequence, stream, at, kind, detail, digest
+from changes where sequence > ? order by sequence limit ?;
 
--- name: pieces
-select kind, name, value from pieces where kind = ? order by name limit ?;
+-- name: state
+select kind, key, lookup, value, digest
+from states where kind = ? and key = ?;
 
--- name: piece
-select kind, name, value from pieces where kind = ? and name = ?;
+-- name: states
+select kind, key, lookup, value, digest
+from states where kind = ? order by key limit ?;
+
+-- name: states_between
+select kind, key, lookup, value, digest
+from states where kind = ? and key >= ? and key < ? order by key limit ?;
+
+-- name: states_among
+select kind, key, lookup, value, digest
+from states where kind = ? and key in (select value from json_each(?)) order by key;
+
+-- Without the hint, SQLite reads all rows of the kind by the primary key, since those are in order.
+-- name: states_found
+select kind, key, lookup, value, digest
+from states indexed by states_by_lookup where kind = ? and lookup = ? order by key limit ?;
+
+-- name: states_found_between
+select kind, key, lookup, value, digest
+from states indexed by states_by_lookup where kind = ? and lookup >= ? and lookup < ? order by lookup, key limit ?;

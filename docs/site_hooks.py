@@ -1,0 +1,204 @@
+"""Reference pages that are generated from the code when the site is built: commands, errors, settings and limits.
+
+mkdocs calls `on_files` (see mkdocs.yml). A page that is generated can't disagree with the code it describes, so write
+prose about these things only where there is something to add.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import mkdocs.structure.files as site_files
+
+import anabranch
+from anabranch import errors, limits
+from anabranch.cli import commands
+from anabranch.runtime.settings import Settings
+
+
+def on_files(files: site_files.Files, *, config: Any) -> site_files.Files:
+    """Add the generated pages to those of the folder."""
+    pages = {
+        "reference/api.md": api_page(),
+        "reference/cli.md": command_page(),
+        "reference/errors.md": error_page(),
+        "reference/settings.md": settings_page(),
+        "reference/limits.md": limits_page(),
+    }
+    for path, text in pages.items():
+        files.append(site_files.File.generated(config, path, content=text))
+    return files
+
+
+# ---- the Python API
+
+_GROUPS = {
+    "Opening a store": ("connect", "Store", "Settings", "restore", "rebuild", "KeyService"),
+    "Writing": ("Writer", "Ack", "BatchAck", "EventRange", "ByteWriter"),
+    "Reading": ("Reader", "Event", "EventPointer", "ByteReader", "HEAD", "TAIL"),
+    "Streams and cuts": (
+        "StreamName",
+        "StreamRange",
+        "StreamCut",
+        "Order",
+        "SegmentId",
+        "KeyRange",
+        "StreamSegment",
+        "Held",
+    ),
+    "Policies": ("Fixed", "ByEventRate", "ByByteRate", "Retention", "RetainFor", "RetainBytes"),
+    "Reader groups and shared state": (
+        *("ReaderGroup", "GroupReader", "Checkpoint", "Position", "SqlPositions"),
+        *("StateSynchronizer", "RevisionedStream"),
+    ),
+    "Notifications and watermarks": (
+        *("Notification", "Notifications", "Subscription", "Watermark", "WatermarkStatus", "TimeWindow"),
+    ),
+    "Other stores and archives": ("InStore", "Until", "read_archive", "verify_archive"),
+}
+
+
+def api_page() -> str:
+    """Every public name of `anabranch`, from its docstring. A name without a group comes under "More"."""
+    grouped = {name for names in _GROUPS.values() for name in names}
+    more = tuple(name for name in anabranch.__all__ if name not in grouped and name != "errors")
+    parts = ["# Python API", "What `import anabranch` offers. Errors have [a page of their own](errors.md)."]
+    for title, names in {**_GROUPS, "More": more}.items():
+        if names:
+            parts += [f"## {title}", *(_api_entry(name) for name in names)]
+    parts += ["## Parts of a store", *(f"::: {path}" for path in _store_parts())]
+    return "\n\n".join(parts) + "\n"
+
+
+def _api_entry(name: str) -> str:
+    value = getattr(anabranch, name)
+    if inspect.isclass(value) or inspect.isfunction(value):
+        return f"::: {value.__module__}.{value.__qualname__}"
+    return f"### {name}\n\n`anabranch.{name}`: `{value!r}`"
+
+
+def _store_parts() -> list[str]:
+    """The classes that attributes of a store are of: `store.streams`, `store.jobs`, …"""
+    with anabranch.connect("memory://") as store:
+        parts = {type(getattr(store, name)) for name in dir(store) if name in ("streams", "jobs")}
+    return sorted(f"{part.__module__}.{part.__qualname__}" for part in parts)
+
+
+# ---- commands
+
+
+def command_page() -> str:
+    """Every verb of the command line with its help, arguments and options."""
+    root = commands.get_command(commands.app)
+    parts = [
+        "# Command line",
+        "Every verb also explains itself: `anabranch VERB --help`. The options below may stand before the verb.",
+        _options(root),
+    ]
+    for name in sorted(root.commands):
+        parts += _command(root.commands[name], ["anabranch", name], level=2)
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _command(command: Any, path: list[str], *, level: int) -> list[str]:
+    verbs = getattr(command, "commands", {})
+    parts = [f"{'#' * level} `{' '.join(path)}`", _help_text(command.help or "")]
+    if not verbs:
+        parts += [_arguments(command), _options(command)]
+    for name in verbs:
+        parts += _command(verbs[name], [*path, name], level=min(level + 1, 4))
+    return parts
+
+
+def _help_text(text: str) -> str:
+    """Help as Markdown: indented examples become blocks of code."""
+    found = []
+    for paragraph in inspect.cleandoc(text).split("\n\n"):
+        lines = paragraph.splitlines()
+        if all(line.startswith("  ") for line in lines):
+            found.append("```console\n" + "\n".join(line.strip() for line in lines) + "\n```")
+        else:
+            found.append(_plain(" ".join(line.strip() for line in lines)))
+    return "\n\n".join(found)
+
+
+def _arguments(command: Any) -> str:
+    return _table("Argument", [param for param in command.params if param.param_type_name == "argument"])
+
+
+def _options(command: Any) -> str:
+    return _table("Option", [param for param in command.params if param.param_type_name == "option"])
+
+
+def _table(title: str, params: list[Any]) -> str:
+    shown = [param for param in params if not getattr(param, "hidden", False)]
+    if not shown:
+        return ""
+    rows = [f"| {title} | Meaning |", "|---|---|"]
+    for param in shown:
+        names = ", ".join(f"`{name}`" for name in (*param.opts, *param.secondary_opts))
+        if param.param_type_name == "argument":
+            names = f"`{(param.metavar or param.name).upper()}`"
+        rows.append(f"| {names} | {_plain(getattr(param, 'help', None) or '')} |")
+    return "\n".join(rows)
+
+
+def _plain(text: str) -> str:
+    """Text for a page: no line breaks, and nothing that Markdown or HTML would take for its own."""
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*").replace("[", "\\[")
+
+
+# ---- errors
+
+
+def error_page() -> str:
+    """The tree of errors, then each with its contract."""
+    tree = inspect.cleandoc(errors.__doc__ or "")
+    parts = ["# Errors", tree.split("\n\n", 1)[0], "```text\n" + tree.split("\n\n", 1)[1] + "\n```"]
+    for name in sorted(errors.__all__):
+        error = getattr(errors, name)
+        if inspect.isclass(error):
+            bases = ", ".join(f"`{base.__name__}`" for base in error.__bases__ if base is not object)
+            parts.append(f"## {name}\n\nA kind of {bases}. {inspect.cleandoc(error.__doc__ or '')}")
+    return "\n\n".join(parts) + "\n"
+
+
+# ---- settings and limits
+
+
+def settings_page() -> str:
+    """Every field of `Settings` with its type and default."""
+    text = inspect.cleandoc(Settings.__doc__ or "")
+    rows = ["| Setting | Type | Default |", "|---|---|---|"]
+    rows += [
+        f"| `{field.name}` | `{str(field.type).replace(' | ', ' or ')}` | `{field.default!r}` |"
+        for field in dataclasses.fields(Settings)
+    ]
+    return "\n\n".join(
+        (
+            "# Settings",
+            "`anabranch.connect(place, settings=anabranch.Settings(…))` takes these.",
+            text,
+            "\n".join(rows),
+        )
+    )
+
+
+def limits_page() -> str:
+    """Every named limit with the comment that stands beside it in `limits.py`."""
+    rows = ["| Limit | Value | What it bounds |", "|---|---:|---|"]
+    rows += [f"| `{name}` | {value} | {_plain(comment)} |" for name, value, comment in _limits()]
+    return "\n\n".join(("# Limits", inspect.cleandoc(limits.__doc__ or ""), "\n".join(rows))) + "\n"
+
+
+def _limits() -> Iterator[tuple[str, str, str]]:
+    for line in Path(limits.__file__).read_text().splitlines():
+        match = re.match(r"([A-Z][A-Z0-9_]+)[^=]*=[^#]*(?:#\s*(.*))?$", line)
+        if match and match.group(1) not in ("KIB", "MIB"):
+            value = getattr(limits, match.group(1))
+            yield match.group(1), f"{value:,}" if isinstance(value, int) else str(value), match.group(2) or ""

@@ -1,0 +1,65 @@
+"""The position of a named listener."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from anabranch.catalog.state.kind import TEXT_KEY, StateKind, state_kind
+from anabranch.model.cut import StreamCut
+from anabranch.model.ids import SegmentId, StreamId
+
+
+class GroupSnapshot(NamedTuple):
+    """A reader group as of a notification: the number of segments of each of its streams, its readers, and whether it
+    has been read to the end."""
+
+    group: str
+    segments: Mapping[StreamId, int]
+    readers: tuple[str, ...]
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LastDelivered:
+    """The id of the last notification delivered, and a cut of the notification stream before what follows. Of a group's
+    listener also the group at that point."""
+
+    id: int
+    cut: StreamCut
+    group: GroupSnapshot | None
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerRow:
+    """The stream that it listens to, or None for all; of a reader group's listener `group`, as `KIND of NAME`. `owner`
+    is new for each opening."""
+
+    stream: StreamId | None
+    group: str | None
+    owner: str
+    delivered: LastDelivered | None
+
+
+_STREAM: Final = StreamId(0x2BCD55E1E5C62EE7)
+
+LISTENER: Final[StateKind[str, ListenerRow]] = state_kind(
+    "listener",
+    by="the listener's name",
+    key=TEXT_KEY,
+    value=ListenerRow,
+    example=(
+        "dashboard",
+        ListenerRow(
+            None,
+            "segments of iot/readers",
+            "5d41402abc4b2a76",
+            LastDelivered(
+                7,
+                StreamCut(_STREAM, ((SegmentId(0, 0), 6),)),
+                GroupSnapshot("iot/readers", {_STREAM: 4}, ("a", "b"), False),
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,143 @@
+"""`anabranch bytes`: streams used as files."""
+
+from __future__ import annotations
+
+import select
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, BinaryIO, Final
+
+import typer
+
+from anabranch.cli.options import JsonOption, StoreOption, StreamArgument, new_app, open_store
+from anabranch.cli.output import counted, print_json, print_note, put_line
+from anabranch.cli.progress import ProgressMeter
+
+app = new_app("Write and read streams of bytes, as files.")
+
+_PIECE_BYTES: Final = 1 << 20
+_PAUSE_S: Final = 0.05  # a pipe without data for this long counts as paused
+_FLUSH_S: Final = 1.0  # data from a pipe that never pauses is made durable this often
+
+
+@app.command()
+def put(
+    stream: StreamArgument,
+    file: Annotated[str, typer.Argument(metavar="[FILE]", help="A file; - or nothing is stdin.")] = "-",
+    new: Annotated[bool, typer.Option("--new", help="Refuse a stream that is there already.")] = False,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Append the bytes of a file or a pipe to a byte stream, which is created if it does not exist.
+
+    All bytes are durable when the command ends; if it is stopped, so are those it has received. Data from a pipe is
+    durable as soon as the pipe pauses. A stream has one writer, the newest: an older one elsewhere is refused from then
+    on.
+
+    Examples:
+
+      anabranch bytes put iot/firmware firmware.bin --new
+      tar c photos | anabranch bytes put backup/photos
+    """
+    from anabranch.model.names import StreamName
+
+    name = StreamName.parse(stream)
+    path = None if file == "-" else Path(file)
+    with _source(path) as source, open_store(store, create=True) as opened:
+        if new or opened.streams.find(name) is None:
+            opened.scopes.create(name.scope, exist_ok=True)
+        with opened.bytes(name, "xb" if new else "ab") as target:
+            begin, clock = target.tell(), opened.runtime.clock
+            flushed_at = clock.monotonic()
+            with ProgressMeter(f"writing {stream}", total=None if path is None else path.stat().st_size) as meter:
+                while piece := source.read1(_PIECE_BYTES):  # type: ignore[attr-defined]  # files and pipes have it
+                    target.write(piece)
+                    meter.show(f"writing {stream}", target.tell() - begin, None)
+                    if path is None and (_pauses(source) or clock.monotonic() - flushed_at > _FLUSH_S):
+                        target.flush()
+                        flushed_at = clock.monotonic()
+                target.flush()
+            end = target.tell()
+    if as_json:
+        print_json({"stream": stream, "bytes": end - begin, "start": begin, "tail": end})
+    else:
+        print_note(f"{counted(end - begin, 'byte')} written to '{stream}', which ends at {end:,}")
+
+
+@app.command()
+def get(
+    stream: StreamArgument,
+    file: Annotated[str, typer.Argument(metavar="[FILE]", help="A new file; - or nothing is stdout.")] = "-",
+    start: Annotated[
+        int | None, typer.Option("--from", metavar="BYTE", min=0, help="The first position; default: the head.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", metavar="N", min=0, help="At most so many bytes.")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on and wait for more, until it is sealed, or Ctrl-C.")
+    ] = False,
+    store: StoreOption = None,
+) -> None:
+    """Write the bytes of a byte stream to a file or to stdout.
+
+    Examples:
+
+      anabranch bytes get iot/firmware firmware.bin
+      anabranch bytes get backup/photos | tar t
+      anabranch bytes get iot/firmware --from 4096 --limit 512
+    """
+    with open_store(store) as opened, opened.bytes(stream, follow=follow) as source, _target(file) as target:
+        if start is not None:
+            source.seek(start)
+        begin, total = source.tell(), None if follow else max(0, source.tail() - source.tell())
+        left = sys.maxsize if limit is None else limit
+        with ProgressMeter(f"reading {stream}", total=total if limit is None else min(limit, total or limit)) as meter:
+            while left and (piece := source.read1(min(left, _PIECE_BYTES))):
+                target.write(piece)
+                target.flush()
+                left -= len(piece)
+                meter.show(f"reading {stream}", source.tell() - begin, None)
+
+
+@app.command()
+def show(stream: StreamArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
+    """Show the first and the end position of a byte stream.
+
+    Example:
+
+      anabranch bytes show iot/firmware --json
+    """
+    with open_store(store) as opened, opened.bytes(stream) as file:
+        head, tail = file.head(), file.tail()
+    if as_json:
+        print_json({"stream": stream, "head": head, "tail": tail, "bytes": tail - head})
+    else:
+        put_line(f"{stream}: {counted(tail - head, 'byte')}, from {head:,} to {tail:,}")
+
+
+def _pauses(source: BinaryIO) -> bool:
+    try:
+        return not select.select([source.fileno()], [], [], _PAUSE_S)[0]
+    except OSError:  # it is not a file of the operating system
+        return False
+
+
+@contextmanager
+def _source(path: Path | None) -> Iterator[BinaryIO]:
+    if path is None:
+        yield sys.stdin.buffer
+        return
+    with path.open("rb") as file:
+        yield file
+
+
+@contextmanager
+def _target(file: str) -> Iterator[BinaryIO]:
+    if file == "-":
+        yield sys.stdout.buffer
+        return
+    with Path(file).open("xb") as opened:
+        yield opened

@@ -1,0 +1,72 @@
+"""`anabranch files`: the Parquet files that hold a stream's history."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from anabranch.cli.options import JsonOption, StoreOption, new_app
+from anabranch.cli.output import counted, print_columns, print_json, print_note
+from anabranch.cli.ranges import ByOption, FromOption, RangeArgument, ToOption, open_store_range
+from anabranch.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from anabranch.reading.history.files import FileRows
+
+app = new_app()
+
+
+@app.command()
+def files(
+    stream: RangeArgument,
+    start: FromOption = None,
+    end: ToOption = None,
+    by: ByOption = "append",
+    sql: Annotated[
+        bool, typer.Option("--sql", help="Print a SELECT for DuckDB that returns the stream's events from the files.")
+    ] = False,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """List the Parquet files that hold a stream's history, and which of their rows are the stream's.
+
+    Any engine that reads Parquet can read them. A file may hold rows of other streams too, so take only the rows listed.
+    Events become Parquet when they are compacted; how many are not yet is printed on stderr.
+
+    Examples:
+
+      anabranch compact --force && anabranch files iot/sensors
+      anabranch files iot/sensors --from 2026-01-01 --json | jq -r '.files[].path'
+      duckdb -c "$(anabranch files iot/sensors --sql)"
+    """
+    if sql and as_json:
+        raise InvalidArgument("--sql prints SQL: it can't be combined with --json")
+    with open_store_range(store, stream, start, end, by) as (opened, part):
+        found = opened.history(opened.streams.get(part.stream).name).files(part.start, part.end)
+    if found.missing:
+        have = "has" if found.missing == 1 else "have"
+        print_note(
+            f"{counted(found.missing, 'event')} {have} not been compacted and are in no Parquet file: anabranch compact --force"
+        )
+    if sql:
+        typer.echo(found.duckdb_sql())
+    elif as_json:
+        listed = [
+            {"path": file.path, "columns": file.columns.names, "rows": [_rows(rows) for rows in file.rows]}
+            for file in found.files
+        ]
+        print_json({"stream": found.stream, "events": found.events, "missing": found.missing, "files": listed})
+    else:
+        print_columns(
+            ("rows", "segment", "first offset", "file"),
+            [
+                (f"{r.start}-{r.stop - 1}", str(r.segment), r.offset, file.path)
+                for file in found.files
+                for r in file.rows
+            ],
+        )
+
+
+def _rows(rows: FileRows) -> dict[str, object]:
+    return {"start": rows.start, "stop": rows.stop, "segment": str(rows.segment), "offset": rows.offset}

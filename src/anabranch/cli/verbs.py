@@ -1,0 +1,255 @@
+"""The table of verbs: where each is implemented, and its line in the help of the whole command line.
+
+Imports nothing but the standard library, so `anabranch --help` need not load any command.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+STORE_VARIABLE: Final = "ANABRANCH_STORE"
+BLOBS_VARIABLE: Final = "ANABRANCH_BLOBS"
+HISTORY_VARIABLE: Final = "ANABRANCH_HISTORY"
+KEYS_VARIABLE: Final = "ANABRANCH_KEYS"
+TIME_ZONE_VARIABLE: Final = "ANABRANCH_TIME_ZONE"
+DEBUG_VARIABLE: Final = "ANABRANCH_DEBUG"
+DEFAULT_STORE: Final = "./river"
+
+
+class Verb(NamedTuple):
+    """A verb or a group of verbs: `app` of the module `anabranch.cli.<module>`. `panel` is its heading in the help,
+    `summary` the first paragraph of its own help."""
+
+    module: str
+    app: str
+    panel: str
+    summary: str
+
+
+class RootOption(NamedTuple):
+    """An option of the whole command line. `variable` is the environment variable that sets it."""
+
+    flag: str
+    help: str
+    metavar: str = ""
+    variable: str = ""
+    short: str = ""
+
+
+INTRODUCTION: Final = """Anabranch: streams that are used like files.
+
+A stream is called scope/name and is part of a store, which is a folder. A first session:
+
+  anabranch scope create iot
+  anabranch write iot/sensors measurements.csv --create --key device --time at
+  anabranch read iot/sensors --limit 10
+  anabranch query 'SELECT device, max(celsius) FROM iot.sensors GROUP BY 1'
+
+The first six options may stand before or after the verb. An option after the verb takes precedence, then one before it,\
+ then the environment variable.
+
+Exit codes: 0 success, 1 `check` or `verify` found a problem, 2 failure (one line on stderr gives the reason),\
+ 130 interrupted."""
+
+ROOT_OPTIONS: Final = (
+    RootOption(
+        "--store",
+        f"The store's folder, {DEFAULT_STORE} by default, or the URL of its PostgreSQL catalog.",
+        "PATH",
+        STORE_VARIABLE,
+    ),
+    RootOption(
+        "--blobs",
+        "Location of the data: a folder, or s3://bucket/prefix?endpoint=…; required with PostgreSQL.",
+        "PATH",
+        BLOBS_VARIABLE,
+    ),
+    RootOption(
+        "--history",
+        "Location of compacted files, if it differs from that of the data. Required for every verb, like --blobs.",
+        "PATH",
+        HISTORY_VARIABLE,
+    ),
+    RootOption(
+        "--keys",
+        "The keys of an encrypted store: file:/path, or env:NAME for an environment variable that holds them.",
+        "PLACE",
+        KEYS_VARIABLE,
+    ),
+    RootOption(
+        "--time-zone",
+        "The zone of times that are written without one, such as Europe/Berlin. Default: UTC, with a warning.",
+        "ZONE",
+        TIME_ZONE_VARIABLE,
+    ),
+    RootOption("--debug", "Show the traceback of an error.", variable=DEBUG_VARIABLE),
+    RootOption("--version", "Show the release and exit."),
+    RootOption("--install-completion", "Install completion for the current shell."),
+    RootOption("--show-completion", "Show completion for the current shell, to copy it or customize the installation."),
+    RootOption("--help", "Show this message and exit.", short="-h"),
+)
+
+_STREAMS: Final = "Scopes and streams"
+_EVENTS: Final = "Events"
+_PIPELINES: Final = "Pipelines"
+_UPKEEP: Final = "Upkeep"
+
+VERBS: Final = {
+    "scope": Verb("scope", "app", _STREAMS, "Create, list, copy, rename and delete scopes: the namespaces of streams."),
+    "stream": Verb("stream", "app", _STREAMS, "Create, list, show, scale, seal, truncate and delete streams."),
+    "copy": Verb(
+        "copy",
+        "app",
+        _STREAMS,
+        "Copy a stream, or a range of it, at once and whatever its size: the copy shares its bytes.",
+    ),
+    "append": Verb(
+        "append",
+        "app",
+        _STREAMS,
+        "Append a stream, or a range of it, to another, at once and whatever its size. Writers and readers continue.",
+    ),
+    "stitch": Verb(
+        "stitch",
+        "app",
+        _STREAMS,
+        "Stitch streams together, at once and whatever their size: all of the first, then all of the second, and so on.",
+    ),
+    "replace": Verb(
+        "replace",
+        "app",
+        _STREAMS,
+        "Replace the events of a time range, exactly those and at once, with those of another stream.",
+    ),
+    "cut": Verb(
+        "cut", "cut_app", _STREAMS, "Print the cut at a place of a stream, or so many events or bytes after it."
+    ),
+    "distance": Verb(
+        "cut",
+        "distance_app",
+        _STREAMS,
+        "Count the events and bytes between two places of a stream, in total and by segment.",
+    ),
+    "compare": Verb(
+        "compare",
+        "compare_app",
+        _STREAMS,
+        "Compare two places of a stream: the first is before, after, same as, or concurrent with the second.",
+    ),
+    "contains": Verb(
+        "compare",
+        "contains_app",
+        _STREAMS,
+        "Check whether an event lies in a range of a stream, or a place neither before its start nor after its end.",
+    ),
+    "diff": Verb(
+        "diff", "diff_app", _STREAMS, "Show which events two streams share, and which are only in one of them."
+    ),
+    "lineage": Verb(
+        "diff",
+        "lineage_app",
+        _STREAMS,
+        "Show where the events of a stream came from: copies, stitches, streams that were appended, imports.",
+    ),
+    "rename": Verb(
+        "rename",
+        "rename_app",
+        _STREAMS,
+        "Give a stream another name. Open readers and writers continue; using the old name gives an error that names the new one.",
+    ),
+    "move": Verb(
+        "rename",
+        "move_app",
+        _STREAMS,
+        "Move a stream to another scope. Open readers and writers continue; using the old name gives an error that names the new one.",
+    ),
+    "alias": Verb(
+        "alias",
+        "alias_app",
+        _STREAMS,
+        "Give a stream one more name, usable wherever its name is; or without arguments, list the aliases.",
+    ),
+    "unalias": Verb("alias", "unalias_app", _STREAMS, "Remove an alias. The stream stays."),
+    "archive": Verb(
+        "archive",
+        "app",
+        _STREAMS,
+        "Archive streams to a folder or bucket as Parquet that any engine reads; verify and show archives.",
+    ),
+    "import": Verb(
+        "import_archive",
+        "app",
+        _STREAMS,
+        "Import an archive into this store: the same segments, offsets, times and columns, under any name.",
+    ),
+    "attach": Verb(
+        "attach",
+        "app",
+        _STREAMS,
+        "Make Parquet files a stream of this store without copying them: they are read where they are.",
+    ),
+    "digest": Verb(
+        "digest",
+        "app",
+        _STREAMS,
+        "Print a digest (SHA-256) of all events of a stream: the same for a copy, an archive and an import of it.",
+    ),
+    "files": Verb(
+        "files",
+        "app",
+        _STREAMS,
+        "List the Parquet files that hold a stream's history, and which of their rows are the stream's.",
+    ),
+    "job": Verb(
+        "job", "app", _STREAMS, "Watch, pause, resume and cancel the jobs that write to this store, or archive it."
+    ),
+    "write": Verb("write", "app", _EVENTS, "Append the events of a file or a pipe."),
+    "read": Verb("read", "app", _EVENTS, "Print the events of a stream."),
+    "query": Verb("query", "app", _EVENTS, "Query streams in SQL."),
+    "bytes": Verb("bytes", "app", _EVENTS, "Write and read streams of bytes, as files."),
+    "txn": Verb("txn", "app", _EVENTS, "List, show and abort transactions."),
+    "group": Verb("group", "app", _EVENTS, "Reader groups: their lag, and which reader has which segments."),
+    "watch": Verb(
+        "watch",
+        "app",
+        _EVENTS,
+        "Show the changes of a stream as they happen: scaling, truncation, sealing, renaming, and all else but its events.",
+    ),
+    "watermark": Verb(
+        "watermark",
+        "app",
+        _EVENTS,
+        "Watermarks: up to which time streams are complete, and which writers hold them back.",
+    ),
+    "pipeline": Verb(
+        "pipeline", "app", _PIPELINES, "Run, list, show, stop, reset and delete pipelines: SQL over streams, on Spark."
+    ),
+    "demo": Verb("demo", "app", _PIPELINES, "Watch streams and a pipeline at work, and see the result verified."),
+    "compact": Verb("maintain", "compact_app", _UPKEEP, "Compact appended events into Parquet files."),
+    "collect": Verb(
+        "maintain",
+        "collect_app",
+        _UPKEEP,
+        "Remove bytes that no stream refers to any more, and ephemeral streams whose holders were killed.",
+    ),
+    "retain": Verb(
+        "maintain",
+        "retain_app",
+        _UPKEEP,
+        "Remove the events that retention policies release, of one stream or of all that have a policy.",
+    ),
+    "check": Verb("maintain", "check_app", _UPKEEP, "Verify the store, and report what is wrong and where."),
+    "backup": Verb("backup", "app", _UPKEEP, "Copy the store as of one moment to another place."),
+    "restore": Verb("restore", "app", _UPKEEP, "Create a store from a backup, at a location without a store."),
+    "rebuild": Verb(
+        "rebuild", "app", _UPKEEP, "Recreate a lost or damaged catalog from the newest manifest among the blobs."
+    ),
+    "key": Verb("key", "app", _UPKEEP, "Make, show and rotate the keys of encrypted stores."),
+    "metrics": Verb(
+        "metrics",
+        "app",
+        _UPKEEP,
+        "Print the lag of reader groups, the state of watermarks, and the streams for which upkeep fails.",
+    ),
+    "version": Verb("version", "app", _UPKEEP, "Print the release."),
+}

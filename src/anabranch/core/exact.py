@@ -1,0 +1,223 @@
+"""Casts of Arrow columns that preserve every value.
+
+Arrow's own safe casts round decimals to floats and floats to decimals, cut times to dates, accept any number as a
+boolean, and drop fields of structs.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anabranch import limits
+from anabranch.core.type_widening import wider
+from anabranch.errors import InvalidArgument
+from anabranch.model.columns import plain_type
+from anabranch.model.times import DEFAULT_RULES, UNITS_NS, TimeRules, check_unit, is_plausible, precision_error
+
+EXACT_INTEGERS: Final = {
+    16: 1 << 11,
+    32: 1 << 24,
+    64: 1 << 53,
+}  # by float width in bits: all integers up to this are exact
+_PLAUSIBLE_US: Final = (limits.TIME_PLAUSIBLE_MIN_US, limits.TIME_PLAUSIBLE_MAX_US)
+_NS_PER: Final = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+
+
+def cast(column: pa.ChunkedArray, kind: pa.DataType, rules: TimeRules = DEFAULT_RULES) -> pa.ChunkedArray:
+    """The column as `kind`. Times without a zone, and digits beyond µs, are handled as `rules` say. Raises
+    InvalidArgument for a value that would be changed, pa.ArrowInvalid and pa.ArrowNotImplementedError if no such cast
+    exists."""
+    source, types = column.type, pa.types
+    if source == kind:
+        return column
+    if types.is_dictionary(source):
+        return cast(column.cast(source.value_type), kind, rules)
+    if types.is_timestamp(kind) and types.is_timestamp(source):
+        return _timestamps(column, kind, rules)
+    if types.is_timestamp(kind) and types.is_integer(source):
+        _check_units(column, rules)
+    if types.is_nested(kind):
+        _look_within(source, kind, rules)
+        _check_units_within(column, kind, rules)
+    found = column.cast(kind)
+    if types.is_floating(kind) and _is_text(source):
+        _check_numbers(column, found)
+    elif not _keeps_all(source, kind):
+        _check_round_trip(column, found)
+    return found
+
+
+def rounded_rows(floats: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A boolean mask of the floats that are so large that integers may have been rounded to them, including the
+    infinities."""
+    return pc.fill_null(
+        pc.greater_equal(pc.abs(floats.cast(pa.float64())), float(EXACT_INTEGERS[floats.type.bit_width])), False
+    )
+
+
+def changed_number(text: str, value: float) -> bool:
+    """True if parsing the text changed the number: an integer was rounded, or a finite number became infinite. Text
+    with a fraction or an exponent denotes the nearest float."""
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return False  # inf, nan: unchanged
+    if not number.is_finite():
+        return False
+    if value in (float("inf"), float("-inf")):
+        return True
+    return number == number.to_integral_value() and text.strip().lstrip("+-").isdigit() and int(number) != int(value)
+
+
+def _timestamps(column: pa.ChunkedArray, kind: pa.DataType, rules: TimeRules) -> pa.ChunkedArray:
+    found = column
+    if column.type.unit != kind.unit:
+        finer = pa.timestamp(kind.unit, column.type.tz)
+        if _NS_PER[column.type.unit] < _NS_PER[kind.unit] and not rules.truncate:
+            _refuse_finer(column, kind)
+            found = column.cast(finer)
+        else:
+            found = column.cast(finer, safe=not rules.truncate)
+    if found.type.tz is None and kind.tz is not None and found.null_count < len(found):
+        try:
+            found = pc.assume_timezone(found, rules.zone_for_naive())
+        except pa.ArrowInvalid as exc:
+            raise InvalidArgument(
+                f"a time without a zone is skipped or repeated by a change of the clocks: {exc}"
+            ) from exc
+    return found.cast(kind)
+
+
+def _refuse_finer(column: pa.ChunkedArray, kind: pa.DataType) -> None:
+    ratio = _NS_PER[kind.unit] // _NS_PER[column.type.unit]
+    counts = column.cast(pa.int64())
+    fine = pc.not_equal(pc.subtract(counts, pc.multiply(pc.divide(counts, ratio), ratio)), 0)
+    if (row := pc.index(fine, True).as_py()) >= 0:
+        raise precision_error(pc.cast(column.slice(row, 1), pa.string())[0].as_py())
+
+
+def _check_units(column: pa.ChunkedArray, rules: TimeRules) -> None:
+    """Apply `check_unit` to the first value that looks like another unit than µs."""
+    edges = pc.min_max(column).as_py()
+    if edges["min"] is None or all(map(is_plausible, edges.values())):
+        return
+    for unit in UNITS_NS:
+        # Plausible times of the four units are far apart, so no value of another unit lies between these edges.
+        low, high = (edge * 1_000 // UNITS_NS[unit] for edge in _PLAUSIBLE_US)
+        if unit == "us" or edges["min"] >= high or edges["max"] < low:
+            continue
+        implausible = pc.and_(pc.greater_equal(column, low), pc.less(column, high))
+        if (row := pc.index(pc.fill_null(implausible, False), True).as_py()) >= 0:
+            check_unit(column[row].as_py(), rules)
+
+
+def _check_units_within(column: pa.ChunkedArray, kind: pa.DataType, rules: TimeRules) -> None:
+    """Apply `_check_units` to the integers inside nested values that become times."""
+    source, types = column.type, pa.types
+    if not has_times(kind) or types.is_timestamp(source):
+        return
+    if types.is_timestamp(kind):
+        if types.is_integer(source):
+            _check_units(column, rules)
+    elif types.is_struct(source) and types.is_struct(kind):
+        for number, field in enumerate(source):
+            within = [chunk.flatten()[number] for chunk in column.chunks]
+            _check_units_within(pa.chunked_array(within, field.type), kind.field(field.name).type, rules)
+    elif types.is_map(source) and types.is_map(kind):
+        entries = [_entries(chunk) for chunk in column.chunks]
+        keys, items = ([each[side] for each in entries] for side in (0, 1))
+        _check_units_within(pa.chunked_array(keys, source.key_type), kind.key_type, rules)
+        _check_units_within(pa.chunked_array(items, source.item_type), kind.item_type, rules)
+    elif hasattr(source, "value_type") and types.is_list(kind):
+        within = [chunk.flatten() for chunk in column.chunks]
+        _check_units_within(pa.chunked_array(within, source.value_type), kind.value_type, rules)
+
+
+def _entries(maps: pa.MapArray) -> tuple[pa.Array, pa.Array]:
+    """The keys and the items of all maps of an array, which may be a slice."""
+    maps = maps.drop_null()
+    first, last = maps.offsets[0].as_py(), maps.offsets[-1].as_py()
+    return maps.keys.slice(first, last - first), maps.items.slice(first, last - first)
+
+
+def has_times(kind: pa.DataType) -> bool:
+    """True for a timestamp, and for a type that contains one."""
+    return pa.types.is_timestamp(kind) or any(has_times(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _look_within(source: pa.DataType, kind: pa.DataType, rules: TimeRules) -> None:
+    """Refuse nested columns with other fields, and check times without a zone inside them, which Arrow interprets as
+    UTC."""
+    types = pa.types
+    if types.is_struct(source) and types.is_struct(kind):
+        for field in source:
+            if kind.get_field_index(field.name) < 0:
+                raise InvalidArgument(f"unknown field '{field.name}'")
+            _look_within(field.type, kind.field(field.name).type, rules)
+    elif types.is_map(source) and types.is_map(kind):
+        _look_within(source.key_type, kind.key_type, rules)
+        _look_within(source.item_type, kind.item_type, rules)
+    elif hasattr(source, "value_type") and types.is_list(kind):
+        _look_within(source.value_type, kind.value_type, rules)
+    elif _is_naive(source) and types.is_timestamp(kind) and kind.tz is not None and rules.zone_for_naive() != "UTC":
+        raise InvalidArgument("times without a zone inside lists, maps and structs are UTC: give them a zone first")
+
+
+def _is_naive(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) and kind.tz is None)
+
+
+def _keeps_all(source: pa.DataType, kind: pa.DataType) -> bool:
+    """True if the types alone guarantee that nothing is lost, or Arrow refuses any loss."""
+    types = pa.types
+    if types.is_null(source) or types.is_string(kind) or types.is_binary(kind):
+        return True  # numbers and times have exactly one text
+    if _is_text(source):
+        return True  # parsed entirely, or refused
+    if types.is_date(source) and types.is_timestamp(kind):
+        return True
+    if not types.is_nested(source) and not types.is_timestamp(source) and plain_type(source) == kind:
+        return True
+    return bool(wider(source, kind) == kind)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def _check_numbers(texts: pa.ChunkedArray, floats: pa.ChunkedArray) -> None:
+    suspects = rounded_rows(floats)
+    if pc.any(suspects).as_py():
+        for text, value in zip(texts.filter(suspects).to_pylist(), floats.filter(suspects).to_pylist(), strict=True):
+            if changed_number(text, value):
+                raise InvalidArgument(f"{text} would become {value!r}")
+
+
+def _check_round_trip(column: pa.ChunkedArray, found: pa.ChunkedArray) -> None:
+    try:
+        back = found.cast(column.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as exc:
+        raise InvalidArgument(f"{column.type} can't be kept exactly as {found.type}") from exc
+    if column.equals(back):
+        return
+    if pa.types.is_nested(column.type):
+        raise InvalidArgument(f"some value of {column.type} can't be kept exactly as {found.type}")
+    changed = pc.fill_null(pc.not_equal(column, back), False)
+    if pa.types.is_floating(column.type):
+        changed = pc.and_(changed, pc.invert(pc.fill_null(pc.and_(pc.is_nan(column), pc.is_nan(back)), False)))
+    if (row := pc.index(changed, True).as_py()) >= 0:
+        raise InvalidArgument(f"{column[row].as_py()} would become {found[row].as_py()}")
+
+
+def narrow_limit(kind: pa.DataType) -> float | None:
+    """The greatest finite value of a float type narrower than 64 bits; None for any other type."""
+    if not pa.types.is_floating(kind) or kind.bit_width == 64:
+        return None
+    wide: Any = np.finfo(np.float32 if kind.bit_width == 32 else np.float16).max
+    return float(wide)

@@ -1,0 +1,295 @@
+"""Converts Python values to Arrow columns of a stream's schema. Values that don't fit are refused, naming the column
+and the row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from numbers import Number
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch import limits
+from anabranch.core import exact
+from anabranch.errors import InvalidArgument, SchemaMismatch
+from anabranch.model.columns import RESERVED, index_levels
+from anabranch.model.schema import StreamSchema
+from anabranch.model.times import DEFAULT_RULES, TimeRules, has_nanoseconds, precision_error, to_micros
+
+_REFUSALS: Final = (
+    pa.ArrowInvalid,
+    pa.ArrowTypeError,
+    pa.ArrowNotImplementedError,
+    TypeError,
+    ValueError,
+    OverflowError,
+)
+_SURE_MIN: Final = limits.TIME_PLAUSIBLE_MIN_US
+_SURE_MAX: Final = limits.TIME_PLAUSIBLE_MAX_US
+_NONE: Final = frozenset({type(None)})
+_CLASSES: Final[list[tuple[Any, frozenset[type]]]] = [
+    (pa.types.is_string, frozenset({str})),
+    (pa.types.is_binary, frozenset({bytes})),
+    (pa.types.is_boolean, frozenset({bool})),
+    (pa.types.is_integer, frozenset({int})),
+    (pa.types.is_floating, frozenset({float, int})),
+    (pa.types.is_timestamp, frozenset({datetime, int})),
+    (pa.types.is_date, frozenset({date})),
+    (lambda kind: pa.types.is_duration(kind) and kind.unit in ("us", "ns"), frozenset({timedelta})),
+    (pa.types.is_decimal, frozenset({Decimal})),
+]
+
+
+class RowChecker:
+    """Checks single rows against a schema as fast as Python can: by the class of each value. A value of an unexpected
+    class is checked with Arrow. Everything else is left to Arrow later, for many rows at once."""
+
+    def __init__(self, schema: StreamSchema, rules: TimeRules = DEFAULT_RULES) -> None:
+        """`rules` say how times are interpreted."""
+        self._rules = rules
+        self._timed = {field.name: field.type for field in schema.columns if exact.has_times(field.type)}
+        self._when = next((name for name, kind in self._timed.items() if pa.types.is_timestamp(kind)), None)
+        self._more_timed = len(self._timed) > (self._when is not None)
+        self._narrow = {f.name: limit for f in schema.columns if (limit := exact.narrow_limit(f.type)) is not None}
+        self._types = {field.name: field.type for field in schema.columns}
+        self._classes = {field.name: _classes(field.type) for field in schema.columns}
+        self._sized = [field.name for field in schema.columns if not _fixed_width(field.type)]
+
+    def bytes_of(self, row: Mapping[str, Any]) -> int:
+        """The approximate size of the row's values of variable width; text counts one byte per character."""
+        return sum(_weight(row.get(name)) for name in self._sized) if self._sized else 0
+
+    def check(self, row: Mapping[str, Any]) -> None:
+        """Raise SchemaMismatch if the row has an unknown column or a value of another type."""
+        classes = self._classes
+        try:
+            for name, value in row.items():
+                if value.__class__ not in classes[name]:
+                    self._ask_arrow(name, value)
+            if self._narrow:
+                self._check_narrow(row)
+        except KeyError:
+            unknown = next(name for name in row if name not in classes)
+            raise SchemaMismatch(
+                f"unknown column '{unknown}'; the stream has {', '.join(classes)}", column=str(unknown)
+            ) from None
+        except AttributeError:
+            raise InvalidArgument(
+                f"expected an event of a typed stream as a mapping of its columns, got {type(row).__name__}"
+            ) from None
+
+    def _check_narrow(self, row: Mapping[str, Any]) -> None:
+        """Check floats of narrow columns: Arrow turns values that a narrow float can't hold into infinity."""
+        for name, limit in self._narrow.items():
+            value = row.get(name)
+            if value.__class__ is float and not -limit <= value <= limit:
+                self._ask_arrow(name, value)
+
+    def normalized(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """A copy of a checked row, with its times converted as the rules say. Raises SchemaMismatch."""
+        own = dict(row)
+        when = own.get(self._when)  # type: ignore[arg-type] # without such a column this is None, which is no key
+        kind = when.__class__
+        # The usual case first: every single event pays for each step here.
+        if kind is datetime:
+            sure = when.tzinfo is not None  # type: ignore[union-attr]
+        elif kind is int:
+            sure = _SURE_MIN <= when < _SURE_MAX  # type: ignore[operator]
+        else:
+            sure = when is None
+        return own if sure and not self._more_timed else self._with_times(own)
+
+    def _with_times(self, own: dict[str, Any]) -> dict[str, Any]:
+        for name, kind in self._timed.items():
+            if (value := own.get(name)) is not None:
+                try:
+                    own[name] = _settled(value, kind, self._rules)
+                except InvalidArgument as exc:
+                    raise _mismatch(name, kind, exc) from exc
+        return own
+
+    def _ask_arrow(self, name: str, value: Any) -> None:
+        try:
+            _refuse_loss(value, self._types[name], self._rules)
+            pa.array([value], self._types[name])
+        except _REFUSALS as exc:
+            raise _mismatch(name, self._types[name], exc) from exc
+
+
+def rows_to_batch(rows: Sequence[Mapping[str, Any]], schema: StreamSchema) -> pa.RecordBatch:
+    """Rows as one batch; missing columns are null. Raises SchemaMismatch with the first wrong row."""
+    kind = pa.struct(list(schema.columns))
+    try:
+        return pa.RecordBatch.from_struct_array(pa.array(rows, kind))
+    except _REFUSALS as exc:
+        for _, wrong in wrong_rows(rows, schema):
+            raise wrong from exc
+        raise
+
+
+def wrong_rows(rows: Sequence[Mapping[str, Any]], schema: StreamSchema) -> Iterator[tuple[int, SchemaMismatch]]:
+    """The rows that `rows_to_batch` refuses, each with an error for its first wrong value."""
+    for number, row in enumerate(rows):
+        for name, value in row.items():
+            try:
+                pa.array([value], schema.columns.field(name).type)
+            except _REFUSALS as exc:
+                wrong = _mismatch(name, schema.columns.field(name).type, exc, number)
+                wrong.__cause__ = exc
+                yield number, wrong
+                break
+
+
+def payload_view(event: Any, bytes_max: int) -> bytes | memoryview:
+    """Like `payload_bytes`, but without a copy if the payload is a contiguous buffer of more than `bytes_max` bytes."""
+    if isinstance(event, (bytearray, memoryview)):
+        view = memoryview(event)
+        if view.nbytes > bytes_max and view.c_contiguous:
+            return view.cast("B")
+    return payload_bytes(event)
+
+
+def payload_bytes(event: Any) -> bytes:
+    """The payload of an event of a raw stream. Raises SchemaMismatch for anything but bytes and text."""
+    if isinstance(event, str):
+        try:
+            return event.encode()
+        except UnicodeEncodeError as exc:
+            raise SchemaMismatch(f"can't encode the event as UTF-8: {exc.reason} at {exc.start}") from exc
+    if isinstance(event, (bytes, bytearray, memoryview)):
+        return bytes(event)
+    raise SchemaMismatch(f"expected an event of a raw stream as bytes or str, got {type(event).__name__}")
+
+
+def to_stored_table(data: Any, schema: StreamSchema, rules: TimeRules = DEFAULT_RULES) -> pa.Table:
+    """Convert anything with `__arrow_c_stream__` or `__arrow_c_array__` (Arrow, pandas, polars, DuckDB …) to a table of
+    the stored columns, in their order and types. Missing columns are null; unknown ones, and values that a cast would
+    change, raise SchemaMismatch. Times are interpreted as `rules` say.
+
+    The columns that a reader adds (`_segment`, `_offset`, `_appended`) are left out, so what a reader yields can be
+    written as it is. So are the levels of a pandas index, unless the stream has a column of that name."""
+    columns_of_stream = schema.columns.names
+    table = _user_columns(to_table(data), columns_of_stream)
+    for name in table.column_names:
+        if name not in columns_of_stream:
+            raise SchemaMismatch(f"unknown column '{name}'; the stream has {', '.join(columns_of_stream)}", column=name)
+    if len(set(table.column_names)) != len(table.column_names):
+        raise SchemaMismatch("expected each column once; the batch has a column twice")
+    columns = []
+    for field in schema.columns:
+        if field.name not in table.column_names:
+            columns.append(pa.chunked_array([pa.nulls(table.num_rows, field.type)], field.type))
+            continue
+        column = table.column(field.name)
+        try:
+            columns.append(exact.cast(column, field.type, rules))
+        except (InvalidArgument, pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as exc:
+            raise _mismatch(field.name, field.type, exc) from exc
+    return pa.Table.from_arrays(columns, schema=schema.columns)
+
+
+def to_table(data: Any) -> pa.Table:
+    """A batch as a table, read entirely. Raises InvalidArgument if it is no batch."""
+    if isinstance(data, pa.Table):
+        return data
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    if hasattr(data, "__arrow_c_stream__"):
+        return pa.RecordBatchReader.from_stream(data).read_all()
+    if hasattr(data, "__arrow_c_array__"):
+        return pa.Table.from_batches([pa.record_batch(data)])
+    raise InvalidArgument(
+        f"expected a batch with __arrow_c_stream__ (Arrow, pandas, polars …), got {type(data).__name__}"
+    )
+
+
+def _user_columns(table: pa.Table, columns_of_stream: Sequence[str]) -> pa.Table:
+    """The table without the columns that a reader or pandas added."""
+    names = table.column_names
+    added = {*RESERVED, *index_levels(table.schema)}.intersection(names).difference(columns_of_stream)
+    return table.select([i for i, name in enumerate(names) if name not in added]) if added else table
+
+
+def _settled(value: Any, kind: pa.DataType, rules: TimeRules) -> Any:
+    """A value with all times in it converted. Anything that is not a time is left unchanged."""
+    if value is None:
+        return None
+    if isinstance(value, datetime):
+        return rules.aware(value) if pa.types.is_timestamp(kind) and kind.tz is not None else value
+    if isinstance(value, int) and pa.types.is_timestamp(kind):
+        return to_micros(value, rules)
+    if pa.types.is_struct(kind) and isinstance(value, Mapping):
+        types = {field.name: field.type for field in kind}
+        return {name: _settled(each, types[name], rules) if name in types else each for name, each in value.items()}
+    if pa.types.is_list(kind) and not isinstance(value, (str, bytes)):
+        return [_settled(each, kind.value_type, rules) for each in value]
+    if pa.types.is_map(kind):
+        pairs = value.items() if isinstance(value, Mapping) else value
+        return [(_settled(k, kind.key_type, rules), _settled(v, kind.item_type, rules)) for k, v in pairs]
+    return value
+
+
+def _refuse_loss(value: Any, kind: pa.DataType, rules: TimeRules) -> None:
+    """Raise ValueError for a value that Arrow would accept, but change."""
+    types = pa.types
+    if value is None:
+        return
+    if types.is_list(kind):
+        if isinstance(value, (str, bytes)):
+            raise ValueError(f"expected a list, got {type(value).__name__}")
+        for each in value:
+            _refuse_loss(each, kind.value_type, rules)
+    elif types.is_struct(kind) and isinstance(value, Mapping):
+        fields = {field.name: field.type for field in kind}
+        for name, each in value.items():
+            if name not in fields:
+                raise ValueError(f"unknown field '{name}'")
+            _refuse_loss(each, fields[name], rules)
+    elif types.is_map(kind):
+        for key, each in value.items() if isinstance(value, Mapping) else value:
+            _refuse_loss(key, kind.key_type, rules)
+            _refuse_loss(each, kind.item_type, rules)
+    elif types.is_date(kind) and isinstance(value, datetime):
+        raise ValueError("expected a date without a time of day")
+    elif isinstance(value, datetime) and has_nanoseconds(value) and not rules.truncate:
+        raise precision_error(value)
+    elif (types.is_time(kind) and isinstance(value, time) and _rest(value.microsecond, kind)) or (
+        types.is_duration(kind) and isinstance(value, timedelta) and _rest(value // timedelta(microseconds=1), kind)
+    ):
+        raise ValueError(f"{value} is finer than {kind}")
+    elif (limit := exact.narrow_limit(kind)) is not None and isinstance(value, (float, np.floating)):
+        if np.isfinite(value) and not -limit <= value <= limit:
+            raise ValueError(f"{value} is out of its range")
+    elif (types.is_integer(kind) or types.is_temporal(kind)) and isinstance(value, Number) and value != int(value):  # type: ignore[call-overload]
+        raise ValueError(f"{value} has a fraction")
+
+
+def _rest(micros: int, kind: pa.DataType) -> int:
+    """The µs of a time that a coarser type can't hold."""
+    return micros % {"s": 1_000_000, "ms": 1_000}.get(kind.unit, 1)
+
+
+def _fixed_width(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_primitive(kind) or pa.types.is_decimal(kind))
+
+
+def _weight(value: Any) -> int:
+    if isinstance(value, (str, bytes)):
+        return len(value)
+    if isinstance(value, Mapping):
+        return sum(_weight(each) + 8 for each in value.values())
+    if isinstance(value, (list, tuple)):
+        return sum(_weight(each) + 8 for each in value)
+    return len(value) if hasattr(value, "__len__") else 0
+
+
+def _classes(kind: pa.DataType) -> frozenset[type]:
+    return next((classes for matches, classes in _CLASSES if matches(kind)), frozenset()) | _NONE
+
+
+def _mismatch(name: str, kind: pa.DataType, exc: Exception, row: int | None = None) -> SchemaMismatch:
+    where = "" if row is None else f" in row {row}"
+    return SchemaMismatch(f"column '{name}' takes {kind}{where}: {exc}", column=name, row=row)

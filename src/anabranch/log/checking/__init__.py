@@ -1,0 +1,1 @@
+"""Checking a store and repairing what can be repaired safely."""

@@ -1,0 +1,451 @@
+"""Tier-2 files: plain Parquet that any engine can read, with the metadata that this store adds.
+
+Rows are in log order. The columns are those of the stream's schema, then `_appended`, each row's append time. A file
+holds one or more parts; a part is a run of one log's rows in whole row groups. The key-value metadata `anabranch` is
+JSON with the format version and the parts. `docs/explanation/formats.md` is the contract.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from anabranch import limits
+from anabranch.blobs.keys import is_attached
+from anabranch.core.checksum import checksum
+from anabranch.core.event_sizes import size_runs
+from anabranch.core.json_text import parse_count, parse_object
+from anabranch.core.type_widening import as_type
+from anabranch.errors import AnabranchError, CorruptBlob, CorruptCatalog, FormatTooNew, SchemaMismatch
+from anabranch.log.parquet import bounds as parquet_bounds
+from anabranch.model.append import TimeBounds
+from anabranch.model.columns import TIME_TYPE
+from anabranch.model.ids import LogId, Micros, SegmentId, StreamId
+from anabranch.runtime.sealing import Sealer
+
+APPENDED: Final = "_appended"
+METADATA_KEY: Final = b"anabranch"
+VERSION: Final = 1
+
+_ENCRYPTED: Final = b"PARE"  # the last bytes of a file with an encrypted footer
+
+
+_COALESCE_BATCHES = 1_024  # this many small batches are merged into one before more are buffered
+_SAMPLE_ROWS = 4_096
+_FEW_ROWS = 8_192
+_SAMPLE_ROWS_MIN = 64
+
+
+def file_columns(columns: pa.Schema) -> pa.Schema:
+    """The columns of a file whose rows have `columns`."""
+    return pa.schema([*columns, pa.field(APPENDED, TIME_TYPE)])
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A whole file in memory. `checksum` is xxh3-64 of all its bytes, as returned by `core.checksum`."""
+
+    data: pa.Buffer
+    checksum: int
+    rows: int
+
+
+class ParquetBuilder:
+    """Builds one file, a row group at a time.
+
+    Buffers at most `limits.PARQUET_ROWS_PER_GROUP` rows and about `limits.PARQUET_GROUP_BYTES_MAX` Arrow bytes besides
+    the file itself. A row larger than `limits.EVENT_BYTES_MAX` gets a row group of its own, since many readers decode
+    some thousand rows of a group at a time. `encryption`: see `Sealer.file_encryption`. `large`: such rows are
+    expected.
+    """
+
+    def __init__(
+        self,
+        columns: pa.Schema,
+        *,
+        group_rows: int = limits.PARQUET_ROWS_PER_GROUP,
+        group_bytes: int = limits.PARQUET_GROUP_BYTES_MAX,
+        encryption: Any = None,
+        large: bool = False,
+    ) -> None:
+        self._columns = columns
+        self._large = large
+        self._encryption = encryption
+        self._schema = file_columns(columns)
+        self._group_rows = group_rows
+        self._group_bytes = group_bytes
+        self._sink = pa.BufferOutputStream()
+        self._writer: pq.ParquetWriter | None = None
+        self._held: list[pa.RecordBatch] = []  # of the row group under way, in order
+        self._fresh: list[pa.RecordBatch] = []  # its latest batches, not merged yet
+        self._held_rows = self._held_bytes = 0
+        self._rows = self._groups = 0
+        self._parts: list[dict[str, Any]] = []
+        self._part: dict[str, Any] = {}
+
+    def begin(
+        self, stream: StreamId, log: LogId | None, start: int, version: int, *, segment: SegmentId | None = None
+    ) -> int:
+        """Begins a part at position `start` of a log, in a new row group; returns its first row in the file. In an
+        archive, which has no logs, `start` is an offset of a `segment`."""
+        assert self._held_rows == 0
+        self._part = {
+            "stream": f"{stream:016x}",
+            "log": log,
+            "start": start,
+            "schema": version,
+            "row": self._rows,
+            "group": self._groups,
+        }
+        if segment is not None:
+            self._part["segment"] = str(segment)
+        return self._rows
+
+    def write(self, batch: pa.RecordBatch, appended: pa.Array) -> None:
+        """Adds rows to the part: a batch with the file's columns (see `codec.widen`), and their append times."""
+        whole = pa.record_batch([*batch.columns, appended], schema=self._schema)
+        for run in size_runs(pa.Table.from_batches([whole]), limits.EVENT_BYTES_MAX):
+            if run.large:
+                self._large = self._large or self._writer is None
+                self._flush()
+            self._add(whole.slice(run.start, run.stop - run.start))
+            if run.large:
+                self._flush()
+
+    def _add(self, whole: pa.RecordBatch) -> None:
+        row_bytes = max(1, whole.nbytes // max(1, whole.num_rows))
+        at = 0
+        while at < whole.num_rows:
+            room = max(1, (self._group_bytes - self._held_bytes) // row_bytes)
+            piece = whole.slice(at, min(room, self._group_rows - self._held_rows))
+            at += piece.num_rows
+            self._fresh.append(piece)
+            self._held_rows += piece.num_rows
+            self._held_bytes += piece.num_rows * row_bytes
+            if self._held_rows >= self._group_rows or self._held_bytes >= self._group_bytes:
+                self._flush()
+            elif len(self._fresh) >= _COALESCE_BATCHES:
+                self._coalesce()
+
+    def end(self) -> None:
+        """Ends the part: its row groups are complete."""
+        self._flush()
+        part = self._part
+        rows = self._rows - part["row"]
+        self._parts.append({**part, "stop": part["start"] + rows, "rows": rows, "groups": self._groups - part["group"]})
+
+    def abandon(self) -> None:
+        """Leaves the part out. Those of its rows that are in the file already belong to no part."""
+        self._clear()
+
+    def finish(self, **metadata: object) -> WrittenFile:
+        """Returns the file. At least one part must have been ended. `metadata` is added to its metadata."""
+        assert self._writer is not None
+        assert self._held_rows == 0
+        text = json.dumps({"format": VERSION, "parts": self._parts, **metadata}, separators=(",", ":"))
+        self._writer.add_key_value_metadata({METADATA_KEY: text.encode()})
+        self._writer.close()
+        data = self._sink.getvalue()
+        return WrittenFile(data, checksum(data), self._rows)
+
+    def _coalesce(self) -> None:
+        # A batch of one row takes a kilobyte of bookkeeping, so small batches are merged.
+        self._held += pa.Table.from_batches(self._fresh).combine_chunks().to_batches()
+        self._fresh = []
+
+    def _flush(self) -> None:
+        if self._held_rows == 0:
+            return
+        table = pa.Table.from_batches([*self._held, *self._fresh])
+        if self._writer is None:
+            sample = table.slice(0, _SAMPLE_ROWS)
+            self._writer = _open_writer(self._sink, self._schema, sample, self._encryption, large=self._large)
+        self._writer.write_table(table, row_group_size=table.num_rows)
+        self._rows += table.num_rows
+        self._groups += 1
+        self._clear()
+
+    def _clear(self) -> None:
+        self._held, self._fresh = [], []
+        self._held_rows = self._held_bytes = 0
+
+
+def _open_writer(
+    sink: pa.BufferOutputStream, schema: pa.Schema, sample: pa.Table, encryption: Any, *, large: bool
+) -> pq.ParquetWriter:
+    repeating = [path for field in schema for path in _dictionary_paths(field, sample.column(field.name))]
+    compared: bool | list[str] = True
+    if large:
+        # Dictionaries and statistics copy the values: for values of some 100 MiB they cost ten times the rest.
+        leaves = [leaf for field in schema for leaf in _leaves(field.name, field.type)]
+        compared = [path for path, kind in leaves if not _is_text(kind)]
+        repeating = [path for path in repeating if path in compared]
+    try:
+        return pq.ParquetWriter(
+            sink,
+            schema,
+            version="2.6",
+            data_page_version="1.0",  # every engine reads this version
+            compression="zstd",
+            use_dictionary=repeating,
+            write_statistics=compared,
+            write_page_index=True,
+            write_page_checksum=True,
+            encryption_properties=encryption,
+        )
+    except (pa.ArrowException, OSError) as exc:  # for a stream made before such columns were refused
+        raise SchemaMismatch(f"the columns {', '.join(map(_told, schema))} can't be stored as Parquet: {exc}") from exc
+
+
+def _told(field: pa.Field) -> str:
+    return f"{field.name}: {field.type}"
+
+
+def _dictionary_paths(field: pa.Field, sample: pa.ChunkedArray) -> list[str]:
+    """The paths of a column's leaves that benefit from a dictionary: nested columns, and repeating values."""
+    if pa.types.is_nested(field.type):
+        return [path for path, _ in _leaves(field.name, field.type)]
+    if len(sample) < _SAMPLE_ROWS_MIN:
+        return [field.name]
+    try:
+        repeats = 2 * pc.count_distinct(sample).as_py() <= len(sample)
+    except pa.ArrowNotImplementedError:
+        repeats = True
+    return [field.name] if repeats else []
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
+
+
+def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
+    """The paths of a column's leaves, with their types."""
+    if pa.types.is_map(kind):
+        yield from _leaves(f"{path}.key_value.key", kind.key_type)
+        yield from _leaves(f"{path}.key_value.value", kind.item_type)
+    elif pa.types.is_list(kind):
+        yield from _leaves(f"{path}.list.element", kind.value_type)
+    elif pa.types.is_struct(kind):
+        for field in kind:
+            yield from _leaves(f"{path}.{field.name}", field.type)
+    else:
+        yield path, kind
+
+
+class ParquetReader:
+    """A tier-2 file opened for reading; `sealer` is the store's. Raises CorruptBlob, naming `key`, if it is not such a
+    file or has damaged pages; FormatTooNew for a newer release's file; KeyMissing, WrongKey."""
+
+    def __init__(self, key: str, data: pa.Buffer, sealer: Sealer | None = None) -> None:
+        self._key = key
+        self._data = data
+        parquet_bounds.refuse_footer(key, data)
+        decryption = None
+        encrypted = data.slice(max(0, data.size - len(_ENCRYPTED))).to_pybytes() == _ENCRYPTED
+        if sealer is None and encrypted:
+            raise CorruptBlob(key, "no Parquet file that can be read without keys")
+        if sealer is not None:
+            # pyarrow would accept an unencrypted file too, but no holder of a key has written such a file.
+            if not encrypted:
+                raise CorruptBlob(key, "the store is encrypted, and this is no encrypted Parquet file")
+            decryption = sealer.file_decryption(key)
+        try:
+            self._file = pq.ParquetFile(
+                pa.BufferReader(data), page_checksum_verification=True, decryption_properties=decryption
+            )
+            self.schema: pa.Schema = self._file.schema_arrow
+        except AnabranchError:  # about the store's key; some of these errors are OSErrors too
+            raise
+        except (pa.ArrowException, OSError, ValueError) as exc:
+            raise CorruptBlob(key, f"no Parquet file ({exc})") from exc
+        self.metadata = self._file.metadata
+        # Only a holder of the key can have made the pages of an encrypted file; their headers can't be read anyway.
+        self._dictionaries: dict[tuple[str, ...], pq.ParquetFile] = {}
+        self._bounds = (
+            None
+            if encrypted
+            else parquet_bounds.DecodingBounds(
+                key, data, self.metadata, partial(_opened_with_dictionaries, data, self.metadata)
+            )
+        )
+        self._told = self._read_told()
+        self._starts = [0]
+        for group in range(self.metadata.num_row_groups):
+            self._starts.append(self._starts[-1] + self.metadata.row_group(group).num_rows)
+
+    def _with_dictionaries(self, columns: tuple[str, ...]) -> pq.ParquetFile:
+        """The file, opened so that these columns are decoded as dictionaries."""
+        if not columns:
+            return self._file
+        if columns not in self._dictionaries:
+            self._dictionaries[columns] = _opened_with_dictionaries(self._data, self.metadata, columns)
+        return self._dictionaries[columns]
+
+    @property
+    def rows(self) -> int:
+        """The number of rows of the whole file."""
+        return self._starts[-1]
+
+    def parts(self) -> list[dict[str, Any]]:
+        """The parts, from the key-value metadata, in row order. An attached file from elsewhere is one part of no
+        log."""
+        if not self._told:
+            return [{"log": None, "start": 0, "stop": self.rows, **self._all_rows()}]
+        return list(self._told["parts"])
+
+    def metadata_value(self, name: str) -> object:
+        """Another value from the key-value metadata; None if it has no such name."""
+        return self._told.get(name)
+
+    def _all_rows(self) -> dict[str, int]:
+        return {"row": 0, "rows": self.rows, "group": 0, "groups": self.metadata.num_row_groups}
+
+    def _read_told(self) -> dict[str, Any]:
+        kept = self.metadata.metadata or {}
+        if METADATA_KEY not in kept and is_attached(self._key):
+            return {}
+        try:
+            told = parse_object(kept[METADATA_KEY])
+            version, parts = parse_count(told["format"]), list(told["parts"])
+            for part in parts:
+                _check_part(part)
+        except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as exc:
+            raise CorruptBlob(self._key, "its metadata does not name its parts") from exc
+        if version > VERSION:
+            raise FormatTooNew(f"blob {self._key}", version, VERSION)
+        return told
+
+    def stored_bytes(self, row: int, count: int) -> int:
+        """The compressed size in bytes of the row groups that hold these rows."""
+        groups = self._groups(row, row + count)
+        sizes = (self.metadata.row_group(group) for group in groups)
+        return sum(g.column(i).total_compressed_size for g in sizes for i in range(g.num_columns))
+
+    def bounds(self, groups: Sequence[int], column: str) -> TimeBounds:
+        """The minimum and maximum of a timestamp column in these row groups, if their statistics have them, else
+        None."""
+        index = self._file.schema_arrow.get_field_index(column)
+        if index < 0 or self._file.schema_arrow.field(index).type != TIME_TYPE:
+            return TimeBounds(None, None)
+        names = [self.metadata.schema.column(i).path for i in range(self.metadata.num_columns)]
+        leaf = names.index(column)
+        told = [self.metadata.row_group(group).column(leaf).statistics for group in groups]
+        known = [(each.min_raw, each.max_raw) for each in told if each is not None and each.has_min_max]
+        if not known:
+            return TimeBounds(None, None)
+        return TimeBounds(Micros(min(low for low, _ in known)), Micros(max(high for _, high in known)))
+
+    def has_bounds(self, groups: Sequence[int], column: str) -> bool:
+        """True if the statistics of each row group have the minimum and maximum of a column, or say that it is all
+        null."""
+        names = [self.metadata.schema.column(i).path for i in range(self.metadata.num_columns)]
+        if column not in names:
+            return False
+        leaf = names.index(column)
+        chunks = [self.metadata.row_group(group).column(leaf) for group in groups]
+        return all(
+            each.statistics is not None
+            and (each.statistics.has_min_max or each.statistics.null_count == each.num_values)
+            for each in chunks
+        )
+
+    def read(
+        self, row: int, count: int, columns: pa.Schema, appended: Micros | None = None
+    ) -> Iterator[tuple[pa.RecordBatch, pa.Array]]:
+        """Rows `row … row + count - 1` in order, as batches of `columns` (nulls if the file has an older schema) with
+        their append times. In an attached file that no store has written, every append time is `appended`. Other
+        columns are not read."""
+        own = bool(self._told)
+        wanted = [name for name in self.schema.names if (own and name == APPENDED) or name in columns.names]
+        # A caller that reads a few rows should not wait for many to be decoded.
+        batch_rows = limits.READ_ROWS_MAX if count > _FEW_ROWS else _FEW_ROWS
+        try:
+            position = row
+            for groups in self._portions(row, row + count):
+                position = self._starts[groups[0]]
+                for batch in self._batches(groups, wanted, batch_rows):
+                    first, stop = max(row - position, 0), min(row + count - position, batch.num_rows)
+                    position += batch.num_rows
+                    if first < stop:
+                        piece = batch.slice(first, stop - first)
+                        times = piece.column(APPENDED) if own else _repeated(appended, piece.num_rows)
+                        yield _as_columns(piece, columns), times
+        except AnabranchError:  # a SchemaMismatch is a ValueError too
+            raise
+        except (pa.ArrowException, OSError, ValueError, KeyError) as exc:
+            raise CorruptBlob(self._key, f"its pages can't be read ({exc})") from exc
+        if position < row + count:
+            raise CorruptBlob(self._key, f"it holds {self.rows} rows, {row + count} were expected")
+
+    def _batches(self, groups: list[int], columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
+        """The rows of row groups in order, at most `rows` at a time."""
+        decoding = parquet_bounds.Decoding(rows)
+        if self._bounds is not None:
+            decoding = self._bounds.decoding(groups, columns, rows)
+        file = self._with_dictionaries(decoding.dictionaries)
+        for batch in file.iter_batches(decoding.rows, row_groups=groups, columns=columns):
+            yield from parquet_bounds.dense(batch, decoding.dictionaries)
+
+    def _portions(self, row: int, stop: int) -> Iterator[list[int]]:
+        """The row groups that hold these rows, in portions that may become one batch: pyarrow limits its batches by
+        rows only, and would put many large events into one."""
+        portion: list[int] = []
+        size = 0
+        for group in self._groups(row, stop):
+            weight = self.metadata.row_group(group).total_byte_size
+            if portion and size + weight > limits.READ_BYTES_MAX:
+                yield portion
+                portion, size = [], 0
+            portion.append(group)
+            size += weight
+        if portion:
+            yield portion
+
+    def _groups(self, row: int, stop: int) -> list[int]:
+        starts = self._starts
+        return [i for i in range(len(starts) - 1) if starts[i] < stop and starts[i + 1] > row]
+
+
+def _check_part(part: dict[str, Any]) -> None:
+    """Raises ValueError, KeyError or TypeError for a part that no release has written."""
+    if part["log"] is not None:
+        parse_count(part["log"])
+    for name in ("start", "stop", "row", "rows", "group", "groups"):
+        if name in part:
+            parse_count(part[name])
+    if "stream" in part:
+        int(part["stream"], 16)
+
+
+def _repeated(appended: Micros | None, count: int) -> pa.Array:
+    if appended is None:
+        raise CorruptCatalog("an extent of an attached file has no append time", "extents")
+    return pa.repeat(pa.scalar(appended, TIME_TYPE), count)
+
+
+def _as_columns(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
+    names = set(batch.schema.names)
+    arrays = []
+    for field in columns:
+        if field.name not in names:
+            arrays.append(pa.nulls(batch.num_rows, field.type))
+            continue
+        column = batch.column(field.name)
+        # Parquet renames the inner fields of lists and maps; and the column may have been widened.
+        arrays.append(as_type(column, field))
+    return pa.record_batch(arrays, schema=columns)
+
+
+def _opened_with_dictionaries(data: pa.Buffer, metadata: pq.FileMetaData, columns: tuple[str, ...]) -> pq.ParquetFile:
+    """A file opened so that these columns are decoded as dictionaries. No method: a reader and its bounds would refer to
+    each other, and the file's bytes would be held until the garbage collector runs."""
+    return pq.ParquetFile(
+        pa.BufferReader(data), metadata=metadata, page_checksum_verification=True, read_dictionary=list(columns)
+    )

@@ -1,0 +1,1 @@
+"""Manifests, backups, and rebuilding catalogs from them."""

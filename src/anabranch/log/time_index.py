@@ -1,0 +1,150 @@
+"""The time index: finds where, in a segment and in a stream, the events at or after a time begin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anabranch.catalog.port import Catalog, Reading
+from anabranch.core import cuts
+from anabranch.core.spans import locate
+from anabranch.errors import BlobMissing, CorruptCatalog, InvalidArgument
+from anabranch.log.plan import MissingBlob, PlannedExtent
+from anabranch.log.read import LogReader, Selection
+from anabranch.log.segment_reader import SegmentReader
+from anabranch.log.view import with_current_spans
+from anabranch.model.cut import StreamCut
+from anabranch.model.ids import Micros, SegmentId
+from anabranch.model.stream import Extent, StreamView
+
+
+def cut_at(
+    logs: LogReader,
+    view: StreamView,
+    time: Micros,
+    *,
+    by_event_time: bool = False,
+    pin: tuple[SegmentId, int] | None = None,
+) -> StreamCut:
+    """The cut before the first event at or after `time` (µs) in stream order. In every segment it is at the first
+    event of that time or later, or at the segment's end if there is none.
+
+    By append time, or by event time: then events after the cut may be earlier than `time`, but no event before the cut
+    is at or after it. The result is the same before and after compaction. `pin` places one segment exactly (see
+    `core.cuts.walk_cut`).
+    """
+    if by_event_time and view.info.schema.time is None:
+        raise InvalidArgument(f"'{view.info.name}' has no event time; use the append time")
+
+    def first(segment: SegmentId) -> int | None:
+        return first_at(logs, view, segment, time, by_event_time=by_event_time)
+
+    return cuts.walk_cut(view, first, pin=pin)
+
+
+def approximate_cut(catalog: Catalog, view: StreamView, time: Micros) -> StreamCut:
+    """The approximate cut at an append time, from the catalog alone. If the exact cut lies inside an extent, this one
+    is at the extent's beginning. It is never after the exact cut, and does not go back as the time rises."""
+    with catalog.reading() as reading:
+        now = with_current_spans(reading, view)
+
+        def first(segment: SegmentId) -> int | None:
+            found = _first_extent(reading, now, segment, 0, view.length(segment), time, by_event_time=False)
+            return None if found is None else found.start + found.shift
+
+        return cuts.walk_cut(view, first)
+
+
+def first_at(logs: LogReader, view: StreamView, segment: SegmentId, time: Micros, *, by_event_time: bool) -> int | None:
+    """The first readable offset of the segment, within the view, whose event is at or after `time`, or None."""
+    offset, stop = view.segments[segment].head, view.length(segment)
+    missing = MissingBlob()
+    while True:
+        with logs.catalog.reading() as reading:
+            now = with_current_spans(reading, view)
+            found = _first_extent(reading, now, segment, offset, stop, time, by_event_time=by_event_time)
+            if found is None:
+                return None
+            columns = logs.columns(reading, now.logs[found.extent.log].stream, found.extent.schema)
+        piece = PlannedExtent(*found, columns)
+        try:
+            position = _first_in_piece(logs, view, piece, time, by_event_time)
+        except BlobMissing as exc:
+            missing.plan_again(exc)
+            continue
+        if position is not None:
+            return position + piece.shift
+        offset = piece.stop + piece.shift
+
+
+def append_time(logs: LogReader, view: StreamView, segment: SegmentId, offset: int) -> Micros:
+    """When one event was appended. Raises StreamNotFound, Truncated."""
+    source = SegmentReader(logs, view, segment)
+    while True:
+        (piece,) = source.plan(offset, offset + 1).extents
+        low, high = piece.extent.appended.low, piece.extent.appended.high
+        if low is None:
+            raise CorruptCatalog(f"an extent of segment {segment} has no append time", "extents")
+        if low == high:
+            return low
+        try:
+            _, times = next(logs.append_times(piece))
+        except BlobMissing as exc:
+            source.plan_again(exc)
+            continue
+        return Micros(times[0].value)
+
+
+class _Found(NamedTuple):
+    """The selected part of an extent, with the fields of a `PlannedExtent`."""
+
+    extent: Extent
+    start: int
+    stop: int
+    shift: int
+
+
+def _first_extent(
+    reading: Reading, view: StreamView, segment: SegmentId, start: int, stop: int, time: Micros, *, by_event_time: bool
+) -> _Found | None:
+    """The first extent that may hold an event at or after `time` among the readable offsets `start <= offset < stop`
+    of the segment. The view must have the spans of this snapshot."""
+    if segment not in view.segments:  # truncated since
+        return None
+    for span, low, high in locate(view.spans.get(segment, ()), max(start, view.segments[segment].head), stop):
+        if not by_event_time and view.logs[span.log].appended_at < time:
+            continue
+        extent = reading.extent_at_time(span.log, low, time, by_event_time=by_event_time)
+        if extent is not None and extent.start < high:
+            return _Found(extent, max(extent.start, low), min(extent.stop, high), span.offset - span.start)
+    return None
+
+
+def _first_in_piece(
+    logs: LogReader, view: StreamView, piece: PlannedExtent, time: Micros, by_event_time: bool
+) -> int | None:
+    appended = piece.extent.appended
+    if not by_event_time and appended.low is not None and appended.low >= time:
+        return piece.start
+    for first, times in times_of(logs, view, piece, by_event_time):
+        late = np.flatnonzero(pc.fill_null(pc.greater_equal(times.cast(pa.int64()), time), False))
+        if len(late):
+            return first + int(late[0])
+    return None
+
+
+def times_of(
+    logs: LogReader, view: StreamView, piece: PlannedExtent, by_event_time: bool
+) -> Iterator[tuple[int, pa.Array]]:
+    """Event or append times of a planned extent, as pairs of first position and array."""
+    if not by_event_time:
+        yield from logs.append_times(piece)
+        return
+    assert view.info.schema.time is not None
+    wanted = pa.schema([view.info.schema.columns.field(view.info.schema.time)])
+    for rows in logs.rows([piece], Selection(wanted)):
+        yield rows.first - piece.shift, rows.batch.column(0)

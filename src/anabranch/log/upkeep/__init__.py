@@ -1,0 +1,1 @@
+"""Background maintenance of logs: compaction, flattening, collection."""

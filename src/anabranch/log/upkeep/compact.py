@@ -1,0 +1,320 @@
+"""Compaction: rewrites tier-1 extents as Parquet files, once for all streams that view their logs.
+
+Segments with many short spans are flattened first (`log.upkeep.flatten`), so that what was appended to one copy after another
+is stored together. Offsets, running sizes, append times and event bounds do not change. A file is durable before one
+transaction swaps the extents, on condition that they are still those that were read; if that race is lost, the file is
+garbage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from anabranch import limits
+from anabranch.blobs.keys import history_key
+from anabranch.blobs.port import Blobs
+from anabranch.catalog.port import Catalog, Reading
+from anabranch.core.compaction import (
+    ARROW,
+    PARQUET,
+    CompactionPolicy,
+    FilePart,
+    FilePlan,
+    merged_bounds,
+    plan_compaction,
+)
+from anabranch.core.flatten import FlattenPolicy
+from anabranch.errors import CorruptStore
+from anabranch.log.lease import HeldLease
+from anabranch.log.parquet.files import ParquetBuilder, WrittenFile
+from anabranch.log.progress import ProgressCallback, no_progress
+from anabranch.log.upkeep.extent_rows import ExtentRows
+from anabranch.log.upkeep.failures import Isolation
+from anabranch.log.upkeep.flatten import flatten
+from anabranch.log.upkeep.survey import ExtentWindows
+from anabranch.model.append import BlobLocation
+from anabranch.model.ids import BlobId, StreamId
+from anabranch.model.schema import StreamSchema
+from anabranch.model.stream import Extent
+from anabranch.runtime.ids import token
+from anabranch.runtime.ports import Runtime
+
+
+@dataclass(frozen=True, slots=True)
+class CompactReport:
+    """The result of a compaction. Bytes are stored bytes, before and after; `spans` is the number of flattened short
+    spans; `lost` counts runs that another client changed at the same time; `skipped` says what could not be read or
+    stored, and why."""
+
+    files: int = 0
+    events: int = 0
+    extents: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    spans: int = 0
+    lost: int = 0
+    skipped: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+
+def compact(
+    catalog: Catalog,
+    blobs: Blobs,
+    runtime: Runtime,
+    *,
+    stream: StreamId | None = None,
+    force: bool = False,
+    background: bool = False,
+    policy: CompactionPolicy | None = None,
+    progress: ProgressCallback | None = None,
+) -> CompactReport:
+    """Rewrites the extents that a `CompactionPolicy` selects, of one stream's logs or of all. Safe in parallel with
+    appends, reads, changes of streams, and other compactions.
+
+    Memory: one file, its current row group, and the bookkeeping of `limits.COMPACT_EXTENTS_MAX` extents. Damaged
+    blobs, and streams that can't be compacted for any reason, are skipped, reported, and recorded as upkeep failures
+    (see `log.upkeep.failures`); with `background`, streams that failed recently are skipped. `progress` is called with logical
+    bytes. Raises StreamNotFound, StoreUnavailable and its subclasses; extents swapped before the error stay swapped.
+    """
+    policy = replace(policy or CompactionPolicy(), force=force)
+    isolation = Isolation(catalog, runtime, "compact", background=background)
+    return _Compaction(catalog, blobs, runtime, policy, isolation, progress or no_progress).run(
+        stream, background=background
+    )
+
+
+class _Compaction:
+    def __init__(
+        self,
+        catalog: Catalog,
+        blobs: Blobs,
+        runtime: Runtime,
+        policy: CompactionPolicy,
+        isolation: Isolation,
+        progress: ProgressCallback,
+    ) -> None:
+        self._catalog = catalog
+        self._blobs = blobs
+        self._runtime = runtime
+        self._policy = policy
+        self._isolation = isolation
+        self._progress = isolation.wrap_progress(progress)
+        self._schemas: dict[tuple[StreamId, int], StreamSchema] = {}
+        self._report = CompactReport()
+        self._skipped: list[str] = []
+        self._done = self._planned = 0  # logical bytes
+
+    def run(self, stream: StreamId | None, *, background: bool) -> CompactReport:
+        started_s = self._runtime.clock.monotonic()
+        self._flatten(stream, background=background)
+        waiting: set[StreamId] = set()  # streams whose fresh extents are not worth a file yet
+        for window in ExtentWindows(self._catalog, stream, self._isolation):
+            window = [log for log in window if not self._isolation.is_backing_off(log.stream)]
+            files = plan_compaction(window, self._policy, now=self._runtime.clock.now())
+            waiting |= {log.stream for log in window if any(extent.encoding == ARROW for extent in log.extents)}
+            waiting -= {part.stream for file in files for part in file.parts}
+            self._planned += sum(file.size for file in files)
+            for file in files:
+                self._write(file)
+        if stream is None:
+            self._isolation.clear_failures(except_for=waiting)
+        elif stream not in waiting:
+            self._isolation.clear_failure(stream)
+        seconds = self._runtime.clock.monotonic() - started_s
+        skipped = (*self._skipped, *self._isolation.failed)
+        return replace(self._report, skipped=skipped, seconds=seconds)
+
+    def _flatten(self, stream: StreamId | None, *, background: bool) -> None:
+        policy = FlattenPolicy(spans_min=limits.FLATTEN_SPANS_FORCED) if self._policy.force else FlattenPolicy()
+        done = flatten(
+            self._catalog,
+            self._blobs,
+            self._runtime,
+            stream=stream,
+            background=background,
+            policy=policy,
+            progress=self._progress,
+        )
+        self._skipped += done.skipped
+        self._report = replace(self._report, files=done.files, events=done.events, spans=done.spans, lost=done.lost)
+
+    def _write(self, file: FilePlan) -> None:
+        """Writes a file. If that fails, writes one file for each stream with rows in it, to find out whose rows can't
+        be written and still write the others'."""
+        streams = list(dict.fromkeys(part.stream for part in file.parts))
+        if len(streams) == 1:
+            with self._isolation.guard(streams[0]):
+                self._write_file(file)
+            return
+        try:
+            self._write_file(file)
+        except Exception as exc:
+            if self._isolation.is_fatal(exc):
+                raise
+            for stream in streams:
+                self._write(FilePlan(tuple(part for part in file.parts if part.stream == stream)))
+
+    def _write_file(self, file: FilePlan) -> None:
+        columns = pa.ipc.read_schema(pa.py_buffer(file.parts[0].columns))
+        with HeldLease(self._catalog, self._runtime, "compact", f"{len(file.parts)} part(s)") as lease:
+            key = history_key(lease.begun_at, token(self._runtime.ids))
+            large = any(_is_large(extent) for part in file.parts for extent in part.extents)
+            file_builder = _FileBuilder(self, lease, columns, key, large=large)
+            for part in file.parts:
+                file_builder.add(part)
+            if file_builder.parts:
+                self._publish(file_builder, file_builder.finish(), lease)
+        self._done += file.size
+
+    def _publish(self, file_builder: _FileBuilder, written: WrittenFile, lease: HeldLease) -> None:
+        key = file_builder.key
+        self._blobs.put(key, [written.data])
+        swapped: list[FilePart] = []
+        try:
+            with self._catalog.writing() as txn:
+                lease.verify(txn)
+                blob = txn.insert_blob(key, written.data.size, lease.begun_at, PARQUET)
+                for part, row in file_builder.parts:
+                    if txn.swap_extents(part.log, part.extents, [_extent(part, row, blob, key, written.checksum)]):
+                        swapped.append(part)
+                if not swapped:
+                    raise _NothingSwapped
+        except _NothingSwapped:
+            self._blobs.delete(key)  # no other process knows it
+        before = self._report
+        self._report = replace(
+            before,
+            files=before.files + bool(swapped),
+            events=before.events + sum(part.stop - part.start for part in swapped),
+            extents=before.extents + sum(len(part.extents) for part in swapped),
+            bytes_in=before.bytes_in + file_builder.bytes_in,
+            bytes_out=before.bytes_out + (written.data.size if swapped else 0),
+            lost=before.lost + len(file_builder.parts) - len(swapped),
+        )
+
+    # called by a file under construction
+
+    def rows_of(
+        self, part: FilePart, columns: pa.Schema, sources: ExtentRows
+    ) -> Iterator[tuple[pa.RecordBatch, pa.Array]]:
+        """The part's rows as batches of `columns` with their append times. Raises _Lost if the log no longer holds the
+        planned extents, and CorruptStore."""
+        position = part.start
+        planned = iter(part.extents)
+        while position < part.stop:
+            with self._catalog.reading() as snapshot:
+                page = snapshot.extents(part.log, position, part.stop, limits.EXTENTS_PER_PLAN_MAX)
+                schemas = {extent.schema: self._schema(snapshot, part.stream, extent.schema) for extent in page}
+            for extent, expected in zip(page, planned, strict=False):
+                if (extent.start, extent.stop, extent.blob) != (expected.start, expected.stop, expected.blob):
+                    raise _ExtentsChanged
+                yield from sources.rows(extent, schemas[extent.schema].columns, columns)
+            if not page:
+                raise _ExtentsChanged
+            position = page[-1].stop
+
+    def _schema(self, snapshot: Reading, stream: StreamId, version: int) -> StreamSchema:
+        schema = self._schemas.get((stream, version))
+        if schema is None:
+            schema = self._schemas[stream, version] = snapshot.schema(stream, version)
+        return schema
+
+    def sources(self) -> ExtentRows:
+        """The reader of a file's rows."""
+        return ExtentRows(self._blobs, self._runtime.sealer)
+
+    def encryption(self, key: str) -> Any:
+        """The encryption of the file for the blob `key`; None if the store is not encrypted."""
+        return None if self._runtime.sealer is None else self._runtime.sealer.file_encryption(key)
+
+    def report_progress(self, size: int) -> None:
+        """Reports progress: `size` logical bytes besides those of the finished files."""
+        self._progress("compact", self._done + size, self._planned)
+
+    def count_lost(self) -> None:
+        """Counts a run that changed before it was read."""
+        self._report = replace(self._report, lost=self._report.lost + 1)
+
+    def skip(self, part: FilePart, error: CorruptStore) -> None:
+        """Records a run that can't be read."""
+        self._isolation.record_failure(part.stream, error, where=f"log {part.log} at {part.start} … {part.stop - 1}")
+
+
+class _FileBuilder:
+    """The file for the blob `key`, under construction. `parts` are the complete parts, with their first rows."""
+
+    def __init__(self, compaction: _Compaction, lease: HeldLease, columns: pa.Schema, key: str, *, large: bool) -> None:
+        self.key = key
+        self._compaction = compaction
+        self._hold = lease
+        self._columns = columns
+        self._builder = ParquetBuilder(columns, encryption=compaction.encryption(key), large=large)
+        self._sources = compaction.sources()
+        self.parts: list[tuple[FilePart, int]] = []
+        self._size = 0
+
+    @property
+    def bytes_in(self) -> int:
+        """The number of stored bytes read so far."""
+        return self._sources.bytes_in
+
+    def add(self, part: FilePart) -> None:
+        """Writes a part's rows, or leaves the part out if it changed or can't be read."""
+        row = self._builder.begin(part.stream, part.log, part.start, part.version)
+        rows, expected = 0, part.stop - part.start
+        try:
+            for batch, appended in self._compaction.rows_of(part, self._columns, self._sources):
+                self._builder.write(batch, appended)
+                rows += batch.num_rows
+                self._hold.renew()
+                self._compaction.report_progress(self._size + part.size * rows // expected)
+            if rows != expected:
+                raise CorruptStore(f"positions {part.start} … {part.stop - 1} of log {part.log} gave {rows} events")
+            self._builder.end()
+            self.parts.append((part, row))
+        except _ExtentsChanged:
+            self._builder.abandon()
+            self._compaction.count_lost()
+        except CorruptStore as exc:
+            self._builder.abandon()
+            self._compaction.skip(part, exc)
+        self._size += part.size
+
+    def finish(self) -> WrittenFile:
+        """The whole file."""
+        return self._builder.finish()
+
+
+def _is_large(extent: Extent) -> bool:
+    """True if the extent is a single large event."""
+    return extent.stop - extent.start == 1 and extent.location.length > limits.EVENT_BYTES_MAX
+
+
+def _extent(part: FilePart, row: int, blob: BlobId, key: str, checksum: int) -> Extent:
+    """The single extent that replaces a part's extents."""
+    return Extent(
+        log=part.log,
+        start=part.start,
+        stop=part.stop,
+        blob=blob,
+        key=key,
+        encoding=PARQUET,
+        location=BlobLocation(0, 0, row),
+        schema=part.version,
+        checksum=checksum,
+        appended=merged_bounds(extent.appended for extent in part.extents),
+        events=merged_bounds(extent.events for extent in part.extents),
+        size_end=part.extents[-1].size_end,
+    )
+
+
+class _ExtentsChanged(Exception):
+    """The log no longer holds the planned extents."""
+
+
+class _NothingSwapped(Exception):
+    """No swap of a file took place."""

@@ -1,0 +1,114 @@
+"""Bookmarks: the position of a named listener, so that it continues there in another process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeVar
+
+from anabranch import limits
+from anabranch.catalog.port import Catalog, Reading, Writing
+from anabranch.catalog.state.listener import LISTENER, GroupSnapshot, LastDelivered, ListenerRow
+from anabranch.errors import AppendUncertain, Conflict, InvalidArgument
+from anabranch.model.cut import StreamCut
+from anabranch.model.ids import StreamId
+from anabranch.notifications.kinds import GroupSummary
+from anabranch.runtime.ids import token
+from anabranch.runtime.ports import Runtime
+
+T = TypeVar("T")
+KIND: Final = "listener"  # of the subjects of transactions on a listener's row
+
+
+class ListenerPosition(NamedTuple):
+    """A listener's last delivered notification: its id, and a cut of the notification stream at most a batch before the
+    next one. A group's listener also has the group's state at that point."""
+
+    id: int
+    cut: StreamCut
+    group: GroupSummary | None = None
+
+
+class ListenerBookmark:
+    """The bookmark of one listener, to `stream` or with None to all; or to one kind of a reader group's notifications,
+    with `group` as `KIND of NAME`. The last process that took it over owns it. Any number of processes may have one;
+    each is for one thread at a time."""
+
+    def __init__(
+        self, catalog: Catalog, runtime: Runtime, name: str, stream: StreamId | None, *, group: str | None = None
+    ) -> None:
+        """Raises InvalidArgument for an invalid name."""
+        if not isinstance(name, str) or not 0 < len(name) <= limits.NAME_CHARS_MAX:
+            raise InvalidArgument(f"expected a listener name of 1 to {limits.NAME_CHARS_MAX} characters, got {name!r}")
+        self._catalog = catalog
+        self._name = name
+        self._stream = stream
+        self._group = group
+        self._owner = token(runtime.ids)
+
+    def take_over(self) -> ListenerPosition | None:
+        """Become the owner; the previous owner then gets Conflict. Returns the position, or None where nothing was
+        delivered under this name. Raises InvalidArgument where the name is used for another stream or group."""
+
+        def change(txn: Writing) -> ListenerPosition | None:
+            row = txn.state(LISTENER, self._name)
+            if row is None:
+                self._put(txn, None)
+                return None
+            if (row.stream, row.group) != (self._stream, self._group):
+                raise InvalidArgument(
+                    f"listener '{self._name}' exists for another stream or group; choose another name, or reset it with"
+                    " Store.forget_listener"
+                )
+            self._put(txn, row.delivered)
+            return None if row.delivered is None else _position(row.delivered)
+
+        return self._write(change)
+
+    def save(self, position: ListenerPosition) -> None:
+        """Record, durably, what was delivered to the listener. Raises Conflict where another process has taken over the
+        name."""
+
+        def change(txn: Writing) -> None:
+            self._require_owner(txn)
+            snapshot = None if position.group is None else _snapshot(position.group)
+            self._put(txn, LastDelivered(position.id, position.cut, snapshot))
+
+        self._write(change)
+
+    def check(self) -> None:
+        """Raise Conflict where another process has taken over the name."""
+        with self._catalog.reading() as reading:
+            self._require_owner(reading)
+
+    def _require_owner(self, txn: Reading) -> None:
+        row = txn.state(LISTENER, self._name)
+        if row is None or row.owner != self._owner:
+            raise Conflict(f"another process has taken over listener '{self._name}', or it was reset")
+
+    def _put(self, txn: Writing, delivered: LastDelivered | None) -> None:
+        txn.put_state(LISTENER, self._name, ListenerRow(self._stream, self._group, self._owner, delivered))
+
+    def _write(self, change: Callable[[Writing], T]) -> T:
+        try:
+            return self._write_once(change)
+        except AppendUncertain:
+            return self._write_once(change)  # idempotent
+
+    def _write_once(self, change: Callable[[Writing], T]) -> T:
+        with self._catalog.writing(f"{KIND} {self._name}") as txn:
+            return change(txn)
+
+
+def reset_listener(catalog: Catalog, name: str) -> None:
+    """Reset a listener of this name, so that it starts from the beginning. No-op for an unknown name."""
+    with catalog.writing(f"{KIND} {name}") as txn:
+        txn.drop_state(LISTENER, name)
+
+
+def _snapshot(group: GroupSummary) -> GroupSnapshot:
+    return GroupSnapshot(group.group, dict(sorted(group.segments.items())), group.readers, group.ended)
+
+
+def _position(delivered: LastDelivered) -> ListenerPosition:
+    group = delivered.group
+    return ListenerPosition(delivered.id, delivered.cut, None if group is None else GroupSummary(*group))

@@ -1,0 +1,79 @@
+"""Says in one line what is wrong with a query, in terms of streams rather than of DuckDB's catalog."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Final
+
+from anabranch.errors import AnabranchError, InvalidSql, ScopeRenamed, StreamRenamed
+from anabranch.model.names import StreamName
+from anabranch.store import Store
+
+_NO_TABLE = re.compile(r'Table with name "?([^"!]+?)"? does not exist')
+_NEAR = re.compile(r'syntax error at or near "([^"]+)"')
+# Schemas and databases of DuckDB itself. Streams in scopes of these names are written "scope/name" only.
+DATABASE_SCHEMAS: Final = frozenset({"information_schema", "pg_catalog", "temp", "system"})
+_KEYWORDS: Final = (
+    *("SELECT", "FROM", "WHERE", "GROUP", "ORDER", "HAVING", "LIMIT", "OFFSET", "JOIN", "WITH", "UNION", "DISTINCT"),
+    *("EXPLAIN", "DESCRIBE", "SHOW", "VALUES", "WINDOW", "QUALIFY", "BETWEEN"),
+)
+_READ_ONLY = (
+    "a query can't change a stream; use the verbs: anabranch write, anabranch replace, anabranch stream truncate, "
+    "anabranch stream delete"
+)
+_CHANGES_A_VIEW = re.compile(
+    r"is of type View|is not an table|from base table|update base table|modify view|Can only \w+ .*base table"
+)
+_NO_FILES = re.compile(r"operations are disabled by configuration|disabled through configuration")
+
+
+def invalid_sql(store: Store, error: str) -> InvalidSql:
+    """The error for DuckDB's message."""
+    problem, _, position = error.partition("\n\nLINE ")
+    number = re.match(r"\d+", position)
+    line = int(number[0]) if number else None
+    message = " ".join(problem.split())
+    if missing := _NO_TABLE.search(error):
+        return InvalidSql(_unknown(store, missing[1]))
+    if _CHANGES_A_VIEW.search(message):
+        return InvalidSql(_READ_ONLY, line)
+    if _NO_FILES.search(message):
+        return InvalidSql(
+            f"{_without_kind(message)}; to let a query use files and extensions, pass --allow-files, in Python allow_files=True",
+            line,
+        )
+    if near := _NEAR.search(message):
+        word = near[1].upper()
+        alike = [] if word in _KEYWORDS else get_close_matches(word, _KEYWORDS, n=1, cutoff=0.7)
+        message = _without_kind(message)
+        if alike:
+            message += f"; did you mean {alike[0]}?"
+        elif re.search(r"\bat\b", position, re.IGNORECASE):
+            message += ' (AT is a keyword of DuckDB: write a column of that name as "at")'
+    return InvalidSql(message, line)
+
+
+def _without_kind(message: str) -> str:
+    return re.sub(r"^\w+ Error: ", "", message)
+
+
+def _unknown(store: Store, table: str) -> str:
+    """The message for a table that is not a stream: what its stream is called now, or similar names."""
+    for text in (table, table.replace(".", "/", 1)):
+        try:
+            store.streams.find(StreamName.parse(text))
+        except (StreamRenamed, ScopeRenamed) as renamed:
+            return str(renamed)
+        except AnabranchError:
+            continue
+    alike = get_close_matches(table, stream_tables(store), n=3)
+    hint = f"; did you mean {' or '.join(alike)}?" if alike else "; a stream is scope.name, and SHOW TABLES lists them"
+    return f"unknown stream or table '{table}'{hint}"
+
+
+def stream_tables(store: Store) -> Sequence[str]:
+    """The names of all streams as a query writes them."""
+    names = [info.name for info in store.streams.list()]
+    return [f'"{name}"' if name.scope.lower() in DATABASE_SCHEMAS else f"{name.scope}.{name.name}" for name in names]

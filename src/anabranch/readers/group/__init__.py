@@ -1,2 +1,0 @@
-"""Reader groups: several readers, in one process or many, that share streams between them. Nothing is agreed upon but
-through the group's shared state (`core.group`), which lies on a revisioned stream."""

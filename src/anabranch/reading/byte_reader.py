@@ -1,0 +1,163 @@
+"""Reads a byte stream as a file."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, cast
+
+from anabranch import limits
+from anabranch.errors import Closed, InvalidArgument, Truncated
+from anabranch.log.tail import Tail
+from anabranch.reading.byte_index import ByteChunk, ByteIndex
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+
+class RawByteReader(io.RawIOBase):
+    """The unbuffered bytes, from which `ByteReader` reads."""
+
+    def __init__(self, source: ByteIndex, tail: Tail, *, follow: bool) -> None:
+        super().__init__()
+        self.source = source
+        self.name = source.name
+        self._tail = tail
+        self._follow = follow
+        self._stopped = False
+        self._position = source.head()
+        self._chunk: ByteChunk | None = None
+        self._ahead: Iterator[ByteChunk] = iter(())
+
+    def readable(self) -> bool:
+        """True."""
+        return True
+
+    def seekable(self) -> bool:
+        """True."""
+        return True
+
+    def tell(self) -> int:
+        """The position of the next byte."""
+        self._open()
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Moves to a position; reads nothing yet. The end is the present tail. Raises InvalidArgument below 0."""
+        self._open()
+        match whence:
+            case io.SEEK_SET:
+                position = offset
+            case io.SEEK_CUR:
+                position = self._position + offset
+            case io.SEEK_END:
+                self.source.refresh()
+                position = self.source.tail() + offset
+            case _:
+                raise InvalidArgument(f"whence is 0, 1 or 2, not {whence}")
+        if position < 0:
+            raise InvalidArgument(f"there is no position {position} in a byte stream")
+        self._position = position
+        return position
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        """Fills part of the buffer: at least one byte, or none at the tail.
+
+        With `follow`, waits for more bytes at the tail until the stream is sealed.
+        """
+        self._open()
+        target = memoryview(buffer).cast("B")
+        if not len(target):
+            return 0
+        chunk = self._chunk
+        first = 0 if chunk is None else max(chunk.start, self.source.truncated_before)
+        if chunk is None or not first <= self._position < chunk.stop:
+            chunk = self._chunk = self._find()
+            if chunk is None:
+                return 0
+        begin = self._position - chunk.start
+        count = min(len(target), chunk.stop - self._position)
+        target[:count] = memoryview(chunk.data).cast("B")[begin : begin + count]
+        self._position += count
+        return count
+
+    def stop(self) -> None:
+        """Ends a waiting read of a follower, which then raises Closed."""
+        self._stopped = True
+        self._tail.notify()
+
+    def close(self) -> None:
+        """Closes the file. May be called again."""
+        super().close()
+        self._chunk, self._ahead = None, iter(())
+
+    def _find(self) -> ByteChunk | None:
+        """The chunk of the next byte, or None at the tail."""
+        if self._chunk is not None and self._position == self._chunk.stop:
+            following = next(self._ahead, None)
+            if following is not None and self._position >= self.source.truncated_before:
+                return following
+        offset = self._offset()
+        if offset is None:
+            return None
+        self._ahead = self.source.chunks(offset, self.source.events)
+        chunk = next(self._ahead)
+        head = max(chunk.start, self.source.truncated_before)
+        if self._position < head:
+            raise Truncated(self.source.name, {"byte": head})
+        return chunk
+
+    def _offset(self) -> int | None:
+        while True:
+            seen = self._tail.generation()
+            self.source.refresh()
+            if self._position < self.source.tail():
+                return self.source.offset_at(self._position)
+            if not self._follow or self.source.sealed:
+                return None
+            self._tail.wait(seen, limits.BYTE_WAIT_S)
+            if self._stopped:
+                raise Closed("byte reader")
+
+    def _open(self) -> None:
+        if self.closed:
+            raise ValueError("I/O operation on closed file")
+
+
+class ByteReader(io.BufferedReader):
+    """A byte stream as a file that is open for reading. It begins at the present head and ends at the present tail.
+    What is appended later is returned by later reads; with `follow`, a read at the tail waits for it until the stream
+    is sealed.
+
+    Positions count bytes, from 0 for the first that was ever written, whatever was truncated since. Reading below the
+    head raises Truncated.
+    """
+
+    def __init__(self, raw: RawByteReader, *, on_close: Callable[[ByteReader], None]) -> None:
+        super().__init__(raw, limits.BYTE_BUFFER_BYTES)
+        self._on_close = on_close
+
+    def head(self) -> int:
+        """The position of the first byte that can be read."""
+        source = self._fresh()
+        return source.head()
+
+    def tail(self) -> int:
+        """The position after the last durable byte."""
+        source = self._fresh()
+        return source.tail()
+
+    def close(self) -> None:
+        """Closes the file; a thread that waits for more gets Closed. May be called again."""
+        cast(RawByteReader, self.raw).stop()  # first, because closing waits for a thread that is reading
+        try:
+            super().close()
+        finally:
+            self._on_close(self)
+
+    def _fresh(self) -> ByteIndex:
+        if self.closed:
+            raise ValueError("I/O operation on closed file")
+        source = cast(RawByteReader, self.raw).source
+        source.refresh()
+        return source

@@ -1,0 +1,43 @@
+"""Creates folders durably: a name survives a power cut only after its parent folder was synced."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Final
+
+from anabranch.errors.system import unavailable
+from anabranch.runtime.access import access_of
+
+# This process may not list the folder, or its file system doesn't support syncing folders: ignored.
+_CANNOT: Final = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EINVAL, errno.ENOTSUP)
+
+
+def make_folder(folder: Path, *, shared: bool, sync_existing: bool = True) -> None:
+    """Create the folder durably, with all its parents.
+
+    A folder that exists already may have been created by another process that has not synced it yet; so it is synced
+    too, unless `sync_existing` is False because the caller does that before anything in the folder matters. Only the
+    owner has access, unless it is `shared`; see `access_of`. Raises StoreUnavailable and its subclasses.
+    """
+    try:
+        made = [each for each in (folder, *folder.parents) if not each.exists()]
+        access_of(folder, shared=shared).make_root(folder)
+        for each in made or ([folder] if sync_existing else []):
+            sync_parent(each)
+    except OSError as exc:
+        raise unavailable(exc, f"the folder {folder} can't be created") from exc
+
+
+def sync_parent(path: Path) -> None:
+    """Make a name durable, if its folder can be synced at all. Raises OSError if the disk fails."""
+    try:
+        handle = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    except OSError as exc:
+        if exc.errno not in _CANNOT:
+            raise

@@ -1,0 +1,157 @@
+"""Reads and removes folders of checkpoints, on a disk or in a bucket; Spark writes them. Needs no Spark."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Final, Protocol
+
+from anabranch.blobs.address import is_remote, parse
+from anabranch.errors import BlobMissing, InvalidArgument
+from anabranch.runtime.ports import Runtime
+from anabranch.spark.session.s3a import hadoop_path
+
+__all__ = ["CheckpointFolder", "absolute_place", "checkpoint_folder", "joined"]
+
+
+# Below the folder of a pipeline: scope.stream/generation. Users may choose any folder, so nothing else is removed.
+_CHECKPOINT: Final = re.compile(r"[^/]+\.[^/]+/\d{4,}(?=/|$)")
+_URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://|(?=/))")
+
+
+class CheckpointFolder(Protocol):
+    """The files below a folder, addressed by `/`-separated names relative to it."""
+
+    @property
+    def text(self) -> str:
+        """Its location, for `checkpoint_folder`: a path, or a URL with its options."""
+        ...
+
+    @property
+    def for_spark(self) -> str:
+        """Its location in the form that Spark accepts."""
+        ...
+
+    def above(self, levels: int) -> CheckpointFolder:
+        """The folder `levels` levels up."""
+        ...
+
+    def names(self, folder: str) -> list[str]:
+        """The names of the files in one of its folders; none if there is no such folder."""
+        ...
+
+    def read(self, name: str) -> str | None:
+        """A file as text, None if it does not exist. Raises OSError, UnicodeDecodeError."""
+        ...
+
+    def empty(self) -> None:
+        """Remove a pipeline's checkpoints below it, and nothing else. What can't be removed stays."""
+        ...
+
+    def remove(self) -> None:
+        """As `empty`, and then remove the folder if it is empty."""
+        ...
+
+
+def checkpoint_folder(text: str, runtime: Runtime) -> CheckpointFolder:
+    """The folder at a path or URL. Raises InvalidArgument for a URL whose kind can't hold checkpoints."""
+    if not is_remote(text):
+        # A URL parser is not used: it would cut off a path at `#` or `?`.
+        url = _URL.match(text)
+        scheme = "file" if url is None else url[1]
+        if scheme != "file":
+            raise InvalidArgument(f"checkpoints lie in a folder or in S3, not in {scheme}://")
+        return _Folder(Path(text if url is None else text[url.end() :]))
+    kind = parse(text).kind
+    if kind != "s3":
+        raise InvalidArgument(f"checkpoints lie in a folder or in S3, not in {kind}://: name a place by checkpoints=")
+    return _Bucket(text, runtime)
+
+
+def joined(place: str, *names: str) -> str:
+    """The path or URL of `names` below a place. A URL keeps its options."""
+    if "://" not in place:
+        return str(Path(place, *names))
+    base, mark, options = place.partition("?")
+    return "/".join((base.rstrip("/"), *names)) + mark + options
+
+
+def absolute_place(place: str) -> str:
+    """The place as an absolute path or a URL, independent of a process's working folder."""
+    return place if "://" in place else str(Path(place).expanduser().absolute())
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    path: Path
+
+    @property
+    def text(self) -> str:
+        return str(self.path)
+
+    @property
+    def for_spark(self) -> str:
+        return str(self.path)
+
+    def above(self, levels: int) -> _Folder:
+        return _Folder(self.path.parents[levels - 1])
+
+    def names(self, folder: str) -> list[str]:
+        return [each.name for each in (self.path / folder).glob("*")]
+
+    def read(self, name: str) -> str | None:
+        try:
+            return (self.path / name).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+
+    def empty(self) -> None:
+        for old in self.path.glob("*/*"):
+            if _CHECKPOINT.fullmatch(f"{old.parent.name}/{old.name}"):
+                shutil.rmtree(old, ignore_errors=True)
+                with suppress(OSError):  # another generation's folder may have failed to be removed
+                    old.parent.rmdir()
+
+    def remove(self) -> None:
+        self.empty()
+        with suppress(OSError):
+            self.path.rmdir()
+
+
+class _Bucket:
+    """A folder in S3. Its methods raise StoreUnavailable if the object store does not answer."""
+
+    def __init__(self, text: str, runtime: Runtime) -> None:
+        from anabranch.blobs.objects import ObjectBlobs  # takes a while to load
+
+        self.text = text
+        self._address = parse(text)
+        self._runtime = runtime
+        self._objects = ObjectBlobs(self._address, runtime)
+
+    @property
+    def for_spark(self) -> str:
+        return hadoop_path(self._address.shown)
+
+    def above(self, levels: int) -> _Bucket:
+        base, mark, options = self.text.partition("?")
+        return _Bucket(base.rstrip("/").rsplit("/", levels)[0] + mark + options, self._runtime)
+
+    def names(self, folder: str) -> list[str]:
+        return [PurePosixPath(each.key).name for each in self._objects.list(f"{folder}/")]
+
+    def read(self, name: str) -> str | None:
+        try:
+            return bytes(memoryview(self._objects.get(name))).decode()
+        except BlobMissing:
+            return None
+
+    def empty(self) -> None:
+        # Hadoop's markers of empty folders stay: the library does not list them as objects.
+        self._objects.clear(_CHECKPOINT)
+
+    def remove(self) -> None:
+        self.empty()

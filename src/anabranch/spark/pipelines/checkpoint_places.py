@@ -1,0 +1,58 @@
+"""Where pipelines keep their checkpoints. Needs no Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from anabranch.blobs.address import is_remote
+from anabranch.errors import InvalidArgument
+from anabranch.spark.pipelines.checkpoint_folder import CheckpointFolder, absolute_place, checkpoint_folder, joined
+from anabranch.spark.session.cache import cache_folder
+from anabranch.spark.stores import addresses_of
+from anabranch.store import Store
+from anabranch.store.addresses import POSTGRES
+
+__all__ = ["LOG", "checkpoint_base", "checkpoint_root", "log_folder", "output_checkpoint", "output_checkpoint_text"]
+
+LOG: Final = "spark.log"
+_PIPELINES: Final = "pipelines"
+
+
+def checkpoint_base(store: Store) -> str:
+    """The folder or URL below which pipelines keep their checkpoints: the store's folder, or with PostgreSQL the place
+    of its blobs. Raises InvalidArgument if the store has neither."""
+    places = addresses_of(store)
+    where = places.blobs if places.url.startswith(POSTGRES) else places.url
+    if where is None or ("://" in where and not is_remote(where)):
+        raise InvalidArgument("the store is not in a folder: pass the location of the checkpoints as checkpoints=")
+    return where
+
+
+def checkpoint_root(store: Store, name: str, place: str | None = None) -> CheckpointFolder:
+    """The folder of all checkpoints of a pipeline. `place`: the folder or URL for all pipelines, if not the default.
+    Raises InvalidArgument."""
+    return checkpoint_folder(joined(_all(store, place), name), store.runtime)
+
+
+def _all(store: Store, place: str | None) -> str:
+    return joined(checkpoint_base(store), _PIPELINES) if place is None else absolute_place(place)
+
+
+def output_checkpoint(store: Store, checkpoint: str) -> CheckpointFolder:
+    """The folder of a checkpoint that the catalog stores as an absolute path, a URL, or a path below `checkpoint_base`."""
+    known = "://" in checkpoint or Path(checkpoint).is_absolute()
+    return checkpoint_folder(checkpoint if known else joined(checkpoint_base(store), checkpoint), store.runtime)
+
+
+def output_checkpoint_text(name: str, target: str, generation: int, place: str | None) -> str:
+    """A checkpoint's location as stored in the catalog: see `output_checkpoint`."""
+    return joined(_PIPELINES if place is None else absolute_place(place), name, target, f"{generation:04}")
+
+
+def log_folder(root: CheckpointFolder) -> Path:
+    """The folder of a pipeline's `spark.log`: that of its checkpoints, or if these are in a bucket, one in the user's
+    cache folder."""
+    if "://" not in root.text:
+        return Path(root.text)
+    return cache_folder() / _PIPELINES / root.text.partition("?")[0].rpartition("/")[2]

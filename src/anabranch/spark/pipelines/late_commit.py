@@ -1,0 +1,160 @@
+"""Finds the late events of a micro-batch, and publishes them in one atomic unit with the batch's results.
+
+`anabranch.spark.pipelines.late_events` computes which events Spark's watermark drops. When a batch is committed, the
+query's checkpoint contains its watermarks and the ranges that it read from its sources. The late events are then read
+again from those ranges. Only extents whose earliest event time is before the watermark are read, so the cost depends on
+the number of late events. A replayed batch finds the same events again.
+
+An event counts as late if Spark would drop it from the source's rows. Filters of the query are not considered.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.core import cuts
+from anabranch.core.json_text import parse_json
+from anabranch.errors import InvalidArgument
+from anabranch.model.columns import TIME_TYPE
+from anabranch.model.cut import StreamCut
+from anabranch.model.ids import StreamId
+from anabranch.model.names import StreamName
+from anabranch.spark.pipelines.checkpoint_folder import CheckpointFolder
+from anabranch.spark.pipelines.late_events import WATERMARK_COLUMN, is_late
+from anabranch.spark.pipelines.statement import StatementWindow
+from anabranch.spark.source.offsets import SourceOffset
+from anabranch.spark.source.scan import ScanRange, read_rows
+from anabranch.store import Store
+from anabranch.store.engine_api import HeldLease, Publication, Selection, load
+
+__all__ = ["BatchRead", "LateEventsSpec", "batch_read", "late_publication"]
+
+_EARLIEST: Final = -(1 << 62)
+
+
+@dataclass(frozen=True, slots=True)
+class LateEventsSpec:
+    """Which late events are kept, and where. `sources` maps each stream that the query reads to its event time column.
+    Without `windows` an event's own time decides whether it is late. `target` is the stream for late events: it has
+    those of the sources' columns that are kept, and `_watermark`. Given by id, it may be renamed."""
+
+    target: StreamName | StreamId
+    sources: Mapping[StreamName, str]
+    windows: tuple[StatementWindow, ...]
+
+    def to_option(self) -> str:
+        """The value of the sink's option `late`."""
+        windows = [[each.column, each.size_us, each.slide_us, each.start_us] for each in self.windows]
+        sources = {str(name): column for name, column in self.sources.items()}
+        target = str(self.target) if isinstance(self.target, StreamName) else self.target
+        return json.dumps({"target": target, "sources": sources, "windows": windows})
+
+    @classmethod
+    def from_option(cls, text: str) -> LateEventsSpec:
+        """The inverse of `to_option`. Raises InvalidArgument."""
+        try:
+            fields = parse_json(text)
+            return cls(
+                StreamId(target) if isinstance(target := fields["target"], int) else StreamName.parse(target),
+                {StreamName.parse(name): str(column) for name, column in fields["sources"].items()},
+                tuple(StatementWindow(str(column), *map(int, numbers)) for column, *numbers in fields["windows"]),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as exc:
+            raise InvalidArgument(f"option 'late' is JSON with target, sources and windows: {exc}") from exc
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRead:
+    """What a micro-batch read: for each stream, the events between two cuts. It dropped events that are late for
+    `watermark_us`."""
+
+    watermark_us: int
+    parts: Mapping[StreamName, tuple[StreamCut, StreamCut]]
+
+
+def batch_read(checkpoint: CheckpointFolder, batch: int) -> BatchRead:
+    """What a batch read, from the checkpoint. Raises InvalidArgument if the checkpoint can't be read.
+
+    If the query reads a stream twice, only the first occurrence is returned.
+    """
+    now = _entry(checkpoint, batch)
+    before = _entry(checkpoint, batch - 1) if batch else _Entry(0, ())
+    begun: dict[StreamName, StreamCut] = {}
+    for offset in before.sources:
+        begun.setdefault(offset.stream, offset.cut)
+    parts: dict[StreamName, tuple[StreamCut, StreamCut]] = {}
+    for offset in now.sources:
+        parts.setdefault(offset.stream, (begun.get(offset.stream, offset.origin), offset.cut))
+    return BatchRead(before.watermark_us, parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A batch's entry in Spark's offset log."""
+
+    watermark_us: int
+    sources: tuple[SourceOffset, ...]
+
+
+def _entry(checkpoint: CheckpointFolder, batch: int) -> _Entry:
+    name = f"offsets/{batch}"
+    try:
+        found = checkpoint.read(name)
+        if found is None:
+            raise FileNotFoundError("file not found")
+        _, settings, *lines = found.splitlines()
+        watermark_us = 1000 * int(parse_json(settings)["batchWatermarkMs"])
+        offsets = [parse_json(line) for line in lines if line.startswith("{")]
+    except (ArithmeticError, OSError, ValueError, KeyError, TypeError) as exc:
+        path = f"{checkpoint.for_spark}/{name}"
+        raise InvalidArgument(f"{path} does not tell what batch {batch} read: {exc}") from exc
+    return _Entry(watermark_us, tuple(SourceOffset.from_json(each) for each in offsets if "cut" in each))
+
+
+def late_publication(opened: Store, account: LateEventsSpec, read: BatchRead, hold: HeldLease) -> Publication | None:
+    """The batch's late events, staged under `hold`; None if there are none. Raises StreamNotFound, InvalidArgument if
+    the time column in `account` is not the stream's event time, Truncated, CorruptStore."""
+    target = opened.streams.get(account.target)
+    stager = opened.stager(target.id, lease=hold.lease)
+    for name, time in account.sources.items():
+        if name in read.parts:
+            start, end = read.parts[name]
+            names = [column for column in target.schema.columns.names if column != WATERMARK_COLUMN]
+            for rows in _late_rows(opened, start, end, time, names, account.windows, read.watermark_us):
+                stager.write(rows)
+                hold.renew()
+    staged = stager.finish()
+    return Publication(target.id, staged) if staged else None
+
+
+def _late_rows(
+    opened: Store,
+    start: StreamCut,
+    end: StreamCut,
+    time: str,
+    names: list[str],
+    windows: tuple[StatementWindow, ...],
+    watermark_us: int,
+) -> Iterator[pa.RecordBatch]:
+    with opened.catalog.reading() as reading:
+        view = load(reading, start.stream)
+    stored = view.info.schema
+    if time != stored.time:  # extents are pruned by the stream's own event time
+        raise InvalidArgument(f"late events of '{view.info.name}' are recognized by its event time, not by '{time}'")
+    columns = pa.schema([field for field in stored.columns if field.name in names])
+    wanted = columns if time in columns.names else columns.append(stored.columns.field(time))
+    # A late event's time is at most the watermark: its window has ended, or without windows its own time decides.
+    selection = Selection(wanted, time=time, between=(_EARLIEST, watermark_us + 1))
+    ranges = (ScanRange(*each) for each in cuts.ranges(view, start, end))
+    for _, rows in read_rows(opened, view, ranges, selection):
+        times = rows.batch.column(time).cast(pa.int64()).to_numpy()
+        late = rows.batch.take(pa.array(np.flatnonzero(is_late(times, windows, watermark_us))))
+        if late.num_rows:
+            stamp = pa.repeat(pa.scalar(watermark_us, TIME_TYPE), late.num_rows)
+            yield late.select(columns.names).append_column(WATERMARK_COLUMN, stamp)

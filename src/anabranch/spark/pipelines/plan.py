@@ -1,0 +1,180 @@
+"""Makes a plan from SQL: in which order statements start, each one's watermark delays, and where each begins.
+
+Uses the store's streams, but not Spark.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from types import MappingProxyType
+from typing import Final
+
+from sqlglot.dialects.spark import Spark
+
+from anabranch.errors import AnabranchError, InvalidArgument, InvalidCut, InvalidSql
+from anabranch.model.cut import Edge, StreamCut
+from anabranch.model.names import StreamName
+from anabranch.model.pointer import EventPointer
+from anabranch.model.times import to_datetime, to_micros
+from anabranch.spark.pipelines.record import PipelineOutput, Restart
+from anabranch.spark.pipelines.sql import parse
+from anabranch.spark.pipelines.statement import Statement
+from anabranch.store import Store
+from anabranch.store.engine_api import Place, parse_place
+
+__all__ = ["WATERMARK_US", "Step", "place_text", "plan", "resolve_starts"]
+
+WATERMARK_US: Final = 10_000_000  # the watermark's delay for a statement without the option
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A statement with what follows from the other statements of its file.
+
+    `internal` holds those of its sources that other statements of the file write. `level` is 0 for a statement without
+    such sources, else one more than the highest level of those that write them. `delays_us` is the watermark's delay
+    for each source.
+    """
+
+    statement: Statement
+    internal: frozenset[StreamName]
+    level: int
+    delays_us: Mapping[StreamName, int]
+
+    @property
+    def target(self) -> str:
+        """The result stream's name as text."""
+        return str(self.statement.target)
+
+    @property
+    def output(self) -> PipelineOutput:
+        """The statement as stored in the catalog row."""
+        statement = self.statement
+        late = str(statement.late_target) if statement.options.late else None
+        sources = tuple(str(name) for name in statement.sources.values())
+        return PipelineOutput(self.target, late, sources, statement.line, _fingerprint(statement))
+
+
+def plan(text: str) -> tuple[Step, ...]:
+    """The steps of a file, each after those whose results it reads. Raises InvalidSql."""
+    statements = parse(text)
+    writers = {target: statement for statement in statements for target in statement.targets}
+    steps: dict[StreamName, Step] = {}
+
+    def visit(statement: Statement) -> Step:
+        if statement.target not in steps:
+            upstream = {name: visit(writers[name]) for name in statement.sources.values() if name in writers}
+            steps[statement.target] = _step(statement, upstream)
+        return steps[statement.target]
+
+    return tuple(sorted(map(visit, statements), key=lambda step: step.level))
+
+
+def _step(statement: Statement, upstream: Mapping[StreamName, Step]) -> Step:
+    delays = {}
+    for name in statement.sources.values():
+        source = upstream.get(name)
+        if source is not None and source.statement.options.mode == "complete":
+            raise InvalidSql(
+                f"'{name}' is rewritten with every batch (mode = complete), so it can't be read as a stream",
+                line=statement.line,
+            )
+        delays[name] = _delay(statement, name, source)
+    level = 1 + max((step.level for step in upstream.values()), default=-1)
+    return Step(statement, frozenset(upstream), level, MappingProxyType(delays))
+
+
+def _delay(statement: Statement, name: StreamName, source: Step | None) -> int:
+    """The watermark's delay for one source, in µs."""
+    if statement.options.watermark_us is not None:
+        return statement.options.watermark_us
+    if source is None or name != source.statement.target:
+        return WATERMARK_US  # an outside source, or a stream of late events
+    if source.statement.windows:
+        return 0  # closed windows are written in the order of their ends, and those of one batch are read together
+    slowest = max(source.delays_us.values())
+    # Rows that pass through keep the disorder of the source; a join adds the time one side waited for the other.
+    return slowest if len(source.statement.sources) == 1 else slowest + WATERMARK_US
+
+
+def _fingerprint(statement: Statement) -> str:
+    """A digest of what a checkpoint depends on: everything but comments, layout and the trigger."""
+    options = {name: value for name, value in asdict(statement.options).items() if name != "trigger_us"}
+    words = [[token.token_type.name, token.text] for token in Spark().tokenize(statement.query)]
+    names = {view: str(name) for view, name in (*statement.sources.items(), *statement.tables.items())}
+    # Views are numbered by the statement's position in the file, which may change, so use the streams' names.
+    words = [[kind, names.get(text, text)] for kind, text in words]
+    canonical = json.dumps([str(statement.target), options, words], sort_keys=True)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+# start of the first batch
+
+
+def resolve_starts(store: Store, step: Step, restart: Restart) -> dict[str, str]:
+    """For each source of the step, the cut (as text) at which its first batch begins.
+
+    Sources that the pipeline does not write begin where the restart says, else where the statement says, else at the
+    head. Sources that it writes itself begin at their tail: earlier events belong to an earlier generation. Raises
+    InvalidSql for a missing stream, InvalidArgument for a place that is not valid for it.
+    """
+    starts = {}
+    for name in dict.fromkeys(step.statement.sources.values()):
+        if not store.streams.exists(name):
+            raise InvalidSql(f"stream '{name}' not found", line=step.statement.line)
+        if name in step.internal:
+            starts[str(name)] = str(store.cuts.tail(name))
+            continue
+        place = _place(store, name, restart.places) if restart.places else step.statement.options.start or "head"
+        try:
+            starts[str(name)] = str(_cut(store, name, place, restart.by))
+        except AnabranchError as exc:
+            raise InvalidArgument(f"'{name}' can't be read from {place}: {exc}") from exc
+    return starts
+
+
+def place_text(place: Place) -> str:
+    """A place as text for `parse_place`. Raises InvalidArgument for a text that is no place."""
+    if isinstance(place, str):
+        parse_place(place)
+        return place
+    if isinstance(place, Edge):
+        return place.value
+    if isinstance(place, int | datetime):
+        return to_datetime(to_micros(place)).isoformat()
+    return str(place)
+
+
+def _place(store: Store, name: StreamName, places: Sequence[str]) -> str:
+    """The place that applies to this stream: a cut or pointer of the stream, else a place that is valid for any."""
+    ident = store.streams.get(name).id
+    general = None
+    for text in places:
+        place = parse_place(text, store.runtime.settings.times)
+        if not isinstance(place, StreamCut | EventPointer):
+            general = text
+        elif place.stream == ident:
+            return text
+    if general is None:
+        raise InvalidCut(
+            f"no --from says where '{name}' begins: the cuts given belong to other streams; add one of its own, "
+            "or head, tail or a time for the rest"
+        )
+    return general
+
+
+def _cut(store: Store, name: StreamName, text: str, by: str) -> StreamCut:
+    place: Place = parse_place(text, store.runtime.settings.times)
+    if isinstance(place, Edge):
+        return store.cuts.head(name) if place is Edge.HEAD else store.cuts.tail(name)
+    if isinstance(place, StreamCut):
+        store.reader(name, start=place).close()  # checks it
+        return place
+    if isinstance(place, EventPointer):
+        with store.reader(name, start=place) as reader:
+            return reader.position
+    return store.cuts.at(name, place, by=by, count_misplaced=False)

@@ -1,0 +1,190 @@
+"""Prepares a pipeline's queries before they start: result streams, starting places and checkpoint folders.
+
+These are fixed once for each generation; every later run of the generation finds the same.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from anabranch.errors import InvalidArgument, NotFound
+from anabranch.model.ids import StreamId
+from anabranch.model.names import StreamName
+from anabranch.spark.pipelines.checkpoint_folder import CheckpointFolder
+from anabranch.spark.pipelines.checkpoint_places import output_checkpoint, output_checkpoint_text
+from anabranch.spark.pipelines.late_commit import LateEventsSpec
+from anabranch.spark.pipelines.plan import Step, resolve_starts
+from anabranch.spark.pipelines.query import analyze, check_streams, create_streams, drop_views, late_account
+from anabranch.spark.pipelines.record import PipelineOutput, PipelineRow, id_text, note_made, save
+from anabranch.spark.pipelines.targets import StreamFeeders, check_replace, refuse_fed
+from anabranch.spark.session.spark_access import configure_access
+from anabranch.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from anabranch.store.engine_api import Held
+
+__all__ = ["PreparedQuery", "check_present", "prepare"]
+
+# View names depend only on a statement's position in its file, so pipelines use the same names. Without this lock, two
+# that start in one session at the same time would read each other's streams.
+_views = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedQuery:
+    """A statement that is ready to start. `target` and the target of `late` are ids, so the streams may be renamed.
+    `starts` holds a cut as text for each source."""
+
+    frame: DataFrame
+    target: StreamId
+    late: LateEventsSpec | None
+    checkpoint: CheckpointFolder
+    starts: Mapping[str, str]
+
+    @property
+    def streams(self) -> tuple[StreamId, ...]:
+        """The streams that it writes."""
+        if self.late is None:
+            return (self.target,)
+        assert not isinstance(self.late.target, StreamName), "what is prepared is known by its id"
+        return self.target, self.late.target
+
+
+def prepare(
+    spark: SparkSession,
+    store: Store,
+    row: PipelineRow,
+    steps: Sequence[Step],
+    *,
+    events_max: int | None = None,
+    checkpoints: str | None = None,
+    held: list[Held] | None = None,
+    also: bool = False,
+) -> dict[str, PreparedQuery]:
+    """Prepare every step, in order. If it fails, the streams that it created are deleted. `events_max`: see `analyze`.
+    `checkpoints` is the folder or URL for the checkpoints of a new generation, None for the default. `held`: see
+    `create_streams`. `also`: other pipelines may feed the targets too.
+
+    Raises InvalidSql, InvalidArgument for a starting place that does not fit, StreamHasPipeline, Conflict.
+    """
+    known = {output.target: output for output in row.outputs}
+    feeders = StreamFeeders.beside(store, row.name)
+    created: list[StreamId] = []
+    made: dict[str, PreparedQuery] = {}
+    outputs: list[PipelineOutput] = []
+    try:
+        for step in steps:
+            output = known[step.target]
+            if not row.prepared:
+                starts = resolve_starts(store, step, row.restart)
+                output = replace(output, starts=starts, checkpoint=_checkpoint(row, step, checkpoints))
+            frame, late = _analyzed(spark, store, step, output.starts, events_max)
+            if not also:
+                _refuse_fed(store, feeders, row, output, step, late)
+            create_streams(store, step, frame, late, created, row.name, row.made, held)
+            target = store.streams.get(step.statement.target).id
+            late_id = None
+            if late is not None:
+                late_id = store.streams.get(step.statement.late_target).id
+                output = replace(output, late=str(late.target), late_id=id_text(late_id))
+                late = replace(late, target=late_id)
+            else:
+                output = replace(output, late=None, late_id=None)
+            outputs.append(replace(output, target_id=id_text(target)))
+            made[step.target] = PreparedQuery(frame, target, late, _reached(spark, store, output), output.starts)
+        if not row.prepared and row.restart.replace:
+            check_replace(store, row.name, _fed(made))
+        note_made(store.catalog, row.name, row.holder, [id_text(each) for each in created])
+    except BaseException:
+        for hold in held or ():
+            hold.leave()
+        for each in created:
+            with suppress(NotFound):
+                store.streams.delete(each)
+        raise
+    row = replace(row, outputs=tuple(outputs))
+    if row.prepared:
+        save(store.catalog, row)
+    else:
+        _settle(store, row, made)
+    return made
+
+
+def check_present(spark: SparkSession, store: Store, row: PipelineRow | None, name: str, steps: Sequence[Step]) -> None:
+    """Check steps whose existing streams the pipeline `name` would newly feed (see `check_targets`): refuse what
+    `prepare` would refuse, and change nothing. Steps that read streams which do not exist yet are left to `prepare`.
+    Raises InvalidSql."""
+    for step in steps:
+        sources = step.statement.sources.values()
+        if all(map(store.streams.exists, sources)):
+            frame, late = _analyzed(spark, store, step, dict.fromkeys(map(str, sources), "head"), None)
+            check_streams(store, step, frame, late, name, () if row is None else row.made)
+
+
+def _analyzed(
+    spark: SparkSession, store: Store, step: Step, starts: Mapping[str, str], events_max: int | None
+) -> tuple[DataFrame, LateEventsSpec | None]:
+    with _views:
+        try:
+            frame = analyze(spark, store, step, starts, events_max)
+        finally:
+            drop_views(spark, step)
+    return frame, late_account(store, step, frame)
+
+
+def _refuse_fed(
+    store: Store,
+    feeders: StreamFeeders,
+    row: PipelineRow,
+    output: PipelineOutput,
+    step: Step,
+    late: LateEventsSpec | None,
+) -> None:
+    """Repeat the check of `check_targets`, because another pipeline may have started meanwhile; and check the stream of
+    late events, because only Spark's plan shows whether there can be any."""
+    statement = step.statement
+    for name in (statement.target, *([statement.late_target] if late is not None else [])):
+        stream = store.streams.find(name)
+        own = stream is not None and id_text(stream.id) in output.ids
+        if not own and not (row.prepared and output.target_id is None):
+            refuse_fed(feeders, row.name, name, stream)
+
+
+def _fed(made: Mapping[str, PreparedQuery]) -> list[StreamId]:
+    """The streams that the statements write; those of late events only if there can be any."""
+    return [stream for each in made.values() for stream in each.streams]
+
+
+def _settle(store: Store, row: PipelineRow, made: Mapping[str, PreparedQuery]) -> None:
+    """Make the generation's starting places final. Idempotent: repeating it after a crash has the same result."""
+    save(store.catalog, row)  # from here on the previous generation is abandoned
+    if row.restart.replace:
+        for stream in _fed(made):
+            store.streams.truncate(stream, store.cuts.tail(stream))
+    roots = (output_checkpoint(store, output.checkpoint).above(2) for output in row.outputs)
+    for root in {root.text: root for root in roots}.values():
+        root.empty()
+    save(store.catalog, replace(row, prepared=True))
+
+
+def _checkpoint(row: PipelineRow, step: Step, place: str | None) -> str:
+    target = step.statement.target
+    return output_checkpoint_text(row.name, f"{target.scope}.{target.name}", row.generation, place)
+
+
+def _reached(spark: SparkSession, store: Store, output: PipelineOutput) -> CheckpointFolder:
+    """The folder of the output's checkpoint. Raises InvalidArgument if Spark can't reach it."""
+    place = output_checkpoint(store, output.checkpoint)
+    why_not = configure_access(spark, place.text)
+    if why_not is not None:
+        raise InvalidArgument(
+            f"Spark can't keep checkpoints in {place.for_spark}: {why_not}. Or name a folder that every machine of the "
+            "job sees by checkpoints="
+        )
+    return place

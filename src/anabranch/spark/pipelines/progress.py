@@ -1,0 +1,232 @@
+"""Measures the progress of a pipeline's queries, from Spark's own reports and the store's streams."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from py4j.protocol import Py4JError
+
+from anabranch.errors import AnabranchError
+from anabranch.model.cut import StreamCut
+from anabranch.model.ids import StreamId
+from anabranch.model.names import StreamName
+from anabranch.model.times import to_micros
+from anabranch.spark.pipelines.checkpoint import committed
+from anabranch.spark.pipelines.lateness import late_warning
+from anabranch.spark.pipelines.plan import Step
+from anabranch.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from anabranch.spark.pipelines.prepare import PreparedQuery
+
+__all__ = ["JVM_GONE_ERRORS", "QueryMeter", "QueryProgress"]
+
+# Errors of Spark calls after its Java process was killed: the first for the call in progress, the second for later
+# ones.
+JVM_GONE_ERRORS: Final = (Py4JError, ConnectionError)
+RATE_OVER_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class QueryProgress:
+    """The progress of one statement at one moment.
+
+    `state` is waiting (not yet started), starting (no batch yet), running, ended or failed. Counts of events: `read`
+    since the generation's start; `rows_per_s`, the rate of reading over the last seconds; `lag` still to be read;
+    `late` in the stream of late events; `written` in the result stream. `watermark_us`: windows that end at or before
+    it are closed; None if there is none yet. `batch_ms` is the duration of the last batch.
+
+    `run_read` and `run_late` count events of this run alone. If late events are not kept (`keeps_late`), `run_late` is
+    the number of rows that Spark reports as dropped. Spark counts these after partial aggregation within each
+    partition, so it is a lower bound.
+    """
+
+    target: str
+    state: str
+    batch: int = -1
+    read: int = 0
+    rows_per_s: float = 0.0
+    lag: int = 0
+    late: int = 0
+    written: int = 0
+    watermark_us: int | None = None
+    state_rows: int = 0
+    state_bytes: int = 0
+    batch_ms: int = 0
+    run_read: int = 0
+    run_late: int = 0
+    keeps_late: bool = False
+    started: bool = field(default=False, repr=False)
+
+    def as_json(self) -> dict[str, Any]:
+        """The progress as a JSON object, also used in the catalog row."""
+        return {name: value for name, value in asdict(self).items() if name != "started"}
+
+    @property
+    def warning(self) -> str | None:
+        """The warning about events that this run lost as late; None if they are few."""
+        return late_warning(self.as_json())
+
+
+class QueryMeter:
+    """Measures one query repeatedly. For one thread at a time."""
+
+    def __init__(self, store: Store, step: Step, prepared: PreparedQuery) -> None:
+        self._store = store
+        self._target = prepared.target
+        self._late = None if prepared.late is None else prepared.late.target
+        self._starts = {StreamName.parse(name): StreamCut.parse(cut) for name, cut in prepared.starts.items()}
+        self._reached = self._starts | _before(store, prepared)
+        self._late_tail = None if self._late is None else store.cuts.tail(self._late)
+        self._run_read = self._run_late = 0
+        self._dropped_to = -1  # the last batch whose dropped rows are counted
+        self._traced_to = -1  # the last batch that has a span
+        self._history: deque[tuple[float, int]] = deque()
+        self._last = QueryProgress(step.target, "waiting")
+
+    @property
+    def reached(self) -> Mapping[StreamName, StreamCut]:
+        """For each source the cut up to which the query has read, as of the last measurement."""
+        return self._reached
+
+    def measure(self, query: StreamingQuery | None) -> QueryProgress:
+        """The query's progress now; the last known one where Spark or the store can't report it."""
+        if query is None:
+            return self._last
+        try:
+            state, spark_progress = _asked(query)
+        except JVM_GONE_ERRORS:  # the pipeline's supervision reports it
+            return self._last
+        before = dict(self._reached)
+        self._follow(spark_progress)
+        try:
+            self._trace(query, spark_progress)
+            self._run_read += self._read_since(before)
+            self._run_late += self._late_since() if self._late is not None else self._dropped(query, spark_progress)
+            read, lag = self._distances()
+            written, late = self._length(self._target), 0 if self._late is None else self._length(self._late)
+        except JVM_GONE_ERRORS:
+            return self._last
+        except AnabranchError:  # a stream was truncated or deleted meanwhile; the query itself will fail
+            read, lag, written, late = self._last.read, self._last.lag, self._last.written, self._last.late
+        self._last = QueryProgress(
+            target=self._last.target,
+            state=state,
+            batch=spark_progress.get("batchId", -1),
+            read=read,
+            rows_per_s=self._rate(read),
+            lag=lag,
+            late=late,
+            written=written,
+            watermark_us=_watermark(spark_progress) or self._last.watermark_us,
+            state_rows=sum(part.get("numRowsTotal", 0) for part in spark_progress.get("stateOperators", ())),
+            state_bytes=sum(part.get("memoryUsedBytes", 0) for part in spark_progress.get("stateOperators", ())),
+            batch_ms=spark_progress.get("durationMs", {}).get("triggerExecution", self._last.batch_ms),
+            run_read=self._run_read,
+            run_late=self._run_late,
+            keeps_late=self._late is not None,
+        )
+        return self._last
+
+    def _follow(self, spark_progress: Mapping[str, Any]) -> None:
+        for source in spark_progress.get("sources", ()):
+            offset = source.get("endOffset")
+            offset = json.loads(offset) if isinstance(offset, str) else offset
+            if isinstance(offset, dict) and "stream" in offset:
+                self._reached[StreamName.parse(offset["stream"])] = cut_of(offset)
+
+    def _read_since(self, before: Mapping[StreamName, StreamCut]) -> int:
+        distance = self._store.cuts.distance
+        return sum(distance(cut.stream, before[name], cut).events for name, cut in self._reached.items())
+
+    def _late_since(self) -> int:
+        """Late events since the last call."""
+        assert self._late is not None and self._late_tail is not None
+        tail = self._store.cuts.tail(self._late)
+        since, self._late_tail = self._late_tail, tail
+        return self._store.cuts.distance(self._late, since, tail).events
+
+    def _dropped(self, query: StreamingQuery, spark_progress: Mapping[str, Any]) -> int:
+        """Rows that Spark dropped in the batches since the last call."""
+        if spark_progress.get("batchId", -1) <= self._dropped_to or not spark_progress.get("stateOperators"):
+            return 0
+        reports = [json.loads(each.json) for each in query.recentProgress]
+        # A batch that only closes windows has its own number. An idle query repeats its last report.
+        by_batch = {each["batchId"]: each for each in reports if each["batchId"] > self._dropped_to}
+        self._dropped_to = max(by_batch, default=self._dropped_to)
+        return sum(part.get("numRowsDroppedByWatermark", 0) for e in by_batch.values() for part in e["stateOperators"])
+
+    def _trace(self, query: StreamingQuery, spark_progress: Mapping[str, Any]) -> None:
+        """Record a span for each batch since the last call, if the store is traced."""
+        tracing = self._store.runtime.tracing
+        if tracing is None or spark_progress.get("batchId", -1) <= self._traced_to:
+            return
+        reports = [json.loads(each.json) for each in query.recentProgress]
+        ran = [each for each in reports if each["batchId"] > self._traced_to and "addBatch" in each["durationMs"]]
+        for each in ran:
+            began_at = to_micros(datetime.fromisoformat(each["timestamp"]))
+            tracing.micro_batch(
+                (query.name or "").removesuffix(f"/{self._last.target}"),
+                self._last.target,
+                each["batchId"],
+                each["numInputRows"],
+                began_at=began_at,
+                ended_at=began_at + 1000 * each["durationMs"]["triggerExecution"],
+            )
+            self._traced_to = each["batchId"]
+
+    def _distances(self) -> tuple[int, int]:
+        read = lag = 0
+        for name, cut in self._reached.items():
+            read += self._store.cuts.distance(cut.stream, self._starts[name], cut).events
+            lag += self._store.cuts.distance(cut.stream, cut).events
+        return read, lag
+
+    def _length(self, stream: StreamName | StreamId) -> int:
+        return self._store.cuts.distance(stream).events
+
+    def _rate(self, read: int) -> float:
+        now = self._store.runtime.clock.monotonic()
+        self._history.append((now, read))
+        while len(self._history) > 2 and now - self._history[1][0] > RATE_OVER_S:
+            self._history.popleft()
+        passed = now - self._history[0][0]
+        return (read - self._history[0][1]) / passed if passed > 0 else 0.0
+
+
+def _before(store: Store, prepared: PreparedQuery) -> dict[StreamName, StreamCut]:
+    """Where the run begins in each source, if an earlier run committed a batch."""
+    try:
+        _, cuts = committed(store.catalog, prepared.checkpoint)
+    except (OSError, ValueError, LookupError, AnabranchError):  # a damaged checkpoint, which Spark will report
+        return {}
+    return {StreamName.parse(name): cut for name, cut in cuts.items()}
+
+
+def _asked(query: StreamingQuery) -> tuple[str, Mapping[str, Any]]:
+    """A query's state, and Spark's report on its last batch ({} if there is none)."""
+    report = query.lastProgress
+    state = "starting" if report is None else "running"
+    if not query.isActive:
+        state = "failed" if query.exception() is not None else "ended"
+    return state, {} if report is None else json.loads(report.json)
+
+
+def cut_of(offset: Mapping[str, Any]) -> StreamCut:
+    """The cut in an offset of the `anabranch` source."""
+    return StreamCut.parse(str(offset["cut"]))
+
+
+def _watermark(spark_progress: Mapping[str, Any]) -> int | None:
+    text = spark_progress.get("eventTime", {}).get("watermark")
+    if text is None:
+        return None
+    micros = to_micros(datetime.fromisoformat(text))
+    return micros or None  # Spark reports zero if there is none yet

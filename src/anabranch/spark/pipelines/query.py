@@ -1,0 +1,408 @@
+"""One statement as a Structured Streaming query: its views, its result stream, and its start."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql.types import StructType, TimestampNTZType, TimestampType
+
+from anabranch import limits
+from anabranch.errors import AnabranchError, InvalidArgument, InvalidSql, NotFound, StreamExists
+from anabranch.model.columns import RESERVED, TIME_TYPE
+from anabranch.model.ids import StreamId
+from anabranch.model.names import StreamName
+from anabranch.model.schema import StreamSchema
+from anabranch.spark.pipelines.checkpoint_folder import CheckpointFolder
+from anabranch.spark.pipelines.late_commit import LateEventsSpec
+from anabranch.spark.pipelines.late_events import WATERMARK_COLUMN
+from anabranch.spark.pipelines.plan import Step
+from anabranch.spark.pipelines.progress import JVM_GONE_ERRORS
+from anabranch.spark.pipelines.record import id_text
+from anabranch.spark.pipelines.statement import Statement, StatementWindow
+from anabranch.spark.session.java_watch import silent_java
+from anabranch.spark.stores import address_options, addresses_of
+from anabranch.spark.types import stored_columns
+from anabranch.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from anabranch.store.engine_api import Held
+
+__all__ = ["analyze", "check_streams", "create_streams", "drop_views", "explain", "late_account", "start"]
+
+Made: TypeAlias = Collection[str]  # ids of streams, as `id_text` writes them
+
+_FORMAT = "anabranch"
+_WINDOW_END = re.compile(r"\bwindow\s*\.\s*end\s+(?:as\s+)?`?(\w+)`?", re.IGNORECASE)
+
+
+# analysis
+
+
+def analyze(
+    spark: SparkSession, store: Store, step: Step, starts: Mapping[str, str], events_max: int | None = None
+) -> DataFrame:
+    """The statement as a DataFrame over its streams, each with its watermark. Leaves views behind; call `drop_views`.
+
+    `starts` holds a cut (or place) as text for each source. A batch takes at most `events_max` events from each source
+    that the pipeline does not write itself.
+
+    Raises InvalidSql, with the line in the file, for missing streams and for anything that Spark refuses.
+    """
+    statement = step.statement
+    several = len(statement.sources) > 1
+    for view, name in statement.sources.items():
+        try:
+            info = store.streams.get(name)
+        except NotFound as exc:
+            raise InvalidSql(str(exc), line=statement.line) from exc
+        limit = None if name in step.internal else events_max
+        frame = _stream(spark, store, name, info.id, starts[str(name)], events_max=limit, several=several)
+        if info.schema.time is not None:
+            frame = frame.withWatermark(info.schema.time, f"{step.delays_us[name] // 1000} milliseconds")
+        frame.createOrReplaceTempView(view)
+    query = statement.without_tables(_make_tables(spark, store, statement))
+    # Spark counts lines from the query's start. Leading line breaks make these the line numbers of the file.
+    text = "\n" * (statement.query_line - 1) + query
+    try:
+        frame = spark.sql(text)
+        _check_streaming(spark, frame, statement.options.mode)
+    except PySparkException as exc:
+        raise _invalid(exc, statement) from exc
+    if not frame.isStreaming:
+        raise InvalidSql("the query's result is not a stream", line=statement.query_line)
+    # `SELECT *` includes the columns that the store adds, which are meaningless in another stream.
+    frame = frame.drop(*RESERVED)
+    columns = frame.columns
+    for column in columns:
+        if columns.count(column) > 1:
+            raise InvalidSql(f"two columns are called '{column}'; name one of them with AS", line=statement.query_line)
+    return frame
+
+
+def drop_views(spark: SparkSession, step: Step) -> None:
+    """Remove the statement's views; DataFrames made from them stay usable."""
+    for view in (*step.statement.sources, *step.statement.tables):
+        spark.catalog.dropTempView(view)
+
+
+def _stream(
+    spark: SparkSession,
+    store: Store,
+    name: StreamName,
+    ident: StreamId,
+    start: str,
+    *,
+    events_max: int | None,
+    several: bool,
+) -> DataFrame:
+    reader = spark.readStream.format(_FORMAT).options(**_options(store, name, ident)).option("start", start)
+    if events_max is not None:
+        reader = reader.option("maxEventsPerTrigger", str(events_max))
+    if several:
+        # Spark polls its sources in turn, so one that waits for new events delays the others.
+        reader = reader.option("pollMs", "50")
+    return reader.load()
+
+
+def _make_tables(spark: SparkSession, store: Store, statement: Statement) -> list[str]:
+    """Create views of the streams that are read as tables. Returns the views whose names Spark itself must resolve."""
+    others = []
+    for view, name in statement.tables.items():
+        if store.streams.exists(name):
+            options = _options(store, name, store.streams.get(name).id)
+            spark.read.format(_FORMAT).options(**options).load().createOrReplaceTempView(view)
+        else:
+            others.append(view)
+    return others
+
+
+def _options(store: Store, name: StreamName, ident: StreamId) -> dict[str, str]:
+    """The options that lead to a stream, even after it is renamed."""
+    return {**address_options(addresses_of(store)), "stream": str(name), "streamId": str(ident)}
+
+
+def _check_streaming(spark: SparkSession, frame: DataFrame, mode: str) -> None:
+    """Run the checks that Spark makes when a query starts, so that they fail before any stream is created."""
+    jvm: Any = spark._jvm
+    modes = jvm.org.apache.spark.sql.streaming.OutputMode
+    output_mode = modes.Complete() if mode == "complete" else modes.Append()
+    plan = frame._jdf.queryExecution().analyzed()
+    jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(plan, output_mode)
+
+
+# streams of results and late events
+
+
+def check_streams(
+    store: Store, step: Step, frame: DataFrame, late: LateEventsSpec | None, row: str, made: Made
+) -> None:
+    """Check what `create_streams` would check, and create nothing. Raises InvalidSql."""
+    with _as_invalid_sql(store, step, row, made):
+        _present(store, step.statement.target, _result_schema(store, step.statement, frame.schema))
+        if late is not None:
+            _present(store, step.statement.late_target, _late_schema(store, step.statement, late))
+
+
+def create_streams(
+    store: Store,
+    step: Step,
+    frame: DataFrame,
+    late: LateEventsSpec | None,
+    created: list[StreamId],
+    row: str,
+    made: Made,
+    held: list[Held] | None = None,
+) -> None:
+    """Create the result stream and, with `late`, the stream for late events, if they are missing. The ids of streams
+    that it creates are added to `created`.
+
+    With `held` the stream for late events is ephemeral, and its hold is added to `held`. `row` is the pipeline's name,
+    `made` holds the ids of the streams that it created before.
+
+    Raises InvalidSql if a result can't be stored, or differs from the existing stream.
+    """
+    statement = step.statement
+    with _as_invalid_sql(store, step, row, made):
+        wanted = _result_schema(store, statement, frame.schema)
+        _create(store, statement.target, wanted, statement.options.segments, created)
+        if late is not None:
+            columns, target = _late_schema(store, statement, late), statement.late_target
+            if held is not None:
+                _hold(store, target, columns, held, created)
+            else:
+                _create(store, target, columns, None, created)
+
+
+@contextmanager
+def _as_invalid_sql(store: Store, step: Step, row: str, made: Made) -> Iterator[None]:
+    statement = step.statement
+    try:
+        yield
+    except StreamExists as exc:
+        present = store.streams.find(exc.stream)
+        own = present is not None and id_text(present.id) in made
+        what = f"anabranch pipeline reset {row} --drop-results" if own else f"anabranch stream delete {exc.stream}"
+        raise InvalidSql(
+            f"'{exc.stream}' exists with other columns, key or time than this statement gives; name another target, or if "
+            f"nobody needs {'the earlier results' if own else 'what is in it'}, run: {what}",
+            line=statement.line,
+        ) from exc
+    except InvalidArgument as exc:
+        raise InvalidSql(f"'{statement.target}': {exc}", line=statement.line) from exc
+
+
+def _hold(store: Store, name: StreamName, schema: StreamSchema, held: list[Held], created: list[StreamId]) -> None:
+    if not _present(store, name, schema):
+        store.scopes.create(name.scope, exist_ok=True)
+        held.append(store.ephemeral.create(name, schema=schema.columns, key=schema.key, time=schema.time))
+        created.append(held[-1].id)
+    elif store.ephemeral.is_ephemeral(name):  # left by a run that was killed
+        held.append(store.ephemeral.hold(name))
+
+
+def _present(store: Store, name: StreamName, schema: StreamSchema) -> bool:
+    """True if the stream exists. Raises StreamExists if it has another schema."""
+    present = store.streams.find(name)
+    if present is None:
+        return False
+    if present.schema != schema:
+        raise StreamExists(str(name))
+    return True
+
+
+def _create(
+    store: Store, name: StreamName, schema: StreamSchema, segments: int | None, created: list[StreamId]
+) -> None:
+    if not _present(store, name, schema):
+        store.scopes.create(name.scope, exist_ok=True)
+        info = store.streams.create(
+            name, schema=schema.columns, key=schema.key, time=schema.time, scaling=segments or 1
+        )
+        created.append(info.id)
+
+
+def _result_schema(store: Store, statement: Statement, schema: StructType) -> StreamSchema:
+    """The result stream's schema: Spark's columns; key and time from options, else the existing stream, else inferred.
+
+    If the stream exists and the options name neither key nor time, both come from the stream.
+    """
+    columns = stored_columns(schema)
+    options = statement.options
+    present = store.streams.get(statement.target).schema if store.streams.exists(statement.target) else None
+    if present is not None and options.key is None and options.time is None:
+        return StreamSchema.typed(columns, _if_in(present.key, columns), _if_in(present.time, columns))
+    key = options.key or _default_key(store, statement, columns)
+    time = options.time or _default_time(store, statement, schema)
+    return StreamSchema.typed(columns, key, time)
+
+
+def _if_in(name: str | None, columns: pa.Schema) -> str | None:
+    return name if name in columns.names else None
+
+
+def _default_key(store: Store, statement: Statement, columns: pa.Schema) -> str | None:
+    """The first source's key, if the result has a column of that name and type."""
+    schema = store.streams.get(next(iter(statement.sources.values()))).schema
+    if schema.key is None or schema.key not in columns.names:
+        return None
+    return schema.key if columns.field(schema.key).type == schema.columns.field(schema.key).type else None
+
+
+def _default_time(store: Store, statement: Statement, schema: StructType) -> str | None:
+    """The column that holds `window.end`, else a source's time column under its own name, else the only timestamp."""
+    times = [field.name for field in schema if isinstance(field.dataType, TimestampType | TimestampNTZType)]
+    ends = [name for name in _WINDOW_END.findall(statement.query) if name in times]
+    own = [store.streams.get(source).schema.time for source in statement.sources.values()]
+    candidates = [*ends, *(name for name in own if name in times), *(times if len(times) == 1 else [])]
+    return candidates[0] if candidates else None
+
+
+def late_account(store: Store, step: Step, frame: DataFrame) -> LateEventsSpec | None:
+    """A description of the events that Spark will drop as late; None if it drops none or late events are not kept."""
+    statement = step.statement
+    if not statement.options.late or statement.options.mode == "complete":
+        return None
+    windows = _dropping(frame, statement)
+    sources = {name: store.streams.get(name).schema.time for name in statement.sources.values()}
+    timed = {name: time for name, time in sources.items() if time is not None}
+    return None if windows is None or not timed else LateEventsSpec(statement.late_target, timed, windows)
+
+
+def _dropping(frame: DataFrame, statement: Statement) -> tuple[StatementWindow, ...] | None:
+    """The windows whose ends decide which events are dropped; () if the event's own time decides; None if none are.
+
+    Derived from Spark's plan, because a query's text does not say which of its joins are between streams.
+    """
+    nodes = list(_streaming_nodes(frame._jdf.queryExecution().analyzed()))
+    if any(kind == "Join" and of_streams > 1 for kind, of_streams in nodes):
+        return ()
+    kinds = {kind for kind, _ in nodes}
+    if "Aggregate" in kinds:
+        return statement.windows
+    return () if kinds & {"Distinct", "Deduplicate", "DeduplicateWithinWatermark"} else None
+
+
+def _streaming_nodes(plan: Any) -> Iterator[tuple[str, int]]:
+    """The class names of the plan's streaming nodes, each with the number of its inputs that are streams."""
+    children = plan.children()
+    below = [children.apply(index) for index in range(children.length())]
+    yield str(plan.getClass().getSimpleName()), sum(bool(child.isStreaming()) for child in below)
+    for child in below:
+        if child.isStreaming():
+            yield from _streaming_nodes(child)
+
+
+def _late_schema(store: Store, statement: Statement, account: LateEventsSpec) -> StreamSchema:
+    """The schema of the stream for late events: the columns of the sources with an event time, then `_watermark`.
+
+    Sources that share a column must agree on its type. Raises InvalidSql.
+    """
+    fields: dict[str, pa.Field] = {}
+    keys = set()
+    for name in account.sources:
+        schema = store.streams.get(name).schema
+        keys.add(schema.key)
+        for field in schema.columns:
+            if fields.setdefault(field.name, field).type != field.type:
+                raise InvalidSql(
+                    f"the sources' columns '{field.name}' differ in type, so late events of both can't share a stream; "
+                    "set late = false",
+                    line=statement.line,
+                )
+    fields[WATERMARK_COLUMN] = pa.field(WATERMARK_COLUMN, TIME_TYPE)
+    times = set(account.sources.values())
+    key, time = (next(iter(each)) if len(each) == 1 else None for each in (keys, times))
+    return StreamSchema.typed(pa.schema(list(fields.values())), key, time)
+
+
+# starting a query
+
+
+def start(
+    spark: SparkSession,
+    store: Store,
+    step: Step,
+    frame: DataFrame,
+    late: LateEventsSpec | None,
+    *,
+    target: StreamId,
+    checkpoint: CheckpointFolder,
+    name: str,
+    once: bool,
+) -> StreamingQuery:
+    """Start the query under `name`. Raises InvalidSql for anything that Spark refuses only at this point."""
+    statement = step.statement
+    # Spark looks up Python data sources in the calling thread's active session, and a new thread has none.
+    spark._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
+    # Each query gets its own pool, so that none queues behind another's jobs.
+    spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
+    writer = (
+        frame.writeStream.format(_FORMAT)
+        .queryName(name)
+        .outputMode(statement.options.mode)
+        .options(**_options(store, statement.target, target))
+        .option("checkpointLocation", checkpoint.for_spark)
+        .option("checkpointUrl", checkpoint.text)
+    )
+    if late is not None:
+        writer = writer.option("late", late.to_option())
+    if once:
+        writer = writer.trigger(availableNow=True)
+    elif statement.options.trigger_us is not None:
+        writer = writer.trigger(processingTime=f"{statement.options.trigger_us // 1000} milliseconds")
+    try:
+        return writer.start()
+    except PySparkException as exc:
+        raise _invalid(exc, statement) from exc
+
+
+# error messages
+
+
+def _invalid(exc: PySparkException, statement: Statement) -> InvalidSql:
+    line = _line_of(exc)
+    return InvalidSql(explain(exc), line=line or statement.query_line)
+
+
+def _line_of(exc: PySparkException) -> int | None:
+    """The line that Spark's message names."""
+    found = re.search(r"\(?line (\d+),? pos", str(exc))
+    return int(found[1]) if found else None
+
+
+def explain(exc: BaseException) -> str:
+    """One sentence for an error of Spark, or of our code that runs inside Spark."""
+    if isinstance(exc, JVM_GONE_ERRORS) and not isinstance(exc, Py4JJavaError):
+        if silent_java():
+            return (
+                f"Spark's Java process has not answered for {limits.JAVA_ANSWER_S:g} s: see whether it is stopped or out of "
+                "memory; run it again, and it goes on where it was"
+            )
+        return "Spark's Java process has ended; run it again, and it goes on where it was"
+    text = str(exc)
+    # A Python error of the source or sink is wrapped in Java's and Spark's; its own last line is sufficient.
+    own = re.findall(r"^(?:anabranch\.errors\.)(\w+): (.+)$", text, re.MULTILINE)
+    if own:
+        return str(own[-1][1])
+    if isinstance(exc, AnabranchError):
+        return text
+    text = re.sub(r"^\[[A-Z0-9_.]+\] ", "", text.strip())
+    text = re.split(r"\s*(?:SQLSTATE:|;? line \d+,? pos|\n==|\n'|;\n|JVM stacktrace|Verify the spelling)", text)[0]
+    if isinstance(exc, AnalysisException | ParseException):
+        return _with_hint(" ".join(text.split()))
+    return " ".join(text.splitlines()[0].split()) if text else type(exc).__name__
+
+
+def _with_hint(text: str) -> str:
+    if "without watermark" in text:
+        return f"{text} (here: group by window(…) over the event time of its stream)"
+    return text

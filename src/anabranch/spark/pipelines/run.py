@@ -1,0 +1,200 @@
+"""Pipelines: files of SQL whose statements run as Structured Streaming queries, each feeding a stream.
+
+    pipeline = run("./river", "rollups.sql", once=True)
+    pipeline.await_termination()
+
+`run` starts a pipeline and returns a `Pipeline` (`anabranch.spark.pipelines.running`). Functions for pipelines that run
+in other processes, or have ended, are in `anabranch.spark.pipelines.admin`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anabranch.errors import InvalidArgument
+from anabranch.model.pointer import EventPointer
+from anabranch.runtime.ids import token
+from anabranch.runtime.log_events import PIPELINE_FAILED, PIPELINE_STARTED
+from anabranch.spark.pipelines import record as row_of
+from anabranch.spark.pipelines.checkpoint_places import checkpoint_root, log_folder
+from anabranch.spark.pipelines.heartbeat import Heartbeat
+from anabranch.spark.pipelines.plan import Step, place_text, plan
+from anabranch.spark.pipelines.prepare import check_present, prepare
+from anabranch.spark.pipelines.query import explain
+from anabranch.spark.pipelines.record import Restart
+from anabranch.spark.pipelines.running import Pipeline
+from anabranch.spark.pipelines.session import session_with_log_file
+from anabranch.spark.pipelines.targets import check_sources, check_targets
+from anabranch.spark.session.java_watch import watch_java
+from anabranch.store import Store, connect
+from anabranch.store.engine_api import Held, Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Pipeline", "run"]
+
+
+def run(
+    store: Store | str | os.PathLike[str],
+    sql: str | os.PathLike[str],
+    *,
+    name: str | None = None,
+    spark: SparkSession | None = None,
+    once: bool = False,
+    start_from: Place | Sequence[Place] | None = None,
+    by: str = "append",
+    replace: bool = False,
+    events_max: int | None = None,
+    checkpoints: str | os.PathLike[str] | None = None,
+    ephemeral: bool = False,
+    also: bool = False,
+) -> Pipeline:
+    """Start a pipeline; return when its first queries run.
+
+    `sql` is the path of a file, or the text itself. `name` is the pipeline's name (default: the file's name without its
+    suffix). Its checkpoints are kept under this name, in `<store>/pipelines/<name>/`, so that a later run continues
+    where this one stops. `once`: read the events that exist now, statement after statement, and end. `spark`: the
+    session to use.
+
+    `start_from` starts over, with new checkpoints, at one or several places: `head`, `tail`, a time (append or event
+    time, see `by`) or a cut, which applies to its stream. Results are appended after the earlier ones, or with
+    `replace` they replace them. A window that began before that place contains only the events after it. Without
+    checkpoints to continue from, a statement begins at its `start` option, else at the head of its sources.
+
+    `events_max`: the maximum number of events that a micro-batch takes from each source. `checkpoints`: the folder, or
+    the URL in S3 (`s3://bucket/prefix?…`, as for blobs in `anabranch.connect`), for the checkpoints of a pipeline that
+    runs for the first time or starts over. Default: `pipelines` in the store's folder, or with a PostgreSQL catalog
+    beside its blobs.
+
+    `ephemeral`: the streams of the pipeline's late events are ephemeral, and when it ends, the pipeline and its
+    checkpoints are removed. Its results stay. A killed ephemeral pipeline can be continued by a later run.
+
+    `also`: allow feeding streams that another pipeline feeds. Without it this is refused, because the same statements
+    under another name would double all results. It is needed only once: later runs of the pipeline don't need it.
+
+    A pipeline runs in one process at a time. A store given by its path is closed when the pipeline ends.
+
+    Raises PipelineRunning, StreamHasPipeline, InvalidSql with the line, InvalidArgument if the statements or the result
+    streams are not those of the checkpoints, MissingExtra.
+    """
+    text, name = _read(sql, name)
+    steps = plan(text)
+    restart = _restart(start_from, by, replace)
+    folder = None if checkpoints is None else os.fspath(checkpoints)
+    asked = _Asked(steps, text, name, restart, events_max, folder, once=once, ephemeral=ephemeral, also=also)
+    if isinstance(store, Store):
+        return _run(store, asked, spark, owned=False)
+    opened = connect(store, create=False)
+    try:
+        return _run(opened, asked, spark, owned=True)
+    except BaseException:
+        opened.close()
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The arguments of `run`, parsed. `checkpoints` as text."""
+
+    steps: Sequence[Step]
+    text: str
+    name: str
+    restart: Restart | None
+    events_max: int | None
+    checkpoints: str | None
+    once: bool = field(kw_only=True)
+    ephemeral: bool = field(kw_only=True)
+    also: bool = field(kw_only=True)
+
+
+def _run(store: Store, asked: _Asked, spark: SparkSession | None, *, owned: bool) -> Pipeline:
+    name, steps = asked.name, asked.steps
+    root = checkpoint_root(store, name, asked.checkpoints)
+    row_of.check_name(name)
+
+    def session() -> SparkSession:
+        return spark or session_with_log_file(
+            log_folder(root), name=f"anabranch {name}", store=store, checkpoints=root.text
+        )
+
+    spark = _check(store, asked, session) or spark
+    holder = row_of.this_process(token(store.runtime.ids))
+    outputs = [step.output for step in steps]
+    clock = store.runtime.clock
+    row = row_of.claim(store.catalog, name, asked.text, outputs, holder, now=clock.now(), restart=asked.restart)
+    heartbeat = Heartbeat(store.catalog, store.runtime, name, holder)
+    held: list[Held] | None = [] if asked.ephemeral else None
+    try:
+        spark = session()
+        watch_java(spark)
+        prepared = prepare(
+            spark,
+            store,
+            row,
+            steps,
+            events_max=asked.events_max,
+            checkpoints=asked.checkpoints,
+            held=held,
+            also=asked.also,
+        )
+        PIPELINE_STARTED(pipeline=name, generation=row.generation, start="continues" if row.prepared else "begins")
+        return Pipeline(store, spark, name, steps, prepared, heartbeat, once=asked.once, owned=owned, held=held)
+    except BaseException as exc:
+        heartbeat.close()
+        error = explain(exc) if isinstance(exc, Exception) else None  # other exceptions, such as Ctrl-C, are no failure
+        if error is not None:
+            PIPELINE_FAILED(pipeline=name, error=error)
+        row_of.finish(store.catalog, name, holder, now=clock.now(), error=error)
+        raise
+
+
+def _check(store: Store, asked: _Asked, session: Callable[[], SparkSession]) -> SparkSession | None:
+    """Check everything that can be checked before the row is claimed. Returns the session if one was needed."""
+    row = row_of.get(store.catalog, asked.name)
+    if row is not None:
+        row_of.refuse_running(row, store.runtime.clock.now())
+        if row.prepared and asked.restart is None:
+            row_of.refuse_changed(row, [step.output for step in asked.steps])
+    check_sources(store, asked.steps)
+    present = check_targets(store, asked.name, row, asked.steps, asked.restart, also=asked.also)
+    if not present:
+        return None
+    spark = session()
+    check_present(spark, store, row, asked.name, present)
+    return spark
+
+
+def _read(sql: str | os.PathLike[str], name: str | None) -> tuple[str, str]:
+    """The SQL text, and the pipeline's name."""
+    text = os.fspath(sql)
+    is_path = not isinstance(sql, str) or not any(mark in text for mark in ("\n", ";", " ("))
+    if is_path and (not isinstance(sql, str) or Path(text).exists() or text.endswith(".sql")):
+        path = Path(text)
+        try:
+            return path.read_text(encoding="utf-8"), name or path.stem
+        except OSError as exc:
+            raise InvalidArgument(f"{path} can't be read: {exc.strerror}") from exc
+        except UnicodeDecodeError as exc:
+            raise InvalidArgument(f"{path} is not a text in UTF-8") from exc
+    if name is None:
+        raise InvalidArgument("a pipeline given as text needs a name, under which its checkpoints are kept")
+    return text, name
+
+
+def _restart(places: Place | Sequence[Place] | None, by: str, replace: bool) -> Restart | None:
+    if by not in ("append", "event"):
+        raise InvalidArgument(f"by is 'append' or 'event', not '{by}'")
+    if places is None:
+        if replace:
+            raise InvalidArgument(
+                "replace goes with a place to start from: its results take the place of the earlier ones"
+            )
+        return None
+    several = isinstance(places, Sequence) and not isinstance(places, str | EventPointer)
+    chosen = tuple(map(place_text, places if several else (places,)))  # type: ignore[arg-type]
+    return Restart(chosen, by, replace)

@@ -1,0 +1,360 @@
+"""Parses pipeline SQL into statements. Pure: no Spark, no store, no files.
+
+    CREATE STREAM scope.out WITH (key = device, time = closed, watermark = '10 seconds', trigger = '1 second') AS
+    SELECT window.end AS closed, device, count(*) AS events
+    FROM STREAM scope.source JOIN scope.devices USING (device)
+    GROUP BY window(at, '10 seconds'), device;
+
+The query itself is Spark SQL. Only the names of streams are replaced by those of temporary views, in place, so the line
+numbers in Spark's messages stay correct. Spark checks everything else. sqlglot's tokenizer finds strings, comments and
+quoted names. Its parser is not used, because it does not support `GROUP BY window(…)`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from types import MappingProxyType
+from typing import NoReturn
+
+from anabranch.errors import InvalidName, InvalidSql, MissingExtra
+from anabranch.model.names import StreamName
+from anabranch.spark.pipelines.statement import (
+    OPTIONS,
+    Statement,
+    StatementOptions,
+    StatementWindow,
+    parse_interval_us,
+    to_options,
+)
+
+try:
+    from sqlglot import Token, TokenType
+    from sqlglot.dialects.spark import Spark
+    from sqlglot.errors import TokenError
+except ImportError as exc:
+    raise MissingExtra("a pipeline", "spark") from exc
+
+__all__ = ["parse"]
+
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+# Spark itself reads `format.`path``, so these first parts are never scopes.
+_FILE_FORMATS = frozenset({"avro", "binaryfile", "csv", "json", "orc", "parquet", "text", "xml"})
+
+
+def parse(text: str) -> tuple[Statement, ...]:
+    """Parse a file of `;`-separated CREATE STREAM statements, in file order.
+
+    Raises InvalidSql with the line for anything but well-formed statements, for two statements with the same target,
+    and for statements that feed each other in a cycle.
+    """
+    statements: list[Statement] = []
+    for number, tokens in enumerate(_split(_tokenize(text)), start=1):
+        statements.append(_StatementParser(text, tokens, number).parse())
+    if not statements:
+        raise InvalidSql("no statement found; expected CREATE STREAM scope.name AS SELECT …", line=1)
+    _refuse_duplicates(statements)
+    _refuse_circles(statements)
+    return tuple(statements)
+
+
+def _tokenize(text: str) -> list[Token]:
+    try:
+        return list(Spark().tokenize(text))
+    except TokenError as exc:
+        raise InvalidSql("a quote or comment is not closed", line=_unclosed_line(text)) from exc
+
+
+def _unclosed_line(text: str) -> int | None:
+    """The line where the unclosed quote begins: the one after the longest prefix of lines that can be tokenized."""
+    lines = text.splitlines(keepends=True)
+    readable = 0
+    for count in range(1, len(lines) + 1):
+        try:
+            Spark().tokenize("".join(lines[:count]))
+            readable = count
+        except TokenError:
+            continue
+    return readable + 1 if readable < len(lines) else None
+
+
+def _split(tokens: list[Token]) -> list[list[Token]]:
+    statements: list[list[Token]] = [[]]
+    for token in tokens:
+        if token.token_type is TokenType.SEMICOLON:
+            statements.append([])
+        else:
+            statements[-1].append(token)
+    return [statement for statement in statements if statement]
+
+
+def _refuse_duplicates(statements: Sequence[Statement]) -> None:
+    lines: dict[StreamName, int] = {}
+    for statement in statements:
+        for name in statement.targets:
+            if name in lines:
+                raise InvalidSql(f"'{name}' is written by the statement on line {lines[name]} too", line=statement.line)
+            lines[name] = statement.line
+
+
+def _refuse_circles(statements: Sequence[Statement]) -> None:
+    writers = {target: statement for statement in statements for target in statement.targets}
+    done: set[StreamName] = set()
+
+    def visit(statement: Statement, path: tuple[StreamName, ...]) -> None:
+        if statement.target in path:
+            circle = " → ".join(str(name) for name in (*path[path.index(statement.target) :], statement.target))
+            raise InvalidSql(f"statements feed each other in a circle: {circle}", line=statement.line)
+        if statement.target in done:
+            return
+        for source in statement.sources.values():
+            if source in writers:
+                visit(writers[source], (*path, statement.target))
+        done.add(statement.target)
+
+    for statement in statements:
+        visit(statement, ())
+
+
+class _StatementParser:
+    """Reads the tokens of one statement from left to right."""
+
+    def __init__(self, text: str, tokens: list[Token], number: int) -> None:
+        self._text = text
+        self._tokens = tokens
+        self._number = number
+        self._at = 0
+
+    def parse(self) -> Statement:
+        line = self._tokens[0].line
+        if not (self._take("CREATE") and self._take("STREAM")):
+            self._fail("expected CREATE STREAM scope.name [WITH (…)] AS SELECT …", at=0)
+        target = self._stream_name("CREATE STREAM")
+        options = self._options() if self._take("WITH") else StatementOptions()
+        if not self._take("AS"):
+            self._fail(f"expected AS and a query after CREATE STREAM {target.scope}.{target.name}")
+        if self._peek() is None:
+            self._fail("expected a query after AS", at=self._at - 1)
+        begin = self._at
+        replaced, sources, tables = self._relations()
+        if not sources:
+            self._fail(f"the query reads no stream; name one with FROM STREAM scope.name, to feed {target}", at=begin)
+        return Statement(
+            target=target,
+            options=options,
+            query=self._rewrite(begin, replaced),
+            sources=MappingProxyType(sources),
+            tables=MappingProxyType(tables),
+            windows=self._windows(begin),
+            line=line,
+            query_line=self._tokens[begin].line,
+        )
+
+    # Tokens
+
+    def _peek(self, ahead: int = 0) -> Token | None:
+        index = self._at + ahead
+        return self._tokens[index] if index < len(self._tokens) else None
+
+    def _take(self, word: str) -> bool:
+        token = self._peek()
+        if token is None or token.text.upper() != word or token.token_type is TokenType.IDENTIFIER:
+            return False
+        self._at += 1
+        return True
+
+    def _fail(self, message: str, at: int | None = None) -> NoReturn:
+        index = min(self._at if at is None else at, len(self._tokens) - 1)
+        raise InvalidSql(message, line=self._tokens[index].line)
+
+    def _name_at(self, index: int) -> str | None:
+        """The name at `index`, quoted or not. Keywords count: they are valid names of scopes and streams."""
+        if index >= len(self._tokens):
+            return None
+        token = self._tokens[index]
+        if token.token_type is TokenType.IDENTIFIER:
+            return token.text
+        return token.text if token.token_type is not TokenType.STRING and _WORD.match(token.text) else None
+
+    def _is_dot(self, index: int) -> bool:
+        return index < len(self._tokens) and self._tokens[index].token_type is TokenType.DOT
+
+    def _two_parts_at(self, index: int) -> tuple[str, str] | None:
+        scope = self._name_at(index)
+        if scope is None or not self._is_dot(index + 1) or self._is_dot(index + 3):
+            return None
+        name = self._name_at(index + 2)
+        return None if name is None else (scope, name)
+
+    def _stream_name(self, after: str) -> StreamName:
+        parts = self._two_parts_at(self._at)
+        if parts is None:
+            self._fail(
+                f"expected scope.name after {after}; quote parts that are not plain words: `my-scope`.`my-stream`"
+            )
+        try:
+            name = StreamName.parse("/".join(parts))
+        except InvalidName as exc:
+            raise InvalidSql(str(exc), line=self._tokens[self._at].line) from exc
+        end = self._tokens[self._at + 2].end
+        self._at += 3
+        following = self._peek()
+        # Otherwise `iot.my-stream` would be read as `iot.my` and a stray minus.
+        if (
+            following is not None
+            and following.start == end + 1
+            and following.token_type in (TokenType.DASH, TokenType.SLASH)
+        ):
+            self._fail(f"quote names that are not plain words: {parts[0]}.`{parts[1]}{following.text}…`")
+        return name
+
+    # WITH (…)
+
+    def _options(self) -> StatementOptions:
+        opened = self._at
+        if not self._take("("):
+            self._fail("expected ( after WITH")
+        given: dict[str, tuple[str, int]] = {}
+        while not self._take(")"):
+            if self._peek() is None:
+                self._fail("the ( after WITH is never closed", at=opened)
+            if given and not self._take(","):
+                self._fail("expected , or ) between the options of WITH")
+            token = self._peek()
+            name = self._name_at(self._at)
+            if token is not None and token.token_type is TokenType.STRING:
+                name = token.text
+            if name is None:
+                self._fail("expected an option: " + ", ".join(sorted(OPTIONS)))
+            line = self._tokens[self._at].line
+            name = name.lower()
+            if name not in OPTIONS:
+                raise InvalidSql(f"unknown option '{name}'; there are: {', '.join(sorted(OPTIONS))}", line=line)
+            if name in given:
+                raise InvalidSql(f"option '{name}' is given twice", line=line)
+            self._at += 1
+            if not self._take("="):
+                self._fail(f"expected = after option '{name}'")
+            value = self._peek()
+            if value is None or not (
+                value.token_type in (TokenType.STRING, TokenType.NUMBER) or self._name_at(self._at) is not None
+            ):
+                self._fail(f"expected a name, number or 'text' after {name} =")
+            given[name] = (value.text, value.line)
+            self._at += 1
+        return to_options(given)
+
+    # The query
+
+    def _relations(self) -> tuple[list[tuple[int, int, str]], dict[str, StreamName], dict[str, StreamName]]:
+        """Find the streams and tables that the query reads.
+
+        Returns the replacements (first and last token, text of view and alias), the sources and the tables by view.
+        """
+        replaced: list[tuple[int, int, str]] = []
+        sources: dict[str, StreamName] = {}
+        tables: dict[str, StreamName] = {}
+        queries = [False]  # per open parenthesis: is it a (sub)query, whose FROM names relations?
+        opened: list[int] = []
+        previous = "("
+        while (token := self._peek()) is not None:
+            word = "…" if token.token_type in (TokenType.IDENTIFIER, TokenType.STRING) else token.text.upper()
+            if word == "(":
+                queries.append(False)
+                opened.append(self._at)
+            elif word == ")":
+                if not opened:
+                    self._fail("unmatched ')'")
+                queries.pop()
+                opened.pop()
+            elif word == "SELECT" or (word == "FROM" and previous == "("):
+                queries[-1] = True
+            # `extract(year FROM at)` and `a IS DISTINCT FROM b` name no relation.
+            is_relation = word == "JOIN" or (word == "FROM" and queries[-1] and previous != "DISTINCT")
+            previous = word
+            first = self._at = self._at + 1
+            if self._is_stream_keyword() and (is_relation or (word == "," and self._two_parts_at(first + 1))):
+                self._at += 1
+                name = self._stream_name(f"{'FROM' if word == ',' else word} STREAM")
+                view = _view_of(name, sources, f"anabranch_{self._number}_stream_")
+            elif is_relation and (parts := self._two_parts_at(first)) and parts[0].lower() not in _FILE_FORMATS:
+                name = self._stream_name(word)
+                view = _view_of(name, tables, f"anabranch_{self._number}_table_")
+            else:
+                continue
+            replaced.append((first, self._at - 1, view + self._alias_for(name)))
+            previous = "…"
+        if opened:
+            self._fail("this ( is never closed", at=opened[-1])
+        return replaced, sources, tables
+
+    def _is_stream_keyword(self) -> bool:
+        token = self._peek()
+        return token is not None and token.token_type is TokenType.VAR and token.text.upper() == "STREAM"
+
+    def _alias_for(self, name: StreamName) -> str:
+        """` AS name` unless the query gives an alias, so that `name.column` still works over a view."""
+        token = self._peek()
+        if token is not None and token.token_type in (TokenType.ALIAS, TokenType.VAR, TokenType.IDENTIFIER):
+            return ""
+        return f" AS `{name.name}`"
+
+    def _rewrite(self, begin: int, replaced: Sequence[tuple[int, int, str]]) -> str:
+        """The query's original text with the replacements applied; comments and line breaks are kept."""
+        parts: list[str] = []
+        position = self._tokens[begin].start
+        for first, last, replacement in replaced:
+            parts += [self._text[position : self._tokens[first].start], replacement]
+            position = self._tokens[last].end + 1
+        parts.append(self._text[position : self._tokens[-1].end + 1])
+        return "".join(parts)
+
+    def _windows(self, begin: int) -> tuple[StatementWindow, ...]:
+        windows: dict[StatementWindow, None] = {}
+        for index in range(begin, len(self._tokens) - 1):
+            word = self._tokens[index].text.lower()
+            opens = self._tokens[index + 1].token_type is TokenType.L_PAREN
+            quoted = self._tokens[index].token_type in (TokenType.IDENTIFIER, TokenType.STRING)
+            if word in ("window", "session_window") and opens and not quoted and not self._is_dot(index - 1):
+                windows[self._window(index, is_session=word == "session_window")] = None
+        return tuple(windows)
+
+    def _window(self, index: int, *, is_session: bool) -> StatementWindow:
+        line = self._tokens[index].line
+        column, at = self._name_at(index + 2), index + 3
+        while self._is_dot(at):  # alias.column, record.field
+            column, at = self._name_at(at + 1), at + 2
+        spans: list[int] = []
+        while at + 1 < len(self._tokens) and self._tokens[at].token_type is TokenType.COMMA:
+            spans.append(_window_us(self._tokens[at + 1], line))
+            at += 2
+        closed = at < len(self._tokens) and self._tokens[at].token_type is TokenType.R_PAREN
+        if column is None or not closed or not 1 <= len(spans) <= (1 if is_session else 3):
+            wanted = "session_window(column, 'gap')" if is_session else "window(column, 'size'[, 'slide'[, 'start']])"
+            raise InvalidSql(f"write {wanted}, with a plain column and constant intervals", line=line)
+        size, slide = spans[0], 0 if is_session else spans[1] if len(spans) > 1 else spans[0]
+        start = spans[2] if len(spans) > 2 else 0
+        if size <= 0 or slide < 0 or (slide == 0 and not is_session) or slide > size or abs(start) >= max(slide, 1):
+            raise InvalidSql("a window needs 0 < slide <= size and a start within one slide", line=line)
+        return StatementWindow(column, size, slide, start)
+
+
+def _window_us(token: Token, line: int) -> int:
+    if token.token_type is TokenType.NUMBER and token.text.isdecimal():
+        return int(token.text)  # Spark interprets a bare number as µs
+    if token.token_type is not TokenType.STRING:
+        raise InvalidSql(f"a window's intervals are constants such as '10 seconds', not {token.text}", line=line)
+    try:
+        return parse_interval_us(token.text)
+    except InvalidSql as exc:
+        raise InvalidSql(str(exc), line=line) from exc
+
+
+def _view_of(name: StreamName, views: dict[str, StreamName], prefix: str) -> str:
+    """The view of a stream, added to `views` if new. Views are per statement, because watermarks are."""
+    for view, known in views.items():
+        if known == name:
+            return view
+    view = f"{prefix}{len(views) + 1}"
+    views[view] = name
+    return view

@@ -1,0 +1,177 @@
+"""A pipeline's statements as values, and the parsing of their options."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final, TypeVar
+
+from anabranch.errors import InvalidSql
+from anabranch.model.names import StreamName
+
+__all__ = ["OPTIONS", "Statement", "StatementOptions", "StatementWindow", "parse_interval_us", "to_options"]
+
+OPTIONS: Final = frozenset({"key", "time", "watermark", "trigger", "start", "mode", "segments", "late"})
+
+_T = TypeVar("_T")
+_UNIT_US = {
+    "microsecond": 1,
+    "millisecond": 1_000,
+    "second": 1_000_000,
+    "minute": 60_000_000,
+    "hour": 3_600_000_000,
+    "day": 86_400_000_000,
+    "week": 604_800_000_000,
+}
+_INTERVAL_PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-z]+)")
+_MODES = ("append", "complete")
+
+
+@dataclass(frozen=True, slots=True)
+class StatementOptions:
+    """The options in `WITH (…)`. None: not given, so the default applies.
+
+    `key` and `time` name columns of the result. `watermark_us` is the watermark's delay for every source of the
+    statement; `trigger_us` the minimum time between batches (0: as soon as there is something to do). `start` is where
+    a first run begins in the sources (`head`, `tail`, or a time). `mode` is Spark's output mode. `segments` is the
+    number of segments of a result stream that is created. `late`: whether events that come too late for their window
+    are kept in the stream of late events.
+    """
+
+    key: str | None = None
+    time: str | None = None
+    watermark_us: int | None = None
+    trigger_us: int | None = None
+    start: str | None = None
+    mode: str = "append"
+    segments: int | None = None
+    late: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class StatementWindow:
+    """One `window(column, size[, slide[, start]])`, in µs; tumbling if `slide_us == size_us`.
+
+    A `session_window(column, gap)` has `slide_us == 0` and its gap as `size_us`.
+    """
+
+    column: str
+    size_us: int
+    slide_us: int
+    start_us: int = 0
+
+    @property
+    def is_session(self) -> bool:
+        """True for a session window, whose bounds depend on the events in it."""
+        return self.slide_us == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One `CREATE STREAM`. `query` is Spark SQL over the views named in `sources` and `tables`.
+
+    `sources` (read as streams) and `tables` (two-part names, read as they are now) map a view's name to a stream's.
+    If a name in `tables` is not a stream, `without_tables` restores it in the query. `line` and `query_line`, where the
+    statement and its query begin, count from 1.
+    """
+
+    target: StreamName
+    options: StatementOptions
+    query: str
+    sources: Mapping[str, StreamName]
+    tables: Mapping[str, StreamName]
+    windows: tuple[StatementWindow, ...]
+    line: int
+    query_line: int
+
+    @property
+    def late_target(self) -> StreamName:
+        """The stream for late events."""
+        return StreamName(self.target.scope, f"{self.target.name}_late")
+
+    @property
+    def targets(self) -> tuple[StreamName, ...]:
+        """Every stream that the statement may write."""
+        return (self.target, self.late_target) if self.options.late else (self.target,)
+
+    def without_tables(self, views: Sequence[str]) -> str:
+        """The query with these views of `tables` replaced by their original names, for Spark to look up."""
+        query = self.query
+        for view in views:
+            name = self.tables[view]
+            query = re.sub(rf"\b{view}\b", f"`{name.scope}`.`{name.name}`", query)
+        return query
+
+
+def parse_interval_us(text: str) -> int:
+    """The length of '10 seconds', '1 minute 30 seconds', 'interval 2 hours' in µs, as in Spark.
+
+    Months and years are refused because they have no fixed length; Spark refuses them for windows and watermarks too.
+    Raises InvalidSql.
+    """
+    rest = text.strip().lower().removeprefix("interval").strip()
+    total, position = Decimal(0), 0
+    while position < len(rest):
+        part = _INTERVAL_PART.match(rest, position)
+        unit = _UNIT_US.get(part[2]) or _UNIT_US.get(part[2].removesuffix("s")) if part else None
+        if part is None or unit is None:
+            raise InvalidSql(
+                f"'{text}' is not an interval: expected, for example, '10 seconds' or '1 minute 30 seconds'"
+            )
+        if "." in part[1] and unit != _UNIT_US["second"]:
+            raise InvalidSql(f"'{text}' is not an interval: only seconds may have a fraction")
+        total += Decimal(part[1]) * unit
+        position = part.end()
+    if position == 0 or total != int(total):
+        raise InvalidSql(f"'{text}' is not an interval in whole microseconds: expected, for example, '10 seconds'")
+    return int(total)
+
+
+def _choice(*allowed: str) -> dict[str, str]:
+    return {word: word for word in allowed}
+
+
+_FLAGS = {"true": True, "false": False}
+
+
+def to_options(given: Mapping[str, tuple[str, int]]) -> StatementOptions:
+    """The options from their texts and the lines of these. Raises InvalidSql."""
+
+    def one_of(name: str, allowed: Mapping[str, _T], default: _T) -> _T:
+        if name not in given:
+            return default
+        text, line = given[name]
+        if text.lower() not in allowed:
+            raise InvalidSql(f"{name} = '{text}': expected {' or '.join(allowed)}", line=line)
+        return allowed[text.lower()]
+
+    def interval(name: str) -> int | None:
+        if name not in given:
+            return None
+        text, line = given[name]
+        try:
+            value = parse_interval_us(text)
+        except InvalidSql as exc:
+            raise InvalidSql(f"{name}: {exc}", line=line) from exc
+        if value < 0 or value % 1_000:
+            raise InvalidSql(f"{name} = '{text}': expected whole milliseconds, not less than 0", line=line)
+        return value
+
+    def text_of(name: str) -> str | None:
+        return given[name][0] if name in given else None
+
+    segments = text_of("segments")
+    if segments is not None and not (segments.isdecimal() and int(segments) > 0):
+        raise InvalidSql(f"segments = '{segments}': expected a number from 1", line=given["segments"][1])
+    return StatementOptions(
+        key=text_of("key"),
+        time=text_of("time"),
+        watermark_us=interval("watermark"),
+        trigger_us=interval("trigger"),
+        start=text_of("start"),
+        mode=one_of("mode", _choice(*_MODES), "append"),
+        segments=None if segments is None else int(segments),
+        late=one_of("late", _FLAGS, True),
+    )

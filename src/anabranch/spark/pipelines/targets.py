@@ -1,0 +1,166 @@
+"""Checks which streams a pipeline may feed: none that another pipeline feeds, none that holds the results of a deleted
+pipeline, and none that was deleted and recreated since the pipeline fed it.
+
+Imports neither Spark nor SQL parsing. These checks run before the pipeline's row is claimed, so a refused run changes
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from anabranch.errors import InvalidArgument, InvalidSql, NotFound, ScopeRenamed, StreamHasPipeline, StreamRenamed
+from anabranch.model.ids import StreamId
+from anabranch.model.names import StreamName
+from anabranch.model.stream import StreamInfo
+from anabranch.spark.pipelines import record as row_of
+from anabranch.spark.pipelines.record import PipelineOutput, PipelineRow, Restart, id_text, stream_id
+from anabranch.store import Store
+
+if TYPE_CHECKING:
+    from anabranch.spark.pipelines.plan import Step
+
+__all__ = ["StreamFeeders", "check_replace", "check_sources", "check_targets", "refuse_fed"]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFeeders:
+    """The streams that other pipelines feed. `ids` maps the ids of streams that they have fed to the pipeline; `names`
+    maps the targets of running pipelines that have no id yet, because this is their first run. `former` maps the ids of
+    streams that hold results of a deleted pipeline to its name."""
+
+    ids: Mapping[str, str]
+    names: Mapping[str, str]
+    former: Mapping[str, str]
+
+    @classmethod
+    def beside(cls, store: Store, name: str) -> StreamFeeders:
+        """The streams fed by pipelines other than `name`."""
+        now = store.runtime.clock.now()
+        others = [row for row in row_of.rows(store.catalog) if row.name != name]
+        ids = {each: row.name for row in others for output in row.outputs for each in output.ids}
+        running = [row for row in others if row.alive(now)]
+        names = {output.target: row.name for row in running for output in row.outputs if output.target_id is None}
+        return cls(ids, names, row_of.former_feeders(store.catalog))
+
+    def of(self, name: StreamName | None, stream: StreamId | None) -> str | None:
+        """The pipeline that feeds a stream, given by its name, its id or both; None if none does."""
+        found = None if stream is None else self.ids.get(id_text(stream))
+        return found or (None if name is None else self.names.get(str(name)))
+
+
+def check_sources(store: Store, steps: Sequence[Step]) -> None:
+    """Raise InvalidSql if a source stream that the pipeline does not write itself is missing."""
+    for step in steps:
+        for source in step.statement.sources.values():
+            if source not in step.internal:
+                try:
+                    store.streams.get(source)
+                except NotFound as exc:
+                    raise InvalidSql(str(exc), line=step.statement.line) from exc
+
+
+def check_targets(
+    store: Store, name: str, row: PipelineRow | None, steps: Sequence[Step], restart: Restart | None, *, also: bool
+) -> list[Step]:
+    """Check that the pipeline `name` may feed its targets; `row` is its row, if it has one. Returns the steps whose
+    target or late stream exists and is not one that the pipeline continues to feed: their columns must be checked
+    first.
+
+    Raises StreamHasPipeline unless `also`, InvalidSql for a target that was renamed or is written by two statements,
+    InvalidArgument for one that is not the stream that the checkpoints belong to.
+    """
+    known = {} if row is None else {output.target: output for output in row.outputs}
+    goes_on = row is not None and row.prepared and restart is None
+    feeders = StreamFeeders.beside(store, name)
+    present: list[Step] = []
+    seen: dict[StreamId, Step] = {}
+    for step in steps:
+        statement, output = step.statement, known.get(step.target)
+        target = _find(store, statement.target, statement.line)
+        late = _find(store, statement.late_target, statement.line) if statement.options.late else None
+        if target is not None and (twin := seen.setdefault(target.id, step)) is not step:
+            raise InvalidSql(f"'{step.target}' and '{twin.target}' are the same stream", line=statement.line)
+        if goes_on and output is not None:
+            _refuse_replaced(store, name, output, target, late)
+        # A row of an earlier version has checkpoints but no ids: it feeds the stream that has the name.
+        feeds = goes_on and output is not None and output.target_id is None
+        if not also and not feeds and not _is_own(output, target):
+            refuse_fed(feeders, name, statement.target, target)
+            if statement.options.mode != "complete" and (restart is None or not restart.replace):
+                _refuse_left(store, feeders, name, target)
+        goes_on_there = goes_on and all(each is None or _is_own(output, each) for each in (target, late))
+        if not feeds and not goes_on_there and (target is not None or late is not None):
+            present.append(step)
+    return present
+
+
+def _present_name(renamed: StreamRenamed | ScopeRenamed, former: StreamName) -> str:
+    return renamed.name if isinstance(renamed, StreamRenamed) else f"{renamed.name}/{former.name}"
+
+
+def _find(store: Store, name: StreamName, line: int) -> StreamInfo | None:
+    try:
+        return store.streams.find(name)
+    except (StreamRenamed, ScopeRenamed) as exc:
+        raise InvalidSql(
+            f"{exc}: use its present name and start over with --from, or make the former name an alias of it with: "
+            f"anabranch alias {name} {_present_name(exc, name)}",
+            line=line,
+        ) from exc
+
+
+def _is_own(output: PipelineOutput | None, stream: StreamInfo | None) -> bool:
+    return output is not None and stream is not None and id_text(stream.id) in output.ids
+
+
+def refuse_fed(feeders: StreamFeeders, name: str, target: StreamName, stream: StreamInfo | None) -> None:
+    """Raise StreamHasPipeline if another pipeline feeds the target of pipeline `name`."""
+    other = feeders.of(target, None if stream is None else stream.id)
+    if other is not None:
+        raise StreamHasPipeline(str(target), other, name)
+
+
+def _refuse_left(store: Store, feeders: StreamFeeders, name: str, target: StreamInfo | None) -> None:
+    """Raise StreamHasPipeline if the target still holds results of a deleted pipeline."""
+    former = None if target is None else feeders.former.get(id_text(target.id))
+    if target is None or former is None or store.cuts.head(target.id) == store.cuts.tail(target.id):
+        return
+    raise StreamHasPipeline(str(target.name), former, name, deleted=True)
+
+
+def check_replace(store: Store, name: str, streams: Collection[StreamId]) -> None:
+    """Raise StreamHasPipeline if results are to be replaced in streams that another pipeline feeds too."""
+    feeders = StreamFeeders.beside(store, name)
+    for stream in streams:
+        other = feeders.of(None, stream)
+        if other is not None:
+            raise StreamHasPipeline(str(store.streams.get(stream).name), other, name, replace=True)
+
+
+def _refuse_replaced(
+    store: Store, name: str, output: PipelineOutput, target: StreamInfo | None, late: StreamInfo | None
+) -> None:
+    """Raise InvalidArgument if the checkpoint belongs to other streams than those that have the names now. A missing
+    stream of late events is allowed and created again: those of an ephemeral pipeline are deleted automatically."""
+    for label, known, found in (
+        (output.target, output.target_id, target),
+        (output.late, output.late_id, late),
+    ):
+        if known is None or (found is not None and id_text(found.id) == known):
+            continue
+        before = store.streams.find(stream_id(known))
+        if before is not None:
+            raise InvalidArgument(
+                f"'{label}' is not the stream that pipeline '{name}' wrote to: that one was renamed to '{before.name}'. Make the "
+                f"name an alias of it (anabranch alias {label} {before.name}), or start over with --from head, which "
+                f"feeds '{label}'"
+            )
+        if label == output.target or (found is not None and label is not None):
+            raise InvalidArgument(
+                f"'{label}' is not the stream that pipeline '{name}' fed: that one was deleted"
+                f"{' and made again' if found is not None else ''}. Its checkpoints go on behind results that are gone; "
+                f"start over with --from head (or another place), or with: anabranch pipeline reset {name}"
+            )

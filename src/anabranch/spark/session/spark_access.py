@@ -1,0 +1,132 @@
+"""Configures Spark to access a place by itself, which Parquet files and checkpoints need, or explains why it can't.
+
+If a session has `s3a`, it is configured with the connection settings of the store's buckets, even if the user created
+the session. Settings that the user made for a bucket stay. Credentials are not set: Java and the Python workers take
+them from the environment in which Spark was started.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from typing import TYPE_CHECKING, Any, Final
+
+from anabranch.blobs.address import ObjectStoreAddress, is_remote, parse
+from anabranch.errors import InvalidArgument
+from anabranch.spark.session.jars import coordinates
+from anabranch.spark.session.s3a import bucket_settings
+from anabranch.spark.session.trust import trust
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["configure_access", "is_s3", "remember_why_missing", "warn_once"]
+
+_MARK: Final = "anabranch.s3a."  # prefix of a Hadoop setting for each bucket: the settings applied to it
+_TRUST_STORE: Final = "javax.net.ssl.trustStore"
+
+_why_missing: list[str] = []
+_told: set[str] = set()
+
+
+def is_s3(place: str | None) -> bool:
+    """True for the URL of a place in S3."""
+    return place is not None and is_remote(place) and parse(place).kind == "s3"
+
+
+def remember_why_missing(why: str) -> None:
+    """Store the reason why this process's session has no `s3a`, for later results of `configure_access`."""
+    _why_missing[:] = [why]
+
+
+def configure_access(spark: SparkSession, place: str | None) -> str | None:
+    """Configure Spark to access a place as the store's URL says. A folder or None needs no configuration.
+
+    Returns None if Spark can access it, else the reason and a remedy, as a sentence without its full stop. Does not
+    contact the place itself. Raises InvalidArgument for a URL that can't be parsed, and for certificates that Java
+    can't load.
+    """
+    if place is None or not is_remote(place):
+        return None
+    address = parse(place)
+    if address.kind != "s3":
+        return f"Spark's own way into an object store is set up for S3 alone, and this is {address.kind}://"
+    jvm: Any = getattr(spark, "_jvm", None)
+    if jvm is None:
+        return "the settings of a Spark Connect session can't be changed to reach it"
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    if not _knows_s3a(jvm, hadoop):
+        return "; ".join((*_why_missing, _what_to_do()))
+    return _arrange(hadoop, address) or _trust(spark, jvm, address)
+
+
+def warn_once(what: str, why: str) -> None:
+    """Warn, once per process, that something uses a slower way."""
+    text = f"{what}: {why}."
+    if text not in _told:
+        _told.add(text)
+        warnings.warn(text, RuntimeWarning, stacklevel=3)
+
+
+def _what_to_do() -> str:
+    return (
+        "this session does not support s3a://: start it with anabranch.spark.session.session(store=…) on a machine that reaches Maven "
+        f"Central, or your own one with spark.jars.packages={coordinates()}"
+    )
+
+
+def _knows_s3a(jvm: Any, hadoop: Any) -> bool:
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass("s3a", hadoop)
+    except Py4JJavaError:  # the class, or one that it depends on, is missing
+        return False
+    return True
+
+
+def _arrange(hadoop: Any, address: ObjectStoreAddress) -> str | None:
+    """Apply the bucket's settings that are not set yet. Returns None, or the reason if the bucket is already configured
+    differently: Hadoop opens a bucket once, so a session can't access it in two ways."""
+    settings = bucket_settings(address, os.environ)
+    mark = json.dumps(settings, sort_keys=True)
+    before = hadoop.get(f"{_MARK}{address.bucket}")
+    if before == mark:
+        return None
+    if before is not None:
+        return f"this session reaches a bucket '{address.bucket}' in another way already; use a session for each"
+    for name, value in settings.items():
+        _set(hadoop, address, name, value)
+    hadoop.set(f"{_MARK}{address.bucket}", mark)
+    return None
+
+
+def _set(hadoop: Any, address: ObjectStoreAddress, name: str, value: str) -> None:
+    name = f"fs.s3a.bucket.{address.bucket}.{name}"
+    if hadoop.get(name) is None:
+        hadoop.set(name, value)
+
+
+def _trust(spark: SparkSession, jvm: Any, address: ObjectStoreAddress) -> str | None:
+    if address.ca is None:
+        return None
+    conf = spark.sparkContext.getConf()
+    if not str(spark.sparkContext.master).startswith("local"):
+        if _TRUST_STORE in (conf.get("spark.executor.extraJavaOptions") or ""):
+            return None
+        return (
+            f"Spark's executors do not trust the authority in {address.ca}: give them a trust store that contains it, with "
+            f"-D{_TRUST_STORE}=… in spark.executor.extraJavaOptions and spark.driver.extraJavaOptions"
+        )
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        trust(jvm, address.ca)
+    except (OSError, RuntimeError, Py4JJavaError) as exc:
+        raise InvalidArgument(f"Java can't take the certificates in {address.ca}: {_first_line(exc)}") from exc
+    return None
+
+
+def _first_line(exc: BaseException) -> str:
+    return str(getattr(exc, "java_exception", exc)).splitlines()[0]

@@ -1,0 +1,1 @@
+"""Streams as a Spark source: micro-batches, batch reads, and compacted history through Spark's Parquet reader."""

@@ -1,0 +1,55 @@
+"""The source offsets that Spark keeps in a query's checkpoint, and the name of the series of a query's batches.
+
+Spark compares offsets as text without interpreting them, so equal offsets always have the same text. An offset names
+its stream because Spark's offset log does not say which source a line belongs to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from anabranch.errors import InvalidArgument
+from anabranch.model.cut import StreamCut
+from anabranch.model.names import StreamName
+
+__all__ = ["SourceOffset", "series_of"]
+
+
+def series_of(query: str) -> str:
+    """The series in which the batches of a query are published; `query` is Spark's id of the query."""
+    return f"spark:{query}"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOffset:
+    """A cut of a stream, and `origin`, the cut where the query's first batch began, the same in all its offsets."""
+
+    stream: StreamName
+    origin: StreamCut
+    cut: StreamCut
+
+    def to_json(self) -> dict[str, str]:
+        """The value that the checkpoint keeps."""
+        return {"stream": str(self.stream), "origin": str(self.origin), "cut": str(self.cut)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, str]) -> SourceOffset:
+        """The inverse of `to_json`. Raises InvalidArgument."""
+        try:
+            stream = StreamName.parse(value["stream"])
+            return cls(stream, StreamCut.parse(value["origin"]), StreamCut.parse(value["cut"]))
+        except (KeyError, TypeError, AttributeError) as exc:
+            raise InvalidArgument(f"the checkpoint has no position in a stream: {value}") from exc
+
+    def at(self, cut: StreamCut) -> SourceOffset:
+        """The offset of the same query at another cut."""
+        return SourceOffset(self.stream, self.origin, cut)
+
+    def start_of_batch(self, start: SourceOffset) -> StreamCut:
+        """Where the batch that ends here begins, given the `start` that Spark passes.
+
+        After a restart Spark asks again where the first batch begins, and the answer may differ by then (for example,
+        the tail). In that case the origin stored with the batch's end is used, so that a replay is the same batch.
+        """
+        return start.cut if start.origin == self.origin else self.origin

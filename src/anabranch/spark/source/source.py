@@ -1,0 +1,288 @@
+"""Streams as a Spark source: `spark.read` and `spark.readStream` with `format("anabranch")`.
+
+Reading yields the chosen columns, then `_segment` (bigint, `SegmentId.packed`), `_offset` (bigint) and `_appended`
+(timestamp), as Arrow batches. Types that Spark lacks are widened or refused; see `anabranch.spark.types`. The options
+are described in `anabranch.spark.options`.
+
+Only options select rows. `pushFilters` is not implemented: Spark 4.3 caches its result and reuses it for later queries
+over the same view, which then return wrong rows (`tests/spark/test_pushfilters_bug.py`).
+
+Spark creates readers in several processes and pickles them, so they hold only options and open the store on first use.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from anabranch.core import cuts
+from anabranch.errors import InvalidArgument, SchemaMismatch
+from anabranch.model.cut import StreamCut
+from anabranch.model.ids import SegmentId, StreamId
+from anabranch.model.stream import StreamView
+from anabranch.spark.options import ReadOptions
+from anabranch.spark.source.batch_end import BatchLimits, StoreTimes, end_of_batch
+from anabranch.spark.source.complete import WATERMARK, complete_cut, raised_to_head
+from anabranch.spark.source.offsets import SourceOffset
+from anabranch.spark.source.scan import ScanRange, columns_to_read, only_keys, read_ranges, split_into_tasks
+from anabranch.spark.stores import open_store
+from anabranch.spark.types import ADDED, spark_columns, spark_schema
+from anabranch.spark.worker_access import WorkerAccess
+from anabranch.store import Store
+from anabranch.store.engine_api import Tail, load, to_cut
+
+__all__ = ["batch_reader", "schema", "stream_reader"]
+
+# Spark's source process does not know the core count of other machines; twice the local count balances the load.
+_TASKS: Final = 2 * (os.cpu_count() or 1)
+
+_Offset = dict[str, str]
+
+
+def schema(options: Mapping[str, str]) -> StructType:
+    """The columns that reading yields. Raises InvalidArgument and its subclasses, StoreNotFound, StreamNotFound."""
+    asked = ReadOptions.of(options)
+    store = open_store(asked.store)
+    store.notifications.freshen(asked.stream)
+    stored = store.streams.get(asked.stream_id or asked.stream).schema
+    return spark_schema(pa.schema([*spark_columns(columns_to_read(stored, asked.columns)), *ADDED]))
+
+
+def batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
+    """The reader for `spark.read`: reads what is between start and end when the query is planned."""
+    return BatchReader(ReadOptions.of(options), _names(schema), _types(schema))
+
+
+def stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
+    """The reader for `spark.readStream`."""
+    return StreamReader(ReadOptions.of(options), _names(schema), _types(schema))
+
+
+def _names(schema: StructType) -> tuple[str, ...]:
+    """The stored columns of `schema`. Raises InvalidArgument if it does not end with the columns that the store adds,
+    as in a schema that the user wrote."""
+    names = schema.fieldNames()
+    added = [field.name for field in ADDED]
+    if names[-len(added) :] != added:
+        raise InvalidArgument("the schema is the stream's: leave out .schema(…) and use option 'columns'")
+    return tuple(names[: -len(added)])
+
+
+def _types(schema: StructType) -> dict[str, str]:
+    return {field.name: field.dataType.simpleString() for field in schema}
+
+
+def _between(view: StreamView, start: StreamCut, end: StreamCut) -> Iterator[ScanRange]:
+    return (ScanRange(*each) for each in cuts.ranges(view, cuts.check_cut(view, start), end))
+
+
+class RangePartition(InputPartition):
+    """The ranges that one task reads."""
+
+    def __init__(self, stream: StreamId, ranges: tuple[ScanRange, ...]) -> None:
+        super().__init__(None)
+        self.stream = stream
+        self.ranges = ranges
+
+
+class _SparkSource:
+    """The common part of both readers."""
+
+    def __init__(self, options: ReadOptions, names: tuple[str, ...], types: Mapping[str, str]) -> None:
+        self._options = options
+        self._names = names
+        self._types = types  # the types that Spark expects, as of the query's start
+        self._access = WorkerAccess(options.store)
+        self._complete: StreamCut | None = None  # the end of a read that ends at the watermark
+
+    def _open(self) -> Store:
+        return open_store(self._options.store)
+
+    def _view(self, stream: StreamId | None = None) -> StreamView:
+        stream = stream or self._options.stream_id
+        self._open().notifications.freshen(self._options.stream)
+        if self._options.end == WATERMARK and self._complete is None:
+            self._complete = complete_cut(self._open(), self._options.stream)
+        with self._open().catalog.reading() as reading:
+            info = reading.stream(self._options.stream) if stream is None else reading.stream(stream)
+            if info is not None:
+                return self._as_expected(load(reading, info.id))
+        if stream is None:
+            return self._open().streams.view(self._options.stream)  # raises the error that names what is missing
+        raise InvalidArgument(
+            f"stream '{self._options.stream}' is not the one that this query began with: it was deleted or recreated"
+        )
+
+    def _as_expected(self, view: StreamView) -> StreamView:
+        found = _types(spark_schema(spark_columns(columns_to_read(view.info.schema, self._names))))
+        for name, kind in found.items():
+            if kind != self._types[name]:
+                raise SchemaMismatch(
+                    f"column '{name}' of '{view.info.name}' is {kind} now, and was {self._types[name]} when this query "
+                    "began: start it again",
+                    column=name,
+                )
+        return view
+
+    def _place(self, view: StreamView, place: str) -> StreamCut:
+        opened = self._open()
+        return to_cut(opened.internals.logs, view, place, by=self._options.by)
+
+    def _last(self, view: StreamView, place: str) -> StreamCut:
+        """The cut of a place given as the end of reading."""
+        if place != WATERMARK:
+            return self._place(view, place)
+        assert self._complete is not None, "it was asked for ahead of the view"
+        return raised_to_head(view, self._complete)
+
+    def _deal(self, view: StreamView, ranges: Iterable[ScanRange]) -> list[RangePartition]:
+        wanted = only_keys(view, ranges, self._options.keys)
+        return [RangePartition(view.info.id, share) for share in split_into_tasks(wanted, tasks=_TASKS)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """In a task: the events of its ranges."""
+        if isinstance(partition, RangePartition):  # if there is none, Spark passes an empty partition of its own
+            options = self._options
+            with self._access.explained():
+                yield from read_ranges(
+                    self._open(), partition.stream, partition.ranges, self._names, options.keys, lossy=options.lossy
+                )
+
+
+class BatchReader(_SparkSource, DataSourceReader):
+    """Reads a stream once."""
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Spark's API. Raises Truncated, InvalidArgument and its subclasses."""
+        if self._options.ranges is not None:
+            stream, ranges = self._options.ranges
+            return self._deal(
+                self._view(StreamId(stream)), (ScanRange(SegmentId.unpack(s), *edges) for s, *edges in ranges)
+            )
+        view = self._view()
+        start = self._place(view, self._options.start)
+        end = cuts.tail_cut(view) if self._options.end is None else self._last(view, self._options.end)
+        return self._deal(view, _between(view, start, end))
+
+
+class StreamReader(_SparkSource, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads a stream in micro-batches.
+
+    One instance exists for a whole run of a query, in a process of its own; copies of it in tasks only `read`.
+    """
+
+    def __init__(self, options: ReadOptions, names: tuple[str, ...], types: Mapping[str, str]) -> None:
+        super().__init__(options, names, types)
+        self._first: SourceOffset | None = None
+        self._end: StreamCut | None = None
+        self._idle = False
+        self._available_now = False
+        self._tail: Tail | None = None
+
+    def initialOffset(self) -> _Offset:  # noqa: N802
+        """Where the first batch begins."""
+        if self._first is None:
+            view = self._view()
+            cut = self._place(view, self._options.start)
+            self._first = SourceOffset(self._options.stream, cut, cut)
+        return self._first.to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """The limit from the options. With two limits Spark is given the one for events, and both are applied."""
+        if self._options.events_max is not None:
+            return ReadMaxRows(self._options.events_max)
+        return ReadAllAvailable() if self._options.bytes_max is None else ReadMaxBytes(self._options.bytes_max)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Fix the current tail as the end of this run."""
+        self._available_now = True
+        self._stop(self._view())
+
+    def latestOffset(self, start: _Offset, limit: ReadLimit) -> _Offset:  # noqa: N802
+        """The end of the batch that begins at `start`; `start` itself if there are no new events.
+
+        Waits for new events, unless the previous call returned some. In that case Spark only asks whether to run the
+        batch without events that closes windows, and waiting would delay results.
+        """
+        offset = SourceOffset.from_json(start)
+        wait = self._idle and not self._available_now
+        end = self._next(offset, limit, wait_s=self._options.poll_s if wait else 0.0)
+        self._idle = end == offset.cut
+        return start if self._idle else offset.at(end).to_json()
+
+    def reportLatestOffset(self) -> _Offset | None:  # noqa: N802
+        """The tail, from which Spark's progress computes the query's lag."""
+        if self._first is None:
+            return None
+        return self._first.at(cuts.tail_cut(self._view(self._first.cut.stream))).to_json()
+
+    def partitions(self, start: _Offset, end: _Offset) -> Sequence[InputPartition]:
+        """Spark's API. Raises Truncated if the stream's head is after the start and `failOnDataLoss` is not false."""
+        until = SourceOffset.from_json(end)
+        begin = until.start_of_batch(SourceOffset.from_json(start))
+        view = self._view(until.cut.stream)
+        return self._deal(view, _between(view, self._readable(view, begin), self._readable(view, until.cut)))
+
+    def commit(self, end: _Offset) -> None:
+        """Does nothing: the reader keeps no state for finished batches."""
+
+    def stop(self) -> None:
+        """Does nothing: the reader holds no resources that must be released."""
+
+    def _next(self, offset: SourceOffset, limit: ReadLimit, *, wait_s: float) -> StreamCut:
+        opened = self._open()
+        tail = self._tail = self._tail or Tail(opened.catalog, opened.runtime)
+        clock = opened.runtime.clock
+        deadline = clock.monotonic() + wait_s
+        view = self._view(offset.cut.stream)
+        while True:
+            seen = tail.generation()
+            end = self._end_of_batch(view, offset.cut, limit)
+            left = deadline - clock.monotonic()
+            if end != offset.cut or left <= 0:
+                return end
+            tail.wait(seen, left)
+            view = self._view(offset.cut.stream)
+
+    def _end_of_batch(self, view: StreamView, start: StreamCut, limit: ReadLimit) -> StreamCut:
+        start = cuts.check_cut(view, self._readable(view, start))
+        times = StoreTimes(self._open(), view)
+        return end_of_batch(view, start, self._limits(limit), times, stop=self._stop(view))
+
+    def _readable(self, view: StreamView, cut: StreamCut) -> StreamCut:
+        """The cut; or, if `failOnDataLoss` is false and the cut was truncated, the furthest of the cut and the head."""
+        if self._options.lossy and cuts.below_head(view, cut.as_dict()):
+            if not cut.as_dict().keys() <= view.segments.keys():
+                cut = cuts.clamp_to_head(view, cut)  # its segments were removed when the stream's content was replaced
+            return cuts.union(view, cut, cuts.head_cut(view))
+        return cut
+
+    def _limits(self, limit: ReadLimit) -> BatchLimits:
+        if isinstance(limit, ReadAllAvailable):
+            return BatchLimits()
+        events, size = self._options.events_max, self._options.bytes_max
+        if isinstance(limit, ReadMaxRows):
+            events = limit.max_rows
+        elif isinstance(limit, ReadMaxBytes):
+            size = limit.max_bytes
+        return BatchLimits(events, size)
+
+    def _stop(self, view: StreamView) -> StreamCut | None:
+        """Where this run of the query ends, or None."""
+        if self._end is None and self._options.end is not None:
+            self._end = self._last(view, self._options.end)
+        if self._end is None and self._available_now:
+            self._end = cuts.tail_cut(view)
+        return self._end

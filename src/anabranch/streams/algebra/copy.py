@@ -1,0 +1,91 @@
+"""Copying a stream within a store: new names and spans over the same logs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from anabranch.catalog.port import Writing
+from anabranch.catalog.state.byte_head import BYTE_HEAD
+from anabranch.catalog.state.copied import COPIED, CopyRecord
+from anabranch.core.byte_stream import is_byte_stream
+from anabranch.core.copy import CopyResult
+from anabranch.core.stream_slice import StreamSlice, plan_slice
+from anabranch.errors import StreamExists
+from anabranch.model.cut import Edge, StreamCut
+from anabranch.model.ids import Micros, StreamId
+from anabranch.model.names import StreamName
+from anabranch.model.stream import Segment, Span, StreamInfo, StreamView
+from anabranch.model.stream_range import StreamRange
+from anabranch.streams.lifecycle.find import need_info, need_view, range_cuts, range_stream
+from anabranch.streams.lineage.origins import origin_part, prefetch_origins, record_origin
+from anabranch.streams.scopes.scope import need_scope
+
+
+def copy_stream(txn: Writing, source: StreamRange, target: StreamName, stream: StreamId, now: Micros) -> CopyResult:
+    """Create `target`, with the id `stream`, as a view of what `source` holds. Costs as many rows as the source has
+    segments and spans.
+
+    The copy is open even if the source is sealed: its current segments continue in new logs. Writers' progress and
+    fences are not copied. A repeated call with the same arguments changes nothing. Raises StreamExists where `target`
+    is any other stream, StreamNotFound, ScopeNotFound, InvalidCut, Truncated.
+    """
+    txn.prefetch(scopes=[target.scope], streams=[range_stream(source), target])
+    info = need_info(txn, range_stream(source))
+    prefetch_origins(txn, [info.id, stream])
+    txn.prefetch(logs_of=[info.id])
+    view = need_view(txn, info.id)
+    need_scope(txn, target.scope)
+    return copy_view(txn, view, source, target, stream, now)
+
+
+def copy_view(
+    txn: Writing, view: StreamView, source: StreamRange, target: StreamName, stream: StreamId, now: Micros
+) -> CopyResult:
+    """Like `copy_stream`, for a view that was read in this transaction, into an existing scope."""
+    asked = {"start": _cut_text(source.start), "end": _cut_text(source.end)}
+    present = txn.stream(target)
+    if present is not None and present.name == target:
+        record = txn.state(COPIED, present.id)
+        if record is None or record.result.source != view.info.id or record.asked != asked:
+            raise StreamExists(str(target))
+        return record.result
+    if present is not None:
+        raise StreamExists(str(target), str(present.name))  # an alias
+    part_slice = plan_slice(view, *range_cuts(source))
+    _insert(txn, replace(view.info, id=stream, name=target, created_at=now, sealed=False, version=1), view.info)
+    insert_slice(txn, stream, part_slice)
+    if is_byte_stream(view.info) and (byte_head := txn.state(BYTE_HEAD, view.info.id)) is not None:
+        txn.put_state(BYTE_HEAD, stream, byte_head)
+    copied = CopyResult(stream, view.info.id, part_slice.start, part_slice.end)
+    txn.put_state(COPIED, stream, CopyRecord(copied, asked))
+    record_origin(txn, stream, "copied", [origin_part(txn, part_slice)], now)
+    txn.add_change(stream, "copied", {"name": str(target), **copied.to_json()}, now=now)
+    return copied
+
+
+def insert_slice(txn: Writing, stream: StreamId, part_slice: StreamSlice) -> None:
+    """Insert the segments of a stream slice into a new stream; the current ones continue in new logs."""
+    for segment_slice in part_slice.segments:
+        txn.put_segment(stream, segment_slice.segment)
+        for span in segment_slice.spans:
+            txn.put_span(stream, span)
+        if segment_slice.segment.retired is None:
+            _open_next_log(txn, stream, segment_slice.segment, segment_slice.stop, part_slice.appended_at)
+
+
+def _open_next_log(txn: Writing, stream: StreamId, segment: Segment, offset: int, appended_at: Micros) -> None:
+    # Append times are monotone in a segment, so the new log starts at the source's last append time.
+    log = txn.new_log(stream, appended_at=appended_at)
+    txn.put_span(stream, Span(segment.id, offset, log, 0, None))
+
+
+def _insert(txn: Writing, info: StreamInfo, source: StreamInfo) -> None:
+    """Insert the stream with all schema versions of the source, since its versions continue from there."""
+    schemas = [*(txn.schema(source.id, version) for version in range(1, info.schema_version)), info.schema]
+    txn.insert_stream(replace(info, schema=schemas[0], schema_version=1))
+    for version, schema in enumerate(schemas[1:], 2):
+        txn.update_stream(replace(info, schema=schema, schema_version=version))
+
+
+def _cut_text(cut: StreamCut | Edge | str) -> str:
+    return cut.value if isinstance(cut, Edge) else str(cut)

@@ -1,0 +1,1 @@
+"""Companion streams: internal streams that belong to another stream and are deleted with it."""

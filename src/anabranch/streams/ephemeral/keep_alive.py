@@ -1,0 +1,150 @@
+"""The ephemeral streams that this process holds, and the task that renews its holds while it lives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from types import TracebackType
+
+from anabranch import limits
+from anabranch.catalog.port import Catalog
+from anabranch.catalog.state.ephemeral import Holder
+from anabranch.core.display import Displayed
+from anabranch.errors import AnabranchError, Closed
+from anabranch.model.ids import Micros, StreamId
+from anabranch.model.names import StreamName
+from anabranch.runtime.log_events import HOLD_LOST, HOLD_NOT_RENEWED
+from anabranch.runtime.periodic import Periodic
+from anabranch.runtime.ports import Runtime
+from anabranch.streams.ephemeral.hold import HolderState, leave_holders, renew_hold
+
+_RENEWALS_PER_LEASE = 4  # renewals per lease, so that some may fail
+
+
+class Held(Displayed):
+    """An ephemeral stream that this process holds: until `leave`, the end of the `with` block, or the end of the store.
+
+    The last holder to leave deletes the stream; see `Ephemeral.create`. `id` does not change with renames. `state` says,
+    with a delay of some seconds, whether it is held, was made permanent, or is gone: deleted, or removed because this
+    process was suspended for too long.
+    """
+
+    def __init__(self, holds: HeldStreams, stream: StreamId, name: StreamName, holder: Holder) -> None:
+        self._holds = holds
+        self.id = stream
+        self.name = name  # as of when the hold began
+        self.holder = holder
+        self.state = HolderState.HELD
+        self.left = False
+
+    def _facts(self) -> Mapping[str, object]:
+        return {"stream": str(self.name), "state": "left" if self.left else self.state.value}
+
+    def leave(self) -> None:
+        """Stop holding it; if it has no other holders, it is deleted when this returns, unless it was made permanent. A
+        second call is harmless; if the first was interrupted or raised, it does the remaining steps. Raises
+        StoreUnavailable, AppendUncertain: then the stream is removed when the lease has expired, if it was not yet."""
+        self._holds.leave(self)
+
+    def __enter__(self) -> Held:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with suppress(AnabranchError):  # the lease expires by itself
+            self.leave()
+
+    def __str__(self) -> str:
+        return str(self.name)
+
+
+class HeldStreams:
+    """The streams that one stream manager holds. Thread-safe. The renewal task runs while anything is held."""
+
+    def __init__(self, catalog: Catalog, runtime: Runtime, changed: Callable[[], None]) -> None:
+        self._catalog = catalog
+        self._runtime = runtime
+        self._notify = changed
+        self._lock = runtime.tasks.lock()
+        self._transaction_lock = (
+            runtime.tasks.lock()
+        )  # serializes transactions, so that nothing is renewed after `leave`
+        self._held: dict[str, Held] = {}
+        self._closed = False
+        self._loop = Periodic(
+            runtime, "renewal of holds", limits.EPHEMERAL_LEASE_US / _RENEWALS_PER_LEASE / 1e6, self._renew_all
+        )
+
+    def holder(self, token: str, now: Micros) -> Holder:
+        """This process as a holder from now on."""
+        return Holder(token, self._runtime.process, now, Micros(now + limits.EPHEMERAL_LEASE_US))
+
+    @property
+    def streams(self) -> frozenset[StreamId]:
+        """The ids of the held streams."""
+        with self._lock:
+            return frozenset(held.id for held in self._held.values() if not held.left)
+
+    def add(self, stream: StreamId, name: StreamName, holder: Holder) -> Held:
+        """Register a hold that the catalog records for this process. Raises Closed."""
+        held = Held(self, stream, name, holder)
+        with self._lock:
+            # A repeated request returns what it held before.
+            held = self._held.setdefault(holder.token, held)
+            if not self._closed:
+                self._loop.start()
+                return held
+        self.leave(held)
+        raise Closed("store")
+
+    def _renew_all(self) -> None:
+        with self._lock:
+            held = [each for each in self._held.values() if each.state is HolderState.HELD and not each.left]
+        for each in held:
+            try:
+                self._renew(each)
+            except AnabranchError as exc:  # tried again before the lease has expired
+                HOLD_NOT_RENEWED(stream=each.name, error=exc)
+
+    def _renew(self, held: Held) -> None:
+        with self._transaction_lock:
+            if held.left:
+                return
+            now = self._runtime.clock.now()
+            holder = replace(held.holder, until=Micros(now + limits.EPHEMERAL_LEASE_US))
+            with self._catalog.writing(held.id) as txn:
+                state = renew_hold(txn, held.id, holder)
+            held.state = state
+            if state is HolderState.HELD:
+                held.holder = holder
+            elif state is HolderState.GONE:
+                HOLD_LOST(stream=held.name)
+
+    def leave(self, held: Held) -> None:
+        """See `Held.leave`."""
+        token = held.holder.token
+        if token not in self._held:
+            return
+        held.left = True
+        with self._transaction_lock, self._catalog.writing(held.id) as txn:
+            is_last_holder = leave_holders(txn, held.id, token, self._runtime.clock.now())
+        if is_last_holder:
+            held.state = HolderState.GONE
+        self._notify()
+        with self._lock:
+            self._held.pop(token, None)
+            if not self._held:
+                self._loop.stop()
+
+    def close(self) -> None:
+        """Leave all, and end the task. Holds that can't be released expire by themselves. A second call is harmless."""
+        with self._lock:
+            self._closed = True
+            held = list(self._held.values())
+        self._loop.stop()
+        for each in held:
+            with suppress(AnabranchError):
+                self.leave(each)
+        self._loop.close()

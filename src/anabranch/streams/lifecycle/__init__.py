@@ -1,0 +1,1 @@
+"""The lifecycle of a stream: find, create, evolve, scale, seal, truncate, delete."""

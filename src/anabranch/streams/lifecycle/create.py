@@ -1,0 +1,82 @@
+"""Creating and deleting streams."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from anabranch.catalog.port import Writing
+from anabranch.catalog.state.byte_head import BYTE_HEAD
+from anabranch.catalog.state.copied import COPIED
+from anabranch.log.view import drop_relocations
+from anabranch.model.ids import LogId, Micros, SegmentId, StreamId
+from anabranch.model.keyspace import FULL_KEY_RANGE
+from anabranch.model.names import StreamName
+from anabranch.model.policy import Fixed
+from anabranch.model.schema import StreamSchema
+from anabranch.model.stream import Segment, Span, StreamInfo
+from anabranch.streams.companions.stored import orphan_companions
+from anabranch.streams.ephemeral.holders import drop_holders
+from anabranch.streams.lifecycle.find import need_free, need_info
+from anabranch.streams.lineage.origins import forget_origins
+from anabranch.streams.names.alias import forget_aliases
+from anabranch.streams.names.former import drop_former_names
+from anabranch.streams.retention.stored import forget_policy
+from anabranch.streams.scaling.stored import forget_scaling
+from anabranch.streams.scopes.scope import check_tags, need_scope
+
+
+def create_stream(
+    txn: Writing,
+    name: StreamName,
+    stream: StreamId,
+    schema: StreamSchema,
+    scaling: Fixed,
+    tags: Mapping[str, str],
+    now: Micros,
+) -> StreamInfo:
+    """Create a stream with its first epoch. Raises StreamExists, ScopeNotFound."""
+    need_scope(txn, name.scope)
+    need_free(txn, name)
+    info = StreamInfo(stream, name, schema, 1, check_tags(tags), now, False, 1, 0, scaling.segments)
+    txn.insert_stream(info)
+    for number, part in enumerate(FULL_KEY_RANGE.split(scaling.segments)):
+        open_segment(txn, stream, Segment(SegmentId(0, number), part, None, 0), appended_at=Micros(0), fence=0)
+    txn.add_change(stream, "created", {"name": str(name), "segments": scaling.segments}, now=now)
+    return info
+
+
+def open_segment(txn: Writing, stream: StreamId, segment: Segment, *, appended_at: Micros, fence: int) -> LogId:
+    """Insert a new segment with an open log, and return the log's id. Its append times start at `appended_at`, so that
+    they are monotone across a key's earlier segments and this one."""
+    log = txn.new_log(stream, appended_at=appended_at)
+    if fence:
+        txn.update_log(replace(txn.logs([log])[log], fence=fence))
+    txn.put_segment(stream, segment)
+    txn.put_span(stream, Span(segment.id, 0, log, 0, None))
+    return log
+
+
+def delete_stream(txn: Writing, stream: StreamName | StreamId, now: Micros) -> StreamId:
+    """Delete the stream, its aliases and its spans, and mark its companions for deletion. Logs that no other stream views
+    are collected later. Raises StreamNotFound."""
+    info = need_info(txn, stream)
+    view = txn.view(info.id)
+    assert view is not None
+    for segment in view.current:
+        log = view.open_log(segment.id)
+        if log is not None:  # so that a writer's append in flight is refused instead of lost
+            txn.update_log(replace(view.logs[log], sealed=True))
+    txn.drop_stream(info.id)
+    txn.drop_state(COPIED, info.id)
+    txn.drop_state(BYTE_HEAD, info.id)
+    forget_policy(txn, info.id)
+    forget_scaling(txn, info.id)
+    forget_origins(txn, info.id)
+    drop_holders(txn, info.id)
+    orphan_companions(txn, info.id)
+    forget_aliases(txn, info.id)
+    drop_relocations(txn, info.id)
+    drop_former_names(txn, info.id)
+    txn.add_change(info.id, "deleted", {"name": str(info.name)}, now=now)
+    return info.id

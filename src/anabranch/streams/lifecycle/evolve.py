@@ -1,0 +1,31 @@
+"""Changing a stream's description: its schema and tags."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from anabranch.catalog.port import Writing
+from anabranch.model.ids import Micros
+from anabranch.model.stream import StreamInfo
+from anabranch.streams.scopes.scope import check_tags
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def evolve_stream(txn: Writing, info: StreamInfo, columns: pa.Schema, now: Micros) -> None:
+    """Add nullable columns. Raises SchemaMismatch."""
+    schema = info.schema.evolved(columns)
+    if schema == info.schema:
+        return
+    txn.update_stream(replace(info, schema=schema, schema_version=info.schema_version + 1, version=info.version + 1))
+    added = [name for name in schema.columns.names if name not in info.schema.columns.names]
+    txn.add_change(info.id, "evolved", {"columns": added}, now=now)
+
+
+def tag_stream(txn: Writing, info: StreamInfo, tags: Mapping[str, str], now: Micros) -> None:
+    """Replace the tags."""
+    txn.update_stream(replace(info, tags=check_tags(tags), version=info.version + 1))
+    txn.add_change(info.id, "tagged", {"tags": dict(tags)}, now=now)

@@ -1,0 +1,101 @@
+"""Scaling, sealing, fencing and truncating: the changes of a stream's segments."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from anabranch.catalog.port import Writing
+from anabranch.core.cuts import read_offsets, resolve
+from anabranch.core.scale import ScalePlan
+from anabranch.errors import CorruptCatalog, InvalidArgument
+from anabranch.model.append import LogState
+from anabranch.model.cut import Edge, StreamCut
+from anabranch.model.ids import Micros
+from anabranch.model.stream import Segment, StreamView
+from anabranch.streams.lifecycle.create import open_segment
+
+
+def apply_scale(txn: Writing, view: StreamView, plan: ScalePlan, now: Micros) -> None:
+    """Apply the plan. Writers of the sealed segments are refused and re-route; readers continue with the new ones."""
+    stream = view.info.id
+    for segment in plan.sealed:
+        close_segment(txn, view, segment)
+        txn.put_segment(stream, replace(segment, retired=plan.epoch))
+    for segment in plan.created:
+        old_logs = [_open_log(view, old) for old in plan.sealed if old.range.overlaps(segment.range)]
+        appended_at = max(log.appended_at for log in old_logs)
+        new_log = open_segment(txn, stream, segment, appended_at=appended_at, fence=max(log.fence for log in old_logs))
+        for log in old_logs:
+            txn.copy_fences(log.id, new_log)
+    txn.update_stream(
+        replace(
+            view.info,
+            version=view.info.version + 1,
+            epoch=plan.epoch,
+            next_number=view.info.next_number + len(plan.created),
+        )
+    )
+    detail = {
+        "epoch": plan.epoch,
+        "sealed": [str(segment.id) for segment in plan.sealed],
+        "created": [str(segment.id) for segment in plan.created],
+        "segments": len(view.current) - len(plan.sealed) + len(plan.created),
+    }
+    txn.add_change(stream, "scaled", detail, now=now)
+
+
+def seal_stream(txn: Writing, view: StreamView, now: Micros) -> None:
+    """Refuse all further appends. Sealing a sealed stream changes nothing."""
+    if view.info.sealed:
+        return
+    for segment in view.current:
+        close_segment(txn, view, segment)
+    txn.update_stream(replace(view.info, sealed=True, version=view.info.version + 1))
+    txn.add_change(view.info.id, "sealed", {"epoch": view.info.epoch}, now=now)
+
+
+def fence_stream(txn: Writing, view: StreamView, fence: int, now: Micros) -> None:
+    """Refuse appends with a lower fence from now on. A fence never decreases. Raises InvalidArgument."""
+    for segment in view.current:
+        log = _open_log(view, segment)
+        if fence < log.fence:
+            raise InvalidArgument(f"expected a fence of at least {log.fence}, that of '{view.info.name}'; got {fence}")
+        txn.update_log(replace(log, fence=fence))
+    txn.add_change(view.info.id, "fenced", {"fence": fence}, now=now)
+
+
+def truncate_stream(txn: Writing, view: StreamView, place: StreamCut | Edge, now: Micros) -> None:
+    """Make the events before the place unreadable; offsets do not change. A head never moves back."""
+    cut = resolve(view, place)
+    stream = view.info.id
+    for segment, offset in read_offsets(view, cut).items():
+        if offset > view.segments[segment].head:
+            _truncate_segment(txn, view, view.segments[segment], offset)
+    txn.update_stream(replace(view.info, version=view.info.version + 1))
+    txn.add_change(stream, "truncated", {"head": str(cut)}, now=now)
+
+
+def _truncate_segment(txn: Writing, view: StreamView, segment: Segment, head: int) -> None:
+    stream = view.info.id
+    txn.put_segment(stream, replace(segment, head=head))
+    spans = view.spans.get(segment.id, ())
+    txn.drop_spans(stream, segment.id)
+    for span in spans:
+        stop = view.logs[span.log].length if span.stop is None else span.stop
+        if span.stop is None or span.offset + stop - span.start > head:
+            skipped = max(0, head - span.offset)
+            txn.put_span(stream, replace(span, offset=span.offset + skipped, start=span.start + skipped))
+
+
+def close_segment(txn: Writing, view: StreamView, segment: Segment) -> None:
+    """Seal the log of an open segment, and end its last span there."""
+    log, last = _open_log(view, segment), view.spans[segment.id][-1]
+    txn.update_log(replace(log, sealed=True))
+    txn.put_span(view.info.id, replace(last, stop=log.length))
+
+
+def _open_log(view: StreamView, segment: Segment) -> LogState:
+    log = view.open_log(segment.id)
+    if log is None:
+        raise CorruptCatalog(f"segment {segment.id} of '{view.info.name}' is open, but has no open log", "spans")
+    return view.logs[log]

@@ -1,0 +1,1 @@
+"""Names of streams: rename, move, aliases and former names."""

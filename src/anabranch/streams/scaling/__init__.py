@@ -1,0 +1,1 @@
+"""Scaling by load: policies, the plan of splits and merges, how policies are stored and applied."""

@@ -1,0 +1,1 @@
+"""Scopes: create, list, copy, rename, delete."""

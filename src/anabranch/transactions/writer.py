@@ -1,0 +1,136 @@
+"""Writing events to one stream in a transaction, until they are staged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final
+
+from anabranch import limits
+from anabranch.core.python_rows import RowChecker, payload_bytes, rows_to_batch, to_table
+from anabranch.core.routing import check_key, key_text
+from anabranch.errors import InvalidArgument, SchemaMismatch, TooLarge
+from anabranch.model.times import to_micros
+from anabranch.runtime.ports import Runtime
+from anabranch.writing.staging import StagedBatch, Stager
+
+_ROWS_BYTES_MAX: Final = 4 * limits.MIB  # single events are staged as a batch at this size
+_ROW_BYTES: Final = 64  # assumed size of a row, besides its values
+
+
+class _RowBuffer:
+    """Rows that become the next batch. Once `closed` it takes no more rows: they are being staged, or an asynchronous
+    exception interrupted that."""
+
+    __slots__ = ("bytes", "closed", "number", "rows")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.rows: list[dict[str, Any]] = []
+        self.bytes = 0
+        self.closed = False
+
+
+class TransactionWriter:
+    """Writes events to one stream, as a part of a transaction. Thread-safe, as the transaction is.
+
+    Events keep the order in which they were written. They are invisible before the commit, and none is durable before
+    the transaction is flushed or committed.
+    """
+
+    def __init__(
+        self,
+        stager: Stager,
+        runtime: Runtime,
+        before_write: Callable[[], None],
+        require_writable: Callable[[], None],
+        make_stager: Callable[[], Stager],
+    ) -> None:
+        """`before_write` is called before each write: it raises if the transaction has ended, and renews its lease.
+        `require_writable` only raises; it is called under the writer's lock, so no commit can begin in between.
+        `make_stager` makes a stager for the stream's current columns."""
+        self._stager = stager
+        self._runtime = runtime
+        self._times = runtime.settings.times
+        self._before_write = before_write
+        self._require_writable = require_writable
+        self._make_stager = make_stager
+        self._earlier_batches: tuple[StagedBatch, ...] = ()  # by stagers of earlier schemas
+        self._checker = None if stager.schema.raw else RowChecker(stager.schema, runtime.settings.times)
+        self._lock = runtime.tasks.lock()
+        self._buffer = _RowBuffer(0)
+
+    def write(self, event: Any, *, key: Any = None, time: datetime | int | str | None = None) -> None:
+        """Accept one event, as `Writer.write` does. Raises SchemaMismatch, InvalidKey, TooLarge, TransactionAborted,
+        Closed, StoreUnavailable: then this event is not accepted, and those before it still are."""
+        row = self._raw_row(event, key, time) if self._checker is None else self._typed_row(event, key, time)
+        size = len(row["payload"]) if self._checker is None else self._checker.bytes_of(row)
+        if size > self._runtime.settings.large_event_bytes_max:
+            raise TooLarge("an event", size, self._runtime.settings.large_event_bytes_max)
+        self._before_write()
+        with self._lock:
+            self._require_writable()
+            if self._buffer.closed or self._buffer.bytes > _ROWS_BYTES_MAX:
+                self._stage_buffer()
+            self._buffer.rows.append(row)
+            self._buffer.bytes += size + _ROW_BYTES
+
+    def write_batch(self, data: Any) -> None:
+        """Accept a batch: anything with `__arrow_c_stream__` whose columns are the stream's. Raises what `write`
+        raises."""
+        self._before_write()
+        table = to_table(data)
+        with self._lock:
+            self._require_writable()
+            self._stage_buffer()
+            try:
+                self._stager.write(table)
+            except SchemaMismatch:
+                self._refresh_schema()
+                self._stager.write(table)
+
+    def staged(self) -> tuple[StagedBatch, ...]:
+        """Stage the buffered rows, and return all batches staged so far. Batches that are not small are durable."""
+        with self._lock:
+            self._stage_buffer()
+            return self._earlier_batches + self._stager.finish()
+
+    def _stage_buffer(self) -> None:
+        buffer = self._buffer
+        if buffer.rows:
+            buffer.closed = True
+            self._stager.write(rows_to_batch(buffer.rows, self._stager.schema), number=buffer.number)
+            self._buffer = _RowBuffer(buffer.number + 1)
+
+    def _refresh_schema(self) -> None:
+        """Switch to the stream's current columns, after a schema mismatch. Needs the lock."""
+        stager = self._make_stager()
+        if stager.schema != self._stager.schema:
+            self._stage_buffer()
+            earlier, checker = self._earlier_batches + self._stager.finish(), RowChecker(stager.schema, self._times)
+            # No call in between, so no asynchronous exception can make the staged batches appear twice.
+            self._earlier_batches, self._stager, self._checker = earlier, stager, checker
+
+    def _raw_row(self, event: Any, key: Any, time: datetime | int | str | None) -> dict[str, Any]:
+        text = None if key is None else key_text(key)
+        if text is not None:
+            check_key(text)
+        at = self._runtime.clock.now() if time is None else to_micros(time, self._times)
+        return {"key": text, "time": at, "payload": payload_bytes(event)}
+
+    def _typed_row(self, event: Any, key: Any, time: Any) -> dict[str, Any]:
+        if key is not None or time is not None:
+            raise InvalidArgument(
+                "key= and time= are for raw streams; a typed stream takes both from the event's columns"
+            )
+        assert self._checker is not None, "a typed stream has one"
+        try:
+            self._checker.check(event)
+        except SchemaMismatch:
+            with self._lock:
+                self._refresh_schema()
+            self._checker.check(event)
+        key_value = None if (key_column := self._stager.schema.key) is None else event.get(key_column)
+        if isinstance(key_value, str):
+            check_key(key_value)
+        return self._checker.normalized(event)

@@ -1,0 +1,1 @@
+"""Moving bytes: jobs between stores, archives, imports and attached files."""

@@ -1,0 +1,74 @@
+"""Measuring a job's progress from what it has written, the only record of it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from anabranch.catalog.port import Reading
+from anabranch.catalog.state.replacing import REPLACING
+from anabranch.transfer.jobs.archived_files import archive_plan, complete_files
+from anabranch.transfer.jobs.members import members_of
+from anabranch.transfer.jobs.progress import RangeProgress
+from anabranch.transfer.jobs.record import ARCHIVE, REPLACE, JobRow, JobState, need_plan
+from anabranch.transfer.jobs.replace_range import rewritten_so_far
+
+
+class MeasuredProgress(NamedTuple):
+    """Events and logical bytes moved, and the progress of each range that is known so far and not yet part of a
+    complete stream. For `scanned` see `JobProgress`."""
+
+    events: int
+    bytes: int
+    ranges: tuple[RangeProgress, ...]
+    scanned: tuple[int, int] | None = None
+
+
+def measure(txn: Reading, row: JobRow) -> MeasuredProgress:
+    """The progress of a job that has not ended."""
+    if row.verb == ARCHIVE:
+        return _of_archive(txn, row)
+    if row.verb == REPLACE:
+        return _of_replacement(txn, row)
+    found = [_of_stages(txn, each) for each in (members_of(txn, row) if row.members else (row,))]
+    ranges = tuple(each for one in found for each in one.ranges)
+    return MeasuredProgress(sum(one.events for one in found), sum(one.bytes for one in found), ranges)
+
+
+def _of_stages(txn: Reading, row: JobRow) -> MeasuredProgress:
+    """For a job that writes to logs: from the logs' lengths."""
+    if row.state is JobState.DONE or row.result is not None:
+        return MeasuredProgress(row.events, row.bytes, ())
+    ranges = [
+        (str(part.name), each)
+        for number, part in enumerate(row.parts)
+        for each in need_plan(txn, row.id, number).ranges
+    ]
+    logs = txn.logs([each.log for _, each in ranges]) if ranges else {}
+    reached = tuple(
+        RangeProgress(stream, str(r.segment), r.start, r.stop, r.start + logs[r.log].length) for stream, r in ranges
+    )
+    return MeasuredProgress(sum(log.length for log in logs.values()), sum(log.size for log in logs.values()), reached)
+
+
+def _of_replacement(txn: Reading, row: JobRow) -> MeasuredProgress:
+    """For a job that replaces: from what it has stored again, at most what it needs by now."""
+    doing = txn.state(REPLACING, row.id)
+    events, size = rewritten_so_far(txn, row.id)
+    scanned = None if doing is None else (doing.scanned, doing.total)
+    return MeasuredProgress(min(events, row.events), min(size, row.bytes), (), scanned)
+
+
+def _of_archive(txn: Reading, row: JobRow) -> MeasuredProgress:
+    """For a job that writes files: from the complete ones."""
+    whole = complete_files(txn, row.id)
+    events = size = 0
+    reached: list[RangeProgress] = []
+    for number in range(row.members):
+        plan = archive_plan(txn, row.id, number)
+        for index, each in enumerate(plan.ranges):
+            there = (number, index) in whole
+            come = each.stop if there else each.start
+            reached.append(RangeProgress(str(plan.stream.name), str(each.segment), each.start, each.stop, come))
+            events += each.events if there else 0
+            size += each.bytes if there else 0
+    return MeasuredProgress(events, size, tuple(reached))

@@ -1,0 +1,256 @@
+"""Outcomes of written events: one acknowledgement for all events that were accepted together, and light handles on it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator, Hashable, Mapping
+from contextlib import suppress
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from anabranch.core.display import Displayed
+from anabranch.errors import AnabranchError
+from anabranch.model.ids import SegmentId, StreamId
+from anabranch.model.pointer import EventPointer
+from anabranch.runtime.tracing import AppendSpan
+from anabranch.writing.refusals import Refusals
+
+Rows = npt.NDArray[np.intp]
+
+
+class EventRange(NamedTuple):
+    """Consecutive events of one segment, `start <= offset < stop`."""
+
+    segment: SegmentId
+    start: int
+    stop: int
+
+
+class Waiter(Protocol):
+    """Waits for a chunk, or does the work itself: the appender."""
+
+    def wait(self, done: Callable[[], bool], timeout_s: float | None = None) -> bool:
+        """See `Appender.wait`."""
+        ...
+
+
+class Acknowledgement:
+    """Events accepted together by a writer, and where each of them landed."""
+
+    __slots__ = (
+        "_appended",
+        "_callbacks",
+        "_counted",
+        "_pointers",
+        "_refusals",
+        "_refused",
+        "_waiter",
+        "accepted",
+        "settled",
+        "span",
+        "stream",
+        "total",
+    )
+
+    def __init__(self, stream: StreamId, waiter: Waiter, refusals: Refusals) -> None:
+        self.stream = stream
+        self._refusals = refusals
+        self.total = -1  # unknown until the chunk is closed
+        self.accepted = 0  # rows that the writer has taken over, or refused
+        self.settled = 0
+        self.span: AppendSpan | None = None
+        self._waiter = waiter
+        # By a key of the report, so that an interrupted report may be repeated.
+        self._appended: dict[Hashable, tuple[SegmentId, int, Rows]] = {}
+        self._refused: dict[Hashable, tuple[AnabranchError, Rows]] = {}
+        self._counted = 0  # how many of these are included in `settled`
+        self._pointers: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None
+        self._callbacks: list[Callable[[], None]] = []
+
+    @property
+    def done(self) -> bool:
+        """True once every event is durable or refused."""
+        return self.settled == self.total
+
+    def trace(self, span: AppendSpan) -> None:
+        """Have `span` end once done."""
+        if self.span is None:
+            self.span = span
+            self.when_done(lambda: span.end(self.total, self.error))
+
+    # by the writer's queue, under its lock
+
+    def record_append(self, segment: SegmentId, start: int, rows: Rows, *, key: Hashable) -> None:
+        """Record that the events `rows` (their numbers in it) got the offsets from `start` on. Repeated under
+        the same `key`, it counts once."""
+        self._appended[key] = (segment, start, rows)
+        self._count(len(rows))
+
+    def record_refusal(self, error: AnabranchError, rows: Rows, *, key: Hashable) -> None:
+        """Record that the events `rows` were refused; `key` as for `record_append`."""
+        self._refused[key] = (error, rows)
+        self._count(len(rows))
+
+    def refuse_all(self, total: int, error: AnabranchError) -> None:
+        """Refuse all of `total` events, none of which was taken."""
+        self.total = total
+        self._refused.clear()
+        self.record_refusal(error, np.arange(total), key=())
+
+    @property
+    def drained(self) -> bool:
+        """True once every accepted event is durable or refused. A batch may be accepted in part, if its call was
+        interrupted."""
+        return self.done or self.settled >= self.accepted
+
+    def _count(self, count: int) -> None:
+        reports = len(self._appended) + len(self._refused)
+        if reports == self._counted + 1:
+            self.settled += count
+        else:  # reported again, or the report before this one was interrupted
+            self.settled = sum(len(rows) for _, _, rows in self._appended.values())
+            self.settled += sum(len(rows) for _, rows in self._refused.values())
+        self._counted = reports
+        if self.done:
+            while self._callbacks:
+                self._callbacks[0]()
+                del self._callbacks[0]
+
+    # for waiting callers
+
+    def wait(self, timeout_s: float | None) -> None:
+        """Return once done. Raises TimeoutError."""
+        if not self.done and not self._waiter.wait(lambda: self.done, timeout_s) and not self.done:
+            raise TimeoutError("the append is not durable yet")
+
+    def when_done(self, callback: Callable[[], None]) -> None:
+        """Call back once done, perhaps at once, in the thread that detects it; perhaps twice."""
+        self._callbacks.append(callback)
+        if self.done:  # calling back twice is harmless
+            callback()
+
+    def wait_drained(self) -> None:
+        """Return once drained."""
+        if not self.drained:
+            self._waiter.wait(lambda: self.drained)
+
+    def pointer(self, row: int) -> EventPointer:
+        """Where event `row` landed. Raises the error it was refused with; IndexError where the row does not exist."""
+        if not 0 <= row < self.total:
+            raise IndexError(f"there is no row {row} among {self.total}")
+        if self._refused:
+            for error, rows in self._refused.values():
+                if row in rows:
+                    raise self._seen(error)
+        if len(self._appended) == 1 and not self._refused:
+            ((segment, start, _),) = self._appended.values()  # all of them, in order
+            return EventPointer(self.stream, segment, start + row)
+        if self._pointers is None:
+            segments, offsets = np.zeros(self.total, np.int64), np.zeros(self.total, np.int64)
+            for segment, start, rows in self._appended.values():
+                segments[rows] = segment.packed
+                offsets[rows] = np.arange(start, start + len(rows))
+            self._pointers = segments, offsets
+        segments, offsets = self._pointers
+        return EventPointer(self.stream, SegmentId.unpack(int(segments[row])), int(offsets[row]))
+
+    def ranges(self) -> tuple[EventRange, ...]:
+        """Where the events landed. Raises the error of the first refused part."""
+        if self._refused:
+            raise self._seen(self._first_error())
+        landings = self._appended.values()
+        return tuple(sorted(EventRange(segment, start, start + len(rows)) for segment, start, rows in landings))
+
+    @property
+    def error(self) -> AnabranchError | None:
+        """The first refusal, or None."""
+        return self._first_error() if self._refused else None
+
+    @property
+    def errors(self) -> list[AnabranchError]:
+        """The refusals so far."""
+        return [error for error, _ in self._refused.values()]
+
+    def _seen(self, error: AnabranchError) -> AnabranchError:
+        """The error to raise: `close` does not raise it again."""
+        self._refusals.mark_seen(error)
+        return error.with_traceback(None)  # else each raise would add to its traceback
+
+    def _first_error(self) -> AnabranchError:
+        return next(iter(self._refused.values()))[0]
+
+
+class Ack(Displayed):
+    """The pending answer to one written event. Also awaitable."""
+
+    __slots__ = ("_acknowledgement", "_row")
+
+    def __init__(self, acknowledgement: Acknowledgement, row: int) -> None:
+        self._acknowledgement = acknowledgement
+        self._row = row
+
+    def _facts(self) -> Mapping[str, object]:
+        return {"state": "done" if self.done() else "pending"}
+
+    def done(self) -> bool:
+        """True once `result` will not wait."""
+        return self._acknowledgement.done
+
+    def result(self, timeout: float | None = None) -> EventPointer:
+        """The event's pointer, once it is durable.
+
+        Raises the error the append was refused with, AppendUncertain where its outcome is unknown, TimeoutError after
+        `timeout` seconds (it may still become durable).
+        """
+        self._acknowledgement.wait(timeout)
+        return self._acknowledgement.pointer(self._row)
+
+    def __await__(self) -> Generator[object, None, EventPointer]:
+        yield from _until_done(self._acknowledgement)
+        return self.result()
+
+
+class BatchAck(Displayed):
+    """The pending answer to a written batch. Also awaitable."""
+
+    __slots__ = ("_acknowledgement",)
+
+    def __init__(self, acknowledgement: Acknowledgement) -> None:
+        self._acknowledgement = acknowledgement
+
+    def _facts(self) -> Mapping[str, object]:
+        events = max(self._acknowledgement.total, self._acknowledgement.accepted)
+        return {"events": events, "state": "done" if self.done() else "pending"}
+
+    def done(self) -> bool:
+        """True once `result` will not wait."""
+        return self._acknowledgement.done
+
+    def result(self, timeout: float | None = None) -> tuple[EventRange, ...]:
+        """Where the batch's events landed, once all are durable; by segment and offset. Raises what `Ack.result`
+        raises."""
+        self._acknowledgement.wait(timeout)
+        return self._acknowledgement.ranges()
+
+    def pointer(self, row: int) -> EventPointer:
+        """The pointer of the batch's event `row`; waits as `result` does."""
+        self._acknowledgement.wait(None)
+        return self._acknowledgement.pointer(row)
+
+    def __await__(self) -> Generator[object, None, tuple[EventRange, ...]]:
+        yield from _until_done(self._acknowledgement)
+        return self.result()
+
+
+def _until_done(acknowledgement: Acknowledgement) -> Generator[object, None, None]:
+    loop = asyncio.get_running_loop()
+    done = loop.create_future()
+
+    def wake() -> None:
+        with suppress(RuntimeError):  # the loop was closed, so there is no waiting coroutine
+            loop.call_soon_threadsafe(lambda: None if done.done() else done.set_result(None))
+
+    acknowledgement.when_done(wake)
+    yield from done

@@ -1,0 +1,90 @@
+# ruff: noqa: B018, F821
+# mypy: ignore-errors
+"""Names that the package itself never uses, and why they stay. `./dev check` passes this file to vulture, which then
+takes them for used; any other unused name fails the check.
+
+If it names something new: remove it, unless users or a library call it. What only tests use belongs into the tests.
+"""
+
+# The public API: methods and fields for users.
+_._repr_html_  # notebooks call it
+_.active  # Pipeline
+_.caught_up  # Pipeline
+_.dataframe  # Pipeline
+_.delivered  # Subscription
+_.duplicates  # of a reader's audit
+_.elastic  # ReaderGroup
+_.evolve  # store.streams
+_.failed_at  # UpkeepFailure
+_.fault  # Periodic: an unexpected error that a later round has hidden
+_.fetches  # RangeCache
+_.forget_listener  # store.notifications
+_.generate_cut  # ReaderGroup
+_.held_bytes  # of a read over ranges
+_.import_  # store.archives
+_.latency_us  # of a reader's audit
+_.memory_peak  # Job
+_.on_checkpoint  # GroupReader
+_.on_end_of_data  # the kinds of notifications
+_.on_passed
+_.on_readers
+_.on_scaling
+_.on_segments
+_.on_truncation
+_.predecessors  # StreamView
+_.reader_offline  # ReaderGroup
+_.successors  # StreamView
+_.synchronizer  # store.shared_state
+_.unconfirmed_attachments  # store.archives
+
+_.deleted_at  # of the results of a deleted pipeline: for who reads the row
+
+# The columns of a pipeline's progress, stored as JSON and read by name.
+_.keeps_late
+_.run_late
+_.run_read
+
+# Called by Python itself, or through a protocol of it.
+__dir__
+__getattr__
+blocking  # Tasks.lock
+readinto  # io.RawIOBase
+writable  # io.RawIOBase
+trace  # __exit__
+
+# Called by typer, which finds a command by its decorator.
+_.import_
+_.demo
+_.list_groups
+_.list_jobs
+_.list_pipelines
+_.list_scopes
+_.list_streams
+_.list_watermarks
+_.metrics
+_.unalias
+_.ms  # a choice of --time-unit
+
+# Of Arrow, DuckDB, NumPy and psycopg.
+_.scanner
+_.to_reader
+_.unwrap_key
+_.wrap_key
+master_key_identifier
+_.writeable  # of a NumPy array
+
+_._pgconn  # of psycopg's errors
+
+# Called by Spark.
+_.getDefaultReadLimit
+_.initialOffset
+_.latestOffset
+_.partitions
+_.prepareForTriggerAvailableNow
+_.reportLatestOffset
+_.streamReader
+_.streamWriter
+
+# Called by Typer.
+_.format_help
+formatter
