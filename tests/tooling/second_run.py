@@ -1,0 +1,45 @@
+"""What `.ci/run` does with tests that failed: a few whose processes, servers or Spark sessions had to share the machine with other
+tests are run a second time, alone. One that passes then is named in the last lines as unreliable: it is a defect of the test
+or of the store, to be found and mended. Whatever depends on nothing but the code, such as the unit tests and the simulation, gets no
+second run, and neither do more failures than three."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+SHARES_THE_MACHINE = ("process", "spark", "cli", "contracts", "store", "tooling", "docs")
+AT_MOST = 3
+
+
+def why_not(failed: list[str]) -> str | None:
+    """Why these tests get no second run, or None where they do."""
+    if not failed:
+        return "no failed test is on record"
+    if len(failed) > AT_MOST:
+        return f"{len(failed)} tests failed; at most {AT_MOST} are run again"
+    for test in failed:
+        if "::" not in test or not test.startswith(tuple(f"tests/{folder}/" for folder in SHARES_THE_MACHINE)):
+            return f"{test} shares the machine with nothing that could have made it fail"
+    return None
+
+
+def main() -> int:
+    """The exit code of the second run, or 1 where there is none."""
+    record = Path(".pytest_cache/v/cache/lastfailed")
+    failed = sorted(json.loads(record.read_text())) if record.exists() else []
+    refusal = why_not(failed)
+    if refusal is not None:
+        print(f"no second run: {refusal}", flush=True)
+        return 1
+    print(f"second run, alone: {', '.join(failed)}", flush=True)
+    code = subprocess.run([sys.executable, "-m", "pytest", *failed], check=False).returncode
+    if code == 0:
+        print(f"UNRELIABLE: failed among the others, passed alone: {', '.join(failed)}", flush=True)
+    return code
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
