@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import gc
+import io
 import json
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from anabranch.cli.render import Parquet, Sink
+from anabranch.errors import InvalidArgument
 from tests.cli.kit import Line, column
 from tests.waiting import PATIENCE_S
 
@@ -37,6 +42,68 @@ def test_an_arrow_stream_is_whole_even_without_rows(sensors: Line) -> None:
         table = pa.ipc.open_stream(out).read_all()
         assert table.num_rows == rows
     assert table.column_names == ["key", "time", "payload"]
+
+
+def test_a_parquet_file_goes_to_stdout_and_to_a_new_file(sensors: Line, tmp_path: Path) -> None:
+    rows = sensors("read", "iot/sensors", "--format", "arrow", "--output", tmp_path / "all.arrows")
+    assert (rows.out, rows.err) == ("", "")
+    with pa.ipc.open_stream(tmp_path / "all.arrows") as stream:
+        expected = stream.read_all()
+    sensors("read", "iot/sensors", "--output", tmp_path / "all.parquet")
+    assert pq.read_table(tmp_path / "all.parquet") == expected
+    process = sensors.start("read", "iot/sensors", "--format", "parquet")
+    out, _ = process.communicate(timeout=PATIENCE_S)
+    assert pq.read_table(pa.BufferReader(out)) == expected
+    sensors("read", "iot/raw", "--output", tmp_path / "none.pq")
+    assert pq.read_table(tmp_path / "none.pq").column_names == ["key", "time", "payload"]
+    sensors("write", "iot/again", "--create", tmp_path / "all.parquet")
+    assert sensors("read", "iot/again").rows == sensors("read", "iot/sensors").rows
+
+
+def test_row_groups_bound_what_a_parquet_file_holds_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = io.BytesIO()
+    batch = pa.record_batch({"a": [1, 2]})
+    monkeypatch.setattr("anabranch.cli.render._ROW_GROUP_BYTES", 2 * batch.nbytes)
+    renderer = Parquet(batch.schema, Sink(file))
+    for _ in range(5):
+        renderer.write(batch)
+    renderer.close()
+    file.seek(0)
+    metadata = pq.ParquetFile(file).metadata
+    assert [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)] == [4, 4, 2]
+
+
+def test_the_format_of_a_file_is_that_of_its_ending(sensors: Line, tmp_path: Path) -> None:
+    sensors("read", "iot/sensors", "--output", tmp_path / "a.csv", "--limit", "1")
+    assert (tmp_path / "a.csv").read_text() == '"device","at","celsius"\n"a","2026-01-01T00:00:00.000000Z",1.5\n'
+    sensors("query", "SELECT count(*) AS n FROM iot.sensors", "-o", tmp_path / "n.jsonl")
+    assert (tmp_path / "n.jsonl").read_text() == '{"n": 3}\n'
+    assert "a.csv can't be created: File exists" in sensors.refused("read", "iot/sensors", "-o", tmp_path / "a.csv")
+    assert "names no format" in sensors.refused("read", "iot/sensors", "-o", tmp_path / "a.xlsx")
+    sensors("read", "iot/sensors", "-o", tmp_path / "a.xlsx", "--format", "csv")
+
+
+def test_half_a_result_never_looks_like_a_whole_one(
+    sensors: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[int] = []
+
+    def fail_later(self: Parquet, batch: pa.RecordBatch) -> None:
+        written.append(batch.num_rows)
+        raise InvalidArgument("it fails")
+
+    monkeypatch.setattr(Parquet, "write", fail_later)
+    assert sensors.refused("read", "iot/sensors", "-o", tmp_path / "a.parquet") == "it fails"
+    assert written and not (tmp_path / "a.parquet").exists()
+    file = io.BytesIO()
+    unfinished = Parquet(pa.schema([("a", pa.int64())]), Sink(file))
+    del unfinished
+    gc.collect()
+    assert file.getvalue() == b"PAR1", "it has no footer"
+    assert "complete only at its end" in sensors.refused("read", "iot/sensors", "-f", "--format", "parquet")
+    monkeypatch.undo()
+    sensors("read", "iot/sensors", "-f", "--limit", "3", "-o", tmp_path / "a.parquet")
+    assert pq.read_metadata(tmp_path / "a.parquet").num_rows == 3
 
 
 def test_an_empty_result_has_its_header(sensors: Line) -> None:

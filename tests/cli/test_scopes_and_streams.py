@@ -176,3 +176,23 @@ def test_keys_and_times_must_name_fitting_columns(line: Line) -> None:
     ):
         assert complaint in line.refused("stream", "create", "s/x", "--schema", SCHEMA, *option)
     assert "pass schema= too" in line.refused("stream", "create", "s/x", "--key", "k")
+
+
+def test_a_stream_gains_columns_while_it_is_read_and_written(sensors: Line, tmp_path: Path) -> None:
+    made = sensors("stream", "evolve", "iot/sensors", "--add", "humidity:double, firmware:string", "--json").json
+    assert made["added"] == ["humidity", "firmware"]
+    sensors("write", "iot/sensors", stdin='{"device":"c","firmware":"2.0"}\n')
+    assert [row["firmware"] for row in sensors("read", "iot/sensors").rows] == [None, None, None, "2.0"]
+    (tmp_path / "newer.csv").write_text("device,celsius,site\nd,1,7\n")
+    assert sensors("stream", "evolve", "iot/sensors", "--schema-from", tmp_path / "newer.csv").err == (
+        "added site to stream 'iot/sensors'\n"
+    )
+    assert "has these columns already" in sensors("stream", "evolve", "iot/sensors", "--add", "site:int").err
+
+
+def test_columns_do_not_change_their_type_and_raw_streams_have_none(sensors: Line) -> None:
+    assert "column 'celsius' can't change its type from double" in sensors.refused(
+        "stream", "evolve", "iot/sensors", "--add", "celsius:string"
+    )
+    assert "a raw stream has no schema" in sensors.refused("stream", "evolve", "iot/raw", "--add", "a:int")
+    assert "either --add or --schema-from" in sensors.refused("stream", "evolve", "iot/sensors")

@@ -112,6 +112,15 @@ def test_what_was_read_can_be_written_again(sensors: Line, tmp_path: Path, kind:
     assert sensors("read", "iot/copy").rows == rows
 
 
+@pytest.mark.parametrize("given", ["\\t", "tab", "\t"])
+def test_tabs_are_a_delimiter(line: Line, tmp_path: Path, given: str) -> None:
+    data = make(tmp_path, "tsv").read_bytes()
+    line("write", "iot/m", "--create", "--format", "csv", "--delimiter", given, stdin=data)
+    (tmp_path / "m.tab").write_bytes(data)
+    line("write", "iot/m", tmp_path / "m.tab")
+    assert column(line("read", "iot/m").rows, "celsius") == [1.5, 2.5, 3.5] * 2
+
+
 def test_lines_make_a_raw_stream(line: Line, tmp_path: Path) -> None:
     (tmp_path / "app.log").write_bytes("one\r\n\nthrée\n".encode() + b"\xff\x00")
     line("write", "logs/app", "--create", tmp_path / "app.log")

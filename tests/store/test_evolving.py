@@ -180,3 +180,15 @@ def test_a_transaction_takes_columns_that_came_later(anywhere: Store) -> None:
         anywhere.streams.scale("s/a", 3)
     assert units(anywhere) == {0: None, 1: None, 2: None, 3: "C", 4: "F"}
     assert sound(anywhere)
+
+
+def test_columns_are_added_whatever_others_add_meanwhile(store: Store) -> None:
+    store.streams.add_columns("s/a", {"unit": pa.string()})
+    store.streams.add_columns("s/a", pa.schema([("n", SCHEMA.field("n").type), ("site", pa.large_string())]))
+    assert store.streams.get("s/a").schema.columns.names == [*SCHEMA.names, "unit", "site"]
+    version = store.streams.get("s/a").schema_version
+    assert store.streams.add_columns("s/a", {"site": pa.string()}).schema_version == version
+    with pytest.raises(SchemaMismatch, match="column 'site' can't change its type"):
+        store.streams.add_columns("s/a", {"site": pa.int64()})
+    assert store.streams.add_columns("s/a", {"x": pa.int8()}, request="r").schema_version == version + 1
+    assert store.streams.add_columns("s/a", {"x": pa.int8()}, request="r").schema_version == version + 1

@@ -12,6 +12,7 @@ class Format(StrEnum):
     jsonl = "jsonl"
     csv = "csv"
     arrow = "arrow"
+    parquet = "parquet"
 
 
 class FileFormat(StrEnum):

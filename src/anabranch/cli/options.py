@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -33,6 +34,9 @@ StoreOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 StreamArgument = Annotated[str, typer.Argument(metavar="STREAM", help="The stream, as scope/name.")]
+OutputOption = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write a new file instead of stdout.")
+]
 TagOption = Annotated[
     list[str] | None, typer.Option("--tag", metavar="NAME=VALUE", help="A tag; may be given several times.")
 ]

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from anabranch.cli.formats import Format
-from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store
+from anabranch.cli.options import JsonOption, OutputOption, StoreOption, new_app, open_store
 from anabranch.errors import InvalidArgument
 
 app = new_app()
@@ -25,8 +25,10 @@ def query(
         bool, typer.Option("--allow-files", help="Let the query use files of this machine and DuckDB's extensions.")
     ] = False,
     form: Annotated[
-        Format | None, typer.Option("--format", help="Default: a table on a terminal, else JSON lines.")
+        Format | None,
+        typer.Option("--format", help="Default: by the ending of --output; a table on a terminal, else JSON lines."),
     ] = None,
+    output: OutputOption = None,
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
@@ -42,12 +44,12 @@ def query(
 
       anabranch query 'SELECT device, max(celsius) FROM iot.sensors GROUP BY 1'
       anabranch query 'SELECT count(*) FROM "iot/sensors"' --json
-      anabranch query --file report.sql --format csv > report.csv
+      anabranch query --file report.sql --output report.parquet
       anabranch query --allow-files "SELECT * FROM iot.sensors JOIN 'devices.csv' USING (device)"
     """
     from anabranch.cli.render import choose, render
 
-    kind = choose(form, as_json=as_json)
+    kind = choose(form, as_json=as_json, output=output)
     text = _text(sql, file)
     with open_store(store) as opened:
         from anabranch.query import Query
@@ -55,7 +57,7 @@ def query(
         with Query(opened, allow_files=allow_files) as engine:
             result = engine.run(text)
             if result is not None:
-                render(result, result.schema, kind)
+                render(result, result.schema, kind, output)
 
 
 def _text(sql: str | None, file: Path | None) -> str:

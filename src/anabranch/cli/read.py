@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anabranch.cli.formats import Format
-from anabranch.cli.options import JsonOption, StoreOption, StreamArgument, new_app, open_store, split_list
+from anabranch.cli.options import (
+    JsonOption,
+    OutputOption,
+    StoreOption,
+    StreamArgument,
+    new_app,
+    open_store,
+    split_list,
+)
 from anabranch.cli.ranges import ByOption, time_kind
 from anabranch.errors import InvalidArgument
 
@@ -44,8 +52,10 @@ def read(
     ] = None,
     meta: Annotated[bool, typer.Option("--meta", help="Add _pointer and _appended to each event.")] = False,
     form: Annotated[
-        Format | None, typer.Option("--format", help="Default: a table on a terminal, else JSON lines.")
+        Format | None,
+        typer.Option("--format", help="Default: by the ending of --output; a table on a terminal, else JSON lines."),
     ] = None,
+    output: OutputOption = None,
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
@@ -55,18 +65,27 @@ def read(
     under NAME_base64 in JSON, after base64: in CSV. If a reader of the output closes it early, as head does, the
     command ends without an error.
 
+    A Parquet file is written in row groups of 64 MiB, in bounded memory, and is complete when the command has ended; so
+    it can't --follow without a --limit. A file of --output must be new; if the command fails, it is removed.
+
     Examples:
 
       anabranch read iot/sensors --limit 10
       anabranch read iot/sensors --from tail --follow
       anabranch read iot/sensors --from -1h --format csv > last-hour.csv
       anabranch read iot/sensors --where-time 2026-01-01..2026-02-01 --json
+      anabranch read iot/sensors --output sensors.parquet
+      anabranch read iot/sensors --format parquet | aws s3 cp - s3://bucket/sensors.parquet
     """
     from anabranch.cli.render import choose, render
     from anabranch.cli.stream_places import parse_place
 
     times = time_kind(by)
-    kind = choose(form, as_json=as_json)
+    kind = choose(form, as_json=as_json, output=output)
+    if kind is Format.parquet and follow and limit is None:
+        raise InvalidArgument(
+            "a Parquet file is complete only at its end: pass --limit, or another --format to --follow"
+        )
     with open_store(store) as opened:
         now = opened.runtime.clock.now()
         options: dict[str, Any] = {} if limit is None else {"batch_rows": max(1, min(limit, 65_536))}
@@ -81,7 +100,7 @@ def read(
             **options,
         ) as reader:
             visible = _VisibleColumns(reader, meta=meta)
-            render(_at_most(visible.batches(), limit), visible.schema, kind)
+            render(_at_most(visible.batches(), limit), visible.schema, kind, output, keep=follow)
 
 
 def _between(text: str, now: Micros) -> tuple[int, int]:

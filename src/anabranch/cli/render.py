@@ -1,4 +1,4 @@
-"""Prints record batches on stdout: as a table for people, JSON lines, CSV, or an Arrow stream."""
+"""Prints record batches, on stdout or into a file: as a table for people, JSON lines, CSV, Arrow or Parquet."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ import json
 import math
 import shutil
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from json.encoder import encode_basestring
-from typing import Any, Final, Protocol
+from pathlib import Path
+from typing import IO, Any, Final, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from anabranch import limits
 from anabranch.cli.formats import Format
 from anabranch.cli.output import strong
 from anabranch.core.terminal import terminal_json, terminal_text
@@ -23,10 +26,30 @@ from anabranch.errors import InvalidArgument
 _PAGE_ROWS: Final = 200  # rows of a table; realigned only if a column gets wider
 _CELL_CHARS_MAX: Final = 60
 _ROWS_PER_WRITE: Final = 8_192
+_ROW_GROUP_BYTES: Final = 64 * limits.MIB
+_ENDINGS: Final = {
+    ".jsonl": Format.jsonl,
+    ".ndjson": Format.jsonl,
+    ".json": Format.jsonl,
+    ".csv": Format.csv,
+    ".arrow": Format.arrow,
+    ".arrows": Format.arrow,
+    ".parquet": Format.parquet,
+    ".pq": Format.parquet,
+    ".txt": Format.table,
+}
+
+
+class Sink(NamedTuple):
+    """Where a result is printed."""
+
+    file: IO[bytes]
+    terminal: bool = False
 
 
 class Renderer(Protocol):
-    """Prints the batches of one result, in order; each is flushed when `write` returns."""
+    """Prints the batches of one result, in order; each is flushed when `write` returns, but for Parquet, which is
+    flushed by row groups."""
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Prints one batch."""
@@ -37,30 +60,63 @@ class Renderer(Protocol):
         ...
 
 
-def choose(chosen: Format | None, *, as_json: bool) -> Format:
-    """Returns the format: the given one, else a table for a terminal and JSON lines for a program."""
+def choose(chosen: Format | None, *, as_json: bool, output: Path | None = None) -> Format:
+    """Returns the format: the given one, else that of the output file's ending, else a table for a terminal and JSON
+    lines for a program. Raises InvalidArgument for an unknown ending."""
     if as_json:
         if chosen not in (None, Format.jsonl):
             raise InvalidArgument(f"--json prints JSON lines; it can't be combined with --format {chosen.value}")
         return Format.jsonl
-    return chosen or (Format.table if sys.stdout.isatty() else Format.jsonl)
+    if chosen is not None:
+        return chosen
+    if output is None:
+        return Format.table if sys.stdout.isatty() else Format.jsonl
+    if (found := _ENDINGS.get(output.suffix.lower())) is None:
+        raise InvalidArgument(f"the ending of {output} names no format ({', '.join(_ENDINGS)}): pass --format")
+    return found
 
 
-def render(batches: Iterable[pa.RecordBatch], schema: pa.Schema, kind: Format) -> None:
-    """Prints batches of one schema as they arrive."""
-    renderer = _MAKERS[kind](schema)
-    for batch in batches:
-        renderer.write(batch)
-    renderer.close()
+def render(
+    batches: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    kind: Format,
+    output: Path | None = None,
+    *,
+    keep: bool = False,
+) -> None:
+    """Prints batches of one schema as they arrive, on stdout or into the new file `output`. Unless `keep`, a file that
+    is not complete is removed. Raises InvalidArgument for a file that exists."""
+    with _sink(output, keep=keep) as sink:
+        renderer = _MAKERS[kind](schema, sink)
+        for batch in batches:
+            renderer.write(batch)
+        renderer.close()
+
+
+@contextmanager
+def _sink(output: Path | None, *, keep: bool) -> Iterator[Sink]:
+    if output is None:
+        sys.stdout.flush()
+        yield Sink(sys.stdout.buffer, sys.stdout.isatty())
+        return
+    try:
+        file = output.open("xb")
+    except OSError as exc:
+        raise InvalidArgument(f"{output} can't be created: {exc.strerror}") from exc
+    try:
+        with file:
+            yield Sink(file)
+    except BaseException:
+        if not keep:
+            output.unlink(missing_ok=True)
+        raise
 
 
 class _Text:
-    """Prints through the text stream's buffer, so that bytes and text stay in order."""
+    """Prints text. On stdout it goes through the text stream's buffer, so that bytes and text stay in order."""
 
-    def __init__(self) -> None:
-        sys.stdout.flush()
-        self._out = sys.stdout.buffer
-        self._terminal = sys.stdout.isatty()
+    def __init__(self, sink: Sink) -> None:
+        self._out, self._terminal = sink
 
     def put(self, text: str) -> None:
         self._out.write(text.encode("utf-8", "surrogateescape"))
@@ -72,8 +128,8 @@ class JsonLines(_Text):
     numbers that JSON lacks are the texts "NaN", "Infinity" and "-Infinity", as in the JSON mapping of Protocol Buffers:
     they differ from null, and `write` reads them back."""
 
-    def __init__(self, schema: pa.Schema) -> None:
-        super().__init__()
+    def __init__(self, schema: pa.Schema, sink: Sink) -> None:
+        super().__init__(sink)
 
     def write(self, batch: pa.RecordBatch) -> None:
         for start in range(0, batch.num_rows, _ROWS_PER_WRITE):
@@ -90,8 +146,8 @@ class Csv(_Text):
     """Prints CSV with a header. Text is quoted, null is empty; nested values are JSON; bytes that are not UTF-8 are
     base64 after `base64:`. CSV has no escapes, so on a terminal control characters are replaced by their names."""
 
-    def __init__(self, schema: pa.Schema) -> None:
-        super().__init__()
+    def __init__(self, schema: pa.Schema, sink: Sink) -> None:
+        super().__init__(sink)
         header = pa.record_batch([pa.array([], pa.string()) for _ in schema], names=schema.names)
         self._write(header, header=True)
 
@@ -115,12 +171,10 @@ class Csv(_Text):
 class Arrow:
     """Prints an Arrow IPC stream."""
 
-    def __init__(self, schema: pa.Schema) -> None:
-        if sys.stdout.isatty():
-            raise InvalidArgument("an Arrow stream is binary: send it to a file or a program")
-        sys.stdout.flush()
-        self._out = sys.stdout.buffer
-        self._sink = pa.BufferOutputStream()
+    def __init__(self, schema: pa.Schema, sink: Sink) -> None:
+        if sink.terminal:
+            raise InvalidArgument("an Arrow stream is binary: send it to a program, or to a file with --output")
+        self._out = sink.file
         self._schema = schema
         self._sent = False
 
@@ -140,18 +194,86 @@ class Arrow:
         self._out.flush()
 
 
+class Parquet:
+    """Prints a Parquet file. It is complete only when closed, since its footer comes last. In memory is one row
+    group."""
+
+    def __init__(self, schema: pa.Schema, sink: Sink) -> None:
+        from pyarrow.parquet import ParquetWriter
+
+        if sink.terminal:
+            raise InvalidArgument("Parquet is binary: send it to a program, or to a file with --output")
+        self._schema = schema
+        self._gate = _Gate(sink.file)
+        with self._writing():
+            self._writer = ParquetWriter(self._gate, schema, compression="zstd")
+        self._rows: list[pa.RecordBatch] = []
+        self._bytes = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._rows.append(batch)
+        self._bytes += batch.nbytes
+        if self._bytes >= _ROW_GROUP_BYTES:
+            self._end_group()
+
+    def _end_group(self) -> None:
+        if self._rows:
+            with self._writing():
+                self._writer.write_table(pa.Table.from_batches(self._rows, self._schema))
+            self._rows, self._bytes = [], 0
+
+    def close(self) -> None:
+        self._end_group()
+        with self._writing():
+            self._writer.close()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            with self._gate:
+                yield
+        except pa.ArrowNotImplementedError as exc:
+            raise InvalidArgument(f"Parquet can't hold this result: {exc}") from exc
+
+
+class _Gate:
+    """A file that discards what is written outside of its `with` blocks. A Parquet writer that is not closed, because
+    something failed, writes its footer when it is deleted: half a result would look like a whole one."""
+
+    closed = False
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._open = False
+
+    def write(self, data: bytes) -> int:
+        return self._file.write(data) if self._open else len(data)
+
+    def flush(self) -> None:
+        if self._open:
+            self._file.flush()
+
+    def __enter__(self) -> None:
+        self._open = True
+
+    def __exit__(self, *error: object) -> None:
+        self._open = False
+        if error[0] is None:
+            self._file.flush()
+
+
 class TableRenderer(_Text):
     """Prints columns for a person, a page at a time, so that a long stream begins to appear at once."""
 
-    def __init__(self, schema: pa.Schema) -> None:
-        super().__init__()
+    def __init__(self, schema: pa.Schema, sink: Sink) -> None:
+        super().__init__(sink)
         self._names = [terminal_text(name) for name in schema.names]
         self._right = [
             pa.types.is_integer(f.type) or pa.types.is_floating(f.type) or pa.types.is_decimal(f.type) for f in schema
         ]
         self._widths = [0] * len(self._names)
         self._cells = max(12, min(_CELL_CHARS_MAX, shutil.get_terminal_size().columns // max(1, len(self._names))))
-        if not sys.stdout.isatty():
+        if not sink.terminal:
             self._cells = _CELL_CHARS_MAX
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -166,7 +288,8 @@ class TableRenderer(_Text):
             first = not any(self._widths)
             self._widths = [max(pair) for pair in zip(widths, self._widths, strict=True)]
             if first:
-                lines.append(strong(self._line(self._names)))
+                header = self._line(self._names)
+                lines.append(strong(header) if self._terminal else header)
         lines += [self._line(row) for row in zip(*columns, strict=True)]
         self.put("\n".join(lines) + "\n")
 
@@ -188,11 +311,12 @@ class TableRenderer(_Text):
             self._page([[] for _ in self._names])
 
 
-_MAKERS: Final[dict[Format, Callable[[pa.Schema], Renderer]]] = {
+_MAKERS: Final[dict[Format, Callable[[pa.Schema, Sink], Renderer]]] = {
     Format.table: TableRenderer,
     Format.jsonl: JsonLines,
     Format.csv: Csv,
     Format.arrow: Arrow,
+    Format.parquet: Parquet,
 }
 
 

@@ -1,7 +1,8 @@
-"""`anabranch stream`: create, list, show, scale, seal, truncate and delete streams."""
+"""`anabranch stream`: create, list, show, evolve, scale, seal, truncate and delete streams."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from anabranch.model.stream import StreamView
     from anabranch.store.catalog_store import CatalogStore
 
-app = new_app("Create, list, show, scale, seal, truncate and delete streams.")
+app = new_app("Create, list, show, evolve, scale, seal, truncate and delete streams.")
 
 KeyOption = Annotated[str | None, typer.Option("--key", metavar="COLUMN", help="The column that is the routing key.")]
 TimeOption = Annotated[str | None, typer.Option("--time", metavar="COLUMN", help="The column that is the event time.")]
@@ -214,6 +215,43 @@ def scale(
 
 
 @app.command()
+def evolve(
+    stream: StreamArgument,
+    add: Annotated[
+        str | None, typer.Option("--add", metavar="TEXT", help="Columns as 'name:type, name:type'; see stream create.")
+    ] = None,
+    schema_from: Annotated[
+        Path | None,
+        typer.Option(
+            "--schema-from", metavar="FILE", help="Those of a CSV, JSON lines, Parquet or Arrow file that it lacks."
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Add columns to a stream, at once and whatever its size. They are null in its earlier events.
+
+    Open writers and readers continue: a writer may use the new columns from then on, or leave them out; a reader shows
+    those it was opened with. Columns can't be dropped, renamed or given another type: for that, write a new stream with
+    a pipeline or a query. To add what a file has while it is written, see anabranch write --add-columns.
+
+    Examples:
+
+      anabranch stream evolve iot/sensors --add "humidity:double, firmware:string"
+      anabranch stream evolve iot/sensors --schema-from newer.csv
+    """
+    if (add is None) == (schema_from is None):
+        raise InvalidArgument("pass either --add or --schema-from")
+    with open_catalog(store) as names:
+        before = names.streams.get(stream).schema.columns.names
+        names.streams.add_columns(stream, _columns_to_add(add, schema_from, before))
+        view = names.streams.view(stream)
+    added = [name for name in view.info.schema.columns.names if name not in before]
+    text = f"added {', '.join(added)} to stream '{stream}'" if added else f"stream '{stream}' has these columns already"
+    _tell(view, as_json, text, added=added)
+
+
+@app.command()
 def seal(stream: StreamArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
     """Seal a stream: it stays readable, but nothing more can be appended.
 
@@ -305,7 +343,22 @@ def _events(names: CatalogStore, stream: str) -> int:
     return sum(view.length(segment.id) - segment.head for segment in view.ordered)
 
 
-def _tell(view: StreamView, as_json: bool, text: str, **more: int) -> None:
+def _columns_to_add(text: str | None, file: Path | None, present: Sequence[str]) -> Any:
+    """The columns written as text, or those of a file that are not `present`."""
+    if text is not None:
+        from anabranch.cli.schema_text import parse_schema
+
+        return parse_schema(text)
+    from anabranch.cli.intake.open import schema_of_file
+
+    assert file is not None, "it is one of the two"
+    found = schema_of_file(file)
+    for field in reversed([field for field in found if field.name in present]):
+        found = found.remove(found.get_field_index(field.name))
+    return found
+
+
+def _tell(view: StreamView, as_json: bool, text: str, **more: object) -> None:
     from anabranch.cli.show import summary
 
     if as_json:

@@ -96,7 +96,7 @@ _UPKEEP: Final = "Upkeep"
 
 VERBS: Final = {
     "scope": Verb("scope", "app", _STREAMS, "Create, list, copy, rename and delete scopes: the namespaces of streams."),
-    "stream": Verb("stream", "app", _STREAMS, "Create, list, show, scale, seal, truncate and delete streams."),
+    "stream": Verb("stream", "app", _STREAMS, "Create, list, show, evolve, scale, seal, truncate and delete streams."),
     "copy": Verb(
         "copy",
         "app",

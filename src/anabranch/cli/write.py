@@ -67,7 +67,12 @@ def write(
         bool, typer.Option("--truncate-times", help="Cut digits beyond µs off times, which are refused otherwise.")
     ] = False,
     delimiter: Annotated[
-        str | None, typer.Option("--delimiter", metavar="C", help="Between the fields of CSV; default: a comma.")
+        str | None,
+        typer.Option(
+            "--delimiter",
+            metavar="C",
+            help="Between the fields of CSV; default: a comma; \\t: a tab, as in .tsv files.",
+        ),
     ] = None,
     atomic: Annotated[
         bool, typer.Option("--atomic", help="All of the file at once or nothing of it; it must fit into 1 GiB.")

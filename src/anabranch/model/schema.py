@@ -65,6 +65,14 @@ class StreamSchema:
         added = [field for field in wider if field.name not in self.columns.names]
         return StreamSchema(pa.schema([*self.columns, *added]), self.key, self.time)
 
+    def with_columns(self, columns: pa.Schema) -> StreamSchema:
+        """As `evolved`, where `columns` may leave out columns of this schema."""
+        import pyarrow as pa
+
+        return self.evolved(
+            pa.schema([*(field for field in self.columns if field.name not in columns.names), *columns])
+        )
+
     def to_bytes(self) -> bytes:
         """The columns as an Arrow IPC schema message, the form stored in the catalog."""
         return bytes(self.columns.serialize().to_pybytes())

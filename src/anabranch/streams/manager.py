@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from anabranch import limits
 from anabranch.catalog.port import Writing
@@ -18,6 +18,7 @@ from anabranch.model.ids import Micros, SegmentId
 from anabranch.model.keyspace import KeyRange
 from anabranch.model.names import StreamName, check_scope
 from anabranch.model.policy import Fixed, Scaling, initial_segments, rate_to_json
+from anabranch.model.schema import StreamSchema
 from anabranch.model.stream import Segment, StreamInfo, StreamView
 from anabranch.model.stream_range import StreamRange
 from anabranch.streams.algebra.append import append_stream
@@ -48,6 +49,9 @@ from anabranch.streams.retention.policy import Retention
 from anabranch.streams.retention.stored import put_policy
 from anabranch.streams.scaling.stored import put_rate_policy
 from anabranch.streams.scopes.scope import need_scope
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Name = str | StreamName
 Source = Name | StreamRange
@@ -261,19 +265,33 @@ class Streams(Displayed):
         )
 
     def evolve(self, name: StreamKey, schema: Any, *, request: str | None = None) -> StreamInfo:
-        """Add the nullable columns of `schema` that the stream lacks. Raises SchemaMismatch for any other change."""
+        """Add the nullable columns of `schema` that the stream lacks; it must have all columns of the stream. Raises
+        SchemaMismatch for any other change."""
+        return self._evolve("evolve", name, schema, StreamSchema.evolved, request)
+
+    def add_columns(self, name: StreamKey, columns: Any, *, request: str | None = None) -> StreamInfo:
+        """Add those of the nullable `columns` that the stream lacks. They are null in earlier events, and in later ones
+        that leave them out. Raises SchemaMismatch for a column that the stream has with another type."""
+        return self._evolve("add columns to", name, columns, StreamSchema.with_columns, request)
+
+    def _evolve(
+        self,
+        verb: str,
+        name: StreamKey,
+        schema: Any,
+        evolved: Callable[[StreamSchema, pa.Schema], StreamSchema],
+        request: str | None,
+    ) -> StreamInfo:
         full = stream_key(name)
         columns = columns_of(schema)
 
         def change(txn: Writing, now: Micros) -> Result:
-            evolve_stream(txn, need_info(txn, full), columns, now)
+            info = need_info(txn, full)
+            evolve_stream(txn, info, evolved(info.schema, columns), now)
             return info_to_json(need_info(txn, full))
 
-        return info_from_json(
-            self._changes.apply(
-                f"evolve {request_label(full)}{arguments_text(schema=digest(columns))}", request, change, on=full
-            )
-        )
+        asked = arguments_text(schema=digest(columns))
+        return info_from_json(self._changes.apply(f"{verb} {request_label(full)}{asked}", request, change, on=full))
 
     def tag(self, name: StreamKey, tags: Mapping[str, str], *, request: str | None = None) -> StreamInfo:
         """Replace the stream's tags."""

@@ -28,6 +28,7 @@ _ENDINGS: Final = {
     ".json": FileFormat.jsonl,
     ".csv": FileFormat.csv,
     ".tsv": FileFormat.csv,
+    ".tab": FileFormat.csv,
     ".parquet": FileFormat.parquet,
     ".pq": FileFormat.parquet,
     ".arrow": FileFormat.arrow,
@@ -36,6 +37,7 @@ _ENDINGS: Final = {
     ".txt": FileFormat.lines,
     ".log": FileFormat.lines,
 }
+_TAB_ENDINGS: Final = (".tsv", ".tab")
 
 
 class Intake(Protocol):
@@ -72,10 +74,7 @@ def open_intake(
     if kind is None:
         kind = _guess(blocks, present)
     if kind is FileFormat.csv:
-        delimiter = delimiter or ("\t" if ending == ".tsv" else ",")
-        if len(delimiter) != 1:
-            raise InvalidArgument(f"a delimiter is one character, not '{delimiter}'")
-        return _Csv(blocks, source.name, delimiter, times)
+        return _Csv(blocks, source.name, _delimiter(delimiter, ending), times)
     if kind is FileFormat.jsonl:
         return _Json(blocks, source.name, times)
     return _LineIntake(blocks, now or SystemClock().now)
@@ -91,6 +90,15 @@ def schema_of_file(path: Path) -> pa.Schema:
     if schema is None:
         raise InvalidArgument(f"{path} holds plain lines, which have no columns")
     return schema
+
+
+def _delimiter(given: str | None, ending: str) -> str:
+    if given is None:
+        return "\t" if ending in _TAB_ENDINGS else ","
+    delimiter = "\t" if given in ("\\t", "tab") else given
+    if len(delimiter) != 1:
+        raise InvalidArgument(f"a delimiter is one character, or \\t for a tab, not '{given}'")
+    return delimiter
 
 
 def _guess(blocks: LineBlocks, present: StreamSchema | None) -> FileFormat:

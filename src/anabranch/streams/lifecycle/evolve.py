@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from anabranch.catalog.port import Writing
 from anabranch.model.ids import Micros
+from anabranch.model.schema import StreamSchema
 from anabranch.model.stream import StreamInfo
 from anabranch.streams.scopes.scope import check_tags
 
-if TYPE_CHECKING:
-    import pyarrow as pa
 
-
-def evolve_stream(txn: Writing, info: StreamInfo, columns: pa.Schema, now: Micros) -> None:
-    """Add nullable columns. Raises SchemaMismatch."""
-    schema = info.schema.evolved(columns)
+def evolve_stream(txn: Writing, info: StreamInfo, schema: StreamSchema, now: Micros) -> None:
+    """Give the stream a schema that has more columns than its own."""
     if schema == info.schema:
         return
     txn.update_stream(replace(info, schema=schema, schema_version=info.schema_version + 1, version=info.version + 1))
