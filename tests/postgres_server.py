@@ -25,7 +25,7 @@ from pathlib import Path
 import psycopg
 
 from tests.ports import free_port
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, state_of, until, until_gone
 
 _GIVEN = "ANABRANCH_TEST_POSTGRES"
 _names = itertools.count()
@@ -110,16 +110,18 @@ class Server:
     def kill(self) -> None:
         """kill -9 to the server and all of its processes at once, as where the machine is lost."""
         assert self.process is not None
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        server = self.process.pid
+        self.process.send_signal(signal.SIGSTOP)  # so that it starts no other while its processes are looked up
+        until(lambda: state_of(server) == "T")
+        children = [int(child) for child in Path(f"/proc/{server}/task/{server}/children").read_text().split()]
         self.process.kill()
-        for number in map(int, children):
+        for child in children:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(number, signal.SIGKILL)
+                os.kill(child, signal.SIGKILL)
         self.process.wait(PATIENCE_S)
         self.process = None
         for child in children:  # theirs is the shared memory, without whose end no new server starts
-            while Path(f"/proc/{child}").exists():
-                time.sleep(0.01)
+            until_gone(child)
 
     def remove(self) -> None:
         """End it and delete its data."""

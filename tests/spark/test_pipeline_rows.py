@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import cast
 
 import pytest
@@ -30,7 +29,7 @@ from anabranch.spark.pipelines.heartbeat import Heartbeat
 from anabranch.spark.pipelines.plan import WATERMARK_US, plan
 from anabranch.spark.pipelines.process import is_running, started_us
 from anabranch.spark.pipelines.record import LEASE_US, PipelineHolder, PipelineRow, Restart
-from tests.waiting import until
+from tests.waiting import state_of, until
 
 SQL = "CREATE STREAM s.out AS SELECT a, count(*) AS n FROM STREAM s.raw GROUP BY window(at, '1 minute'), a"
 NOW = 1_700_000_000_000_000
@@ -113,7 +112,7 @@ def zombie() -> Iterator[int]:
     """The id of a process that has ended, and whose parent has not asked how."""
     child = subprocess.Popen([sys.executable, "-c", ""])
     try:
-        until(lambda: Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
+        until(lambda: state_of(child.pid) == "Z")
         yield child.pid
     finally:
         child.wait()

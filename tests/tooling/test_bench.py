@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.process
 def test_a_quick_run_prints_each_figure_with_its_floor_and_target(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bench", "--quick", "--only", "one_event", "--json", "--folder", str(tmp_path)]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=4 * PATIENCE_S, check=False)
     assert run.returncode == 0, run.stderr
     said = json.loads(run.stdout)
     assert said["quick"] is True

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, state_of, until
 
 pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).parents[2]
 
-# Makes an environment that holds a copy of itself, and notes each installation.
+# Makes an environment that holds a copy of itself, and notes each installation, which lasts for as long as the file HELD
+# is there.
 PRETEND_PYTHON = """#!/bin/sh
 case "$1 ${2:-} ${3:-}" in
   *'sys.exit('*) [ -z "${PRETEND_OLD:-}" ] ;;
@@ -28,7 +29,7 @@ case "$1 ${2:-} ${3:-}" in
   '-m pip install')
     echo install >>"$NOTES"
     echo 'Collecting something'
-    sleep "${PRETEND_PIP_S:-0}"
+    while [ -e "$HELD" ]; do sleep 0.1; done
     echo 'the last words of pip'
     exit "${PRETEND_PIP_RC:-0}"
     ;;
@@ -72,7 +73,8 @@ class Checkout:
             (commands / name).symlink_to(found)
         (commands / "python3").write_text(PRETEND_PYTHON)
         (commands / "python3").chmod(0o755)
-        self.env = {"PATH": str(commands), "NOTES": str(self.notes)}
+        self.held = folder / "held"
+        self.env = {"PATH": str(commands), "NOTES": str(self.notes), "HELD": str(self.held)}
 
     def start(self, *arguments: str, **env: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -88,6 +90,14 @@ class Checkout:
         process = self.start(*arguments, **env)
         out, err = process.communicate(timeout=PATIENCE_S)
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+    def start_held(self) -> subprocess.Popen[str]:
+        """Start a set-up that is in the midst of its installation, until `held` is deleted."""
+        self.held.touch()
+        process = self.start("setup")
+        until(lambda: self.installations or process.poll() is not None)
+        assert process.poll() is None, process.communicate()
+        return process
 
     @property
     def installations(self) -> int:
@@ -163,7 +173,10 @@ def test_a_failed_installation_leaves_no_stamp_and_no_lock(checkout: Checkout) -
 
 
 def test_runs_that_start_together_set_up_once(checkout: Checkout) -> None:
-    runs = [checkout.start("test", PRETEND_PIP_S="1") for _ in range(5)]
+    checkout.held.touch()
+    runs = [checkout.start("test") for _ in range(5)]
+    until(lambda: checkout.installations)
+    checkout.held.unlink()
     answers = [run.communicate(timeout=PATIENCE_S) for run in runs]
     assert [run.returncode for run in runs] == [0] * len(runs), answers
     assert checkout.installations == 1
@@ -171,11 +184,9 @@ def test_runs_that_start_together_set_up_once(checkout: Checkout) -> None:
 
 
 def test_a_killed_set_up_is_taken_over_by_one_of_those_who_wait(checkout: Checkout) -> None:
-    killed = checkout.start("setup", PRETEND_PIP_S="4")
-    while checkout.installations == 0:
-        assert killed.poll() is None
-        time.sleep(0.02)
+    killed = checkout.start_held()
     killed.kill()
+    checkout.held.unlink()  # what it has started goes on, and holds its pipes
     killed.communicate(timeout=PATIENCE_S)
     assert checkout.lock.exists()
     runs = [checkout.start("setup") for _ in range(4)]
@@ -187,14 +198,11 @@ def test_a_killed_set_up_is_taken_over_by_one_of_those_who_wait(checkout: Checko
 
 
 def test_a_killed_set_up_that_nobody_has_waited_for_is_taken_over(checkout: Checkout) -> None:
-    killed = checkout.start("setup", PRETEND_PIP_S="4")
-    while checkout.installations == 0:
-        assert killed.poll() is None
-        time.sleep(0.02)
+    killed = checkout.start_held()
     killed.kill()
+    checkout.held.unlink()
     try:
-        while Path(f"/proc/{killed.pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
-            time.sleep(0.02)
+        until(lambda: state_of(killed.pid) == "Z")
         done = checkout.run("setup")  # its parent, this test, has not asked how it ended: it is a zombie
         assert done.returncode == 0, done.stderr
         assert "was killed" in done.stderr
@@ -220,10 +228,9 @@ def test_a_lock_that_names_no_owner_is_waited_for_and_then_removed(checkout: Che
 
 
 def test_an_interrupted_set_up_gives_the_lock_back(checkout: Checkout) -> None:
-    run = checkout.start("setup", PRETEND_PIP_S="2")
-    while checkout.installations == 0:
-        time.sleep(0.02)
+    run = checkout.start_held()
     run.terminate()
+    checkout.held.unlink()
     run.communicate(timeout=PATIENCE_S)
     assert run.returncode != 0
     assert not checkout.lock.exists()
