@@ -24,7 +24,7 @@ __all__ = ["DefaultSource"]
 
 
 class DefaultSource(DataSource):
-    """The data source `anabranch`. Its options are described in `anabranch.spark.options`."""
+    """The data source `anabranch`. Its options are described in `anabranch.spark.option_list`."""
 
     @classmethod
     def name(cls) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -17,7 +18,8 @@ from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.schema import StreamSchema
 from anabranch.runtime.ports import Runtime
-from anabranch.spark.options import ReadOptions, WriteOptions
+from anabranch.spark.option_list import OPTIONS, READ, WRITE
+from anabranch.spark.options import ReadOptions, WriteOptions, _ParsedOptions
 from anabranch.spark.pipelines.checkpoint import committed
 from anabranch.spark.pipelines.checkpoint_folder import checkpoint_folder
 from anabranch.spark.pipelines.late_commit import LateEventsSpec, batch_read
@@ -28,6 +30,7 @@ from anabranch.spark.source.offsets import SourceOffset, series_of
 from anabranch.spark.source.scan import ScanRange, split_into_tasks
 from anabranch.spark.source.source import StreamReader, schema, stream_reader
 from anabranch.streams.publish import NumberedUnit
+from docs import spark_options_page
 from tests.spark.streams import new_store, write
 
 NEEDED = {"path": "river", "stream": "s/in"}
@@ -55,6 +58,11 @@ def test_options_are_read_in_any_case_and_with_their_defaults() -> None:
         ({**NEEDED, "path": "s3://bucket"}, "is not the address of a store"),
         ({**NEEDED, "collumns": "a"}, "did you mean 'columns'"),
         ({**NEEDED, "maxBytesPerTriger": "1"}, "did you mean 'maxBytesPerTrigger'"),
+        (
+            {**NEEDED, "nonsense": "1"},
+            "unknown option 'nonsense' for reading from a stream; the options are: blobs, by, columns,",
+        ),
+        ({**NEEDED, "paths": "[]"}, "did you mean 'path'"),
         ({**NEEDED, "checkpointLocation": "x"}, "can't be used when reading"),
         ({**NEEDED, "pollMs": "-1"}, "a whole number from 0"),
         ({**NEEDED, "keys": '["a"'}, "is not a JSON list"),
@@ -63,6 +71,33 @@ def test_options_are_read_in_any_case_and_with_their_defaults() -> None:
 def test_wrong_options_are_refused_by_name(options: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         ReadOptions.of(options)
+
+
+def test_options_that_spark_adds_itself_are_no_mistake() -> None:
+    added = {"queryname": "q", "owner": "me", "provider": "anabranch", "location": "file:/x", "option.stream": "s/in"}
+    assert ReadOptions.of({**NEEDED, **added}).stream == WriteOptions.of({**NEEDED, **added}).stream
+
+
+def test_the_page_of_options_is_the_one_that_the_code_gives() -> None:
+    page = spark_options_page.PAGE.read_text()
+    assert page == spark_options_page.page(), "make it anew: python docs/spark_options_page.py"
+    assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == [each.name for each in OPTIONS]
+
+
+def test_every_option_of_the_list_is_parsed_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The options that the parsing asks for are those of the list."""
+    asked: set[str] = set()
+    text = _ParsedOptions.text
+
+    def note(self: _ParsedOptions, name: str) -> str | None:
+        asked.add(name)
+        return text(self, name)
+
+    monkeypatch.setattr(_ParsedOptions, "text", note)
+    for parse, known in ((ReadOptions.of, READ), (WriteOptions.of, WRITE)):
+        asked.clear()
+        parse(NEEDED)
+        assert asked == set(known)
 
 
 def test_a_stream_that_has_another_name_by_now_is_not_made_anew() -> None:

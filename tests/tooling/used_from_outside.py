@@ -88,3 +88,6 @@ _.streamWriter
 # Called by Typer.
 _.format_help
 formatter
+
+# Written to the documentation by docs/spark_options_page.py.
+meaning

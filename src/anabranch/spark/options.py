@@ -1,84 +1,23 @@
-"""The options of the `anabranch` data source, parsed and checked. Spark passes them as text, with names in any case.
-
-path                  the store's folder, or the URL of its PostgreSQL catalog
-blobs, history        where the blobs are, as for `anabranch.connect`; a PostgreSQL catalog needs `blobs`
-encryptionKeys        where the keys of an encrypted store are, `file:/path` or `env:NAME`, on every machine of the job
-stream                scope/name
-streamId              the stream's id when the query was created; with it the stream is found even after a rename
-start, end            where reading begins (default: the head) and, exclusively, ends: head, tail, a stream cut, an
-                      event pointer or an ISO 8601 time. The end may also be `watermark`: up to where the stream is
-                      complete according to its writers. Without an end, a batch read ends at the tail as of its
-                      planning and a stream read never. A restarted stream read resolves its end again, but keeps
-                      its start
-by                    what a time in start or end means: the append time (`append`, the default) or the `event` time
-columns               the columns to read, as `a, b` or a JSON list; default: all
-keys                  read only the events of these routing keys, as `a, b` or a JSON list
-maxEventsPerTrigger   the maximum number of events in a micro-batch, counted before `keys` is applied
-maxBytesPerTrigger    the approximate maximum of logical bytes in a micro-batch
-pollMs                how long to wait for events before reporting to Spark that there is no micro-batch (default 500)
-
-create                `true`: create a missing target stream (and scope), with the DataFrame's columns
-key, time             the columns for the routing key and the event time of a stream that is created
-segments              the number of segments of a stream that is created
-queryId               replaces Spark's id of the streaming query, for when the checkpoint can't be read
-late                  JSON, see `anabranch.spark.pipelines.late_commit`
-checkpointLocation    Spark's own option
-checkpointUrl         the same place as a URL with the bucket's connection options: s3://bucket/prefix?endpoint=…
-"""
+"""Parses and checks the options of the `anabranch` data source, which `option_list` describes. Spark passes them as text,
+with names in any case."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Final
 
 from anabranch.core.redact import shown_address
 from anabranch.errors import InvalidArgument
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
+from anabranch.spark.option_list import OPTIONS, READ, SPARK_OWN, WRITE
 from anabranch.store import StoreAddresses
 from anabranch.store.addresses import POSTGRES
 from anabranch.store.engine_api import TimeKind
 
 __all__ = ["ReadOptions", "WriteOptions"]
-
-_READ: Final = (
-    "path",
-    "blobs",
-    "history",
-    "encryptionKeys",
-    "stream",
-    "streamId",
-    "start",
-    "end",
-    "by",
-    "columns",
-    "keys",
-    "maxEventsPerTrigger",
-    "maxBytesPerTrigger",
-    "pollMs",
-    "ranges",
-    "failOnDataLoss",
-)
-_WRITE: Final = (
-    "path",
-    "blobs",
-    "history",
-    "encryptionKeys",
-    "stream",
-    "streamId",
-    "create",
-    "key",
-    "time",
-    "segments",
-    "queryId",
-    "late",
-    "checkpointLocation",
-    "checkpointUrl",
-)
-_SPARK: Final = ("queryName", "outputMode", "trigger", "mergeSchema", "ignoreMissingFiles")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +41,7 @@ class ReadOptions:
     @classmethod
     def of(cls, options: Mapping[str, str]) -> ReadOptions:
         """Parse them. Raises InvalidArgument and its subclasses."""
-        parsed = _ParsedOptions(options, _READ, "reading from")
+        parsed = _ParsedOptions(options, READ, "reading from")
         return cls(
             store=parsed.store(),
             stream=parsed.stream(),
@@ -138,7 +77,7 @@ class WriteOptions:
     @classmethod
     def of(cls, options: Mapping[str, str]) -> WriteOptions:
         """Parse them. Raises InvalidArgument and its subclasses."""
-        parsed = _ParsedOptions(options, _WRITE, "writing to")
+        parsed = _ParsedOptions(options, WRITE, "writing to")
         return cls(
             store=parsed.store(),
             stream=parsed.stream(),
@@ -153,22 +92,25 @@ class WriteOptions:
         )
 
 
+def _public(known: Collection[str]) -> list[str]:
+    return sorted(each.name for each in OPTIONS if each.name in known and not each.internal)
+
+
 class _ParsedOptions:
     def __init__(self, options: Mapping[str, str], known: tuple[str, ...], verb: str) -> None:
         self._said = {name.lower(): value for name, value in options.items()}
         self._verb = verb
         ours = {name.lower(): name for name in known}
-        spelled = {name.lower(): name for name in (*_READ, *_WRITE, *_SPARK)}
+        others = {name.lower(): name for name in (*READ, *WRITE)}
+        ignored = {name.lower() for name in SPARK_OWN}
         for name in self._said:
-            if name in ours or "." in name:
+            if name in ours or name in ignored or "." in name:  # those with a dot are settings of Spark and Hadoop
                 continue
-            if name in spelled:
-                if spelled[name] in (*_READ, *_WRITE):
-                    raise InvalidArgument(f"option '{spelled[name]}' can't be used when {verb} a stream")
-                continue
-            # Spark passes its own options too, so an unknown option is refused only if it resembles one of ours.
-            if close := get_close_matches(name, ours, n=1, cutoff=0.75):
-                raise InvalidArgument(f"unknown option '{name}'; did you mean '{ours[close[0]]}'?")
+            if name in others:
+                raise InvalidArgument(f"option '{others[name]}' can't be used when {verb} a stream")
+            close = get_close_matches(name, ours, n=1)
+            hint = f"did you mean '{ours[close[0]]}'?" if close else f"the options are: {', '.join(_public(known))}"
+            raise InvalidArgument(f"unknown option '{name}' for {verb} a stream; {hint}")
 
     def text(self, name: str) -> str | None:
         return (self._said.get(name.lower()) or "").strip() or None

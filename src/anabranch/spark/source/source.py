@@ -2,7 +2,7 @@
 
 Reading yields the chosen columns, then `_segment` (bigint, `SegmentId.packed`), `_offset` (bigint) and `_appended`
 (timestamp), as Arrow batches. Types that Spark lacks are widened or refused; see `anabranch.spark.types`. The options
-are described in `anabranch.spark.options`.
+are described in `anabranch.spark.option_list`.
 
 Only options select rows. `pushFilters` is not implemented: Spark 4.3 caches its result and reuses it for later queries
 over the same view, which then return wrong rows (`tests/spark/test_pushfilters_bug.py`).
