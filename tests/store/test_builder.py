@@ -10,7 +10,7 @@ import anabranch as ab
 from anabranch.core.stitch import JoinResult
 from anabranch.errors import AppendUncertain, Closed, InvalidArgument, LeaseExpired, StreamExists, StreamNotFound
 from anabranch.store import Store
-from anabranch.streams.algebra.builder import StreamBuilder
+from anabranch.streams.builder import StreamBuilder
 from anabranch.streams.ephemeral.keep_alive import Held
 from tests.postgres_server import drop, fresh_url
 from tests.store.helpers import SCHEMA, bodies_of, sound
@@ -133,7 +133,8 @@ def test_a_repeated_build_request_is_applied_once(store: Store) -> None:
 
 
 def test_an_unknown_outcome_loses_no_written_part(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    from anabranch.streams.algebra import builder, stitch
+    from anabranch.streams import builder
+    from anabranch.streams.algebra import stitch
 
     lost = [1]
 

@@ -22,7 +22,7 @@ DECODING = [
     "anabranch.log.fetch",
     "anabranch.log.plan",
     "anabranch.streams.names.alias",
-    "anabranch.streams.names.former",
+    "anabranch.streams.directory.former_names",
     "anabranch.streams.lineage.origins",
 ]
 

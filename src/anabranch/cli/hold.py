@@ -99,7 +99,7 @@ def keep(stream: StreamArgument, as_json: JsonOption = False, store: StoreOption
 
 def holders_json(reading: Reading, stream: StreamId) -> list[dict[str, Any]] | None:
     """Returns the holders of the stream as JSON; None for a permanent one."""
-    from anabranch.streams.ephemeral.holders import holders_of
+    from anabranch.streams.lifecycle.holders import holders_of
 
     holders = holders_of(reading, stream)
     if holders is None:

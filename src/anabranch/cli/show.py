@@ -15,12 +15,12 @@ from anabranch.log.sizes import segment_bytes
 from anabranch.model.ids import StreamId
 from anabranch.model.policy import rate_from_json, rate_to_json
 from anabranch.model.stream import Segment, StreamView
-from anabranch.streams.ephemeral.holders import ephemeral_among
+from anabranch.streams.directory.scopes import need_scope
+from anabranch.streams.lifecycle.holders import ephemeral_among
 from anabranch.streams.names.alias import aliases
 from anabranch.streams.retention.policy import Retention
 from anabranch.streams.retention.stored import policy_of
 from anabranch.streams.scaling.stored import rate_policy_of
-from anabranch.streams.scopes.scope import need_scope
 
 
 def summary(view: StreamView) -> dict[str, Any]:

@@ -174,7 +174,7 @@ def show(stream: StreamArgument, as_json: JsonOption = False, store: StoreOption
     """
     from anabranch.cli.show import details, print_details
     from anabranch.model.names import StreamName
-    from anabranch.streams.lifecycle.find import need_view
+    from anabranch.streams.directory.find import need_view
 
     with open_catalog(store) as names, names.catalog.reading() as reading:
         result = details(reading, need_view(reading, StreamName.parse(stream)))

@@ -5,12 +5,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
+from typing import Protocol
 
 from anabranch.core.assignment import wanted_readers
 from anabranch.errors import AnabranchError, GroupNotFound, InvalidArgument
-from anabranch.groups.group import ReaderGroup
+from anabranch.groups.load import Distribution, Unread
 from anabranch.runtime.periodic import Periodic
 from anabranch.runtime.ports import Runtime
+
+
+class GroupLoad(Protocol):
+    """What decides how many readers a group needs: a `ReaderGroup`."""
+
+    def distribution(self) -> Distribution:
+        """Which reader has which segments."""
+        ...
+
+    def unread(self) -> Unread:
+        """What the group has not read yet."""
+        ...
 
 
 class ElasticReaders:
@@ -27,7 +40,7 @@ class ElasticReaders:
 
     def __init__(
         self,
-        group: ReaderGroup,
+        group: GroupLoad,
         runtime: Runtime,
         start: Callable[[str], None],
         stop: Callable[[str], None],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from anabranch import limits
@@ -23,6 +22,7 @@ from anabranch.errors import (
 )
 from anabranch.groups.checkpoints import GroupCheckpoints
 from anabranch.groups.cursor import GroupCursor
+from anabranch.groups.load import Distribution, Unread
 from anabranch.groups.membership import Membership
 from anabranch.groups.ports import Outputs, StoredPositions
 from anabranch.groups.progress import DeliveryMode
@@ -44,25 +44,6 @@ from anabranch.shared_state.synchronizer import StateSynchronizer
 if TYPE_CHECKING:
     from anabranch.groups.audit import ReaderAudit, Source
     from anabranch.groups.elastic import ElasticReaders
-
-
-@dataclass(frozen=True, slots=True)
-class Unread:
-    """What a group has not read yet, up to the tail or to its end: events, their logical bytes, and (events, bytes) for
-    each segment that has any."""
-
-    events: int
-    bytes: int
-    segments: Mapping[StreamSegment, tuple[int, int]]
-
-
-@dataclass(frozen=True, slots=True)
-class Distribution:
-    """Which reader has which segments. `unassigned` segments have no reader: until the next rebalance, or because no
-    reader is open."""
-
-    readers: Mapping[str, tuple[StreamSegment, ...]]
-    unassigned: tuple[StreamSegment, ...]
 
 
 class ReaderGroup(GroupCheckpoints, GroupListening, Displayed):

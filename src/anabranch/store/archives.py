@@ -28,9 +28,9 @@ from anabranch.runtime.ports import Runtime
 from anabranch.store.addresses import absolute_address
 from anabranch.store.storage import open_blobs
 from anabranch.streams.change import Changes
+from anabranch.streams.directory.scopes import need_scope
 from anabranch.streams.manager import Source
 from anabranch.streams.requests import Result, check_request, page_request
-from anabranch.streams.scopes.scope import need_scope
 from anabranch.transfer.archives.adopt import FileLocation, ImportTarget, adopt, in_new_logs, made_before
 from anabranch.transfer.archives.attach import AttachRequest, survey
 from anabranch.transfer.archives.digest import StreamDigest

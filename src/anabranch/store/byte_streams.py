@@ -16,7 +16,7 @@ from anabranch.reading.byte_index import ByteIndex
 from anabranch.reading.byte_reader import ByteReader, RawByteReader
 from anabranch.store.parts import StoreContext
 from anabranch.streams.change import Changes
-from anabranch.streams.lifecycle.find import need_info
+from anabranch.streams.directory.find import need_info
 from anabranch.streams.manager import Streams
 from anabranch.streams.requests import Result
 from anabranch.writing.byte_writer import ByteWriter

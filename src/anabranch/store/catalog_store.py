@@ -12,9 +12,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn
 
 from anabranch.catalog.sqlite.adapter import FILE, SqliteCatalog
-from anabranch.errors import MissingExtra
 from anabranch.runtime.ports import Runtime
 from anabranch.store.addresses import POSTGRES, folder_of, size_of
+from anabranch.store.open_postgres import open_postgres
 
 if TYPE_CHECKING:
     from anabranch.catalog.port import Catalog
@@ -146,16 +146,6 @@ def connect_catalog(
     else:
         catalog = SqliteCatalog(folder, runtime)
     return CatalogStore(catalog, replace(runtime, clock=catalog.clock), on_close=catalog.close)
-
-
-def open_postgres(url: str, runtime: Runtime, *, create: bool) -> tuple[Catalog, str]:
-    """The catalog, and its address without a password. Raises MissingExtra, and what the adapter raises."""
-    try:
-        from anabranch.catalog.postgres.adapter import PostgresCatalog
-    except ImportError as exc:
-        raise MissingExtra("a catalog on PostgreSQL", "postgres") from exc
-    catalog = PostgresCatalog(url, runtime, create=create)
-    return catalog, catalog.shown
 
 
 def _no_events(*_: object) -> NoReturn:

@@ -516,7 +516,7 @@ class Store(Displayed):
 
     def _open_source(self, place: Mapping[str, str]) -> Store:
         """Open the store that a resumed job reads; closed with this one."""
-        from anabranch.store.open import connect
+        from anabranch import connect
 
         source = connect(
             place["url"],

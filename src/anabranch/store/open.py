@@ -27,8 +27,8 @@ from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
 from anabranch.runtime.tracing import Tracing
 from anabranch.store.addresses import MEMORY, POSTGRES, StoreAddresses, folder_of, is_database, size_of
-from anabranch.store.catalog_store import open_postgres
 from anabranch.store.facade import Store
+from anabranch.store.open_postgres import open_postgres
 from anabranch.store.storage import open_tiers
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from anabranch.runtime.folders import make_folder
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
 from anabranch.store.addresses import POSTGRES, folder_of
-from anabranch.store.catalog_store import open_postgres
+from anabranch.store.open_postgres import open_postgres
 from anabranch.store.storage import open_blobs, open_tiers
 
 

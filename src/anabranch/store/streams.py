@@ -15,9 +15,9 @@ from anabranch.model.names import StreamName
 from anabranch.model.stream_range import StreamRange
 from anabranch.store.replacing import ReplacingStreams
 from anabranch.store.subscribers import StoreSubscribers
-from anabranch.streams.algebra.builder import StreamBuilder
 from anabranch.streams.algebra.cuts import CountMisplaced
 from anabranch.streams.arguments import StreamKey
+from anabranch.streams.builder import StreamBuilder
 from anabranch.streams.change import Changes
 from anabranch.streams.companions.api import Companions
 from anabranch.streams.ephemeral.api import Ephemeral

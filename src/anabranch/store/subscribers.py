@@ -21,7 +21,7 @@ from anabranch.store.parts import StoreContext
 from anabranch.store.shared_state import SharedState
 from anabranch.streams.algebra.cuts import CutAt
 from anabranch.streams.arguments import StreamKey, stream_key
-from anabranch.streams.lifecycle.find import need_info, need_view
+from anabranch.streams.directory.find import need_info, need_view
 from anabranch.streams.manager import Streams
 from anabranch.streams.retention.apply import RetainReport, retain_one
 from anabranch.streams.retention.policy import Retention

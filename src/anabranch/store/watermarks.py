@@ -18,7 +18,7 @@ from anabranch.shared_state.synchronizer import StateSynchronizer
 from anabranch.store.parts import StoreContext
 from anabranch.store.shared_state import SharedState
 from anabranch.streams.companions.api import Companions, companion_name
-from anabranch.streams.companions.stored import companions
+from anabranch.streams.lifecycle.companions import companions
 from anabranch.streams.manager import Streams
 from anabranch.streams.retention.policy import Retention
 from anabranch.watermarks.watermarks import Watermarks, newest_event_time

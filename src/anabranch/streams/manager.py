@@ -38,17 +38,17 @@ from anabranch.streams.arguments import (
 )
 from anabranch.streams.change import Changes
 from anabranch.streams.companions.api import Companions
+from anabranch.streams.directory.find import need_info, need_view
+from anabranch.streams.directory.scopes import need_scope
 from anabranch.streams.lifecycle.create import create_stream, delete_stream
 from anabranch.streams.lifecycle.evolve import evolve_stream, tag_stream
-from anabranch.streams.lifecycle.find import need_info, need_view
-from anabranch.streams.lifecycle.segments import apply_scale, fence_stream, seal_stream, truncate_stream
 from anabranch.streams.names.rename import rename_stream
 from anabranch.streams.requests import Result
 from anabranch.streams.results_json import info_from_json, info_to_json, segments_from_json, segments_to_json
 from anabranch.streams.retention.policy import Retention
 from anabranch.streams.retention.stored import put_policy
 from anabranch.streams.scaling.stored import put_rate_policy
-from anabranch.streams.scopes.scope import need_scope
+from anabranch.streams.segments import apply_scale, fence_stream, seal_stream, truncate_stream
 
 if TYPE_CHECKING:
     import pyarrow as pa

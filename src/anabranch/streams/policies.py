@@ -10,7 +10,7 @@ from anabranch.model.ids import Micros
 from anabranch.model.policy import Fixed, Scaling, rate_to_json
 from anabranch.streams.arguments import StreamKey, arguments_text, request_label, retention_of, scaling_of, stream_key
 from anabranch.streams.change import Changes
-from anabranch.streams.lifecycle.find import need_info, need_view
+from anabranch.streams.directory.find import need_info, need_view
 from anabranch.streams.requests import Result
 from anabranch.streams.retention.policy import Retention
 from anabranch.streams.retention.stored import policy_of, put_policy

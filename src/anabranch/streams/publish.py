@@ -33,8 +33,8 @@ from anabranch.model.stream import StreamView
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.retry import UNCERTAIN
 from anabranch.runtime.sealing import Sealer
-from anabranch.streams.lifecycle.find import need_view
-from anabranch.streams.lifecycle.segments import truncate_stream
+from anabranch.streams.directory.find import need_view
+from anabranch.streams.segments import truncate_stream
 from anabranch.writing.staging import StagedBatch, StagedRun, put_message, slice_again
 
 _OPERATION = "publish"

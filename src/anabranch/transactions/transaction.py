@@ -31,7 +31,7 @@ from anabranch.model.times import to_micros
 from anabranch.model.transaction import TransactionInfo, TransactionState
 from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
-from anabranch.streams.lifecycle.find import need_view
+from anabranch.streams.directory.find import need_view
 from anabranch.streams.publish import Publication, publish, write_blobs
 from anabranch.streams.requests import Result, run_once
 from anabranch.transactions.flushed import drop_flushes, flushed_batches, put_flush

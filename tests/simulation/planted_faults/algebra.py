@@ -18,9 +18,10 @@ from anabranch.streams import change, manager
 from anabranch.streams.algebra import append as append_stream
 from anabranch.streams.algebra import copy
 from anabranch.streams.algebra.stitch import stitch_streams
-from anabranch.streams.lifecycle.create import delete_stream, open_segment
-from anabranch.streams.lifecycle.find import need_info
+from anabranch.streams.directory.find import need_info
+from anabranch.streams.lifecycle.create import delete_stream
 from anabranch.streams.requests import Result
+from anabranch.streams.segments import open_segment
 from tests.simulation.clients import ALGEBRA, APPENDS
 from tests.simulation.faults import Action
 from tests.simulation.planted_faults.core import PlantedFault, _replaced

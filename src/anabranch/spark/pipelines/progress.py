@@ -9,8 +9,6 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from py4j.protocol import Py4JError
-
 from anabranch.errors import AnabranchError
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import StreamId
@@ -19,6 +17,7 @@ from anabranch.model.times import to_micros
 from anabranch.spark.pipelines.checkpoint import committed
 from anabranch.spark.pipelines.lateness import late_warning
 from anabranch.spark.pipelines.plan import Step
+from anabranch.spark.session.java_watch import JVM_GONE_ERRORS
 from anabranch.store import Store
 
 if TYPE_CHECKING:
@@ -26,11 +25,8 @@ if TYPE_CHECKING:
 
     from anabranch.spark.pipelines.prepare import PreparedQuery
 
-__all__ = ["JVM_GONE_ERRORS", "QueryMeter", "QueryProgress"]
+__all__ = ["QueryMeter", "QueryProgress"]
 
-# Errors of Spark calls after its Java process was killed: the first for the call in progress, the second for later
-# ones.
-JVM_GONE_ERRORS: Final = (Py4JError, ConnectionError)
 RATE_OVER_S: Final = 5.0
 
 

@@ -22,10 +22,9 @@ from anabranch.spark.pipelines.checkpoint_folder import CheckpointFolder
 from anabranch.spark.pipelines.late_commit import LateEventsSpec
 from anabranch.spark.pipelines.late_events import WATERMARK_COLUMN
 from anabranch.spark.pipelines.plan import Step
-from anabranch.spark.pipelines.progress import JVM_GONE_ERRORS
 from anabranch.spark.pipelines.record import id_text
 from anabranch.spark.pipelines.statement import Statement, StatementWindow
-from anabranch.spark.session.java_watch import silent_java
+from anabranch.spark.session.java_watch import JVM_GONE_ERRORS, silent_java
 from anabranch.spark.stores import address_options, addresses_of
 from anabranch.spark.types import stored_columns
 from anabranch.store import Store

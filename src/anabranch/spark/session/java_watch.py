@@ -20,7 +20,11 @@ from anabranch import limits
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["JavaWatch", "silent_java", "watch_java"]
+__all__ = ["JVM_GONE_ERRORS", "JavaWatch", "silent_java", "watch_java"]
+
+# Errors of Spark calls after its Java process was killed: the first for the call in progress, the second for later
+# ones.
+JVM_GONE_ERRORS: Final = (protocol.Py4JError, ConnectionError)
 
 _QUESTIONS: Final = 3  # unanswered in a row: one may have waited while this process itself was stopped
 _PAUSE_S: Final = 5.0

@@ -12,10 +12,9 @@ from anabranch.model.names import StreamName
 from anabranch.model.origin import OriginPart
 from anabranch.model.stream import StreamView
 from anabranch.model.stream_range import StreamRange
-from anabranch.streams.lifecycle.create import open_segment
-from anabranch.streams.lifecycle.find import need_info, range_cuts, range_stream
-from anabranch.streams.lifecycle.segments import close_segment
+from anabranch.streams.directory.find import need_info, range_cuts, range_stream
 from anabranch.streams.lineage.origins import origin_part, prefetch_origins, record_origin
+from anabranch.streams.segments import close_segment, open_segment
 
 
 def append_stream(

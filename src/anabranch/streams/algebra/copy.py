@@ -16,9 +16,9 @@ from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.stream import Segment, Span, StreamInfo, StreamView
 from anabranch.model.stream_range import StreamRange
-from anabranch.streams.lifecycle.find import need_info, need_view, range_cuts, range_stream
+from anabranch.streams.directory.find import need_info, need_view, range_cuts, range_stream
+from anabranch.streams.directory.scopes import need_scope
 from anabranch.streams.lineage.origins import origin_part, prefetch_origins, record_origin
-from anabranch.streams.scopes.scope import need_scope
 
 
 def copy_stream(txn: Writing, source: StreamRange, target: StreamName, stream: StreamId, now: Micros) -> CopyResult:

@@ -21,7 +21,7 @@ from anabranch.model.times import to_micros
 from anabranch.model.warn import warn_caller
 from anabranch.streams.arguments import StreamKey, stream_key, time_kind
 from anabranch.streams.change import Changes
-from anabranch.streams.lifecycle.find import need_view, range_cuts, range_stream
+from anabranch.streams.directory.find import need_view, range_cuts, range_stream
 
 CutAt = Callable[[StreamView, Micros, bool], StreamCut]
 CountMisplaced = Callable[[StreamView, Micros, StreamCut | None, bool], Misplaced]

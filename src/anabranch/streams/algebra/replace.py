@@ -22,8 +22,8 @@ from anabranch.model.replaced import Relocated, Replaced
 from anabranch.model.stream import StreamInfo, StreamView
 from anabranch.model.stream_range import StreamRange
 from anabranch.streams.algebra.append import insert_slices, open_new_segments
+from anabranch.streams.directory.find import need_info, range_cuts, range_stream
 from anabranch.streams.lifecycle.create import delete_stream
-from anabranch.streams.lifecycle.find import need_info, range_cuts, range_stream
 from anabranch.streams.lineage.origins import origin_part, prefetch_origins, record_origin
 
 

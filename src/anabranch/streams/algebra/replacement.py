@@ -20,7 +20,7 @@ from anabranch.model.stream import StreamView
 from anabranch.model.stream_range import StreamRange
 from anabranch.runtime.ports import Runtime
 from anabranch.streams.algebra.replace import replace_events
-from anabranch.streams.lifecycle.find import need_view
+from anabranch.streams.directory.find import need_view
 
 SCANNED = "events scanned"
 """The step of a replacement that scans times, as passed to progress callbacks."""

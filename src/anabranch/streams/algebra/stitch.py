@@ -13,10 +13,11 @@ from anabranch.model.names import StreamName
 from anabranch.model.origin import OriginPart
 from anabranch.model.stream_range import StreamRange
 from anabranch.streams.algebra.append import insert_slices
-from anabranch.streams.lifecycle.create import delete_stream, open_segment
-from anabranch.streams.lifecycle.find import need_free, need_info, range_cuts, range_stream
+from anabranch.streams.directory.find import need_free, need_info, range_cuts, range_stream
+from anabranch.streams.directory.scopes import need_scope
+from anabranch.streams.lifecycle.create import delete_stream
 from anabranch.streams.lineage.origins import origin_part, prefetch_origins, record_origin
-from anabranch.streams.scopes.scope import need_scope
+from anabranch.streams.segments import open_segment
 
 
 def stitch_streams(

@@ -12,13 +12,13 @@ from anabranch.model.names import INTERNAL_SCOPE, StreamName
 from anabranch.model.policy import Fixed
 from anabranch.model.schema import RAW
 from anabranch.streams.change import Changes
-from anabranch.streams.companions.stored import forget_orphan, orphans, put_companion
+from anabranch.streams.directory.find import need_info
+from anabranch.streams.directory.scopes import create_scope
+from anabranch.streams.lifecycle.companions import forget_orphan, orphans, put_companion
 from anabranch.streams.lifecycle.create import create_stream, delete_stream
-from anabranch.streams.lifecycle.find import need_info
 from anabranch.streams.requests import Result
 from anabranch.streams.retention.policy import Retention
 from anabranch.streams.retention.stored import put_policy
-from anabranch.streams.scopes.scope import create_scope
 
 
 class Companions(Displayed):

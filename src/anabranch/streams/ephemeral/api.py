@@ -18,13 +18,13 @@ from anabranch.model.stream import StreamInfo
 from anabranch.runtime.ids import token
 from anabranch.streams.arguments import StreamKey, arguments_text, request_label, scaling_of, stream_key, stream_schema
 from anabranch.streams.change import Changes
+from anabranch.streams.directory.find import need_info
+from anabranch.streams.directory.scopes import create_scope
 from anabranch.streams.ephemeral.hold import create_ephemeral, join_holders, make_permanent, sweep_stream
-from anabranch.streams.ephemeral.holders import expired_streams, holders_of, is_ephemeral
 from anabranch.streams.ephemeral.keep_alive import Held, HeldStreams
-from anabranch.streams.lifecycle.find import need_info
+from anabranch.streams.lifecycle.holders import expired_streams, holders_of, is_ephemeral
 from anabranch.streams.requests import Result
 from anabranch.streams.results_json import info_from_json, info_to_json
-from anabranch.streams.scopes.scope import create_scope
 
 Name = str | StreamName
 UNNAMED_SCOPE: Final = "_ephemeral"  # the scope of streams created without a name

@@ -12,9 +12,9 @@ from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.policy import Fixed
 from anabranch.model.schema import StreamSchema
-from anabranch.streams.ephemeral.holders import drop_holders, holders_of, put_holders
+from anabranch.streams.directory.find import need_info
 from anabranch.streams.lifecycle.create import create_stream, delete_stream
-from anabranch.streams.lifecycle.find import need_info
+from anabranch.streams.lifecycle.holders import drop_holders, holders_of, put_holders
 
 
 class HolderState(Enum):

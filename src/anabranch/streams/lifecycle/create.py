@@ -9,21 +9,22 @@ from anabranch.catalog.port import Writing
 from anabranch.catalog.state.byte_head import BYTE_HEAD
 from anabranch.catalog.state.copied import COPIED
 from anabranch.log.view import drop_relocations
-from anabranch.model.ids import LogId, Micros, SegmentId, StreamId
+from anabranch.model.ids import Micros, SegmentId, StreamId
 from anabranch.model.keyspace import FULL_KEY_RANGE
 from anabranch.model.names import StreamName
 from anabranch.model.policy import Fixed
 from anabranch.model.schema import StreamSchema
-from anabranch.model.stream import Segment, Span, StreamInfo
-from anabranch.streams.companions.stored import orphan_companions
-from anabranch.streams.ephemeral.holders import drop_holders
-from anabranch.streams.lifecycle.find import need_free, need_info
+from anabranch.model.stream import Segment, StreamInfo
+from anabranch.streams.directory.find import need_free, need_info
+from anabranch.streams.directory.former_names import drop_former_names
+from anabranch.streams.directory.scopes import check_tags, need_scope
+from anabranch.streams.lifecycle.companions import orphan_companions
+from anabranch.streams.lifecycle.holders import drop_holders
 from anabranch.streams.lineage.origins import forget_origins
 from anabranch.streams.names.alias import forget_aliases
-from anabranch.streams.names.former import drop_former_names
 from anabranch.streams.retention.stored import forget_policy
 from anabranch.streams.scaling.stored import forget_scaling
-from anabranch.streams.scopes.scope import check_tags, need_scope
+from anabranch.streams.segments import open_segment
 
 
 def create_stream(
@@ -44,17 +45,6 @@ def create_stream(
         open_segment(txn, stream, Segment(SegmentId(0, number), part, None, 0), appended_at=Micros(0), fence=0)
     txn.add_change(stream, "created", {"name": str(name), "segments": scaling.segments}, now=now)
     return info
-
-
-def open_segment(txn: Writing, stream: StreamId, segment: Segment, *, appended_at: Micros, fence: int) -> LogId:
-    """Insert a new segment with an open log, and return the log's id. Its append times start at `appended_at`, so that
-    they are monotone across a key's earlier segments and this one."""
-    log = txn.new_log(stream, appended_at=appended_at)
-    if fence:
-        txn.update_log(replace(txn.logs([log])[log], fence=fence))
-    txn.put_segment(stream, segment)
-    txn.put_span(stream, Span(segment.id, 0, log, 0, None))
-    return log
 
 
 def delete_stream(txn: Writing, stream: StreamName | StreamId, now: Micros) -> StreamId:

@@ -9,7 +9,7 @@ from anabranch.catalog.port import Writing
 from anabranch.model.ids import Micros
 from anabranch.model.schema import StreamSchema
 from anabranch.model.stream import StreamInfo
-from anabranch.streams.scopes.scope import check_tags
+from anabranch.streams.directory.scopes import check_tags
 
 
 def evolve_stream(txn: Writing, info: StreamInfo, schema: StreamSchema, now: Micros) -> None:

@@ -15,7 +15,7 @@ from anabranch.model.segment_range import Distance, SegmentRange
 from anabranch.model.stream import StreamView
 from anabranch.streams.arguments import StreamKey, stream_key
 from anabranch.streams.change import Changes
-from anabranch.streams.lifecycle.find import need_info, need_view
+from anabranch.streams.directory.find import need_info, need_view
 from anabranch.streams.lineage.origins import origins_of
 
 

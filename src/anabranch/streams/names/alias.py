@@ -14,8 +14,8 @@ from anabranch.errors import InvalidArgument, NotFound
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.stream import StreamInfo
-from anabranch.streams.lifecycle.find import need_free
-from anabranch.streams.scopes.scope import need_scope
+from anabranch.streams.directory.find import need_free
+from anabranch.streams.directory.scopes import need_scope
 
 
 def add_alias(txn: Writing, info: StreamInfo, name: StreamName, now: Micros) -> None:

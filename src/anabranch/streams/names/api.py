@@ -11,10 +11,10 @@ from anabranch.model.ids import Micros
 from anabranch.model.names import StreamName
 from anabranch.streams.arguments import StreamKey, request_label, stream_key
 from anabranch.streams.change import Changes
-from anabranch.streams.lifecycle.find import need_info
+from anabranch.streams.directory.find import need_info
+from anabranch.streams.directory.scopes import need_scope
 from anabranch.streams.names.alias import add_alias, drop_alias
 from anabranch.streams.requests import Result
-from anabranch.streams.scopes.scope import need_scope
 
 Name = str | StreamName
 

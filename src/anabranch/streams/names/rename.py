@@ -8,9 +8,9 @@ from anabranch.catalog.port import Writing
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.stream import StreamInfo
-from anabranch.streams.lifecycle.find import need_free, need_info
-from anabranch.streams.names.former import record_rename
-from anabranch.streams.scopes.scope import need_scope
+from anabranch.streams.directory.find import need_free, need_info
+from anabranch.streams.directory.former_names import record_rename
+from anabranch.streams.directory.scopes import need_scope
 
 
 def rename_stream(txn: Writing, old: StreamName | StreamId, new: StreamName, now: Micros) -> StreamInfo:

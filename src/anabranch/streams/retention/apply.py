@@ -21,8 +21,7 @@ from anabranch.model.ids import Micros, SegmentId, StreamId
 from anabranch.model.stream import StreamView
 from anabranch.runtime.log_events import RETENTION_PASSED_GROUP, RETENTION_TRUNCATED
 from anabranch.runtime.ports import Runtime
-from anabranch.streams.lifecycle.find import need_view
-from anabranch.streams.lifecycle.segments import truncate_stream
+from anabranch.streams.directory.find import need_view
 from anabranch.streams.retention.plan import RetentionIndex, plan_bounds, plan_cut
 from anabranch.streams.retention.policy import Retention
 from anabranch.streams.retention.stored import any_policy, policies, stored_policy, subscribed
@@ -35,6 +34,7 @@ from anabranch.streams.retention.subscribers import (
     consumed,
     record_lost_events,
 )
+from anabranch.streams.segments import truncate_stream
 
 _LEASE: Final = "retain"
 

@@ -18,7 +18,7 @@ from anabranch.catalog.state.retention import RETENTION, WITH_GROUPS, RetentionS
 from anabranch.errors import GroupNotFound
 from anabranch.model.group_name import group_name, group_stream
 from anabranch.model.ids import Micros, StreamId
-from anabranch.streams.names.former import current_name
+from anabranch.streams.directory.former_names import current_name
 from anabranch.streams.retention.policy import Retention
 
 

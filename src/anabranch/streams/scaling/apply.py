@@ -15,10 +15,10 @@ from anabranch.model.stream import StreamView
 from anabranch.runtime.log_events import STREAMS_SCALED
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
-from anabranch.streams.lifecycle.find import need_view
-from anabranch.streams.lifecycle.segments import apply_scale
+from anabranch.streams.directory.find import need_view
 from anabranch.streams.scaling.plan import ScalingPace, load_of, plan_scaling, thin_samples
 from anabranch.streams.scaling.stored import put_samples, rate_policies, rate_policy_of, samples_of
+from anabranch.streams.segments import apply_scale
 
 _LEASE: Final = "rescale"
 

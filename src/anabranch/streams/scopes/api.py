@@ -18,12 +18,12 @@ from anabranch.model.stream import Scope
 from anabranch.streams.arguments import arguments_text
 from anabranch.streams.change import Changes
 from anabranch.streams.companions.api import Companions
+from anabranch.streams.directory.scopes import create_scope, delete_scope, need_scope, streams_in
 from anabranch.streams.requests import Result, check_request, page_request
 from anabranch.streams.results_json import scope_from_json, scope_to_json
 from anabranch.streams.scopes.copy import copy_page, prepare_scope
 from anabranch.streams.scopes.delete import delete_page
 from anabranch.streams.scopes.rename import move_scope
-from anabranch.streams.scopes.scope import create_scope, delete_scope, need_scope, streams_in
 
 
 class Scopes(Displayed):

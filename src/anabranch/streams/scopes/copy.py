@@ -12,9 +12,9 @@ from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.stream_range import StreamRange
 from anabranch.streams.algebra.copy import copy_view
-from anabranch.streams.ephemeral.holders import ephemeral_among
+from anabranch.streams.directory.scopes import create_scope, need_scope
+from anabranch.streams.lifecycle.holders import ephemeral_among
 from anabranch.streams.names.alias import copy_aliases
-from anabranch.streams.scopes.scope import create_scope, need_scope
 
 
 def prepare_scope(txn: Writing, source: str, target: str, now: Micros) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from anabranch import limits
 from anabranch.catalog.port import Writing
 from anabranch.model.ids import Micros
+from anabranch.streams.directory.scopes import drop_scope, need_scope
 from anabranch.streams.lifecycle.create import delete_stream
 from anabranch.streams.names.alias import aliases, drop_alias
-from anabranch.streams.scopes.scope import drop_scope, need_scope
 
 
 def delete_page(txn: Writing, name: str, now: Micros) -> tuple[int, bool]:

@@ -11,11 +11,11 @@ from anabranch.errors import ScopeExists
 from anabranch.model.ids import Micros
 from anabranch.model.names import StreamName, check_scope
 from anabranch.model.stream import Scope
-from anabranch.streams.lifecycle.find import need_info
+from anabranch.streams.directory.find import need_info
+from anabranch.streams.directory.former_names import record_rename
+from anabranch.streams.directory.scopes import need_scope
 from anabranch.streams.names.alias import aliases, move_alias
-from anabranch.streams.names.former import record_rename
 from anabranch.streams.names.rename import set_name
-from anabranch.streams.scopes.scope import need_scope
 
 
 def move_scope(txn: Writing, old: str, new: str, now: Micros) -> Scope:

@@ -18,11 +18,11 @@ from anabranch.model.ids import BlobId, LogId, Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.origin import OriginPart
 from anabranch.model.stream import Extent, Span, StreamInfo
-from anabranch.streams.lifecycle.find import need_free
+from anabranch.streams.directory.find import need_free
+from anabranch.streams.directory.scopes import create_scope, need_scope
 from anabranch.streams.lineage.origins import record_origin
 from anabranch.streams.names.alias import add_alias
 from anabranch.streams.retention.stored import put_policy
-from anabranch.streams.scopes.scope import create_scope, need_scope
 from anabranch.transfer.archives.format import METADATA, ArchivedFile, ArchivedSegment, ArchivedStream
 
 SpansOf = Callable[[ArchivedSegment], Sequence[Span]]  # in offset order, over sealed logs; none for an empty segment

@@ -20,10 +20,10 @@ from anabranch.model.names import StreamName
 from anabranch.model.schema import StreamSchema
 from anabranch.model.segment_range import SegmentRange
 from anabranch.model.stream_range import StreamRange
-from anabranch.streams.ephemeral.holders import ephemeral_among
-from anabranch.streams.lifecycle.find import need_view, range_cuts, range_stream
+from anabranch.streams.directory.find import need_view, range_cuts, range_stream
+from anabranch.streams.directory.scopes import need_scope
+from anabranch.streams.lifecycle.holders import ephemeral_among
 from anabranch.streams.retention.stored import policy_of
-from anabranch.streams.scopes.scope import need_scope
 from anabranch.transfer.archives.data_files import DataFilePart, DataFileWriter, DigestedFile, read_back
 from anabranch.transfer.archives.format import METADATA, Archive, metadata_digest
 from anabranch.transfer.archives.metadata import FoundArchive, read_metadata, write_metadata

@@ -15,8 +15,8 @@ from anabranch.log.progress import ProgressCallback, no_progress
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName, check_scope
 from anabranch.model.stream_range import StreamRange
+from anabranch.streams.directory.scopes import need_scope
 from anabranch.streams.requests import check_request
-from anabranch.streams.scopes.scope import need_scope
 from anabranch.transfer.archives.adopt import made_before as imported_before
 from anabranch.transfer.archives.export import (
     ArchiveSelection,

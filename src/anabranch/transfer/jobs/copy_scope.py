@@ -17,10 +17,10 @@ from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName, check_scope
 from anabranch.model.stream import StreamView
 from anabranch.model.stream_range import StreamRange
-from anabranch.streams.ephemeral.holders import ephemeral_among
-from anabranch.streams.lifecycle.find import need_free, need_info
+from anabranch.streams.directory.find import need_free, need_info
+from anabranch.streams.directory.scopes import create_scope, need_scope, streams_in
+from anabranch.streams.lifecycle.holders import ephemeral_among
 from anabranch.streams.names.alias import add_alias, aliases
-from anabranch.streams.scopes.scope import create_scope, need_scope, streams_in
 from anabranch.transfer.jobs.create import SourceSnapshot, made_copy, stage_part, take_snapshot
 from anabranch.transfer.jobs.finish import finish_copy
 from anabranch.transfer.jobs.job_store import JobStore

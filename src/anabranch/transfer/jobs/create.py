@@ -23,9 +23,9 @@ from anabranch.model.segment_range import SegmentRange
 from anabranch.model.stream import StreamView
 from anabranch.model.stream_range import StreamRange
 from anabranch.streams.algebra.copy import copy_stream
-from anabranch.streams.lifecycle.find import need_free, need_view, range_cuts, range_stream
+from anabranch.streams.directory.find import need_free, need_view, range_cuts, range_stream
+from anabranch.streams.directory.scopes import need_scope
 from anabranch.streams.lineage.origins import origin_part
-from anabranch.streams.scopes.scope import need_scope
 from anabranch.transfer.jobs.follow import open_positions
 from anabranch.transfer.jobs.job_store import JobStore
 from anabranch.transfer.jobs.record import (

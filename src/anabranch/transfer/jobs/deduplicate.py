@@ -25,7 +25,7 @@ from anabranch.log.view import load
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import LogId, StreamId
 from anabranch.runtime.tasks import Tasks
-from anabranch.streams.lifecycle.find import need_info
+from anabranch.streams.directory.find import need_info
 from anabranch.transfer.jobs.control import RunControl
 from anabranch.transfer.jobs.job_store import JobStore
 from anabranch.transfer.jobs.known_repeats import KnownRepeats, parts_of

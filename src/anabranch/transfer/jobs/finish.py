@@ -14,10 +14,10 @@ from anabranch.model.ids import Micros, StreamId
 from anabranch.model.stream_range import StreamRange
 from anabranch.streams.algebra.append import append_stream
 from anabranch.streams.algebra.stitch import stitch_streams
+from anabranch.streams.directory.find import need_free, need_info
+from anabranch.streams.directory.scopes import need_scope
 from anabranch.streams.lifecycle.create import delete_stream
-from anabranch.streams.lifecycle.find import need_free, need_info
 from anabranch.streams.lineage.origins import record_origin
-from anabranch.streams.scopes.scope import need_scope
 from anabranch.transfer.jobs.delete_sources import delete_sources
 from anabranch.transfer.jobs.record import JobRow, JobSource, SourcePlan, drop_plan
 from anabranch.transfer.jobs.stage import close_stage, drop_stage, stage_name

@@ -19,8 +19,8 @@ from anabranch.log.progress import ProgressCallback
 from anabranch.log.view import load
 from anabranch.model.ids import Micros, SegmentId, StreamId
 from anabranch.model.stream import Segment, Span, StreamView
-from anabranch.streams.lifecycle.find import need_view
-from anabranch.streams.lifecycle.segments import close_segment
+from anabranch.streams.directory.find import need_view
+from anabranch.streams.segments import close_segment
 from anabranch.transfer.jobs.control import RunControl
 from anabranch.transfer.jobs.follow_until import Until
 from anabranch.transfer.jobs.follow_views import extend_view, foreign_write_error, verify_not_written

@@ -22,9 +22,9 @@ from anabranch.model.names import StreamName
 from anabranch.model.origin import OriginPart
 from anabranch.model.stream import Span
 from anabranch.runtime.retry import UNCERTAIN
+from anabranch.streams.directory.find import need_view
+from anabranch.streams.directory.scopes import create_scope
 from anabranch.streams.ephemeral.api import UNNAMED_SCOPE
-from anabranch.streams.lifecycle.find import need_view
-from anabranch.streams.scopes.scope import create_scope
 from anabranch.transfer.archives.adopt import FileLocation, ImportTarget, adopt, extent_of, made_before
 from anabranch.transfer.archives.data_files import DataFilePart as Held
 from anabranch.transfer.archives.format import METADATA, ArchivedFile, ArchivedSegment, ArchivedStream

@@ -38,7 +38,7 @@ from anabranch.runtime.retry import UNCERTAIN
 from anabranch.streams.algebra.copy import insert_slice
 from anabranch.streams.algebra.replace import reject_replacement, replace_events
 from anabranch.streams.algebra.replacement import SCANNED, portions, readable_events, scanned_events
-from anabranch.streams.lifecycle.find import need_info, need_view, range_cuts, range_stream
+from anabranch.streams.directory.find import need_info, need_view, range_cuts, range_stream
 from anabranch.streams.lineage.origins import origin_part
 from anabranch.transfer.jobs.context import JobContext
 from anabranch.transfer.jobs.record import REPLACE, JobRow, JobSource, JobState, need_job, put_job

@@ -15,7 +15,7 @@ from anabranch.log.progress import ProgressCallback, no_progress
 from anabranch.model.ids import StreamId
 from anabranch.runtime.log_events import JOB_ENDED, JOB_FAILED, JOB_STARTED
 from anabranch.runtime.retry import UNCERTAIN
-from anabranch.streams.lifecycle.find import need_view
+from anabranch.streams.directory.find import need_view
 from anabranch.transfer.jobs.archive import ArchiveRun, files_of, remove_files
 from anabranch.transfer.jobs.archived_files import drop_files
 from anabranch.transfer.jobs.bundles import bundled

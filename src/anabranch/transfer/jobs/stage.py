@@ -18,8 +18,8 @@ from anabranch.model.names import StreamName
 from anabranch.model.schema import StreamSchema
 from anabranch.model.stream import Segment, Span, StreamInfo
 from anabranch.streams.algebra.copy import insert_slice
-from anabranch.streams.lifecycle.create import open_segment
-from anabranch.streams.lifecycle.find import need_view
+from anabranch.streams.directory.find import need_view
+from anabranch.streams.segments import open_segment
 from anabranch.transfer.jobs.record import JobRange, JobSource, SourcePlan
 
 

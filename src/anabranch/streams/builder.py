@@ -20,12 +20,12 @@ from anabranch.model.stream_range import StreamRange
 from anabranch.runtime.ids import token
 from anabranch.streams.algebra.stitch import stitch_streams
 from anabranch.streams.change import Changes
+from anabranch.streams.directory.find import need_free, need_info, range_stream
+from anabranch.streams.directory.scopes import need_scope
 from anabranch.streams.ephemeral.api import Ephemeral
 from anabranch.streams.ephemeral.keep_alive import Held
-from anabranch.streams.lifecycle.find import need_free, need_info, range_stream
 from anabranch.streams.manager import Name, Source, Streams
 from anabranch.streams.requests import Result
-from anabranch.streams.scopes.scope import need_scope
 from anabranch.writing.writer import Writer
 
 

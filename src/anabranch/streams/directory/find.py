@@ -12,8 +12,8 @@ from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.stream import StreamInfo, StreamView
 from anabranch.model.stream_range import StreamRange
-from anabranch.streams.names.former import current_name
-from anabranch.streams.scopes.scope import need_scope
+from anabranch.streams.directory.former_names import current_name
+from anabranch.streams.directory.scopes import need_scope
 
 
 def need_info(txn: Reading, stream: StreamName | StreamId, *, suggest: bool = False) -> StreamInfo:
