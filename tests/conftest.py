@@ -43,7 +43,8 @@ _BACKENDS = (
 _LONG = (
     *("process/test_torture.py", "spark/test_demo.py", "spark/test_pipeline_process.py", "spark/test_s3.py"),
     *("spark/test_pipeline_runs.py", "spark/test_source.py", "spark/test_sink.py", "cli/test_pipeline.py"),
-    *("cli/test_postgres.py", "sim/test_crash_everywhere.py", "process/test_kill.py", "spark/test_java.py"),
+    *("cli/test_postgres.py", "simulation/crashes/test_crash_everywhere.py"),
+    *("process/test_kill.py", "spark/test_java.py"),
 )
 
 

@@ -13,7 +13,7 @@ import anabranch as ab
 from anabranch.blobs.local import LocalBlobs
 from anabranch.errors import DiskFull
 from tests.cli.kit import Line
-from tests.store.archives.kit import signing_keys
+from tests.store.transfer.archives.kit import signing_keys
 
 
 def test_a_stream_goes_out_and_comes_back(sensors: Line, tmp_path: Path) -> None:

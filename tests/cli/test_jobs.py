@@ -14,7 +14,7 @@ from anabranch import limits
 from anabranch.model.ids import Micros
 from anabranch.transfer.jobs.record import JOB, JobState
 from tests.cli.kit import Line
-from tests.store.jobs_kit import SCHEMA, SETTINGS, Gate, fill, image, live, opened, small_ranges, stop_at
+from tests.store.transfer.jobs.kit import SCHEMA, SETTINGS, Gate, fill, image, live, opened, small_ranges, stop_at
 from tests.waiting import PATIENCE_S, until, until_ended
 
 

@@ -15,7 +15,7 @@ import anabranch as ab
 from anabranch.errors import JobRunning, NotFound
 from anabranch.store import Store
 from anabranch.transfer.jobs.record import JobState
-from tests.store.archives.kit import assert_same, fill
+from tests.store.transfer.archives.kit import assert_same, fill
 
 # Writes half of the file that is the `number`-th to be put below the folder, then dies as by kill -9.
 CHILD = """

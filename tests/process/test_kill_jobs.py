@@ -20,7 +20,7 @@ from anabranch.transfer.jobs.job import Job
 from anabranch.transfer.jobs.record import JobState
 from tests.process.children import Child
 from tests.store.helpers import sound
-from tests.store.jobs_kit import SCHEMA, SETTINGS, fill, image, live
+from tests.store.transfer.jobs.kit import SCHEMA, SETTINGS, fill, image, live
 from tests.waiting import until
 
 pytestmark = pytest.mark.process

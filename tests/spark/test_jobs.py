@@ -18,7 +18,7 @@ from anabranch.store import Store
 from anabranch.transfer.jobs.record import JobState, put_job
 from anabranch.transfer.jobs.remote_tasks import Bundle, carry
 from tests.store.helpers import bodies_of, sound
-from tests.store.jobs_kit import SCHEMA, SETTINGS, fill, image, live, small_ranges
+from tests.store.transfer.jobs.kit import SCHEMA, SETTINGS, fill, image, live, small_ranges
 
 pytestmark = pytest.mark.spark
 

@@ -9,7 +9,6 @@ import pytest
 
 from anabranch.store import Store
 from tests.store.helpers import ANYWHERE, store_at
-from tests.store.jobs_kit import live, opened, small_ranges
 from tests.store.kit import HandClock
 
 
@@ -38,18 +37,3 @@ def anywhere(request: pytest.FixtureRequest, tmp_path: Path, segments: int) -> I
     with store_at(request.param, tmp_path) as made:
         made.streams.create("s/a", scaling=segments)
         yield made
-
-
-@pytest.fixture
-def many_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jobs of many small ranges and steps."""
-    small_ranges(monkeypatch)
-
-
-@pytest.fixture
-def pair(tmp_path: Path) -> Iterator[tuple[Store, Store]]:
-    """A store with the stream `s/a`, and one with the scope `t`, each in a folder. Needs `many_ranges`."""
-    with opened("folder", tmp_path / "a") as source, opened("folder", tmp_path / "b") as target:
-        live(source)
-        target.scopes.create("t")
-        yield source, target
