@@ -167,6 +167,7 @@ class TlsProxy:
 
     def close(self) -> None:
         """Take no more connections."""
+        self._door.shutdown(socket.SHUT_RDWR)
         self._door.close()
 
 

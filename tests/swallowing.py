@@ -49,7 +49,9 @@ class SwallowingProxy:
             self._loss, self._half_close = Loss.NOTHING, False
 
     def close(self) -> None:
-        """Take no more connections."""
+        """Take no more connections. Shut down first: whoever waits in `accept` would otherwise go on doing so, and after a
+        stop of the process (SIGSTOP) on whatever has the number of the file by then, another proxy for one."""
+        self._door.shutdown(socket.SHUT_RDWR)
         self._door.close()
 
     def _serve(self) -> None:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 import anabranch as ab
 from anabranch import limits
+from anabranch.catalog.postgres.pipeline import PipelineConnection
 from anabranch.errors import AnabranchError, AppendUncertain, StoreUnavailable
 from anabranch.runtime.settings import Settings
 from tests.postgres_server import drop, fresh_url
 from tests.swallowing import Loss, SwallowingProxy
-from tests.waiting import PATIENCE_S, until
+from tests.waiting import PATIENCE_S, until, until_ended
 
-SETTINGS = Settings(catalog_lock_s=1.0, catalog_answer_s=1.0)
+SETTINGS = Settings(catalog_lock_s=1.0, catalog_answer_s=PATIENCE_S)
+LOST_S = 1.0  # in place of PATIENCE_S, while bytes are swallowed
 LOSSES = [Loss.REQUESTS, Loss.ANSWERS, Loss.ALL]
 
 
@@ -28,9 +31,34 @@ def url() -> Iterator[str]:
     drop(made)
 
 
+class Line(SwallowingProxy):
+    """A proxy that the store is short of patience with while it swallows bytes, and only then: a server that is just slow
+    is waited for."""
+
+    def lose(self, loss: Loss, *, after: int = 0) -> None:
+        object.__setattr__(SETTINGS, "catalog_answer_s", LOST_S)
+        super().lose(loss, after=after)
+
+    def half_close(self) -> None:
+        object.__setattr__(SETTINGS, "catalog_answer_s", LOST_S)
+        super().half_close()
+
+    def heal(self) -> None:
+        super().heal()
+        object.__setattr__(SETTINGS, "catalog_answer_s", PATIENCE_S)
+
+
 @pytest.fixture
-def proxy(url: str) -> Iterator[SwallowingProxy]:
-    made = SwallowingProxy(urlsplit(url).port or 5432)
+def proxy(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[SwallowingProxy]:
+    wait = PipelineConnection.wait
+
+    def wait_no_longer(self: PipelineConnection, *arguments: Any, **options: Any) -> Any:
+        """On connections from before, too."""
+        self.answer_s = min(self.answer_s, SETTINGS.catalog_lock_s + SETTINGS.catalog_answer_s)
+        return wait(self, *arguments, **options)
+
+    monkeypatch.setattr(PipelineConnection, "wait", wait_no_longer)
+    made = Line(urlsplit(url).port or 5432)
     yield made
     made.heal()
     made.close()
@@ -176,11 +204,10 @@ def test_idle_connections_are_given_up_with_the_one_that_was_not_answered(
     threads = [threading.Thread(target=hold) for _ in range(4)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join(PATIENCE_S)
+    until_ended(*threads)
     proxy.lose(Loss.ALL)
     assert isinstance(outcome(lambda: bodies(store)), StoreUnavailable)
-    proxy.heal()  # the connections that were idle lost nothing, and could be used
     pool = store.catalog._pool  # type: ignore[attr-defined]
-    assert pool._idle == []
+    assert pool._idle == []  # though they lost nothing, and could be used once the network is back
+    proxy.heal()
     assert outcome(lambda: bodies(store)) == []

@@ -38,6 +38,7 @@ CHANGES: dict[str, Ask] = {
     "fence": lambda store, r: store.streams.fence("s/a", 7, request=r),
     "truncate": lambda store, r: store.streams.truncate("s/a", TAIL[0], request=r),
     "evolve": lambda store, r: store.streams.evolve("s/a", COLUMNS.append(pa.field("new", pa.int8())), request=r),
+    "add columns": lambda store, r: store.streams.add_columns("s/a", {"new": pa.int8()}, request=r),
     "tag": lambda store, r: store.streams.tag("s/a", {"x": "y"}, request=r),
     "copy": lambda store, r: store.streams.copy("s/a", "s/made", request=r),
     "append": lambda store, r: store.streams.append("s/a", "s/b", request=r),
