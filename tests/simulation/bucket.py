@@ -21,7 +21,8 @@ from anabranch.blobs.cache import PooledBlobs
 from anabranch.blobs.objects import ObjectBlobs
 from anabranch.blobs.port import Blobs
 from anabranch.runtime.ports import Runtime
-from tests.simulation.faults import Action, Gate
+from anabranch.testing.faults import Action
+from tests.simulation.gate import SimGate
 
 __all__ = ["Bucket"]
 
@@ -37,9 +38,9 @@ class Bucket:
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
         self._under_way: list[str] = []  # keys of PUTs that no caller waits for any more
-        self._doors: list[tuple[object, Gate]] = []
+        self._doors: list[tuple[object, SimGate]] = []
 
-    def blobs(self, runtime: Runtime, gate: Gate) -> Blobs:
+    def blobs(self, runtime: Runtime, gate: SimGate) -> Blobs:
         """The bucket as a process sees it."""
         inside = ObjectBlobs(parse(_ADDRESS), runtime)
         self._doors.append((inside._store, gate))
@@ -83,14 +84,14 @@ class Bucket:
             raise AlreadyExistsError("the server answered with status code: 412 <Code>PreconditionFailed</Code>")
         self.objects[key] = body
 
-    def _put_late(self, gate: Gate, key: str, body: bytes) -> None:
+    def _put_late(self, gate: SimGate, key: str, body: bytes) -> None:
         self._under_way.append(key)
 
         def land() -> None:
             self._under_way.remove(key)
             self.objects.setdefault(key, body)
 
-        gate.later("s3.put", land, gate.outside)
+        gate.later("s3.put", land, survives=True)
 
     def get_range(self, store: object, key: str, *, start: int, end: int) -> bytes:
         """See `obstore.get_range`."""
@@ -132,7 +133,7 @@ class Bucket:
 
     # requests
 
-    def _gate(self, store: object) -> Gate:
+    def _gate(self, store: object) -> SimGate:
         return next(gate for door, gate in self._doors if door is store)
 
     def _found(self, key: str) -> bytes:
@@ -147,7 +148,7 @@ class Bucket:
         self._answer(gate, name, action)
         return result
 
-    def _answer(self, gate: Gate, name: str, action: Action) -> None:
+    def _answer(self, gate: SimGate, name: str, action: Action) -> None:
         if action in _SILENT:
             gate.pause(0.002)
             refused = action is Action.UNCERTAIN_LOST and gate.scheduler.rng.random() < 0.5

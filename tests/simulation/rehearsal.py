@@ -12,7 +12,6 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from anabranch import limits
@@ -23,11 +22,12 @@ from anabranch.model.ids import Micros
 from anabranch.runtime.clock import SystemClock
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
+from anabranch.testing.faults import Action, Gate, RandomFaults
+from anabranch.testing.faulty_ports import FaultyCatalog
 from tests.clocks import runtime_by
 from tests.simulation import clients
 from tests.simulation.clients import Arena, Client, ClientMix
-from tests.simulation.faults import Action, Call, Faults, Gate, RandomFaults, SimBlobs, SimCatalog
-from tests.simulation.scheduler import Group
+from tests.simulation.gate import SimBlobs
 from tests.simulation.simulation import FaultRates, Outcome
 
 if TYPE_CHECKING:
@@ -66,40 +66,6 @@ class _Clock(SystemClock):
 
     def now(self) -> Micros:
         return Micros(super().now() + self._skew_us)
-
-
-class _Gate(Gate):
-    """A gate on real time. No call crashes here."""
-
-    def __init__(self, runtime: Runtime, rng: random.Random, faults: Faults) -> None:
-        self._runtime = runtime
-        self._rng = rng
-        self._numbers = count(1)
-        self.faults = faults
-        self.group = self.outside = Group("real")
-
-    def before(self, name: str) -> Action:
-        action = self.faults.decide(Call(next(self._numbers), name))
-        if action is Action.DELAY_BEFORE:
-            self.pause(0.01)
-        return action
-
-    def after(self, name: str, action: Action) -> None:
-        if action is Action.DELAY_AFTER:
-            self.pause(0.01)
-        if action is Action.STALL:
-            self.pause(_STALL_S[1], _STALL_S[0])
-
-    def pause(self, most_s: float, least_s: float = 0.0) -> None:
-        self._runtime.tasks.sleep(self._rng.uniform(least_s, most_s))
-
-    def later(self, name: str, effect: Callable[[], object], group: Group) -> None:
-        def late() -> None:
-            self.pause(self._rng.choice((0.01, _STALL_S[1])))
-            with suppress(AnabranchError):
-                effect()
-
-        self._runtime.tasks.spawn(f"late {name}", late)
 
 
 class Rehearsal:
@@ -195,8 +161,8 @@ class Rehearsal:
         catalog, blobs = self._open_ports(runtime)
         if not faulty:
             return Store(catalog=catalog, blobs=blobs, runtime=runtime)
-        gate = _Gate(runtime, rng, RandomFaults(rng, {}, _RATES_AT))
-        return Store(catalog=SimCatalog(catalog, gate), blobs=SimBlobs(blobs, gate), runtime=runtime)
+        gate = Gate(RandomFaults(rng, {}, _RATES_AT), runtime=runtime, rng=rng, stall_s=_STALL_S)
+        return Store(catalog=FaultyCatalog(catalog, gate), blobs=SimBlobs(blobs, gate), runtime=runtime)
 
 
 @contextmanager

@@ -19,16 +19,13 @@ from typing import Final
 
 import xxhash
 
+from anabranch.testing.faults import SimulatedCrash
 from tests.simulation.stacks import stacks
 
-__all__ = ["Deadlock", "Group", "Scheduler", "SimTask", "SimulatedCrash", "StepsExceeded", "TaskFailed"]
+__all__ = ["Deadlock", "Group", "Scheduler", "SimTask", "StepsExceeded", "TaskFailed"]
 
 EPOCH_US: Final = 1_767_225_600_000_000  # the virtual clock starts on 2026-01-01
 _REFUSALS_MAX: Final = 10_000  # calls a dead task may make before it is given up
-
-
-class SimulatedCrash(BaseException):
-    """The process of this task has crashed. Not an Exception: no error handling may survive a power cut."""
 
 
 class Deadlock(Exception):

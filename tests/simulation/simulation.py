@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 import anabranch.store  # noqa: F401
 from anabranch import limits
 from anabranch.runtime.settings import Settings
+from anabranch.testing.faults import Action, Faults, RandomFaults
 from tests.simulation import clients
 from tests.simulation.bucket import Bucket
 from tests.simulation.clients import Arena, ClientMix
-from tests.simulation.faults import Action, Faults, RandomFaults
 from tests.simulation.scheduler import Scheduler, SimTask
 from tests.simulation.world import Process, ProcessCrashed, World
 

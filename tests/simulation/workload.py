@@ -32,12 +32,13 @@ from anabranch.core.stitch import JoinResult
 from anabranch.errors import StreamNotFound, Truncated
 from anabranch.model.cut import StreamCut
 from anabranch.model.event import Event
-from anabranch.model.ids import Micros, StreamId
+from anabranch.model.ids import StreamId
 from anabranch.model.pointer import EventPointer
 from anabranch.model.stream_range import StreamRange
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store, connect
 from anabranch.streams.ephemeral.keep_alive import Held
+from anabranch.testing.clock import ManualClock
 from anabranch.transactions.transaction import Transaction
 from tests.clocks import runtime_by
 
@@ -82,21 +83,6 @@ def joined(*parts: Keyed) -> Keyed:
         for key, bodies in part.items():
             found.setdefault(key, []).extend(bodies)
     return found
-
-
-class HandClock:
-    """A clock that moves only when it is set."""
-
-    def __init__(self) -> None:
-        self.micros = 1_700_000_000 * SECOND
-
-    def now(self) -> Micros:
-        """µs since 1970."""
-        return Micros(self.micros)
-
-    def monotonic(self) -> float:
-        """Seconds."""
-        return self.micros / SECOND
 
 
 @dataclass(eq=False)
@@ -329,7 +315,7 @@ class Workload:
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
-        self.clock = HandClock()
+        self.clock = ManualClock()
         self.done: Counter[str] = Counter()
         self.appended: dict[bytes, int] = {}  # append times in µs
         self.written: dict[bytes, dict[str, int]] = {}

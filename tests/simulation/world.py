@@ -41,9 +41,11 @@ from anabranch.catalog.port import Catalog
 from anabranch.catalog.sqlite.adapter import SqliteCatalog
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
+from anabranch.testing.faults import Faults
+from anabranch.testing.faulty_ports import FaultyCatalog
 from tests.simulation.bucket import Bucket
 from tests.simulation.disk import Disk
-from tests.simulation.faults import Faults, Gate, SimBlobs, SimCatalog
+from tests.simulation.gate import SimBlobs, SimGate
 from tests.simulation.ports import SimClock, SimIds, SimTasks
 from tests.simulation.scheduler import Group, Scheduler, SimTask
 
@@ -163,7 +165,7 @@ class Process:
         self.number = number
         scheduler = world.scheduler
         self.group = scheduler.group(f"{name}.{number}")
-        self.gate = Gate(scheduler, self.group, faults, outside=world.group)
+        self.gate = SimGate(scheduler, self.group, faults, outside=world.group)
         self.clock = SimClock(scheduler, skew_us)
         self.runtime = Runtime(
             # Its own wall clock is right, or days ahead or behind: nothing may depend on it.
@@ -187,7 +189,7 @@ class Process:
 
     def _compose(self) -> None:
         catalog = _MortalCatalog(self.world.folder, self.runtime, self.group, self.world.disk.vfs)
-        self.store = self.compose(SimCatalog(catalog, self.gate), self._blobs())
+        self.store = self.compose(FaultyCatalog(catalog, self.gate), self._blobs())
         self.runtime = self.store.runtime
 
     def compose(self, catalog: Catalog, blobs: Blobs) -> Store:
@@ -216,7 +218,7 @@ class Process:
         folder.mkdir(exist_ok=True)
         catalog = _MortalCatalog(folder, self.runtime, self.group, self.world.disk.vfs)
         return self.compose(
-            SimCatalog(catalog, self.gate), SimBlobs(self.world.folder_blobs(f"{name}/blobs"), self.gate)
+            FaultyCatalog(catalog, self.gate), SimBlobs(self.world.folder_blobs(f"{name}/blobs"), self.gate)
         )
 
     def _blobs(self) -> Blobs:
@@ -286,7 +288,7 @@ class Elsewhere:
 
     def catalog(self) -> Catalog:
         """See the protocol."""
-        return SimCatalog(SqliteCatalog(None, self._process.runtime), self._process.gate)
+        return FaultyCatalog(SqliteCatalog(None, self._process.runtime), self._process.gate)
 
     def open(self, catalog: Catalog, blobs: Blobs) -> Store:
         """See the protocol."""

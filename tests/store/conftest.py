@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from anabranch.store import Store
+from anabranch.testing.clock import ManualClock
 from tests.store.helpers import ANYWHERE, store_at
-from tests.store.kit import HandClock
 
 
 @pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture

@@ -14,13 +14,15 @@ import pyarrow as pa
 import anabranch as ab
 from anabranch.blobs.local import LocalBlobs
 from anabranch.blobs.memory import MemoryBlobs
-from anabranch.blobs.port import BlobInfo, Blobs
+from anabranch.blobs.port import Blobs
 from anabranch.catalog.sqlite.adapter import SqliteCatalog
 from anabranch.errors import AppendUncertain
 from anabranch.model.append import Commit, Verdict
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store
+from anabranch.testing.faults import Action, Call, Gate
+from anabranch.testing.faulty_ports import FaultyBlobs
 from tests.postgres_server import drop, fresh_url
 
 SCHEMA = pa.schema([("device", pa.string()), ("at", pa.timestamp("us", tz="UTC")), ("n", pa.int32())])
@@ -65,36 +67,20 @@ def sound(store: Store) -> bool:
     return True
 
 
-class HookedBlobs:
+class HookedBlobs(FaultyBlobs):
     """A blob store that calls `before_put` first, which may raise."""
 
     def __init__(self, inner: Blobs) -> None:
-        self.inner = inner
+        super().__init__(inner, Gate(self))
         self.before_put: Callable[[], None] = lambda: None
         self.puts = 0
 
-    def put(self, key: str, chunks: Sequence[pa.Buffer | bytes]) -> None:
-        self.puts += 1
-        self.before_put()
-        self.inner.put(key, chunks)
-
-    def get(self, key: str, offset: int = 0, length: int | None = None) -> pa.Buffer:
-        return self.inner.get(key, offset, length)
-
-    def size(self, key: str) -> int | None:
-        return self.inner.size(key)
-
-    def list(self, prefix: str = "") -> Iterator[BlobInfo]:
-        return self.inner.list(prefix)
-
-    def delete(self, key: str) -> None:
-        self.inner.delete(key)
-
-    def path(self, key: str) -> str:
-        return self.inner.path(key)
-
-    def close(self) -> None:
-        self.inner.close()
+    def decide(self, call: Call) -> Action:
+        """See `Faults.decide`."""
+        if call.name == "blobs.put":
+            self.puts += 1
+            self.before_put()
+        return Action.PASS
 
 
 class HookedCatalog(SqliteCatalog):

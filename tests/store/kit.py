@@ -32,6 +32,7 @@ from anabranch.model.stream import Extent, Scope, Segment, Span, StreamInfo, Str
 from anabranch.runtime.ids import SystemIds
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
+from anabranch.testing.clock import ManualClock
 from tests import catalog_file
 from tests.clocks import runtime_by
 from tests.postgres_server import fresh_url
@@ -87,29 +88,13 @@ def change(folder: Path, statement: str, *values: object) -> int:
         return changed
 
 
-class HandClock:
-    """A clock that tests move."""
-
-    def __init__(self, now: int = 1_700_000_000 * SECOND) -> None:
-        self.micros = now
-
-    def now(self) -> Micros:
-        return Micros(self.micros)
-
-    def monotonic(self) -> float:
-        return self.micros / SECOND
-
-    def pass_time(self, micros: int) -> None:
-        self.micros += micros
-
-
 @dataclass
 class Kit:
     """A store without its facade."""
 
     folder: Path
     inline_bytes_max: int = 0
-    clock: HandClock = field(default_factory=HandClock)
+    clock: ManualClock = field(default_factory=ManualClock)
 
     def __post_init__(self) -> None:
         self.folder.mkdir(exist_ok=True)

@@ -16,17 +16,18 @@ from anabranch.runtime.clock import SystemClock
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
 from anabranch.streams.publish import Publication
+from anabranch.testing.clock import ManualClock
 from tests.clocks import runtime_by
 from tests.postgres_server import drop, fresh_url
-from tests.store.kit import SECOND, HandClock
+from tests.store.kit import SECOND
 
 
 @pytest.mark.parametrize("late_s", [10, 3 * 3600])
 def test_a_writer_whose_clock_is_late_commits_behind_the_horizon_of_another(tmp_path: Path, late_s: int) -> None:
     now = 1_700_000_000 * SECOND
     settings = Settings(inline_bytes_max=0)
-    ahead = runtime_by(HandClock(now), settings=settings)
-    behind = runtime_by(HandClock(now - late_s * SECOND), settings=settings)
+    ahead = runtime_by(ManualClock(now), settings=settings)
+    behind = runtime_by(ManualClock(now - late_s * SECOND), settings=settings)
     assert limits.HORIZON_US < 3 * 3600 * SECOND
     with (
         ab.connect(tmp_path / "river", runtime=ahead, create=True) as keeper,
@@ -141,12 +142,12 @@ AHEAD_US = 3 * DAY_US
 def river(tmp_path: Path) -> Iterator[ab.Store]:
     """A store that a process whose clock is three days ahead has collected once."""
     now = 1_700_000_000 * SECOND
-    with ab.connect(tmp_path / "river", runtime=runtime_by(HandClock(now + AHEAD_US)), create=True) as keeper:
+    with ab.connect(tmp_path / "river", runtime=runtime_by(ManualClock(now + AHEAD_US)), create=True) as keeper:
         keeper.scopes.create("s")
         keeper.streams.create("s/a")
         keeper.streams.create("s/out")
         assert keeper.collect().horizon > now
-    with ab.connect(tmp_path / "river", runtime=runtime_by(HandClock(now)), create=True) as store:
+    with ab.connect(tmp_path / "river", runtime=runtime_by(ManualClock(now)), create=True) as store:
         yield store
         store.collect()
         store.collect()
@@ -197,7 +198,7 @@ def test_what_is_staged_is_published_behind_that_horizon(river: ab.Store, leased
 
 def test_what_was_staged_before_the_horizon_is_written_anew_while_it_is_there(tmp_path: Path) -> None:
     now = 1_700_000_000 * SECOND
-    clock = HandClock(now)
+    clock = ManualClock(now)
     with ab.connect(tmp_path / "river", runtime=runtime_by(clock), create=True) as store:
         store.scopes.create("s")
         store.streams.create("s/a")

@@ -19,7 +19,7 @@ from anabranch.errors import BlobMissing, Closed, CorruptBlob, StreamNotFound
 from anabranch.model.cut import StreamCut
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store
-from tests.simulation.faults import Action, Call, CrashAt
+from anabranch.testing.faults import Action, Call, FaultAt
 from tests.simulation.world import ProcessCrashed, World
 from tests.store.helpers import bodies_of, events_of, sound
 
@@ -82,7 +82,7 @@ def test_a_producer_killed_at_any_call_goes_on_behind_what_landed(settings: Sett
                 nonlocal finished
                 furnish(world)
                 try:
-                    first = world.process("first", faults=CrashAt(number, Action.CRASH_BEFORE))
+                    first = world.process("first", faults=FaultAt(number, Action.CRASH_BEFORE))
                     first.call(lambda store: produce(store, 0, told))
                     first.close()
                     finished = True

@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from anabranch.store import Store
-from tests.simulation.faults import Action, CrashAt, NoFaults
+from anabranch.testing.faults import Action, FaultAt, NoFaults
 from tests.simulation.world import Process, ProcessCrashed, World
 
 _CHANGES: Final = {
@@ -53,7 +53,7 @@ def crashed_at(
     Action.PASS it lives. `work` may raise `stumbles` as well. None where the process died while it opened."""
     actor: Process | None = None
     with suppress(ProcessCrashed, *stumbles):
-        actor = world.process("actor", faults=NoFaults() if action is Action.PASS else CrashAt(number, action))
+        actor = world.process("actor", faults=NoFaults() if action is Action.PASS else FaultAt(number, action))
         actor.call(work)
         if action is not Action.PASS:
             actor.crash()

@@ -10,9 +10,9 @@ import pytest
 
 import anabranch as ab
 from anabranch.store import Store
+from anabranch.testing.faults import Action, FaultAt
 from tests.simulation.clients import checked
 from tests.simulation.crashes.calls import crashed_at, crashes, some_or_every_crash
-from tests.simulation.faults import Action, CrashAt
 from tests.simulation.simulation import SETTINGS, tight_limits
 from tests.simulation.world import Process, World
 
@@ -140,7 +140,7 @@ def uncertain(verb: Verb, number: int, action: Action, allowed: list[State]) -> 
         def play() -> None:
             first = world.process("first")
             first.call(prepare)
-            actor = world.process("actor", faults=CrashAt(number, action))
+            actor = world.process("actor", faults=FaultAt(number, action))
             with suppress(ab.errors.AppendUncertain) if verb in INSISTENT else pytest.raises(ab.errors.AppendUncertain):
                 actor.call(verb)
             actor.call(verb)

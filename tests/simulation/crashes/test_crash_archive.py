@@ -20,10 +20,11 @@ from anabranch.blobs.port import Blobs
 from anabranch.errors import AnabranchError, AppendUncertain, StoreUnavailable
 from anabranch.runtime.ports import Runtime
 from anabranch.store import Store, archives, facade
+from anabranch.testing.faults import Action, FaultAt, Faults, NoFaults
 from anabranch.transfer.archives.format import METADATA
 from tests.simulation.clients import checked
 from tests.simulation.crashes.calls import crashes, some_or_every_crash
-from tests.simulation.faults import Action, CrashAt, Faults, NoFaults, SimBlobs
+from tests.simulation.gate import SimBlobs
 from tests.simulation.simulation import SETTINGS, tight_limits
 from tests.simulation.world import Process, ProcessCrashed, World
 
@@ -211,7 +212,7 @@ def test_a_crash_at_any_call_leaves_nothing_half_done(
     assert len(calls) > 10
     for number, action in crashes(calls, every=every):
         shutil.rmtree(tmp_path / "archive", ignore_errors=True)
-        _, died = tell(world(), verb, place, CrashAt(number, action), judge)
+        _, died = tell(world(), verb, place, FaultAt(number, action), judge)
         assert died, (number, calls[number - 1], action)
 
 
@@ -235,7 +236,7 @@ def test_a_lost_answer_is_found_by_asking_again(
     commits = [number for number, call in enumerate(actor.gate.calls, 1) if call == "writing.commit"]
     assert commits
     for number in commits:
-        told, died = tell(world(), again, kept, CrashAt(number, action), judge)
+        told, died = tell(world(), again, kept, FaultAt(number, action), judge)
         assert told is not None
         assert not died
 

@@ -15,9 +15,9 @@ import pytest
 import anabranch as ab
 from anabranch.errors import AppendUncertain
 from anabranch.store import Store
+from anabranch.testing.faults import Action, FaultAt
 from tests.simulation.clients import checked
 from tests.simulation.crashes.calls import crashes, some_or_every_crash
-from tests.simulation.faults import Action, CrashAt
 from tests.simulation.simulation import SETTINGS, tight_limits
 from tests.simulation.world import ProcessCrashed, World
 
@@ -169,7 +169,7 @@ def tell(verb: Verb, number: int, action: Action) -> tuple[list[str], State, Sta
             actor = world.process("actor")
             opened = len(actor.gate.calls)
             if number:
-                actor.gate.faults = CrashAt(opened + number, action)
+                actor.gate.faults = FaultAt(opened + number, action)
                 with pytest.raises(ProcessCrashed):
                     actor.call(verb)
             else:
@@ -221,7 +221,7 @@ def test_a_lost_answer_to_a_change_is_found_by_asking_again(verb: Verb, action: 
             first = world.process("first")
             first.call(prepare)
             actor = world.process("actor")
-            actor.gate.faults = CrashAt(len(actor.gate.calls) + number, action)
+            actor.gate.faults = FaultAt(len(actor.gate.calls) + number, action)
             with pytest.raises(AppendUncertain):
                 actor.call(verb)
             actor.call(verb)
@@ -267,7 +267,7 @@ def test_a_crash_while_a_job_is_stopped_leaves_one_that_can_be_cancelled(verb: V
                 actor = world.process("actor")
                 opened = len(actor.gate.calls)
                 if number:
-                    actor.gate.faults = CrashAt(opened + number, action)
+                    actor.gate.faults = FaultAt(opened + number, action)
                 with suppress(ProcessCrashed):
                     actor.call(verb)
                     calls.extend(actor.gate.calls[opened:])

@@ -12,11 +12,11 @@ import pytest
 from anabranch import limits
 from anabranch.errors import AppendUncertain
 from anabranch.store import Store
+from anabranch.testing.faults import Action, FaultAt
 from anabranch.transfer.jobs.follow_until import Until
 from anabranch.transfer.jobs.sources import InStore
 from tests.simulation.clients import checked
 from tests.simulation.crashes.calls import crashes, some_or_every_crash
-from tests.simulation.faults import Action, CrashAt
 from tests.simulation.simulation import SETTINGS, tight_limits
 from tests.simulation.world import Process, ProcessCrashed, World
 
@@ -150,7 +150,7 @@ def tell(verb: Verb, number: int, action: Action, seen: Seen) -> list[str]:
                 other = process.beside("other")
                 opened = len(process.gate.calls)
                 if number:
-                    process.gate.faults = CrashAt(opened + number, action)
+                    process.gate.faults = FaultAt(opened + number, action)
                 with suppress(*((AppendUncertain,) if "uncertain" in action.value else ())):
                     verb(one, other)
                 calls.extend(process.gate.calls[opened:])

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from anabranch.store import Store
+from anabranch.testing.faults import Action, FaultAt, Faults
 from tests.simulation.clients import checked, stored
 from tests.simulation.crashes.calls import crashed_at, crashes, some_or_every_crash
-from tests.simulation.faults import Action, CrashAt, Faults
 from tests.simulation.ledger import Fate, Ledger
 from tests.simulation.simulation import SETTINGS, tight_limits
 from tests.simulation.world import Process, World
@@ -191,13 +191,13 @@ def test_a_crash_at_any_call_loses_nothing(operation: Operation, every: bool) ->
 @pytest.mark.parametrize("action", [Action.UNCERTAIN_LANDED, Action.UNCERTAIN_LOST])
 def test_a_lost_answer_to_a_commit_is_resolved(action: Action) -> None:
     with World(1, settings=SETTINGS) as world, tight_limits():
-        whole = CrashAt(1_000_000, action, "catalog.commit")
+        whole = FaultAt(1_000_000, action, "catalog.commit")
         resolve(world, whole)
     commits = whole.seen
     assert commits >= 2
     for number in range(1, commits + 1):
         with World(1, settings=SETTINGS) as world, tight_limits():
-            faults = CrashAt(number, action, "catalog.commit")
+            faults = FaultAt(number, action, "catalog.commit")
             resolve(world, faults)
             assert faults.seen >= number
 

@@ -9,11 +9,11 @@ import pytest
 import anabranch as ab
 from anabranch import limits
 from anabranch.store import Store
+from anabranch.testing.faults import Action
 from anabranch.transfer.jobs.follow_until import Until
 from anabranch.transfer.jobs.record import JobState
 from tests.simulation.clients import checked
 from tests.simulation.crashes.calls import crashed_at, crashes, some_or_every_crash
-from tests.simulation.faults import Action
 from tests.simulation.simulation import SETTINGS, tight_limits
 from tests.simulation.world import Process, World
 

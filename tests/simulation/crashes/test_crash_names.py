@@ -12,9 +12,9 @@ from anabranch import limits
 from anabranch.errors import AppendUncertain
 from anabranch.store import Store
 from anabranch.streams.ephemeral.api import UNNAMED_SCOPE
+from anabranch.testing.faults import Action, FaultAt
 from tests.simulation.clients import checked
 from tests.simulation.crashes.calls import crashed_at, crashes, some_or_every_crash
-from tests.simulation.faults import Action, CrashAt
 from tests.simulation.simulation import SETTINGS, tight_limits
 from tests.simulation.world import Process, World
 
@@ -153,7 +153,7 @@ def test_a_lost_answer_is_found_by_asking_again(verb: Verb, action: Action) -> N
             def run(number: int = number) -> None:
                 first = world.process("first")
                 first.call(prepare)
-                faults = CrashAt(number, action, "writing.commit")
+                faults = FaultAt(number, action, "writing.commit")
                 actor = world.process("actor", faults=faults)
                 told: AbstractContextManager[object] = (
                     suppress(AppendUncertain) if verb is build else pytest.raises(AppendUncertain)

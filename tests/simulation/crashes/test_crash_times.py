@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from anabranch.store import Store
+from anabranch.testing.faults import Action, FaultAt
 from tests.simulation.clients import checked
 from tests.simulation.crashes.calls import crashes, some_or_every_crash
-from tests.simulation.faults import Action, CrashAt
 from tests.simulation.simulation import SETTINGS, tight_limits
 from tests.simulation.world import ProcessCrashed, World
 
@@ -70,7 +70,7 @@ def run(first: Work, work: Work, number: int, action: Action) -> list[str]:
             actor = world.process("actor")
             opened = len(actor.gate.calls)
             if number:
-                actor.gate.faults = CrashAt(opened + number, action)
+                actor.gate.faults = FaultAt(opened + number, action)
                 with pytest.raises(ProcessCrashed):
                     actor.call(work)
             else:

@@ -8,9 +8,9 @@ import pytest
 from anabranch.errors import TransactionAborted, TransactionNotFound
 from anabranch.model.transaction import TransactionState
 from anabranch.store import Store
+from anabranch.testing.faults import Action, FaultAt
 from tests.simulation.clients import checked
 from tests.simulation.crashes.calls import crashed_at, crashes, some_or_every_crash
-from tests.simulation.faults import Action, CrashAt
 from tests.simulation.simulation import SETTINGS, tight_limits
 from tests.simulation.world import Process, World
 
@@ -120,7 +120,7 @@ def test_a_lost_answer_doubles_nothing_and_is_found_out(action: Action) -> None:
                 first = world.process("first")
                 first.call(prepare)
                 first.close()
-                actor = world.process("actor", faults=CrashAt(number, action))
+                actor = world.process("actor", faults=FaultAt(number, action))
                 actor.call(transact)
                 actor.close()
                 survivor = world.process("survivor")

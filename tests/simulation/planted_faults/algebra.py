@@ -22,8 +22,8 @@ from anabranch.streams.directory.find import need_info
 from anabranch.streams.lifecycle.create import delete_stream
 from anabranch.streams.requests import Result
 from anabranch.streams.segments import open_segment
+from anabranch.testing.faults import Action
 from tests.simulation.clients import ALGEBRA, APPENDS
-from tests.simulation.faults import Action
 from tests.simulation.planted_faults.core import PlantedFault, _replaced
 from tests.simulation.simulation import FaultRates
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from anabranch.blobs.objects import ObjectBlobs
 from anabranch.errors import StoreUnavailable
-from tests.simulation.faults import Action
+from anabranch.testing.faults import Action
 from tests.simulation.planted_faults.core import PlantedFault, _replaced
 
 __all__ = ["BUCKET_FAULTS"]

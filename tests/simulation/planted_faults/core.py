@@ -42,13 +42,15 @@ from anabranch.streams.ephemeral import keep_alive
 from anabranch.streams.ephemeral.api import Ephemeral
 from anabranch.streams.lifecycle.create import delete_stream
 from anabranch.streams.manager import Streams
+from anabranch.testing.faults import Action
+from anabranch.testing.faulty_ports import FaultyCatalog
 from anabranch.writing import staging as stage
 from anabranch.writing.acknowledgement import Acknowledgement
 from anabranch.writing.pending_batch import PendingBatch
 from anabranch.writing.queue import WriterQueue
 from tests.simulation import disk
 from tests.simulation.clients import BASIC, CLOCKS, COLLECTION, EPHEMERAL_STREAMS, WRITES_AND_SCALES, ClientMix
-from tests.simulation.faults import Action, SimCatalog
+from tests.simulation.gate import SimGate
 from tests.simulation.simulation import FaultRates
 
 __all__ = ["PLANTED_FAULTS", "PlantedFault"]
@@ -128,9 +130,9 @@ class _Undo(Exception):
 
 def acknowledge_before_commit() -> AbstractContextManager[None]:
     """The answer is computed and returned; the commit itself follows a little later."""
-    commit = SimCatalog.commit
+    commit = FaultyCatalog.commit
 
-    def answer(self: SimCatalog, what: Commit) -> tuple[tuple[Verdict, ...], ...]:
+    def answer(self: FaultyCatalog, what: Commit) -> tuple[tuple[Verdict, ...], ...]:
         verdicts: list[tuple[Verdict, ...]] = []
         try:
             with self.inner.writing() as txn:
@@ -139,15 +141,18 @@ def acknowledge_before_commit() -> AbstractContextManager[None]:
         except _Undo:
             pass
 
+        gate = self._gate
+        assert isinstance(gate, SimGate)
+
         def later() -> None:
-            self._gate.scheduler.park("lazy", timeout=0.002, group=self._gate.group)
+            gate.scheduler.park("lazy", timeout=0.002, group=gate.group)
             with suppress(AnabranchError):
                 commit(self, what)
 
-        self._gate.scheduler.spawn("lazy", later, self._gate.group)
+        gate.scheduler.spawn("lazy", later, gate.group)
         return tuple(verdicts)
 
-    return _replaced(SimCatalog, "commit", answer)
+    return _replaced(FaultyCatalog, "commit", answer)
 
 
 # ---------------------------------------------------------------------- the decision

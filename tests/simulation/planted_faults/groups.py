@@ -18,8 +18,8 @@ from anabranch.shared_state.revisioned_stream import RevisionedStream
 from anabranch.streams import publish
 from anabranch.streams.retention import consumption
 from anabranch.streams.retention.subscribers import SubscriberPosition, Subscribers
+from anabranch.testing.faults import Action
 from tests.simulation.clients import GROUPS, SUBSCRIBERS
-from tests.simulation.faults import Action
 from tests.simulation.planted_faults.core import PlantedFault, _replaced
 from tests.simulation.simulation import FaultRates
 

@@ -9,9 +9,9 @@ from typing import Final
 from anabranch.notifications.bookmark import ListenerBookmark, ListenerPosition
 from anabranch.notifications.kinds import Notification
 from anabranch.notifications.subscription import Subscription
+from anabranch.testing.faults import Action
 from tests.simulation.clients import ClientMix
 from tests.simulation.clients.listeners import attend, perform
-from tests.simulation.faults import Action
 from tests.simulation.planted_faults.core import PlantedFault, _replaced
 from tests.simulation.simulation import FaultRates
 

@@ -25,6 +25,7 @@ from anabranch.streams import publish
 from anabranch.streams.publish import Publication
 from anabranch.streams.scaling import apply as rescale
 from anabranch.streams.scaling.plan import ScalingPace, SegmentLoad, plan_scaling
+from anabranch.testing.faults import Action
 from anabranch.transactions import record as row
 from anabranch.transactions import sweep, transaction
 from anabranch.transactions.flushed import flushed_batches
@@ -38,7 +39,6 @@ from tests.simulation.clients.maintain import collect
 from tests.simulation.clients.read import read
 from tests.simulation.clients.scale import scale
 from tests.simulation.clients.transactions import transact
-from tests.simulation.faults import Action
 from tests.simulation.planted_faults.core import PlantedFault, _replaced
 from tests.simulation.simulation import FaultRates
 

@@ -11,9 +11,9 @@ from anabranch import limits
 from anabranch.catalog.state.ephemeral import EPHEMERAL
 from anabranch.store import Store
 from anabranch.streams.ephemeral.hold import HolderState
+from anabranch.testing.faults import Action, FaultAt, Faults
 from tests.simulation.clients import EPHEMERAL_STREAMS, checked
 from tests.simulation.crashes.calls import crashes, some_or_every_crash
-from tests.simulation.faults import Action, CrashAt, Faults
 from tests.simulation.simulation import SETTINGS, Simulation
 from tests.simulation.world import Process, ProcessCrashed, World
 
@@ -252,7 +252,7 @@ def test_a_crash_at_any_call_leaves_nothing_that_nobody_holds(verb: Verb, every:
     calls = crashed(verb, None)
     assert "writing.commit" in calls
     for number, action in crashes(calls, every=every):
-        crashed(verb, CrashAt(opened + number, action))
+        crashed(verb, FaultAt(opened + number, action))
 
 
 @pytest.mark.parametrize("action", [Action.UNCERTAIN_LANDED, Action.UNCERTAIN_LOST])
@@ -263,7 +263,7 @@ def test_a_lost_answer_is_found_by_asking_again(verb: Verb, action: Action) -> N
     commits = [number for number, name in enumerate(calls, opened + 1) if name == "writing.commit"]
     # The last commit of those that hold is the leave, of which the block says nothing.
     for number in commits if verb is keep else commits[:1]:
-        crashed(verb, CrashAt(number, action), again=True)
+        crashed(verb, FaultAt(number, action), again=True)
 
 
 def _opening() -> list[str]:

@@ -11,9 +11,9 @@ from anabranch.errors import Fenced, StreamSealed
 from anabranch.shared_state.synchronizer import StateSynchronizer
 from anabranch.store import Store
 from anabranch.streams.publish import Publication
+from anabranch.testing.faults import Action, Call, Faults
 from anabranch.writing.writer import Writer
 from tests.simulation.clients import stored
-from tests.simulation.faults import Action, Call, Faults
 from tests.simulation.world import World
 
 pytestmark = pytest.mark.sim

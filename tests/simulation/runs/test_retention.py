@@ -9,8 +9,8 @@ import pytest
 import anabranch as ab
 from anabranch import limits
 from anabranch.store import Store
+from anabranch.testing.faults import Action, FaultAt, Faults
 from tests.simulation.clients import RETENTION, checked
-from tests.simulation.faults import Action, CrashAt, Faults
 from tests.simulation.simulation import SETTINGS, Simulation
 from tests.simulation.world import ProcessCrashed, World
 
@@ -52,7 +52,7 @@ def test_a_crash_at_any_call_of_retention_is_mended_by_the_next() -> None:
         number += 1
         assert number < 100
         for action in (Action.CRASH_BEFORE, Action.CRASH_AFTER):
-            struck = crashed(CrashAt(number, action), seen)
+            struck = crashed(FaultAt(number, action), seen)
     assert number > 8
     assert {len(each) for each in seen} == {4, 8}  # all or nothing, and each of the two came
 

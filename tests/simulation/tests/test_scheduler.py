@@ -8,8 +8,9 @@ from functools import partial
 
 import pytest
 
+from anabranch.testing.faults import SimulatedCrash
 from tests.simulation.ports import SimClock, SimTasks
-from tests.simulation.scheduler import Deadlock, Scheduler, SimulatedCrash, StepsExceeded, TaskFailed
+from tests.simulation.scheduler import Deadlock, Scheduler, StepsExceeded, TaskFailed
 
 pytestmark = pytest.mark.sim
 

@@ -13,9 +13,10 @@ from anabranch.catalog.port import Catalog
 from anabranch.errors import StoreUnavailable
 from anabranch.notifications.kinds import END_OF_DATA, GROUP_PASSED, GROUP_RESET, READERS
 from anabranch.store import Store
+from anabranch.testing.clock import ManualClock
 from tests.clocks import runtime_by
 from tests.store.helpers import store_at
-from tests.store.kit import SECOND, HandClock
+from tests.store.kit import SECOND
 from tests.store.notifications.test_notifications import OPERATIONS
 from tests.waiting import until
 
@@ -25,7 +26,7 @@ HOUR = 3600 * SECOND
 class Timed:
     """A store with the stream s/a, whose clock the test moves."""
 
-    def __init__(self, store: Store, clock: HandClock) -> None:
+    def __init__(self, store: Store, clock: ManualClock) -> None:
         self.store = store
         self.clock = clock
         store.scopes.create("s")
@@ -45,7 +46,7 @@ class Timed:
 
 @pytest.fixture
 def timed() -> Iterator[Timed]:
-    clock = HandClock()
+    clock = ManualClock()
     with ab.connect("memory://", runtime=runtime_by(clock)) as store:
         yield Timed(store, clock)
 

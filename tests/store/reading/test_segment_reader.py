@@ -20,7 +20,7 @@ from anabranch.model.ids import Micros
 from anabranch.model.stream import StreamView
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
-from tests.store.kit import HandClock
+from anabranch.testing.clock import ManualClock
 from tests.store.reading.kit import SCHEMA, T0, create, squeeze, write
 
 SEGMENT = ab.SegmentId(0, 0)
@@ -30,7 +30,7 @@ EXTENTS = 20  # of five events each
 
 @pytest.fixture
 def store() -> Iterator[ab.Store]:
-    clock = HandClock()
+    clock = ManualClock()
     runtime = Runtime(clock=clock, catalog_clock=clock, settings=Settings(inline_bytes_max=0))
     with ab.connect("memory://", runtime=runtime) as opened:
         opened.scopes.create("s")

@@ -12,12 +12,12 @@ import anabranch as ab
 from anabranch import limits
 from anabranch.errors import InvalidArgument
 from anabranch.streams.publish import NumberedUnit, Publication
+from anabranch.testing.clock import ManualClock
 from tests.clocks import runtime_by
-from tests.store.kit import HandClock
 
 
 @pytest.fixture
-def store(tmp_path: Path, clock: HandClock) -> Iterator[ab.Store]:
+def store(tmp_path: Path, clock: ManualClock) -> Iterator[ab.Store]:
     with ab.connect(tmp_path, runtime=runtime_by(clock), create=True) as made:
         made.scopes.create("s")
         made.streams.create("s/out", schema=pa.schema([("key", pa.string()), ("n", pa.int64())]), key="key")
@@ -43,7 +43,7 @@ def test_a_request_publishes_once(store: ab.Store) -> None:
         store.publish([staged(store, 3)], request="")
 
 
-def test_a_number_of_a_series_publishes_once_however_late_it_is_repeated(store: ab.Store, clock: HandClock) -> None:
+def test_a_number_of_a_series_publishes_once_however_late_it_is_repeated(store: ab.Store, clock: ManualClock) -> None:
     for number in (0, 1, 4):
         assert store.publish([staged(store, number)], request=NumberedUnit("query", number))
     clock.pass_time(2 * limits.REQUESTS_KEPT_US)
@@ -56,7 +56,7 @@ def test_a_number_of_a_series_publishes_once_however_late_it_is_repeated(store: 
     assert list(store.check()) == []
 
 
-def test_what_a_slow_job_stages_is_kept_until_it_is_published(store: ab.Store, clock: HandClock) -> None:
+def test_what_a_slow_job_stages_is_kept_until_it_is_published(store: ab.Store, clock: ManualClock) -> None:
     with store.hold("spark", "job", first_us=limits.JOB_LEASE_US) as hold:
         clock.pass_time(2 * limits.HORIZON_US)  # what comes before the job's last stage
         store.collect()

@@ -31,13 +31,14 @@ from anabranch.runtime.ids import SystemIds
 from anabranch.runtime.keys import new_key_line
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store
+from anabranch.testing.clock import ManualClock
 from anabranch.transactions import record as row
 from anabranch.transactions import sweep, transaction
 from anabranch.transactions.flushed import flushed_batches
 from anabranch.transactions.writer import _ROWS_BYTES_MAX
 from tests.clocks import runtime_by
 from tests.postgres_server import drop, fresh_url
-from tests.store.kit import SECOND, HandClock
+from tests.store.kit import SECOND
 from tests.waiting import until_ended
 
 COLUMNS = pa.schema([("device", pa.string()), ("n", pa.int64())])
@@ -301,7 +302,7 @@ class Timed:
     """A store whose clock the test moves."""
 
     def __init__(self, folder: Path) -> None:
-        self.clock = HandClock()
+        self.clock = ManualClock()
         folder.mkdir()
         runtime = runtime_by(self.clock, settings=Settings(inline_bytes_max=0))
         self.store = Store(SqliteCatalog(folder, runtime), LocalBlobs(folder, runtime), runtime)

@@ -18,7 +18,8 @@ from anabranch.log.recovery.backup import backup, newest_backup
 from anabranch.log.recovery.rebuild import rebuild
 from anabranch.log.upkeep.collect import collect
 from anabranch.runtime.ports import Runtime
-from tests.store.kit import SECOND, HandClock, Kit
+from anabranch.testing.clock import ManualClock
+from tests.store.kit import SECOND, Kit
 
 _AHEAD_US = 20 * SECOND
 
@@ -32,7 +33,7 @@ def kit(tmp_path: Path) -> Iterator[Kit]:
 
 def ahead(kit: Kit, micros: int = _AHEAD_US) -> Runtime:
     """Another process, whose clock is ahead."""
-    return replace(kit.runtime, clock=HandClock(kit.clock.now() + micros))
+    return replace(kit.runtime, clock=ManualClock(kit.clock.now() + micros))
 
 
 def collect_for_long(kit: Kit) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from anabranch.blobs.memory import MemoryBlobs
 from anabranch.blobs.port import Blobs
@@ -17,15 +16,17 @@ from anabranch.log.recovery.backup import backup, fetch_blobs, newest_backup
 from anabranch.log.recovery.reload import is_empty, reload
 from anabranch.model.ids import StreamId
 from anabranch.testing.contracts.manifests import Dump, dump
+from anabranch.testing.faults import SimulatedCrash
+from anabranch.testing.faulty_ports import FaultyBlobs
 from tests.store.kit import SECOND, Kit
-from tests.store.log.upkeep.test_upkeep_crashes import Crash, Doomed
+from tests.store.log.upkeep.test_upkeep_crashes import Doomed
 
 
 def at_every_call(kit: Kit, work: Callable[[Doomed], None], look: Callable[[int], None]) -> int:
     """Do the work again and again, a crash at a later call each time, until it comes to its end."""
     for number in range(1, 500):
         doomed = Doomed(kit, number)
-        with suppress(Crash):
+        with suppress(SimulatedCrash):
             work(doomed)
             look(number)
             return number
@@ -89,7 +90,7 @@ def test_a_backup_leaves_the_one_before_or_the_new_one(tmp_path: Path) -> None:
     after = state(kit.catalog)
 
     def work(doomed: Doomed) -> None:
-        backup(doomed.catalog, kit.blobs, _Guarded(place, doomed), kit.runtime)  # type: ignore[arg-type]
+        backup(doomed.catalog, kit.blobs, FaultyBlobs(place, doomed.gate), kit.runtime)
 
     def look(number: int) -> None:
         manifest = newest_backup(place)
@@ -103,21 +104,6 @@ def test_a_backup_leaves_the_one_before_or_the_new_one(tmp_path: Path) -> None:
 
     assert at_every_call(kit, work, look) > 20
     kit.close()
-
-
-class _Guarded:
-    def __init__(self, inner: Any, doomed: Doomed) -> None:
-        self._inner = inner
-        self._doomed = doomed
-
-    def __getattr__(self, name: str) -> Any:
-        def call(*arguments: Any) -> Any:
-            self._doomed.step()
-            result = getattr(self._inner, name)(*arguments)
-            self._doomed.step()
-            return result
-
-        return call
 
 
 def test_a_catalog_that_is_loaded_is_empty_or_whole(tmp_path: Path) -> None:

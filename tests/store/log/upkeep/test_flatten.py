@@ -26,11 +26,12 @@ from anabranch.reading.bounds import fetch, to_cut
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store
 from anabranch.streams.retention.apply import retain
+from anabranch.testing.clock import ManualClock
+from anabranch.testing.faults import SimulatedCrash
 from tests.clocks import runtime_by
 from tests.postgres_server import drop, fresh_url
 from tests.store.helpers import events_of, sound
-from tests.store.kit import HandClock
-from tests.store.log.upkeep.test_upkeep_crashes import Crash, Doomed
+from tests.store.log.upkeep.test_upkeep_crashes import Doomed
 
 TWO = FlattenPolicy(spans_min=2)
 
@@ -39,7 +40,7 @@ TWO = FlattenPolicy(spans_min=2)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     url = fresh_url() if request.param == "postgres+memory" else None
     place = url or ("memory://" if request.param == "memory" else tmp_path)
-    clock = HandClock()
+    clock = ManualClock()
     runtime = runtime_by(clock, settings=Settings(inline_bytes_max=200))
     with ab.connect(place, blobs="memory://" if url else None, runtime=runtime, create=True) as opened:
         opened.scopes.create("s")
@@ -295,15 +296,8 @@ def test_a_publication_stalled_beyond_the_horizon_is_refused(store: Store, monke
 # crashes
 
 
-class Bones:
-    """What `Doomed` takes of a kit."""
-
-    def __init__(self, store: Store) -> None:
-        self.catalog, self.blobs = store.catalog, store.blobs
-
-
 @contextmanager
-def opened(clock: HandClock) -> Iterator[Store]:
+def opened(clock: ManualClock) -> Iterator[Store]:
     runtime = runtime_by(clock, settings=Settings(inline_bytes_max=200))
     with ab.connect("memory://", runtime=runtime) as store:
         store.scopes.create("s")
@@ -316,15 +310,15 @@ def test_a_crash_at_any_port_call_is_harmless(stride: int) -> None:
     while crashed:
         number += stride
         assert number < 300
-        clock = HandClock()
+        clock = ManualClock()
         with opened(clock) as store:
             names = chain(store, 4, segments=1)
             before = contents(store, names)
-            doomed = Doomed(Bones(store), number)  # type: ignore[arg-type]
+            doomed = Doomed(store, number)
             try:
                 flatten(doomed.catalog, doomed.blobs, store.runtime, policy=TWO)
                 crashed = False
-            except Crash:
+            except SimulatedCrash:
                 pass
             assert list(check(store.catalog, store.blobs, now=clock.now())) == [], f"crash at call {number}"
             assert contents(store, names) == before, f"crash at call {number}"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,61 +12,32 @@ from anabranch import limits
 from anabranch.log.checking.check import check
 from anabranch.log.upkeep.collect import collect
 from anabranch.log.upkeep.compact import compact
+from anabranch.testing.faults import Action, Call, Gate, SimulatedCrash
+from anabranch.testing.faulty_ports import FaultyBlobs, FaultyCatalog
 from tests.store.kit import SECOND, Kit
 
 
-class Crash(BaseException):
-    """The process ends here: no handler may know of it."""
+class CrashAtStep:
+    """Crashes a process at its `number`th step: calls of blobs, and beginning or committing a transaction have two
+    each, before the effect and after it."""
+
+    def __init__(self, number: int) -> None:
+        self._left = (number + 1) // 2
+        self._action = Action.CRASH_BEFORE if number % 2 else Action.CRASH_AFTER
+
+    def decide(self, call: Call) -> Action:
+        """See `Faults.decide`."""
+        self._left -= call.name.startswith(("blobs.", "catalog.")) or call.name == "writing.commit"
+        return self._action if self._left == 0 else Action.PASS
 
 
 class Doomed:
-    """Ports of one process that crashes at its `number`th call: calls of blobs, and beginning or committing a
-    transaction. Odd crashes come before the effect, even ones after it."""
+    """The ports of a process that crashes at its `number`th step."""
 
-    def __init__(self, kit: Kit, number: int) -> None:
-        self._kit = kit
-        self._left = number
-        self.dead = False
-        self.catalog: Any = self
-        self.blobs: Any = _DoomedBlobs(kit, self)
-
-    def step(self) -> None:
-        """A point where the crash may strike."""
-        if self.dead:
-            raise Crash  # whatever still runs on the way out has no effect
-        self._left -= 1
-        if self._left == 0:
-            self.dead = True
-            raise Crash
-
-    @contextmanager
-    def reading(self) -> Iterator[Any]:
-        self.step()
-        with self._kit.catalog.reading() as snapshot:
-            yield snapshot
-
-    @contextmanager
-    def writing(self, on: Any = None) -> Iterator[Any]:
-        self.step()
-        with self._kit.catalog.writing(on) as txn:
-            yield txn
-            self.step()  # rolls back
-        self.step()
-
-
-class _DoomedBlobs:
-    def __init__(self, kit: Kit, doomed: Doomed) -> None:
-        self._kit = kit
-        self._doomed = doomed
-
-    def __getattr__(self, name: str) -> Any:
-        def call(*arguments: Any) -> Any:
-            self._doomed.step()
-            result = getattr(self._kit.blobs, name)(*arguments)
-            self._doomed.step()
-            return result
-
-        return call
+    def __init__(self, alive: Any, number: int) -> None:
+        self.gate = Gate(CrashAtStep(number))
+        self.catalog = FaultyCatalog(alive.catalog, self.gate)
+        self.blobs = FaultyBlobs(alive.blobs, self.gate)
 
 
 def prepare(folder: Path) -> tuple[Kit, dict[Any, Any]]:
@@ -108,7 +78,7 @@ def test_a_crash_at_any_port_call_is_harmless(
         try:
             work(kit, doomed.catalog, doomed.blobs)
             crashed = False
-        except Crash:
+        except SimulatedCrash:
             pass
         assert list(check(kit.catalog, kit.blobs, now=kit.clock.now())) == [], f"crash at call {number}"
         assert {log: kit.read(log) for log in rows} == rows, f"crash at call {number}"

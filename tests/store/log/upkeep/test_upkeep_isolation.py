@@ -27,9 +27,9 @@ from anabranch.runtime.ids import SystemIds
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store
 from anabranch.streams.lifecycle.create import create_stream
+from anabranch.testing.clock import ManualClock
 from tests.clocks import runtime_by
 from tests.store.helpers import ANYWHERE, store_at
-from tests.store.kit import HandClock
 from tests.waiting import until
 
 ODD = StreamSchema(pa.schema([("v", pa.decimal128(5, -2))]), None, None)
@@ -145,7 +145,7 @@ def test_failures_are_reported_by_check_and_metrics_until_success(odd: Store) ->
 
 
 def test_background_retries_back_off(tmp_path: Path) -> None:
-    clock = HandClock()
+    clock = ManualClock()
     with clocked(tmp_path, clock) as store:
         store.scopes.create("i")
         make_odd(store, "i/odd")
@@ -169,7 +169,7 @@ def test_background_retries_back_off(tmp_path: Path) -> None:
 
 
 def test_upkeep_continues_after_a_failed_compaction(tmp_path: Path) -> None:
-    clock = HandClock()
+    clock = ManualClock()
     with clocked(tmp_path, clock, manifest_s=0.001) as store:
         store.scopes.create("i")
         make_odd(store, "i/odd")
@@ -189,7 +189,7 @@ def test_retention_and_scaling_of_one_stream_that_fail_stop_no_other(
     from anabranch.streams.retention import apply as retain
     from anabranch.streams.scaling import apply as rescale
 
-    clock = HandClock()
+    clock = ManualClock()
     with clocked(tmp_path, clock) as store:
         for name in ("s/x", "s/y", "s/z"):
             store.streams.create(
@@ -268,7 +268,7 @@ class Later(SystemClock):
         return Micros(super().now() + 2 * limits.COMPACT_AGE_US)
 
 
-def clocked(folder: Path, clock: HandClock, **settings: float) -> Store:
+def clocked(folder: Path, clock: ManualClock, **settings: float) -> Store:
     """A store in a folder with a clock that is moved by hand."""
     chosen = replace(Settings(), **settings)  # type: ignore[arg-type]
     made = ab.connect(folder / "store", runtime=runtime_by(clock, settings=chosen), create=True)

@@ -18,13 +18,14 @@ from anabranch.errors import (
     Truncated,
 )
 from anabranch.store import Store
+from anabranch.testing.clock import ManualClock
 from tests.clocks import runtime_by
 from tests.store.helpers import SCHEMA, bodies_of, by_key, events_of, sound
-from tests.store.kit import SECOND, HandClock
+from tests.store.kit import SECOND
 
 
 @pytest.fixture
-def store(clock: HandClock) -> Iterator[Store]:
+def store(clock: ManualClock) -> Iterator[Store]:
     with ab.connect("memory://", runtime=runtime_by(clock)) as opened:
         opened.scopes.create("s")
         opened.streams.create("s/a", scaling=2, tags={"of": "a"})
@@ -242,7 +243,7 @@ def test_copies_of_copies_read_the_same(store: Store) -> None:
     assert numbers(store, name) == [*range(3), *range(10, 18)]
 
 
-def test_compaction_of_a_shared_log_happens_once_and_serves_both(store: Store, clock: HandClock) -> None:
+def test_compaction_of_a_shared_log_happens_once_and_serves_both(store: Store, clock: ManualClock) -> None:
     write(store, "s/a", *range(30))
     store.streams.copy("s/a", "s/b")
     first = store.compact(force=True)
@@ -252,13 +253,13 @@ def test_compaction_of_a_shared_log_happens_once_and_serves_both(store: Store, c
     assert places(store, "s/a") == places(store, "s/b")
 
 
-def collect_all(store: Store, clock: HandClock) -> None:
+def collect_all(store: Store, clock: ManualClock) -> None:
     for _ in range(3):
         clock.pass_time(SECOND)
         store.collect(horizon_us=0)
 
 
-def test_a_blob_is_deleted_only_when_no_stream_views_it(store: Store, clock: HandClock) -> None:
+def test_a_blob_is_deleted_only_when_no_stream_views_it(store: Store, clock: ManualClock) -> None:
     with store.writer("s/a") as writer:  # above what is inlined
         writer.write(b"1" * 100_000, key="a").result()
         writer.write(b"2" * 100_000, key="b").result()
@@ -295,7 +296,7 @@ def test_a_copy_of_an_empty_stream_is_an_empty_stream(store: Store) -> None:
 
 
 @pytest.mark.parametrize("by", ["append", "event"])
-def test_times_are_found_after_copied_events(store: Store, clock: HandClock, by: str) -> None:
+def test_times_are_found_after_copied_events(store: Store, clock: ManualClock, by: str) -> None:
     """What is written to a copy lies in a log that begins at 0, at offsets that do not."""
     store.streams.create("s/t", schema=SCHEMA, key="device", time="at")
     for name in ("s/t", "s/u"):

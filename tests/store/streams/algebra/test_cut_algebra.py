@@ -15,9 +15,9 @@ from anabranch.catalog.reading import SqlReading
 from anabranch.errors import InvalidArgument, InvalidCut, Truncated
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store
+from anabranch.testing.clock import ManualClock
 from tests.clocks import runtime_by
 from tests.store.helpers import events_of, store_at
-from tests.store.kit import HandClock
 
 
 @pytest.fixture(params=["memory", "postgres+memory"])
@@ -154,7 +154,7 @@ def test_a_distance_reads_few_extents(monkeypatch: pytest.MonkeyPatch) -> None:
     compacted=st.booleans(),
 )
 def test_bytes_of_ranges_add_up(commits: list[list[int]], scales: list[int], gone: int, compacted: bool) -> None:
-    clock = HandClock()
+    clock = ManualClock()
     with ab.connect("memory://", runtime=runtime_by(clock, settings=Settings(inline_bytes_max=0))) as store:
         streams = store.streams
         store.scopes.create("s")

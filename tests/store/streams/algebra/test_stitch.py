@@ -18,13 +18,14 @@ from anabranch.errors import (
     StreamSealed,
 )
 from anabranch.store import Store
+from anabranch.testing.clock import ManualClock
 from tests.clocks import runtime_by
 from tests.store.helpers import SCHEMA, bodies_of, by_key, events_of, sound
-from tests.store.kit import SECOND, HandClock
+from tests.store.kit import SECOND
 
 
 @pytest.fixture
-def store(clock: HandClock) -> Iterator[Store]:
+def store(clock: ManualClock) -> Iterator[Store]:
     with ab.connect("memory://", runtime=runtime_by(clock)) as opened:
         opened.scopes.create("s")
         opened.streams.create("s/a", scaling=2, tags={"of": "a"})
@@ -249,7 +250,7 @@ def test_ranges_of_one_stream_may_be_stitched_and_repeated(store: Store) -> None
     assert [store.fetch(now).body for now in joined.pointers(pointers[1])] == [b"1", b"1"]
 
 
-def test_a_stitch_may_delete_its_sources(store: Store, clock: HandClock) -> None:
+def test_a_stitch_may_delete_its_sources(store: Store, clock: ManualClock) -> None:
     old = write(store, "s/a", *range(4))
     write(store, "s/b", *range(4, 8))
     first = store.streams.get("s/a").id

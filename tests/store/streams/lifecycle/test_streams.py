@@ -29,13 +29,14 @@ from anabranch.errors import (
 from anabranch.model.cut import StreamCut
 from anabranch.model.keyspace import FULL_KEY_RANGE, KeyRange
 from anabranch.store import Store
+from anabranch.testing.clock import ManualClock
 from tests.clocks import runtime_by
 from tests.store.helpers import SCHEMA, bodies_of, events_of, sound
-from tests.store.kit import SECOND, HandClock
+from tests.store.kit import SECOND
 
 
 @pytest.fixture
-def store(clock: HandClock) -> Iterator[Store]:
+def store(clock: ManualClock) -> Iterator[Store]:
     with ab.connect("memory://", runtime=runtime_by(clock)) as opened:
         opened.scopes.create("s")
         opened.streams.create("s/raw", scaling=2)
@@ -86,7 +87,7 @@ def test_only_an_empty_scope_can_be_deleted(store: Store) -> None:
 # streams
 
 
-def test_a_stream_is_described_as_it_was_created(store: Store, clock: HandClock) -> None:
+def test_a_stream_is_described_as_it_was_created(store: Store, clock: ManualClock) -> None:
     info = store.streams.create("s/typed", schema=SCHEMA, key="device", time="at", scaling=ab.Fixed(3), tags={"a": "b"})
     assert info == store.streams.get("s/typed")
     assert (str(info.name), info.sealed, info.epoch, info.tags) == ("s/typed", False, 0, {"a": "b"})
@@ -338,7 +339,7 @@ def test_an_evolved_stream_reads_its_old_events_with_nulls(store: Store) -> None
 # cuts by time
 
 
-def test_cuts_at_append_times_precede_the_first_later_event(store: Store, clock: HandClock) -> None:
+def test_cuts_at_append_times_precede_the_first_later_event(store: Store, clock: ManualClock) -> None:
     times = []
     with store.writer("s/raw") as writer:
         for i in range(10):

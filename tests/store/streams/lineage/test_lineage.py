@@ -16,9 +16,10 @@ from anabranch.catalog.state.lineage import LINEAGE
 from anabranch.errors import StreamNotFound
 from anabranch.model.stream import StreamView
 from anabranch.store import Store
+from anabranch.testing.clock import ManualClock
 from tests.clocks import runtime_by
 from tests.store.helpers import by_key, events_of, store_at
-from tests.store.kit import SECOND, HandClock
+from tests.store.kit import SECOND
 
 
 @pytest.fixture(params=["memory", "postgres+memory"])
@@ -190,7 +191,7 @@ def test_lineage_lists_copies_appends_and_stitches(store: Store) -> None:
 
 
 def test_lineage_outlives_sources_and_the_outbox() -> None:
-    clock = HandClock()
+    clock = ManualClock()
     with ab.connect("memory://", runtime=runtime_by(clock)) as store:
         streams = store.streams
         store.scopes.create("s")

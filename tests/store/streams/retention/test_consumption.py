@@ -15,10 +15,11 @@ import pytest
 import anabranch as ab
 from anabranch.errors import GroupNotFound, InvalidArgument, NotFound, Truncated
 from anabranch.store import Store
+from anabranch.testing.clock import ManualClock
 from tests.clocks import runtime_by
 from tests.postgres_server import drop, fresh_url
 from tests.store.helpers import bodies_of, sound
-from tests.store.kit import SECOND, HandClock
+from tests.store.kit import SECOND
 from tests.waiting import until
 
 HOUR = 3600 * SECOND
@@ -29,7 +30,7 @@ class Kept:
     """A store whose clock the test moves, with the stream s/a of two segments."""
 
     store: Store
-    clock: HandClock
+    clock: ManualClock
 
     def write(self, *numbers: int, stream: str = "s/a") -> None:
         with self.store.writer(stream) as writer:
@@ -63,7 +64,7 @@ def consume(group: ab.ReaderGroup, events: int | None = None) -> set[int]:
 
 @pytest.fixture(params=["memory", "postgres+memory"])
 def kept(request: pytest.FixtureRequest) -> Iterator[Kept]:
-    clock = HandClock()
+    clock = ManualClock()
     url = fresh_url() if request.param == "postgres+memory" else "memory://"
     blobs = "memory://" if url != "memory://" else None
     with ab.connect(url, blobs=blobs, runtime=runtime_by(clock), create=True) as store:

@@ -17,10 +17,11 @@ from anabranch.model.ids import Micros
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store
 from anabranch.streams.retention.apply import retain, retain_if_due
+from anabranch.testing.clock import ManualClock
 from tests.clocks import runtime_by
 from tests.postgres_server import drop, fresh_url
 from tests.store.helpers import bodies_of, sound
-from tests.store.kit import SECOND, HandClock
+from tests.store.kit import SECOND
 from tests.waiting import until
 
 HOUR = 3600 * SECOND
@@ -31,7 +32,7 @@ class Kept:
     """A store whose clock the test moves."""
 
     store: Store
-    clock: HandClock
+    clock: ManualClock
 
     def write(self, stream: str, *numbers: int, size: int = 0) -> None:
         with self.store.writer(stream) as writer:
@@ -50,7 +51,7 @@ class Kept:
 
 @pytest.fixture(params=["memory", "postgres+memory"])
 def kept(request: pytest.FixtureRequest) -> Iterator[Kept]:
-    clock = HandClock()
+    clock = ManualClock()
     url = fresh_url() if request.param == "postgres+memory" else "memory://"
     blobs = "memory://" if url != "memory://" else None
     with ab.connect(url, blobs=blobs, runtime=runtime_by(clock), create=True) as store:
@@ -269,7 +270,7 @@ def test_retention_removes_what_the_model_removes(
     steps: list[tuple[int, bool]], hours: int, size: int | None, at_least: int
 ) -> None:
     """One segment, an hour between commits: what stays is told by ages and weights alone."""
-    clock = HandClock()
+    clock = ManualClock()
     with ab.connect("memory://", runtime=runtime_by(clock, settings=Settings(inline_bytes_max=200))) as store:
         made = Kept(store, clock)
         store.scopes.create("s")

@@ -20,9 +20,10 @@ from anabranch.errors import StreamNotFound
 from anabranch.log.lease import HeldLease
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store
+from anabranch.testing.clock import ManualClock
 from tests.clocks import runtime_by
 from tests.postgres_server import drop, fresh_url
-from tests.store.kit import SECOND, HandClock
+from tests.store.kit import SECOND
 from tests.waiting import until
 
 
@@ -30,7 +31,7 @@ class Timed:
     """A store whose clock the test moves, and that can be opened a second time."""
 
     def __init__(self, kind: str, folder: Path, settings: Settings | None = None) -> None:
-        self.clock = HandClock()
+        self.clock = ManualClock()
         self.settings = settings or Settings()
         self.folder, self.kind = folder, kind
         self.url = fresh_url() if kind == "postgres" else ""
