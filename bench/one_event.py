@@ -31,7 +31,7 @@ def run(setting: BenchmarkSetting) -> Sequence[Result]:
             commit()
         rounds = in_turn(count, lambda: 1e3 * seconds(append), lambda: 1e3 * seconds(commit))
     close()
-    return [_line(rounds, 0.5, Target(Bound.AT_MOST, 1.5)), _line(rounds, 0.99, None)]
+    return [_line(rounds, 0.5, Target(Bound.AT_MOST, 2.0)), _line(rounds, 0.99, None)]
 
 
 def _line(rounds: Rounds, part: float, target: Target | None) -> Result:

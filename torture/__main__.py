@@ -6,15 +6,22 @@ import argparse
 import json
 import random
 import shutil
+import signal
 import sys
 import tempfile
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import Final
 
 from torture.conductor import Report, Run
 from torture.store_kinds import NAMES, place
+
+_LINES_S: Final = 10.0  # between two lines of progress, where there is no terminal
+_BESIDE_S: Final = 900.0  # for all that is not torture itself: starting, ending, judging
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,8 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _torture(name: str, seed: int, seconds: float) -> Report:
     folder = Path(tempfile.mkdtemp(prefix="anabranch-torture-", dir="/var/tmp"))
     try:
-        with place(name, folder) as (there, servers):
-            report = Run(name, there, folder, seed, servers).run(seconds, _progress)
+        with _hard_end(seconds + _BESIDE_S), place(name, folder) as (there, servers):
+            report = Run(name, there, folder, seed, servers).run(seconds, _progress())
     finally:
         if sys.stderr.isatty():
             print("\r\x1b[K", end="", file=sys.stderr)
@@ -47,10 +54,39 @@ def _torture(name: str, seed: int, seconds: float) -> Report:
     return report
 
 
-def _progress(report: Report) -> None:
-    if sys.stderr.isatty():
+@contextmanager
+def _hard_end(seconds: float) -> Iterator[None]:
+    """Raises TimeoutError in the main thread after that time, wherever it waits: the run's processes and servers are
+    then ended as after Ctrl-C."""
+
+    def end(number: int, frame: object) -> None:
+        raise TimeoutError(f"the run did not end within {seconds:.0f} s")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _progress() -> Callable[[Report], None]:
+    """Returns a function that shows the progress on stderr: in place on a terminal, else in a line for each phase and
+    every few seconds."""
+    terminal = sys.stderr.isatty()
+    shown, due = "", 0.0
+
+    def show(report: Report) -> None:
+        nonlocal shown, due
+        if not terminal and report.phase == shown and time.monotonic() < due:
+            return
+        shown, due = report.phase, time.monotonic() + _LINES_S
         faults = sum(report.faults.values())
-        print(f"\r\x1b[K{report.place}: {report.seconds:.0f} s, {faults:,} faults", end="", file=sys.stderr, flush=True)
+        line = f"{report.place}: {report.phase}, {report.seconds:.0f} s, {faults:,} faults"
+        print(f"\r\x1b[K{line}" if terminal else line, end="" if terminal else "\n", file=sys.stderr, flush=True)
+
+    return show
 
 
 def _show(report: Report) -> None:

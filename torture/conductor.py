@@ -25,7 +25,8 @@ _WRITERS: Final = 2  # per stream
 _ALONE: Final = ("change", "tidy", "shuffle", "transact", "share", "share", "trim")  # the other processes
 # The longest exceeds the horizon of `workers.run_upkeep`, and `place.LEASE_S`.
 _STALLS: Final = (("stopped (SIGSTOP) for a moment", 0.1), ("stopped (SIGSTOP) beyond its leases", 4.0))
-_PATIENCE_S: Final = 90.0
+_ENDING_S: Final = 90.0  # for all processes together to end in order
+_UNDER_WAY_S: Final = 120.0  # beyond its time, for a run in which nothing has happened yet
 _BETWEEN_CUTS_S: Final = 8.0  # minimum, so that all processes are working again
 
 
@@ -50,10 +51,11 @@ class Server(Protocol):
 
 @dataclass
 class Report:
-    """The result of a run. `counts` holds answers and operations, `faults` the faults that were applied."""
+    """The result of a run, and the phase that it is in. `counts` holds answers and operations, `faults` the faults that were applied."""
 
     place: str
     seed: int
+    phase: str = ""
     seconds: float = 0.0
     faults: Counter[str] = field(default_factory=Counter)
     counts: Counter[str] = field(default_factory=Counter)
@@ -82,7 +84,9 @@ class Run:
 
     def run(self, seconds: float, log: Callable[[Report], None]) -> Report:
         """Tortures for at least `seconds` from when its processes were started, until a fault has struck and an event
-        was acknowledged; then judges. `log` is called now and then with the report so far."""
+        was acknowledged; then judges. If that takes more than `_UNDER_WAY_S` longer, it is a violation, and the run ends.
+        `log` is called now and then with the report so far."""
+        log(self._at("starting"))
         with self._place.open(0) as store:
             store.scopes.create("t")
             for stream in (*STREAMS, *transact.STREAMS, share.MADE, trim.STREAM):
@@ -98,15 +102,24 @@ class Run:
                 self._wake_due()
                 self._inject_fault(alive)
                 alive = [child if child.alive else self._replaced(child) for child in alive]
-                log(self.report)
+                log(self._at("torture"))
+                if now > seconds + _UNDER_WAY_S:
+                    self.report.violations.append(f"nothing was acknowledged, or no fault struck, in {now:.0f} s")
+                    break
                 time.sleep(self._rng.random() * 0.6)
+            log(self._at("ending"))
             self._end(alive)
         except BaseException:
             for child in self._all:
                 child.kill()
             raise
         self.report.seconds = time.monotonic() - began
+        log(self._at("judging"))
         self._judge()
+        return self._at("done")
+
+    def _at(self, phase: str) -> Report:
+        self.report.phase = phase
         return self.report
 
     def _under_way(self) -> bool:
@@ -205,8 +218,9 @@ class Run:
         self._wake_due(all_of_them=True)
         self._server.recover()
         self._stop.touch()
+        deadline = time.monotonic() + _ENDING_S
         for child in alive:
-            if not child.join(_PATIENCE_S):
+            if not child.join(max(0.0, deadline - time.monotonic())):
                 self.report.violations.append(f"{child.name} does not end")
                 child.kill()
 
@@ -224,6 +238,6 @@ class Run:
         name = f"follower.{next(self._numbers)}.end"
         child = Child(self._folder, name, workers.read_rest, self._place, stream, self._position(stream))
         self._logs[stream].followers.append(child)
-        if not child.join(_PATIENCE_S):
+        if not child.join(_ENDING_S):
             self.report.violations.append(f"{name} does not end")
             child.kill()

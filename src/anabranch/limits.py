@@ -31,6 +31,7 @@ PENDING_BYTES_MAX: Final = 64 * MIB  # a writer's call blocks while more than th
 REMOTE_PENDING_BYTES_MAX: Final = 384 * MIB  # the same for an object store: more than its commits in flight hold
 PIPELINE_BYTES_MIN: Final = MIB  # a smaller group waits for the commit in progress instead of starting a second one
 WRITER_BATCHES_KEPT: Final = 16  # offsets of a writer's last batches kept per log, for retries
+KNOWN_STATES_MAX: Final = 16_384  # states of logs and writers that a SQLite catalog keeps from one commit to the next
 WRITER_PROGRESS_KEPT_US: Final = 7 * 24 * 3600 * 1_000_000
 STAGED_BYTES_MAX: Final = 32 * MIB  # a task's staged rows are written to a blob at this size
 STAGED_INLINE_BYTES_MAX: Final = 16 * KIB  # a staged batch up to this size is sent to the publisher as bytes

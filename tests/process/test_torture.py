@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -20,6 +21,7 @@ from tests.simulation.planted_faults.algebra import copy_all_but_the_last_event
 from tests.simulation.planted_faults.groups import leave_the_position_out_of_the_unit
 from tests.waiting import until
 from torture import share, transact, trim
+from torture.__main__ import _hard_end, _progress
 from torture.child import Child, Log
 from torture.conductor import Report, Run
 from torture.disk import SmallDisk
@@ -115,6 +117,23 @@ def test_a_disk_that_holds_nothing_yet_can_be_full_and_has_room_again(tmp_path: 
             fill(random.Random(seed))
             assert shutil.disk_usage(disk.folder).total == room
     disk.close()
+
+
+def test_a_run_that_does_not_end_is_ended(tmp_path: Path) -> None:
+    with pytest.raises(TimeoutError, match="did not end within 0 s"), _hard_end(0.1):
+        until(lambda: False)
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_without_a_terminal_each_phase_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    show = _progress()
+    for phase in ("starting", "torture", "torture", "judging"):
+        show(Report("sqlite", 1, phase))
+    assert [line.split(",")[0] for line in capsys.readouterr().err.splitlines()] == [
+        "sqlite: starting",
+        "sqlite: torture",
+        "sqlite: judging",
+    ]
 
 
 # the judges, given wrong records

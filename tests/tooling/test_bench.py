@@ -31,8 +31,8 @@ def test_a_quick_run_prints_each_figure_with_its_floor_and_target(tmp_path: Path
     assert median["ours"] > 0
     assert median["other"] > 0
     assert median["ratio"] == pytest.approx(median["ours"] / median["other"])
-    assert median["target"] == "≤ 1.5 ×"
-    assert median["met"] is (median["ratio"] <= 1.5)
+    assert median["target"] == "≤ 2 ×"
+    assert median["met"] is (median["ratio"] <= 2)
     assert tail["target"] is None
     assert list(tmp_path.iterdir()) == []
 

@@ -20,6 +20,7 @@ from anabranch.catalog.sqlite.connection import (
     open_database,
     translate,
 )
+from anabranch.catalog.sqlite.known_states import KnownStates
 from anabranch.catalog.sqlite.lock import FairLock
 from anabranch.catalog.sqlite.reading import SqliteReading
 from anabranch.catalog.sqlite.subject import SqliteSubjectWriting
@@ -55,6 +56,7 @@ class SqliteCatalog:
         self._pool: list[apsw.Connection] = []
         self._closed = False
         self._commits = 0
+        self._known = KnownStates()  # to the connection that commits
         self._checkpoint: Task | None = None  # the latest one
         self._checkpointing = False
         self._file_lock = None if folder is None or read_only else FairLock(folder, runtime)
@@ -150,12 +152,14 @@ class SqliteCatalog:
             database = self._database
             try:
                 _begin(database, "begin immediate")
-                appending = AppendBatch(database, commit.now, commit.units, commit.blobs)
+                known = self._known.begin(database.data_version())
+                appending = AppendBatch(database, commit.now, commit.units, commit.blobs, known)
                 verdicts = tuple(appending.unit(unit) for unit in commit.units)
                 if appending.flush():
                     self._finish()
             finally:
                 _end(database)
+            known.end(database.data_version())
         self._checkpoint_if_due()
         return verdicts
 

@@ -10,6 +10,7 @@ import apsw
 
 from anabranch.catalog import rows
 from anabranch.catalog.digests import row_digest
+from anabranch.catalog.sqlite.known_states import KnownStates, LogWriter
 from anabranch.catalog.sqlite.reading import SQL, SqliteReading
 from anabranch.core.decide import advance_log, advance_progress, decide
 from anabranch.model.append import (
@@ -24,8 +25,6 @@ from anabranch.model.append import (
     Verdict,
 )
 from anabranch.model.ids import BlobId, LogId, Micros, WriterId
-
-_Writer = tuple[LogId, WriterId]
 
 
 def _digested_extent(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -52,36 +51,41 @@ DIGESTED: Final[dict[str, Callable[[Any], tuple[Any, ...]]]] = {
 
 
 class AppendBatch:
-    """The appends of one transaction: reads states once, changes them in memory, and writes them in `flush`."""
+    """The appends of one transaction: reads states once, changes them in memory, and writes them in `flush`. States in
+    `known` are not read."""
 
     def __init__(
-        self, database: apsw.Connection, now: Micros, units: Sequence[Unit], blobs: Sequence[BlobEntry]
+        self,
+        database: apsw.Connection,
+        now: Micros,
+        units: Sequence[Unit],
+        blobs: Sequence[BlobEntry],
+        known: KnownStates | None = None,
     ) -> None:
         self._database = database
         self._blobs = {blob.key: blob for blob in blobs}
         self._blob_ids: dict[str, BlobId] = {}
         self._reading = SqliteReading(database)
-        self._horizon = self._reading.horizon() if blobs else Micros(0)
         self._now = now
-        parts = [part for unit in units for part in unit.parts]
-        self._logs: dict[LogId, LogState]
-        self._progress: dict[_Writer, Progress | None]
-        if len(parts) == 1 and parts[0].sequence is not None:
-            self._read_one(parts[0].log, parts[0].sequence.writer)
-        else:
-            self._logs = self._reading.logs(sorted({part.log for part in parts}))
-            writers = {(p.log, p.sequence.writer): None for p in parts if p.sequence is not None}
-            self._progress = self._progress_of(writers)
+        known = known or KnownStates()
+        self._logs = known.logs
+        self._progress = known.progress
+        if blobs and known.horizon is None:
+            known.horizon = self._reading.horizon()
+        self._horizon = known.horizon or Micros(0)
+        self._read([part for unit in units for part in unit.parts])
         self._changed_logs: set[LogId] = set()
-        self._changed_writers: set[_Writer] = set()
+        self._changed_writers: set[LogWriter] = set()
         self._extents: list[tuple[object, ...]] = []
 
     def unit(self, unit: Unit) -> tuple[Verdict, ...]:
         """Decide one unit, taking into account those before it."""
+        if len(unit.parts) == 1 and unit.request is None:
+            return (self._lone(unit.parts[0]),)
         if unit.request is not None and (recorded := self._reading.request(unit.request)):
             return tuple(Appended(start, Micros(at), duplicate=True) for start, at in json.loads(recorded[1]))
         logs: dict[LogId, LogState] = {}
-        progress: dict[_Writer, Progress | None] = {}
+        progress: dict[LogWriter, Progress | None] = {}
         verdicts: list[Verdict] = []
         accepted: list[tuple[Part, Appended, LogState]] = []
         for part in unit.parts:
@@ -108,6 +112,22 @@ class AppendBatch:
             self._database.execute(SQL["record_request"], (unit.request, "append", result, self._now))
         return tuple(verdicts)
 
+    def _lone(self, part: Part) -> Verdict:
+        """The same for a unit of one part, of which a commit may have a thousand."""
+        log, sequence = self._logs.get(part.log), part.sequence
+        writer = None if sequence is None else (part.log, sequence.writer)
+        before = None if writer is None else self._progress[writer]
+        verdict = decide(part, log, before, now=self._now, expired=self._expired(part))
+        if isinstance(verdict, Appended) and not verdict.duplicate:
+            assert log is not None
+            after = self._logs[part.log] = advance_log(log, part, verdict)
+            self._changed_logs.add(part.log)
+            if writer is not None:
+                self._progress[writer] = advance_progress(before, part, verdict)
+                self._changed_writers.add(writer)
+            self._extents.append(rows.appended_values(part, verdict, after, self._blob_id(part)))
+        return verdict
+
     def flush(self) -> bool:
         """Write the accepted parts; False if there are none."""
         if not self._extents:
@@ -131,18 +151,29 @@ class AppendBatch:
         else:
             self._database.executemany(SQL[name], map(digested, values))
 
-    def _read_one(self, log: LogId, writer: WriterId) -> None:
-        """Read one log and one writer, in two statements: SQLite takes several times as long for both in one."""
-        row = self._database.execute(SQL["log"], (log,)).fetchone()
-        self._logs = {} if row is None else {log: rows.log(row)}
-        row = self._database.execute(SQL["progress"], (log, writer)).fetchone()
-        self._progress = {(log, writer): None if row is None else rows.progress(row)}
+    def _read(self, parts: Sequence[Part]) -> None:
+        """Read the logs and writers of the parts that are not known."""
+        logs = {part.log for part in parts if part.log not in self._logs}
+        writers = {(part.log, part.sequence.writer): None for part in parts if part.sequence is not None}
+        unknown = [each for each in writers if each not in self._progress]
+        if len(logs) == 1:  # SQLite takes several times as long for one in a list
+            (log,) = logs
+            row = self._database.execute(SQL["log"], (log,)).fetchone()
+            if row is not None:
+                self._logs[log] = rows.log(row)
+        elif logs:
+            self._logs.update(self._reading.logs(sorted(logs)))
+        if len(unknown) == 1:
+            row = self._database.execute(SQL["progress"], unknown[0]).fetchone()
+            self._progress[unknown[0]] = None if row is None else rows.progress(row)
+        elif unknown:
+            self._progress.update(self._progress_of(unknown))
 
-    def _progress_of(self, writers: Iterable[_Writer]) -> dict[_Writer, Progress | None]:
+    def _progress_of(self, writers: Iterable[LogWriter]) -> dict[LogWriter, Progress | None]:
         logs_of: dict[WriterId, list[LogId]] = {}
         for log, writer in writers:
             logs_of.setdefault(writer, []).append(log)
-        found: dict[_Writer, Progress | None] = {}
+        found: dict[LogWriter, Progress | None] = {}
         for writer, logs in logs_of.items():
             recorded = self._reading.progress_in(logs, writer)
             found.update({(log, writer): recorded.get(log) for log in logs})

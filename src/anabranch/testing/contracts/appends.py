@@ -28,11 +28,16 @@ __all__ = ["AppendContract"]
 
 
 class AppendContract:
-    """Subclass it and implement `make()`: an empty catalog."""
+    """Subclass it and implement `make()`: an empty catalog. `again()`, if implemented, opens the same catalog a second
+    time, as another process would."""
 
     def make(self) -> Catalog:
         """A new, empty catalog."""
         raise NotImplementedError
+
+    def again(self) -> Catalog | None:
+        """The same catalog, opened a second time; None where it can't be."""
+        return None
 
     def setup_method(self) -> None:
         """Open a catalog with one stream."""
@@ -267,12 +272,30 @@ class AppendContract:
                 exc.add_note(f"seed {seed}")
                 raise
 
+    def test_commits_of_two_processes_agree_with_the_oracle(self) -> None:
+        """Each decides by what the other one committed, however little it reads again."""
+        other = self.again()
+        if other is None:
+            return
+        try:
+            for seed in range(20):
+                logs = [self.log, new_stream(self.catalog, 1000 + seed, f"iot/s{seed}")]
+                try:
+                    _Oracle(self.catalog, logs, seed, other=other).play()
+                except AssertionError as exc:
+                    exc.add_note(f"seed {seed}")
+                    raise
+        finally:
+            other.close()
+
 
 class _Oracle:
-    """The commit function in memory, and random commits to compare it with."""
+    """The commit function in memory, and random commits to compare it with. With `other`, the same catalog opened again,
+    each commit and each transaction goes through either of the two."""
 
-    def __init__(self, catalog: Catalog, logs: list[LogId], seed: int) -> None:
+    def __init__(self, catalog: Catalog, logs: list[LogId], seed: int, *, other: Catalog | None = None) -> None:
         self.catalog = catalog
+        self.catalogs = [catalog] if other is None else [catalog, other]
         self.rng = random.Random(seed)
         self.now = NOW
         self.writers = [f"{seed}/{name}" for name in "abc"]
@@ -285,7 +308,9 @@ class _Oracle:
         for _ in range(20):
             self.now = Micros(self.now + self.rng.randrange(-5, 20))
             units = tuple(Unit(tuple(self.part() for _ in range(self.rng.choice((1, 1, 2, 3))))) for _ in range(4))
-            assert self.catalog.commit(Commit(units, self.now)) == tuple(self.decide(unit) for unit in units)
+            assert self.rng.choice(self.catalogs).commit(Commit(units, self.now)) == tuple(
+                self.decide(unit) for unit in units
+            )
             self.append_at_an_end()
         with self.catalog.reading() as reading:
             assert reading.logs(sorted(self.logs)) == self.logs
@@ -295,7 +320,9 @@ class _Oracle:
     def append_at_an_end(self) -> None:
         """Two parts, appended in a transaction on the end of a log."""
         log, writer = self.rng.choice(sorted(self.logs)), self.rng.choice(self.writers)
-        with self.catalog.writing(StreamTail(self.logs[log].stream, log, WriterId(writer))) as writing:
+        with self.rng.choice(self.catalogs).writing(
+            StreamTail(self.logs[log].stream, log, WriterId(writer))
+        ) as writing:
             for _ in range(2):
                 unit = Unit((self.part(),))
                 assert writing.append(unit, now=self.now) == self.decide(unit)
