@@ -24,6 +24,17 @@ def test_copy_takes_a_range(sensors: Line) -> None:
     assert sensors("copy", "iot/sensors", "iot/all", "--to", "tail", "--json").json["events"] == 3
 
 
+def test_copy_by_a_filter_takes_conditions_and_keys(sensors: Line) -> None:
+    told = sensors("copy", "iot/sensors", "iot/some", "--where", "celsius > 3 OR device = 'b'", "--json").json
+    rows = sensors("read", "iot/sensors", "--format", "jsonl").out.splitlines()
+    assert told["events"] == told["filtered"]["events"] < len(rows)
+    assert sensors("read", "iot/some").out.count("\n") == told["events"]
+    assert "1 event of" in sensors("copy", "iot/sensors", "iot/b", "--key", "b").err
+    said = sensors.refused("copy", "iot/sensors", "iot/no", "--where", "celsius >")
+    assert said.startswith("the condition 'celsius >' can't be used: syntax error")
+    assert "--to-store" in sensors.refused("copy", "iot/sensors", "iot/no", "--where", "true", "--independent")
+
+
 def test_append_puts_a_stream_behind_another(sensors: Line) -> None:
     sensors("copy", "iot/sensors", "iot/more")
     told = sensors("append", "iot/more", "iot/sensors", "--json").json

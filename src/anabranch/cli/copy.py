@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from anabranch.store import Store
     from anabranch.streams.manager import Streams
     from anabranch.transfer.jobs.follow_until import Until
+    from anabranch.transfer.jobs.job import Job
 
 app = new_app()
 
@@ -36,6 +37,13 @@ def copy(
     start: FromOption = None,
     end: ToOption = None,
     by: ByOption = "append",
+    condition: Annotated[
+        str | None,
+        typer.Option("--where", metavar="CONDITION", help="Copy only events for which this is true, in SQL."),
+    ] = None,
+    key: Annotated[
+        list[str] | None, typer.Option("--key", metavar="KEY", help="Copy only events with this key; repeatable.")
+    ] = None,
     to_store: ToStoreOption = None,
     to_blobs: ToBlobsOption = None,
     to_history: ToHistoryOption = None,
@@ -61,15 +69,30 @@ def copy(
     in the other. Running the same command again changes nothing. Into another store, or with --independent, a job moves
     the bytes, which continues where it was interrupted: see `anabranch job`.
 
+    With --where or --key only events that match are copied, as of now, in the same segments; offsets then leave no gap.
+    Where matching events lie scattered, a job stores them again; the rest shares its bytes.
+
     Examples:
 
       anabranch copy iot/sensors iot/today --from -1d
       anabranch copy iot/sensors backup/sensors
       anabranch copy 'iot/sensors[-2h,-1h]' iot/an-hour
+      anabranch copy iot/sensors iot/hot --where "celsius > 90 AND site = 'north'"
+      anabranch copy iot/sensors iot/two --key dev-1 --key dev-2
       anabranch copy iot/sensors iot/sensors --to-store /mnt/usb/river
       anabranch copy iot/sensors iot/mirror --to-store ./mirror --follow --idle 1m
     """
     until = _until(follow, idle, lasting, events)
+    if condition is not None or key:
+        if to_store is not None or independent or until is not None:
+            raise InvalidArgument(
+                "--where and --key copy within the store: copy so first, then copy that stream with --to-store, "
+                "--independent or --follow"
+            )
+        with open_store_range(store, stream, start, end, by) as (opened, source):
+            result = _filtered(opened, source, target, condition, key or [], window, store_path(store))
+        _print_result(stream, target, result, as_json)
+        return
     if to_store is None and not independent and until is None:
         with open_range(store, stream, start, end, by) as (streams, source):
             copied = streams.copy(source, target)
@@ -84,6 +107,44 @@ def copy(
             if other is not opened:
                 other.close()
     _print_result(stream, target, result, as_json)
+
+
+def _filtered(
+    opened: Store, source: Any, target: str, condition: str | None, keys: list[str], window: int, where: str
+) -> dict[str, Any]:
+    """Copy the events that match, and return the result."""
+    jobs: list[str] = []
+    with ProgressMeter(f"copying {source.stream}", unit_bytes=False) as meter:
+
+        def started(job: Job) -> None:
+            jobs.append(job.id)
+            finish(job, meter, where)
+
+        copied = opened.streams.copy(
+            source,
+            target,
+            where=condition,
+            keys=_keys(opened, source.stream, keys),
+            window=window,
+            progress=meter.show,
+            started=started,
+        )
+    job = {"job": jobs[0]} if jobs else {}
+    return {**_copy_result(opened.streams, target), **job, **copied.to_json()}
+
+
+def _keys(opened: Store, stream: Any, texts: list[str]) -> tuple[Any, ...]:
+    """The keys in the type of the stream's key column. Raises InvalidArgument."""
+    schema = opened.streams.get(stream).schema
+    if not texts or schema.key is None:
+        return tuple(texts)
+    import pyarrow as pa
+
+    try:
+        kind = schema.columns.field(schema.key).type
+        return tuple(pa.array(texts, pa.string()).cast(kind).to_pylist())
+    except pa.ArrowInvalid as exc:
+        raise InvalidArgument(f"--key: expected keys of type {kind}: {exc}") from exc
 
 
 def _copied(
@@ -121,6 +182,10 @@ def _copy_result(streams: Streams, target: str) -> dict[str, Any]:
 def _print_result(stream: str, target: str, result: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(result)
+        return
+    if (filtered := result.get("filtered")) is not None:
+        rewritten = f", {counted(filtered['rewritten'], 'event')} of them stored again" if filtered["rewritten"] else ""
+        print_note(f"'{target}' holds {counted(filtered['events'], 'event')} of '{stream}'{rewritten}")
         return
     lag = f", {counted(result['lag'], 'event')} behind" if result.get("lag") else ""
     print_note(f"'{target}' is a copy of '{stream}', with {counted(result['events'], 'event')}{lag}")

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Final
 
+from anabranch.core.sql_error import sql_problem, without_kind
 from anabranch.errors import AnabranchError, InvalidSql, ScopeRenamed, StreamRenamed
 from anabranch.model.names import StreamName
 from anabranch.store import Store
 
 _NO_TABLE = re.compile(r'Table with name "?([^"!]+?)"? does not exist')
-_NEAR = re.compile(r'syntax error at or near "([^"]+)"')
 # Schemas and databases of DuckDB itself. Streams in scopes of these names are written "scope/name" only.
 DATABASE_SCHEMAS: Final = frozenset({"information_schema", "pg_catalog", "temp", "system"})
 _KEYWORDS: Final = (
@@ -31,32 +31,17 @@ _NO_FILES = re.compile(r"operations are disabled by configuration|disabled throu
 
 def invalid_sql(store: Store, error: str) -> InvalidSql:
     """The error for DuckDB's message."""
-    problem, _, position = error.partition("\n\nLINE ")
-    number = re.match(r"\d+", position)
-    line = int(number[0]) if number else None
-    message = " ".join(problem.split())
+    message, line = sql_problem(error, keywords=_KEYWORDS)
     if missing := _NO_TABLE.search(error):
         return InvalidSql(_unknown(store, missing[1]))
     if _CHANGES_A_VIEW.search(message):
         return InvalidSql(_READ_ONLY, line)
     if _NO_FILES.search(message):
         return InvalidSql(
-            f"{_without_kind(message)}; to let a query use files and extensions, pass --allow-files, in Python allow_files=True",
+            f"{without_kind(message)}; to let a query use files and extensions, pass --allow-files, in Python allow_files=True",
             line,
         )
-    if near := _NEAR.search(message):
-        word = near[1].upper()
-        alike = [] if word in _KEYWORDS else get_close_matches(word, _KEYWORDS, n=1, cutoff=0.7)
-        message = _without_kind(message)
-        if alike:
-            message += f"; did you mean {alike[0]}?"
-        elif re.search(r"\bat\b", position, re.IGNORECASE):
-            message += ' (AT is a keyword of DuckDB: write a column of that name as "at")'
     return InvalidSql(message, line)
-
-
-def _without_kind(message: str) -> str:
-    return re.sub(r"^\w+ Error: ", "", message)
 
 
 def _unknown(store: Store, table: str) -> str:

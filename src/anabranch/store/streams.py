@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Protocol
 
 from anabranch import limits
 from anabranch.core.copy import CopyResult
@@ -13,6 +13,7 @@ from anabranch.log.progress import ProgressCallback, no_progress
 from anabranch.model.cut import TAIL, Edge, StreamCut, parse_cut
 from anabranch.model.names import StreamName
 from anabranch.model.stream_range import StreamRange
+from anabranch.store.copy_where import FilteredCopies
 from anabranch.store.replacing import ReplacingStreams
 from anabranch.store.subscribers import StoreSubscribers
 from anabranch.streams.algebra.cuts import CountMisplaced
@@ -23,6 +24,7 @@ from anabranch.streams.companions.api import Companions
 from anabranch.streams.ephemeral.api import Ephemeral
 from anabranch.streams.manager import Name, Source, Streams
 from anabranch.transfer.jobs.follow_until import Until
+from anabranch.transfer.jobs.job import Job
 from anabranch.transfer.jobs.job_store import ProvidesJobStore
 from anabranch.transfer.jobs.manager import Jobs
 from anabranch.transfer.jobs.sources import InStore
@@ -105,16 +107,45 @@ class StoreStreams(ReplacingStreams):
         source: Source,
         target: Name,
         *,
+        where: str | None = None,
+        keys: Sequence[Any] = (),
         to: TargetStore | None = None,
         independent: bool = False,
         follow: Until | bool = False,
         window: int = limits.JOB_WINDOW,
         progress: ProgressCallback = no_progress,
+        started: Callable[[Job], object] | None = None,
         request: str | None = None,
     ) -> CopyResult:
         """As `Streams.copy`. With `to` (another store) or `independent` the bytes are copied too: no blob is shared.
         With `follow` the call keeps the copy up to date until that condition is met; see `Jobs.copy`. Raises JobStopped
-        if the job is paused or cancelled."""
+        if the job is paused or cancelled.
+
+        `where` copies only the events for which a condition is true, in the SQL of queries, as after WHERE: on the
+        stream's columns, `_segment`, `_offset` and `_appended`. `keys` copies only the events with one of these routing
+        keys. The segments and the order of each key stay; in each segment the offsets begin where they did and leave no
+        gap (`CopyResult.pointer`, `CopyResult.cut`). The source is copied as of the beginning of the call.
+
+        Where the key ranges of segments and the times of their events decide it, only the catalog is changed. Otherwise
+        a job evaluates the condition, and stores those events again that lie scattered; this call waits for it, and
+        `started` is called with it before. Raises InvalidSql for a condition that can't be evaluated, or whose result
+        may change, such as one with `now()`; MissingExtra without DuckDB; InvalidArgument for a byte stream, or with
+        `to`, `independent` or `follow`: copy by the filter first, then copy that.
+        """
+        if where is not None or not (isinstance(keys, tuple) and not keys):
+            if to is not None or independent or follow is not False:
+                raise InvalidArgument(
+                    "a copy by a filter shares the store: copy with where= first, then copy that stream to another "
+                    "store, independently or following"
+                )
+            part, full = StreamRange.of(source), StreamName.parse(target)
+            filtered = FilteredCopies(self._own.jobs, self._own.job_store, self._changes)
+            made = filtered.begin(part, full, where, keys, window=window, progress=progress, request=request)
+            if isinstance(made, CopyResult):
+                return made
+            if started is not None:
+                started(made)
+            return _copied(made)
         if to is None and not independent and follow is False:
             return super().copy(source, target, request=request)
         job = (to or self._own).jobs.copy(
@@ -127,8 +158,9 @@ class StoreStreams(ReplacingStreams):
             progress=progress,
             request=request,
         )
-        copied: CopyResult = job.wait()
-        return copied
+        if started is not None:
+            started(job)
+        return _copied(job)
 
     def append(
         self,
@@ -190,3 +222,8 @@ class StoreStreams(ReplacingStreams):
         )
         joined: JoinResult = job.wait()
         return joined
+
+
+def _copied(job: Job) -> CopyResult:
+    copied: CopyResult = job.wait()
+    return copied

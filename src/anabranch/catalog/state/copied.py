@@ -14,7 +14,7 @@ from anabranch.model.ids import SegmentId, StreamId
 
 @dataclass(frozen=True, slots=True)
 class CopyRecord:
-    """`asked` holds the arguments: `start` and `end`, each `head`, `tail` or a cut; `independent`. Of an import
+    """`asked` holds the arguments: `start` and `end`, each `head`, `tail` or a cut; `independent`; `where`. Of an import
     `archive`, the digest of its metadata; of an attachment also `attached`, its place."""
 
     result: CopyResult

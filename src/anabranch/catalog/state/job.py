@@ -19,6 +19,7 @@ from anabranch.model.origin import OriginPart
 ARCHIVE: Final = "archive"
 IMPORT: Final = "import"
 COPY_SCOPE: Final = "copy scope"
+COPY_WHERE: Final = "copy where"
 REPLACE: Final = "replace"
 FORMAT: Final = 1
 

@@ -11,6 +11,7 @@ from anabranch.catalog.state.attachment import ATTACHMENT
 from anabranch.catalog.state.byte_head import BYTE_HEAD
 from anabranch.catalog.state.companions import COMPANIONS
 from anabranch.catalog.state.copied import COPIED
+from anabranch.catalog.state.copy_portion import COPY_PORTION
 from anabranch.catalog.state.data_key import DATA_KEY
 from anabranch.catalog.state.ephemeral import EPHEMERAL
 from anabranch.catalog.state.flush import FLUSH
@@ -51,6 +52,7 @@ KINDS: Final[Mapping[str, StateKind[Any, Any]]] = MappingProxyType(
             BYTE_HEAD,
             COMPANIONS,
             COPIED,
+            COPY_PORTION,
             DATA_KEY,
             EPHEMERAL,
             FLUSH,

@@ -11,7 +11,7 @@ from anabranch.model.ids import LogId, SegmentId
 
 @dataclass(frozen=True, slots=True)
 class PortionKey:
-    """The events of a portion: runs of a segment's offsets, the first of which begins at `start`."""
+    """A portion of a job: events of a segment, from the offset `start` on."""
 
     job: str
     segment: SegmentId
@@ -38,10 +38,14 @@ def _decode(text: str) -> PortionKey:
     return PortionKey(job, SegmentId.unpack(int(segment, 16)), int(start, 16))
 
 
+PORTION_KEY: Final[KeyText[PortionKey]] = KeyText(
+    lambda key: f"{portions_of(key.job)}{key.segment.packed:016x}/{key.start:016x}", _decode
+)
+
 REPLACING_PORTION: Final[StateKind[PortionKey, StagedPortion]] = state_kind(
     "replacing_portion",
     by="the job's id, the segment and the first offset, 16 hex digits each, with `/` between",
-    key=KeyText(lambda key: f"{portions_of(key.job)}{key.segment.packed:016x}/{key.start:016x}", _decode),
+    key=PORTION_KEY,
     value=StagedPortion,
     example=(PortionKey("0a1b2c3d4e5f", SegmentId(0, 0), 40), StagedPortion(14, -1234567890123456789, LogId(9))),
 )

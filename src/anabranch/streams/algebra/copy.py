@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
-from anabranch.catalog.port import Writing
+from anabranch.catalog.port import Reading, Writing
 from anabranch.catalog.state.byte_head import BYTE_HEAD
 from anabranch.catalog.state.copied import COPIED, CopyRecord
 from anabranch.core.byte_stream import is_byte_stream
-from anabranch.core.copy import CopyResult
+from anabranch.core.copy import CopyResult, Filtered
 from anabranch.core.stream_slice import StreamSlice, plan_slice
 from anabranch.errors import StreamExists
 from anabranch.model.cut import Edge, StreamCut
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
+from anabranch.model.origin import OriginPart
 from anabranch.model.stream import Segment, Span, StreamInfo, StreamView
 from anabranch.model.stream_range import StreamRange
 from anabranch.streams.directory.find import need_info, need_view, range_cuts, range_stream
@@ -42,25 +44,65 @@ def copy_view(
     txn: Writing, view: StreamView, source: StreamRange, target: StreamName, stream: StreamId, now: Micros
 ) -> CopyResult:
     """Like `copy_stream`, for a view that was read in this transaction, into an existing scope."""
-    asked = {"start": _cut_text(source.start), "end": _cut_text(source.end)}
-    present = txn.stream(target)
-    if present is not None and present.name == target:
-        record = txn.state(COPIED, present.id)
-        if record is None or record.result.source != view.info.id or record.asked != asked:
-            raise StreamExists(str(target))
-        return record.result
-    if present is not None:
-        raise StreamExists(str(target), str(present.name))  # an alias
+    asked = copy_arguments(source)
+    if (made := existing_copy(txn, view.info.id, target, asked)) is not None:
+        return made
     part_slice = plan_slice(view, *range_cuts(source))
-    _insert(txn, replace(view.info, id=stream, name=target, created_at=now, sealed=False, version=1), view.info)
-    insert_slice(txn, stream, part_slice)
+    copied = insert_copy(txn, part_slice, target, stream, asked, now)
     if is_byte_stream(view.info) and (byte_head := txn.state(BYTE_HEAD, view.info.id)) is not None:
         txn.put_state(BYTE_HEAD, stream, byte_head)
-    copied = CopyResult(stream, view.info.id, part_slice.start, part_slice.end)
-    txn.put_state(COPIED, stream, CopyRecord(copied, asked))
-    record_origin(txn, stream, "copied", [origin_part(txn, part_slice)], now)
-    txn.add_change(stream, "copied", {"name": str(target), **copied.to_json()}, now=now)
     return copied
+
+
+def copy_arguments(source: StreamRange, **others: object) -> dict[str, object]:
+    """The arguments of a copy, by which the same call is recognized."""
+    return {"start": _cut_text(source.start), "end": _cut_text(source.end), **others}
+
+
+def existing_copy(txn: Reading, source: StreamId, target: StreamName, asked: Mapping[str, object]) -> CopyResult | None:
+    """The existing copy, if it was made from the same stream with the same arguments; None if the name is free. Raises
+    StreamExists where it is the name, or an alias, of another stream."""
+    present = txn.stream(target)
+    if present is None:
+        return None
+    if present.name != target:
+        raise StreamExists(str(target), str(present.name))  # an alias
+    record = txn.state(COPIED, present.id)
+    if record is None or record.result.source != source or record.asked != asked:
+        raise StreamExists(str(target))
+    return record.result
+
+
+def insert_copy(
+    txn: Writing,
+    part_slice: StreamSlice,
+    target: StreamName,
+    stream: StreamId,
+    asked: Mapping[str, object],
+    now: Micros,
+    *,
+    filtered: Filtered | None = None,
+) -> CopyResult:
+    """Create `target`, with the id `stream`, as a view of a slice, in an existing scope. `asked` are the arguments of
+    the copy, and `filtered` says what a filter has left of the slice."""
+    info = part_slice.view.info
+    insert_schemas(txn, replace(info, id=stream, name=target, created_at=now, sealed=False, version=1), info.id)
+    insert_slice(txn, stream, part_slice)
+    copied = CopyResult(stream, info.id, part_slice.start, part_slice.end, filtered)
+    record_copy(txn, copied, target, asked, origin_part(txn, part_slice), now)
+    return copied
+
+
+def record_copy(
+    txn: Writing, copied: CopyResult, target: StreamName, asked: Mapping[str, object], origin: OriginPart, now: Micros
+) -> None:
+    """Record what the stream is a copy of, and announce it."""
+    txn.put_state(COPIED, copied.copy, CopyRecord(copied, asked))
+    record_origin(txn, copied.copy, "copied", [origin], now)
+    detail = replace(copied, filtered=None).to_json()  # it may say of thousands of ranges where they are
+    if copied.filtered is not None:
+        detail |= {"where": copied.filtered.where, "events": copied.filtered.events}
+    txn.add_change(copied.copy, "copied", {"name": str(target), **detail}, now=now)
 
 
 def insert_slice(txn: Writing, stream: StreamId, part_slice: StreamSlice) -> None:
@@ -79,9 +121,9 @@ def _open_next_log(txn: Writing, stream: StreamId, segment: Segment, offset: int
     txn.put_span(stream, Span(segment.id, offset, log, 0, None))
 
 
-def _insert(txn: Writing, info: StreamInfo, source: StreamInfo) -> None:
-    """Insert the stream with all schema versions of the source, since its versions continue from there."""
-    schemas = [*(txn.schema(source.id, version) for version in range(1, info.schema_version)), info.schema]
+def insert_schemas(txn: Writing, info: StreamInfo, source: StreamId) -> None:
+    """Insert a stream with all schema versions of the source, since its versions continue from there."""
+    schemas = [*(txn.schema(source, version) for version in range(1, info.schema_version)), info.schema]
     txn.insert_stream(replace(info, schema=schemas[0], schema_version=1))
     for version, schema in enumerate(schemas[1:], 2):
         txn.update_stream(replace(info, schema=schema, schema_version=version))

@@ -6,18 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from anabranch.catalog.port import Writing
-from anabranch.catalog.state.copied import COPIED, CopyRecord
 from anabranch.core.copy import CopyResult
 from anabranch.core.stitch import JoinResult
 from anabranch.errors import Conflict
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.stream_range import StreamRange
 from anabranch.streams.algebra.append import append_stream
+from anabranch.streams.algebra.copy import record_copy
 from anabranch.streams.algebra.stitch import stitch_streams
 from anabranch.streams.directory.find import need_free, need_info
 from anabranch.streams.directory.scopes import need_scope
 from anabranch.streams.lifecycle.create import delete_stream
-from anabranch.streams.lineage.origins import record_origin
 from anabranch.transfer.jobs.delete_sources import delete_sources
 from anabranch.transfer.jobs.record import JobRow, JobSource, SourcePlan, drop_plan
 from anabranch.transfer.jobs.stage import close_stage, drop_stage, stage_name
@@ -74,11 +73,8 @@ def finish_copy(txn: Writing, row: JobRow, plan: SourcePlan, now: Micros) -> dic
     part = row.parts[0]
     close_stage(txn, part, plan, row.stream, now)
     result = CopyResult(part.stage, part.stream, part.start, part.end)
-    copied = result.to_json()
-    txn.put_state(COPIED, part.stage, CopyRecord(result, dict(part.asked)))
-    record_origin(txn, part.stage, "copied", [part.origin], now)
-    txn.add_change(part.stage, "copied", {"name": row.target, **copied}, now=now)
-    return copied
+    record_copy(txn, result, row.stream, dict(part.asked), part.origin, now)
+    return result.to_json()
 
 
 def _of_sources(joined: JoinResult, parts: Sequence[JobSource]) -> JoinResult:

@@ -169,7 +169,7 @@ def result_of(row: JobRow) -> Any:
     if row.result is None:
         raise CorruptCatalog(f"the job into '{row.target}' is done, but has no result", "states")
     match row.verb:
-        case "copy":
+        case "copy" | "copy where":
             return CopyResult.from_json(dict(row.result))
         case verb if verb == COPY_SCOPE:
             return [CopyResult.from_json(each) for each in row.result["streams"]]

@@ -19,8 +19,10 @@ from anabranch.model.names import StreamName
 from anabranch.model.stream_range import StreamRange
 from anabranch.streams.arguments import StreamKey, request_label, stream_key, time_kind, time_range
 from anabranch.streams.requests import check_request, run_once
+from anabranch.transfer.filters.event_filter import EventFilter
 from anabranch.transfer.jobs.archive_jobs import ArchiveJobs
 from anabranch.transfer.jobs.copy_scope import look_at_scope, make_scope_job
+from anabranch.transfer.jobs.copy_where import make_filtered_copy
 from anabranch.transfer.jobs.create import make_job, require_open_end, take_snapshot
 from anabranch.transfer.jobs.deduplicate_remote import DeduplicatingCarrier
 from anabranch.transfer.jobs.follow_until import Until
@@ -206,6 +208,37 @@ class Jobs(ArchiveJobs, Displayed):
             )
 
         operation = f"job replace {low}..{high} by {by} in {request_label(full)} with {source_text}"
+        return self._write_down(operation, act, [self._job_store], JobOptions(request, window, None, progress))
+
+    def copy_where(
+        self,
+        stream: Source,
+        target: Name,
+        where: str,
+        *,
+        asked: str | None = None,
+        window: int = limits.JOB_WINDOW,
+        progress: ProgressCallback = no_progress,
+        request: str | None = None,
+    ) -> Job:
+        """Copy the events of a stream of this store, or a stream range, for which the condition is true, as
+        `StoreStreams.copy` does with `where`. Takes the source as it is when the job is created. Stores only those
+        events again that lie scattered, in portions; a resumed job continues with the other portions. Calling again
+        with the same arguments changes nothing; a repeated request is recognized by `asked`, by default the condition.
+        Raises InvalidSql, MissingExtra, InvalidArgument for a byte stream, StreamNotFound, ScopeNotFound, StreamExists,
+        InvalidCut, Truncated."""
+        self._alive()
+        full, source = StreamName.parse(target), StreamRange.of(stream)
+        stages = (StreamId(self._job_store.runtime.ids.bits(63)), StreamId(self._job_store.runtime.ids.bits(63)))
+        snapshot = None if self._is_done(request) else take_snapshot(self._job_store, source)
+        if snapshot is not None:
+            EventFilter(where, snapshot.stream_slice.view.info.schema)  # refuses it now rather than when it runs
+
+        def act(txn: Writing, ident: str, now: Micros) -> JobRow:
+            assert snapshot is not None, "the request was not recorded"
+            return make_filtered_copy(txn, ident, snapshot, full, where, stages=stages, now=now)
+
+        operation = f"job copy {source} {full} where {where if asked is None else asked}"
         return self._write_down(operation, act, [self._job_store], JobOptions(request, window, None, progress))
 
     def _begin(

@@ -7,9 +7,10 @@ from typing import NamedTuple
 from anabranch.catalog.port import Reading
 from anabranch.catalog.state.replacing import REPLACING
 from anabranch.transfer.jobs.archived_files import archive_plan, complete_files
+from anabranch.transfer.jobs.copy_where import filtered_so_far
 from anabranch.transfer.jobs.members import members_of
 from anabranch.transfer.jobs.progress import RangeProgress
-from anabranch.transfer.jobs.record import ARCHIVE, REPLACE, JobRow, JobState, need_plan
+from anabranch.transfer.jobs.record import ARCHIVE, COPY_WHERE, REPLACE, JobRow, JobState, need_plan
 from anabranch.transfer.jobs.replace_range import rewritten_so_far
 
 
@@ -27,6 +28,8 @@ def measure(txn: Reading, row: JobRow) -> MeasuredProgress:
     """The progress of a job that has not ended."""
     if row.verb == ARCHIVE:
         return _of_archive(txn, row)
+    if row.verb == COPY_WHERE:
+        return MeasuredProgress(*filtered_so_far(txn, row))
     if row.verb == REPLACE:
         return _of_replacement(txn, row)
     found = [_of_stages(txn, each) for each in (members_of(txn, row) if row.members else (row,))]

@@ -11,6 +11,7 @@ from anabranch.catalog.port import Reading, Writing
 from anabranch.catalog.state.job import (
     ARCHIVE,
     COPY_SCOPE,
+    COPY_WHERE,
     IMPORT,
     JOB,
     REPLACE,
@@ -28,6 +29,7 @@ from anabranch.model.ids import Micros
 __all__ = [
     "ARCHIVE",
     "COPY_SCOPE",
+    "COPY_WHERE",
     "IMPORT",
     "REPLACE",
     "JobRange",

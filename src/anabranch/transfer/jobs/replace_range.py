@@ -29,10 +29,8 @@ from anabranch.log.rewrite import RewrittenFile
 from anabranch.log.sizes import segment_bytes
 from anabranch.log.time_scan import ReadNeeded, TimeScan
 from anabranch.model.ids import Micros, SegmentId, StreamId
-from anabranch.model.keyspace import FULL_KEY_RANGE
 from anabranch.model.names import StreamName
-from anabranch.model.schema import RAW
-from anabranch.model.stream import Segment, Span, StreamInfo, StreamView
+from anabranch.model.stream import StreamView
 from anabranch.model.stream_range import StreamRange
 from anabranch.runtime.retry import UNCERTAIN
 from anabranch.streams.algebra.copy import insert_slice
@@ -41,6 +39,7 @@ from anabranch.streams.algebra.replacement import SCANNED, portions, readable_ev
 from anabranch.streams.directory.find import need_info, need_view, range_cuts, range_stream
 from anabranch.streams.lineage.origins import origin_part
 from anabranch.transfer.jobs.context import JobContext
+from anabranch.transfer.jobs.portions import open_portions, view_portion
 from anabranch.transfer.jobs.record import REPLACE, JobRow, JobSource, JobState, need_job, put_job
 from anabranch.transfer.jobs.stage import stage_name
 
@@ -93,7 +92,7 @@ def make_replacement(
         reject_byte_stream(part_slice.view.info)
         merged_schema(info, part_slice.view.info)  # raises if the columns can't be joined
         parts = (_copied(txn, part_slice, stage_name(info.name, job, 0), copied, now),)
-    _open_stage(txn, stage_name(info.name, job, 1), stage, now)
+    open_portions(txn, stage_name(info.name, job, 1), stage, now)
     txn.put_state(REPLACING, job, Replacing(info.id, stage, 0, readable_events(need_view(txn, info.id))))
     row = JobRow(job, REPLACE, str(info.name), parts, {}, options, now, source=asked)
     put_job(txn, row)
@@ -123,23 +122,6 @@ def _copied(txn: Writing, part_slice: StreamSlice, name: StreamName, ident: Stre
     )
     insert_slice(txn, ident, part_slice)
     return JobSource(info.id, info.name, part_slice.start, part_slice.end, {}, ident, 0, 0, origin)
-
-
-def _open_stage(txn: Writing, name: StreamName, ident: StreamId, now: Micros) -> None:
-    txn.insert_stream(StreamInfo(ident, name, RAW, 1, {}, now, True, 1, 0, 1))
-    txn.put_segment(ident, Segment(SegmentId(0, 0), FULL_KEY_RANGE, None, 0))
-
-
-def _view_portion(txn: Writing, stage: StreamView, portion: RewrittenRuns) -> None:
-    """Have the stage view a portion, so that it is not collected. Each is a segment of its own, with one span: several
-    short spans of a segment would be flattened into another log."""
-    info = stage.info
-    for segment in stage.current:
-        txn.put_segment(info.id, replace(segment, retired=info.epoch + 1))
-    segment = Segment(SegmentId(info.epoch + 1, info.next_number), FULL_KEY_RANGE, None, 0)
-    txn.put_segment(info.id, segment)
-    txn.put_span(info.id, Span(segment.id, 0, portion.log, 0, portion.events))
-    txn.update_stream(replace(info, version=info.version + 1, epoch=info.epoch + 1, next_number=info.next_number + 1))
 
 
 def drop_replacement(txn: Writing, job: str) -> None:
@@ -275,7 +257,7 @@ class ReplaceRun:
                 if present is not None and present.log == file.log:  # an answer was lost
                     return RewrittenRuns(segment, runs, file.log)
                 rewritten = RewrittenRuns(segment, runs, file.publish(txn))
-                _view_portion(txn, stage, rewritten)
+                view_portion(txn, stage, rewritten)
                 txn.put_state(REPLACING_PORTION, key, StagedPortion(rewritten.events, _digest(runs), rewritten.log))
                 return rewritten
 

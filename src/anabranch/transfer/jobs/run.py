@@ -22,6 +22,7 @@ from anabranch.transfer.jobs.bundles import bundled
 from anabranch.transfer.jobs.context import JobContext
 from anabranch.transfer.jobs.control import RunControl, StopRequested
 from anabranch.transfer.jobs.copy_scope import ScopeCopyRun
+from anabranch.transfer.jobs.copy_where import FilteredCopyRun, drop_filtered_copy
 from anabranch.transfer.jobs.deduplicate import (
     ComparedRanges,
     build_deduplicator,
@@ -45,6 +46,7 @@ from anabranch.transfer.jobs.range_reader import RangeReader
 from anabranch.transfer.jobs.record import (
     ARCHIVE,
     COPY_SCOPE,
+    COPY_WHERE,
     IMPORT,
     REPLACE,
     JobRow,
@@ -70,6 +72,7 @@ class JobWorker(Protocol):
 
 _WORKERS: Final[Mapping[str, Callable[[JobContext], JobWorker]]] = {
     COPY_SCOPE: ScopeCopyRun,
+    COPY_WHERE: FilteredCopyRun,
     ARCHIVE: ArchiveRun,
     IMPORT: ImportRun,
     REPLACE: ReplaceRun,
@@ -346,5 +349,6 @@ def settle(txn: Writing, row: JobRow, state: JobState, error: str | None = None,
         drop_members(txn, row)
         drop_files(txn, row)
         drop_replacement(txn, row.id)
+        drop_filtered_copy(txn, row)
     put_job(txn, row)
     return row

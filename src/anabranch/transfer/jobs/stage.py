@@ -77,7 +77,8 @@ def drop_stage(txn: Writing, part: JobSource) -> None:
     if view is None:
         return
     for log in view.logs.values():
-        txn.update_log(replace(log, sealed=True))
+        if log.stream == part.stage:  # others belong to the streams that it is a copy of
+            txn.update_log(replace(log, sealed=True))
     txn.drop_stream(part.stage)
 
 

@@ -90,6 +90,17 @@ def paused(store: Store, name: str, **options: Any) -> str:
     return store.jobs.list()[-1].id
 
 
+def test_the_replacement_is_written_to_after_a_cancelled_job_as_before(store: Store) -> None:
+    scattered(store)
+    make(store, "s/new")
+    write(store, rows(("k", 50, 1_000)), "s/new")
+    job = paused(store, "s/x", between=(50, 51), with_="s/new")
+    store.jobs.get(job).cancel()
+    write(store, rows(("k", 50, 1_001)), "s/new")
+    assert numbers(store, "s/new") == [1_000, 1_001]
+    healthy(store)
+
+
 def test_it_is_a_job_that_is_listed_and_whose_progress_is_shown(store: Store) -> None:
     found = scattered(store)
     seen: list[tuple[int, int]] = []
