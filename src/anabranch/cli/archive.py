@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store, store_path
-from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, put_line, size_text
+from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, put_line
 from anabranch.cli.progress import ProgressMeter
 from anabranch.cli.ranges import ByOption, FromOption, ToOption, open_store_range
 from anabranch.cli.target_store import WindowOption, finish
 from anabranch.errors import CorruptArchive, InvalidArgument
+from anabranch.model.amounts import size_text
 
 if TYPE_CHECKING:
     from anabranch.transfer.archives.export import ArchiveReport

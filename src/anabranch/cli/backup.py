@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store
-from anabranch.cli.output import counted, iso_time, print_json, print_note, size_text
+from anabranch.cli.output import counted, iso_time, print_json, print_note
 from anabranch.cli.progress import ProgressMeter
 from anabranch.errors import InvalidArgument
+from anabranch.model.amounts import size_text
 
 app = new_app()
 

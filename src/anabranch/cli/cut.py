@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from anabranch.cli.options import JsonOption, StoreOption, StreamArgument, new_app, open_store
-from anabranch.cli.output import counted, print_columns, print_json, print_note, put_line, size_text
+from anabranch.cli.output import counted, print_columns, print_json, print_note, put_line
 from anabranch.cli.ranges import ByOption, FromOption, RangeArgument, ToOption, open_store_range, time_kind
 from anabranch.errors import InvalidArgument
+from anabranch.model.amounts import size_text
 
 if TYPE_CHECKING:
     from anabranch.model.cut import StreamCut

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anabranch.cli.options import JsonOption, StoreOption, StreamArgument, new_app, open_catalog
-from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, put_line, size_text
+from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, put_line
+from anabranch.model.amounts import size_text
 
 if TYPE_CHECKING:
     from anabranch.model.origin import Origin, OriginPart

@@ -8,10 +8,11 @@ import typer
 
 from anabranch.cli.confirm import YesOption, confirm
 from anabranch.cli.options import JsonOption, MatchOption, StoreOption, new_app, open_store
-from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, put_line, size_text
+from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, put_line
 from anabranch.cli.retain import print_subscribers, subscriber_json
 from anabranch.cli.watermark import duration, status_json
 from anabranch.errors import InvalidArgument, StreamNotFound
+from anabranch.model.amounts import size_text
 
 if TYPE_CHECKING:
     from anabranch.groups.group import ReaderGroup

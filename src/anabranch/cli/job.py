@@ -9,9 +9,10 @@ import typer
 
 from anabranch import limits
 from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store, store_path
-from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, put_line, size_text
+from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, put_line
 from anabranch.cli.progress import ProgressMeter
 from anabranch.cli.target_store import WindowOption, finish, open_sources
+from anabranch.model.amounts import size_text
 
 if TYPE_CHECKING:
     from anabranch.transfer.jobs.job import Job

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store
-from anabranch.cli.output import counted, print_json, print_note, put_line, size_text
+from anabranch.cli.output import counted, print_json, print_note, put_line
 from anabranch.cli.progress import ProgressMeter
 from anabranch.errors import CorruptCatalog, InvalidArgument
+from anabranch.model.amounts import size_text
 
 if TYPE_CHECKING:
     from anabranch.log.checking.check import Finding

@@ -83,15 +83,6 @@ def counted(count: int, what: str) -> str:
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
-def size_text(count: float) -> str:
-    """Formats bytes in powers of 1,000."""
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if count < 1000 or unit == "TB":
-            break
-        count /= 1000
-    return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-
-
 def print_unconfirmed(places: Sequence[str]) -> None:
     """Prints which attached files are not read yet, and how to confirm them."""
     for place in places:

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from anabranch.cli.options import JsonOption, StoreOption, invocation, new_app, store_path
-from anabranch.cli.output import counted, iso_time, print_json, print_note, print_unconfirmed, size_text
+from anabranch.cli.output import counted, iso_time, print_json, print_note, print_unconfirmed
 from anabranch.cli.progress import ProgressMeter
+from anabranch.model.amounts import size_text
 
 app = new_app()
 

@@ -9,14 +9,13 @@ import typer
 
 from anabranch.cli.confirm import YesOption, confirm
 from anabranch.cli.options import JsonOption, StoreOption, StreamArgument, open_store
-from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, put_line, size_text
+from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, put_line
 from anabranch.errors import InvalidArgument
+from anabranch.model.amounts import duration_text, size_text
 
 if TYPE_CHECKING:
     from anabranch.store import Subscriber
     from anabranch.streams.retention.policy import Release, Retention
-
-_UNITS_US = (("d", 86_400_000_000), ("h", 3_600_000_000), ("m", 60_000_000), ("s", 1_000_000))
 
 
 def retain(
@@ -179,11 +178,3 @@ def print_subscribers(rows: Sequence[dict[str, Any]], by: str) -> None:
         ],
         indent="  ",
     )
-
-
-def duration_text(micros: int) -> str:
-    """Formats a duration in the largest unit that it is a whole number of."""
-    for unit, length in _UNITS_US:
-        if micros and micros % length == 0:
-            return f"{micros // length}{unit}"
-    return f"{micros / 1_000_000:g}s"

@@ -7,11 +7,12 @@ from typing import Any
 from anabranch.catalog.port import Reading
 from anabranch.cli.autoscale import scaling_text
 from anabranch.cli.hold import holders_json, print_holders
-from anabranch.cli.output import iso_time, print_columns, put_line, size_text
+from anabranch.cli.output import iso_time, print_columns, put_line
 from anabranch.cli.retain import policy_text
 from anabranch.core.cuts import head_cut, tail_cut
 from anabranch.core.list_filter import ListFilter
 from anabranch.log.sizes import segment_bytes
+from anabranch.model.amounts import size_text
 from anabranch.model.ids import StreamId
 from anabranch.model.policy import rate_from_json, rate_to_json
 from anabranch.model.stream import Segment, StreamView

@@ -7,22 +7,22 @@ from decimal import Decimal
 
 from anabranch.cli.options import time_rules
 from anabranch.errors import InvalidArgument, InvalidCut, InvalidPointer
+from anabranch.model.amounts import UNITS_US
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import Micros
 from anabranch.reading import bounds as places
 from anabranch.reading.bounds import Place, TimeKind
 from anabranch.store import Store
 
-_AGO = re.compile(r"-(\d+(?:\.\d+)?)(ms|s|m|h|d)\Z")
-_UNIT_US = {"ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
+_AGO = re.compile(rf"-(\d+(?:\.\d+)?)({'|'.join(UNITS_US)})\Z")
 _HEX = re.compile(r"[0-9a-f:@]{16,}\Z")
 
 
 def parse_place(text: str, *, now: Micros) -> Place:
-    """Parses `head`, `tail`, a cut, a pointer, an ISO 8601 time, or `-15m` (ms, s, m, h, d) before now. Raises
+    """Parses `head`, `tail`, a cut, a pointer, an ISO 8601 time, or `-15m` (ms, s, m, h, d, w) before now. Raises
     InvalidCut, InvalidPointer, InvalidArgument."""
     if ago := _AGO.match(text):
-        return Micros(now - round(Decimal(ago[1]) * _UNIT_US[ago[2]]))
+        return Micros(now - round(Decimal(ago[1]) * UNITS_US[ago[2]]))
     try:
         return places.parse_place(text, time_rules())
     except (InvalidCut, InvalidPointer):

@@ -1,15 +1,16 @@
-"""Parses amounts as people write them: durations and sizes."""
+"""Durations and sizes as people write them: parsed, and as text."""
 
 from __future__ import annotations
 
 import re
 from datetime import timedelta
 from decimal import Decimal
+from typing import Final
 
 from anabranch.errors import InvalidArgument
 
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?) ?([A-Za-z]*)\Z")
-_TIMES_US = {
+UNITS_US: Final = {
     "ms": 1_000,
     "s": 1_000_000,
     "m": 60_000_000,
@@ -33,9 +34,9 @@ def to_duration(value: timedelta | int | str) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         return _positive(value, value)
     match = _AMOUNT.match(value) if isinstance(value, str) else None
-    if match is None or match[2] not in _TIMES_US:
+    if match is None or match[2] not in UNITS_US:
         raise InvalidArgument(f"'{value}' is not a duration: expected a number with ms, s, m, h, d or w, such as 7d")
-    micros = Decimal(match[1]) * _TIMES_US[match[2]]
+    micros = Decimal(match[1]) * UNITS_US[match[2]]
     if micros != int(micros):
         raise InvalidArgument(f"'{value}' is not a whole number of µs")
     return _positive(int(micros), value)
@@ -52,6 +53,23 @@ def to_size(value: int | str) -> int:
             f"'{value}' is not a size: expected a number of bytes, or a text such as 500MB, 10GB or 10GiB"
         )
     return _positive(round(Decimal(match[1]) * _SIZES[match[2].lower()]), value)
+
+
+def duration_text(micros: int) -> str:
+    """A duration in the largest unit up to days that it is a whole number of, else in seconds: `7d`, `1.5s`."""
+    for unit in ("d", "h", "m"):
+        if micros and micros % UNITS_US[unit] == 0:
+            return f"{micros // UNITS_US[unit]}{unit}"
+    return f"{micros / UNITS_US['s']:g}s"
+
+
+def size_text(count: float) -> str:
+    """A number of bytes in powers of 1,000: `512 B`, `1.5 MB`."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if count < 1000 or unit == "TB":
+            break
+        count /= 1000
+    return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
 
 
 def _positive(amount: int, text: object) -> int:

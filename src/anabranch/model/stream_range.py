@@ -42,7 +42,13 @@ class StreamRange:
             raise InvalidCut(f"'{text}' is not a range of a stream: expected scope/name[start,end]")
         return cls(name, start.strip() or HEAD, end.strip() or TAIL)
 
+    @property
+    def places(self) -> dict[str, str]:
+        """The `start` and the `end` as text: `head`, `tail`, or the cut."""
+        ends = {"start": self.start, "end": self.end}
+        return {name: cut.value if isinstance(cut, Edge) else str(cut) for name, cut in ends.items()}
+
     def __str__(self) -> str:
-        start, end = (cut.value if isinstance(cut, Edge) else str(cut) for cut in (self.start, self.end))
+        start, end = self.places.values()
         stream = f"{self.stream:016x}" if isinstance(self.stream, int) else str(self.stream)
         return stream if (start, end) == ("head", "tail") else f"{stream}[{start},{end}]"

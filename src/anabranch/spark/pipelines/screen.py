@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TextIO
 
 from anabranch.core.terminal import terminal_text
 from anabranch.errors import MissingExtra
+from anabranch.model.amounts import size_text
 from anabranch.spark.pipelines.progress import QueryProgress
 from anabranch.spark.pipelines.run import Pipeline
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-__all__ = ["clock_text", "progress_table", "size_text", "watch"]
+__all__ = ["clock_text", "progress_table", "watch"]
 
 REFRESH_S: Final = 0.25
 LINES_S: Final = 2.0
@@ -205,12 +206,3 @@ def clock_text(micros: int | None) -> str:
     moment = datetime.fromtimestamp(micros / 1e6, UTC)
     near = abs((datetime.now(UTC) - moment).total_seconds()) < 86_400
     return moment.strftime("%H:%M:%S" if near else "%Y-%m-%d %H:%M:%S")
-
-
-def size_text(count: float) -> str:
-    """A number of bytes to display, such as `1.5 MB`."""
-    units = ["B", "kB", "MB", "GB", "TB"]
-    while count >= 1000 and len(units) > 1:
-        count /= 1000
-        units.pop(0)
-    return f"{count:.0f} {units[0]}" if units[0] == "B" or count >= 100 else f"{count:.1f} {units[0]}"

@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Final, TypeVar
 
 from anabranch.errors import InvalidSql
+from anabranch.model.amounts import UNITS_US
 from anabranch.model.names import StreamName
 
 __all__ = ["OPTIONS", "Statement", "StatementOptions", "StatementWindow", "parse_interval_us", "to_options"]
@@ -18,12 +19,12 @@ OPTIONS: Final = frozenset({"key", "time", "watermark", "trigger", "start", "mod
 _T = TypeVar("_T")
 _UNIT_US = {
     "microsecond": 1,
-    "millisecond": 1_000,
-    "second": 1_000_000,
-    "minute": 60_000_000,
-    "hour": 3_600_000_000,
-    "day": 86_400_000_000,
-    "week": 604_800_000_000,
+    "millisecond": UNITS_US["ms"],
+    "second": UNITS_US["s"],
+    "minute": UNITS_US["m"],
+    "hour": UNITS_US["h"],
+    "day": UNITS_US["d"],
+    "week": UNITS_US["w"],
 }
 _INTERVAL_PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-z]+)")
 _MODES = ("append", "complete")

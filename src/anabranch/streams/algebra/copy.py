@@ -12,7 +12,6 @@ from anabranch.core.byte_stream import is_byte_stream
 from anabranch.core.copy import CopyResult, Filtered
 from anabranch.core.stream_slice import StreamSlice, plan_slice
 from anabranch.errors import StreamExists
-from anabranch.model.cut import Edge, StreamCut
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.origin import OriginPart
@@ -56,7 +55,7 @@ def copy_view(
 
 def copy_arguments(source: StreamRange, **others: object) -> dict[str, object]:
     """The arguments of a copy, by which the same call is recognized."""
-    return {"start": _cut_text(source.start), "end": _cut_text(source.end), **others}
+    return {**source.places, **others}
 
 
 def existing_copy(txn: Reading, source: StreamId, target: StreamName, asked: Mapping[str, object]) -> CopyResult | None:
@@ -127,7 +126,3 @@ def insert_schemas(txn: Writing, info: StreamInfo, source: StreamId) -> None:
     txn.insert_stream(replace(info, schema=schemas[0], schema_version=1))
     for version, schema in enumerate(schemas[1:], 2):
         txn.update_stream(replace(info, schema=schema, schema_version=version))
-
-
-def _cut_text(cut: StreamCut | Edge | str) -> str:
-    return cut.value if isinstance(cut, Edge) else str(cut)

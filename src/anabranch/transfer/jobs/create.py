@@ -14,7 +14,7 @@ from anabranch.core.stitch import joined_schema
 from anabranch.core.stream_slice import StreamSlice, plan_slice
 from anabranch.errors import InvalidArgument, StreamExists
 from anabranch.log.slices import split_slice
-from anabranch.model.cut import Edge, StreamCut
+from anabranch.model.cut import Edge
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.origin import OriginPart
@@ -141,7 +141,7 @@ def _viewing(txn: Writing, row: JobRow, snapshot: SourceSnapshot, stream: Stream
 
 def asked_of(snapshot: SourceSnapshot, options: Mapping[str, Any]) -> dict[str, object]:
     """The arguments of a copy, by which the same call is recognized."""
-    asked: dict[str, object] = {"start": _place_text(snapshot.asked.start), "end": _place_text(snapshot.asked.end)}
+    asked: dict[str, object] = {**snapshot.asked.places}
     return {**asked, "independent": True} if options.get("independent") else asked
 
 
@@ -200,10 +200,6 @@ def _given_up(txn: Writing, target: StreamName, sources: Sequence[SourceSnapshot
 def _against(onto: StreamView) -> dict[str, str]:
     """The range that a stream holds now, against which the sources' events are compared."""
     return {"stream": f"{onto.info.id:016x}", "from": str(head_cut(onto)), "to": str(tail_cut(onto))}
-
-
-def _place_text(cut: StreamCut | Edge | str) -> str:
-    return cut.value if isinstance(cut, Edge) else str(cut)
 
 
 def require_open_end(part: StreamRange) -> StreamRange:
