@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from anabranch.blobs.address import parse
 from anabranch.errors import StoreUnavailable
+from anabranch.spark.session import jars
 from anabranch.spark.session.jars import coordinates, ensure_jars
 from anabranch.spark.session.s3a import bucket_settings, hadoop_path
 
@@ -68,6 +70,23 @@ def test_a_client_that_cannot_be_fetched_is_told_and_leaves_nothing_half_made(
         ensure_jars()
     left = [path.name for path in (tmp_path / "anabranch" / "spark-s3").iterdir()]
     assert left == ["fetch.log"]
+
+
+def test_a_fetch_that_fails_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(jars, "_RETRY", replace(jars._RETRY, pause_s_min=0.0))
+    attempts: list[Path] = []
+
+    def ivy(made: Path) -> str:
+        attempts.append(made)
+        if len(attempts) == 3:
+            (made / "jars").mkdir()
+            (made / "jars" / "hadoop-aws-1.jar").touch()
+        return "one of the jars was not to be had"
+
+    monkeypatch.setattr(jars, "_ivy", ivy)
+    assert [jar.name for jar in ensure_jars()] == ["hadoop-aws-1.jar"]
+    assert len(attempts) == 3 and len(set(attempts)) == 1  # with what the others have fetched
 
 
 def test_a_session_of_ones_own_is_told_which_client_matches_its_hadoop() -> None:

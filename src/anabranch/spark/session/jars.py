@@ -20,6 +20,8 @@ from typing import Final
 from xml.sax.saxutils import quoteattr
 
 from anabranch.errors import StoreUnavailable
+from anabranch.runtime.ports import Runtime
+from anabranch.runtime.retry import RetryPolicy
 from anabranch.spark.session.cache import cache_folder
 from anabranch.spark.session.java import ensure_java
 
@@ -32,8 +34,12 @@ _MODULES: Final = {"3.5.0": "2.35.4"}
 _NEEDED: Final = ("s3-transfer-manager", "sts")  # each brings in its own dependencies
 _SHIPPED: Final = ("io.netty", "org.apache.httpcomponents", "org.slf4j", "commons-logging", "commons-codec")
 
-_CONNECT_MS: Final = 5000
+_CONNECT_MS: Final = 20000
 _READ_MS: Final = 60000
+# One of eighty requests that fails would be enough; what has been fetched is kept for the next attempt.
+_RETRY: Final = RetryPolicy(
+    pause_s_min=1.0, pause_s_max=5.0, attempts_max=3, deadline_s=FETCH_S, errors=(StoreUnavailable,)
+)
 
 
 def hadoop_version() -> str | None:
@@ -79,12 +85,16 @@ def _fetch(hadoop: str, folder: Path) -> None:
     try:
         (made / "ivy.xml").write_text(_wanted(hadoop), encoding="utf-8")
         (made / "settings.xml").write_text(_source(), encoding="utf-8")
-        ivy_output = _ivy(made)
         jars = made / "jars"
-        if not any(jars.glob("hadoop-aws-*.jar")):
-            log = folder.parent / "fetch.log"
-            log.write_text(ivy_output, encoding="utf-8")
-            raise StoreUnavailable(f"hadoop-aws {hadoop} could not be fetched from Maven Central (see {log})")
+
+        def fetch() -> None:
+            ivy_output = _ivy(made)
+            if not any(jars.glob("hadoop-aws-*.jar")):
+                log = folder.parent / "fetch.log"
+                log.write_text(ivy_output, encoding="utf-8")
+                raise StoreUnavailable(f"hadoop-aws {hadoop} could not be fetched from Maven Central (see {log})")
+
+        _RETRY.call(Runtime(), fetch)
         try:
             jars.rename(folder)
         except OSError:
