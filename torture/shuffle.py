@@ -6,20 +6,16 @@ process was killed, can be repeated at the end.
 
 from __future__ import annotations
 
-import json
 import random
 import time
-from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 import anabranch as ab
-from anabranch.core.copy import CopyResult
-from anabranch.core.stitch import JoinResult
 from anabranch.errors import AlreadyExists, AnabranchError, AppendUncertain, StoreUnavailable, StreamNotFound
+from tests.simulation.changes import APPEND, COPY, RENAME, Change
 from tests.simulation.ledger import Event
 from torture.child import Log
 from torture.location import STREAMS, StoreLocation
@@ -61,8 +57,7 @@ def _away(stream: str) -> str:
 def _append(log: Log, stop: Path, store: ab.Store, stream: str, number: str) -> None:
     source = f"t/source-{number}"
     _fill(log, store, source, number)
-    log("ask", number, "append", stream, source)
-    _request_until_answered(log, stop, number, "append", lambda: append_again(store, number, stream, source))
+    _request_until_answered(log, stop, store, APPEND, number, stream, source)
 
 
 def _fill(log: Log, store: ab.Store, source: str, number: str) -> None:
@@ -79,16 +74,10 @@ def _fill(log: Log, store: ab.Store, source: str, number: str) -> None:
     )
 
 
-def append_again(store: ab.Store, number: str, stream: str, source: str) -> JoinResult:
-    """Requests an append, possibly again."""
-    return store.streams.append(source, stream, request=number)
-
-
 def copy(log: Log, stop: Path, store: ab.Store, stream: str, number: str) -> None:
     """Copies a stream, logs where the copy ends, and deletes most copies."""
     target = f"t/copy-{number}"
-    log("ask", number, "copy", target, stream)
-    copied = _request_until_answered(log, stop, number, "copy", lambda: copy_again(store, number, target, stream))
+    copied = _request_until_answered(log, stop, store, COPY, number, target, stream)
     if copied:
         log("holds", number, store.cuts.tail(target))  # no process writes to it
     if copied and not number.endswith(("0", "5")):  # some are kept
@@ -96,26 +85,21 @@ def copy(log: Log, stop: Path, store: ab.Store, stream: str, number: str) -> Non
         store.streams.delete(target)
 
 
-def copy_again(store: ab.Store, number: str, target: str, stream: str) -> CopyResult:
-    """Requests a copy, possibly again."""
-    return store.streams.copy(stream, target, request=number)
-
-
 def _rename(log: Log, stop: Path, store: ab.Store, stream: str, number: str) -> None:
     away = _away(stream)
-    log("ask", number, "rename", away, stream)
-    if _request_until_answered(log, stop, number, "rename", lambda: store.streams.rename(stream, away, request=number)):
+    if _request_until_answered(log, stop, store, RENAME, number, away, stream):
         time.sleep(0.1)
-    _request_until_answered(
-        log, stop, f"{number}-back", "rename", lambda: store.streams.rename(away, stream, request=f"{number}-back")
-    )
+    _request_until_answered(log, stop, store, RENAME, f"{number}-back", stream, away)
 
 
-def _request_until_answered(log: Log, stop: Path, number: str, what: str, ask: Callable[[], Any]) -> bool:
-    """Repeats a request until it is answered, and logs the answer. A refusal changed nothing."""
+def _request_until_answered(
+    log: Log, stop: Path, store: ab.Store, change: Change, number: str, target: str, source: str
+) -> bool:
+    """Logs a request, repeats it until it is answered, and logs the answer. A refusal changed nothing."""
+    log("ask", number, change.name, target, source)
     while True:
         try:
-            answer = ask()
+            answer = change.ask(store, number, target, source)
         except (AppendUncertain, StoreUnavailable) as exc:
             log("met", type(exc).__name__, exc)
             if stop.exists():
@@ -125,7 +109,6 @@ def _request_until_answered(log: Log, stop: Path, number: str, what: str, ask: C
             log("refused-change", number, type(exc).__name__)
             return False
         else:
-            said = answer.to_json() if isinstance(answer, JoinResult | CopyResult) else {}
-            log("answer", number, json.dumps(said, separators=(",", ":")))
-            log("did", what)
+            log("answer", number, change.to_text(answer))
+            log("did", change.name)
             return True

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import anabranch as ab
 from anabranch.core.copy import CopyResult
-from anabranch.core.stitch import JoinResult
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, StreamNotFound
 from anabranch.model.cut import StreamCut
-from anabranch.model.ids import SegmentId
 from anabranch.model.pointer import EventPointer
+from tests.simulation.changes import BY_NAME, COPY
 from tests.simulation.inheritance import Joint
-from tests.simulation.ledger import Event, Ledger, Part
+from tests.simulation.ledger import Event, Ledger
 from torture.child import Child
-from torture.shuffle import append_again, copy_again
 from torture.stream_logs import StreamLogs, event_of
 
 _EVER = 1 << 63
@@ -48,7 +46,7 @@ class TakenOver:
                     asked[rest[0]] = stamp, rest[1:]
                 case "answer" if rest[0] in asked:
                     invoked, request = asked.pop(rest[0])
-                    self._answered(rest[0], request, invoked, stamp, json.loads(rest[1]))
+                    self._answered(rest[0], request, invoked, stamp, BY_NAME[request[0]].from_text(rest[1]))
                 case "refused-change":
                     asked.pop(rest[0], None)
                 case "holds":
@@ -72,42 +70,33 @@ class TakenOver:
 
     def _retry_request(self, number: str, request: list[str], invoked: int) -> None:
         kind, target, source = request
+        change = BY_NAME[kind]
+        if change.parts is None:
+            return
         try:
-            if kind == "append":
-                self._answered(
-                    number, request, invoked, _EVER, append_again(self._store, number, target, source).to_json()
-                )
-            elif kind == "copy":
-                self._answered(
-                    number, request, invoked, _EVER, copy_again(self._store, number, target, source).to_json()
-                )
+            answer = change.ask(self._store, number, target, source)
         except AnabranchError:  # refused, so it was not made
             return
+        self._answered(number, request, invoked, _EVER, answer)
 
-    def _answered(self, number: str, request: list[str], invoked: int, at: int, answer: dict[str, object]) -> None:
+    def _answered(self, number: str, request: list[str], invoked: int, at: int, answer: Any) -> None:
         kind, target, source = request
-        if kind == "rename":
+        change = BY_NAME[kind]
+        if change.parts is None:
             return
         heir = self.ledgers.setdefault(target, Ledger(target))
         transfer = Joint(f"{number} of {source}", self.ledgers[source], heir, invoked)
         transfer.owed = self._acked(source, invoked)
         transfer.before = self._acked(target, invoked)
-        transfer.answer(self._joined(transfer, answer) if kind == "append" else self._copied(transfer, answer), at)
+        if change is COPY:
+            self._copies[number] = answer
+        try:
+            parts = change.parts(self._store, transfer.source, answer)
+        except StreamNotFound:  # the copy has been deleted
+            parts = {}
+        transfer.answer(parts, at)
         transfer.attempted = self._attempted(target, at)
         self.transfers[number] = [transfer]
-
-    def _joined(self, transfer: Joint, answer: dict[str, object]) -> dict[SegmentId, Part]:
-        ((_, moves),) = JoinResult.from_json(answer).parts
-        return {move.new: Part(transfer.source, move.old, move.start, move.stop) for move in moves}
-
-    def _copied(self, transfer: Joint, answer: dict[str, object]) -> dict[SegmentId, Part]:
-        """No process writes to a copy, so it holds what it took over; it may have been deleted."""
-        copied = self._copies[transfer.name.partition(" ")[0]] = CopyResult.from_json(answer)
-        try:
-            view = self._store.streams.view(copied.copy)
-        except AnabranchError:
-            return {}
-        return {each.id: Part(transfer.source, each.id, each.head, view.length(each.id)) for each in view.ordered}
 
     def _compare(self, number: str, tail: StreamCut) -> None:
         """A copy ends where its result says, whatever the source took over since."""

@@ -6,8 +6,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from anabranch.core.stitch import JoinResult
+from tests.simulation.changes import APPEND
 from tests.simulation.clients.arena import EXPECTED, Arena, Asked
-from tests.simulation.clients.transfers import begin, fresh, moved, related, some_range, whole
+from tests.simulation.clients.transfers import begin, fresh, related, some_range, whole
 from tests.simulation.inheritance import Joint
 from tests.simulation.ledger import Ledger
 
@@ -36,15 +37,16 @@ def _append(arena: Arena, store: Store, source: Ledger, onto: Ledger) -> None:
         joint = begin(arena, f"{request} of {source.label} onto {onto.label}", source, onto, exact)
         arena.joints[request] = [joint]
     asked = Asked(
-        lambda each: each.streams.append(asked_for, name, request=request),
-        lambda _, joined: _note(arena, joint, joined),
+        lambda each: APPEND.ask(each, request, name, asked_for),
+        lambda each, joined: _note(arena, each, joint, joined),
         lambda: _forget(arena, request),
     )
     arena.ask(store, request, asked)
 
 
-def _note(arena: Arena, joint: Joint, joined: JoinResult) -> None:
-    joint.answer(moved(joint, joined.parts[0][1]), arena.recorder.moment())
+def _note(arena: Arena, store: Store, joint: Joint, joined: JoinResult) -> None:
+    assert APPEND.parts is not None
+    joint.answer(APPEND.parts(store, joint.source, joined), arena.recorder.moment())
     arena.done["append of a stream"] += 1
 
 

@@ -8,11 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from anabranch.core.copy import CopyResult
+from tests.simulation.changes import COPY, copied_parts
 from tests.simulation.clients.arena import EXPECTED, Arena, Asked
 from tests.simulation.clients.judgement import stored
 from tests.simulation.clients.transfers import STREAMS_MAX, begin, some_range, whole
 from tests.simulation.inheritance import Joint
-from tests.simulation.ledger import Ledger, Part, Sighting
+from tests.simulation.ledger import Ledger, Sighting
 
 if TYPE_CHECKING:
     from anabranch.store import Store
@@ -38,7 +39,7 @@ def _copied(arena: Arena, store: Store, source: Ledger, *, active: bool) -> Ledg
     joint = begin(arena, target, source, Ledger(target), exact)
     arena.joints[target] = [joint]
     asked = Asked(
-        lambda each: each.streams.copy(asked_for, target, request=target),
+        lambda each: COPY.ask(each, target, target, asked_for),
         lambda each, copied: note_copy(arena, each, joint, copied, active=active),
     )
     return joint.heir if arena.ask(store, target, asked) else None
@@ -46,9 +47,7 @@ def _copied(arena: Arena, store: Store, source: Ledger, *, active: bool) -> Ledg
 
 def note_copy(arena: Arena, store: Store, joint: Joint, copied: CopyResult, *, active: bool = False) -> None:
     """Records a copy. It is not written to before this."""
-    view = store.streams.view(copied.copy)
-    parts = {each.id: Part(joint.source, each.id, each.head, view.length(each.id)) for each in view.ordered}
-    joint.answer(parts, arena.recorder.moment())
+    joint.answer(copied_parts(joint.source, store.streams.view(copied.copy)), arena.recorder.moment())
     arena.adopt(joint.heir, copied.copy, active=active)
     arena.done["copy"] += 1
 

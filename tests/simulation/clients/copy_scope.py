@@ -7,11 +7,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from anabranch.core.copy import CopyResult
+from tests.simulation.changes import copied_parts
 from tests.simulation.clients.arena import EXPECTED, Arena, Asked
 from tests.simulation.clients.judgement import held
 from tests.simulation.clients.transfers import begin, known
 from tests.simulation.inheritance import Holding, Joint, judge_joints
-from tests.simulation.ledger import Ledger, Part
+from tests.simulation.ledger import Ledger
 
 if TYPE_CHECKING:
     from anabranch.store import Store
@@ -50,8 +51,7 @@ def _note(arena: Arena, store: Store, joints: dict[str, Joint], copies: Sequence
         if joint is None:  # created meanwhile, or without a ledger
             continue
         view = store.streams.view(copied.copy)
-        parts = {each.id: Part(joint.source, each.id, each.head, view.length(each.id)) for each in view.ordered}
-        joint.answer(parts, arena.recorder.moment())
+        joint.answer(copied_parts(joint.source, view), arena.recorder.moment())
         if not known(arena, joint.source):
             continue
         there = held(store, str(view.info.name))

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from anabranch.errors import StreamNotFound, StreamRenamed
+from tests.simulation.changes import RENAME
 from tests.simulation.clients.arena import EXPECTED, Arena, Asked
 from tests.simulation.ledger import Ledger
 
@@ -29,7 +30,7 @@ def _rename(arena: Arena, store: Store, ledger: Ledger, *, moved: bool) -> None:
     old = ledger.stream
     new = f"{_SCOPE if moved else 'sim'}/renamed{arena.serial()}"
     asked = Asked(
-        lambda each: each.streams.rename(old, new, request=new).id,
+        lambda each: RENAME.ask(each, new, new, old),
         lambda _, stream: _note(arena, ledger, new),
     )
     if moved:

@@ -8,8 +8,9 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from anabranch.core.stitch import JoinResult
+from tests.simulation.changes import moved_parts
 from tests.simulation.clients.arena import EXPECTED, Arena, Asked
-from tests.simulation.clients.transfers import STREAMS_MAX, begin, fresh, moved, related, some_range, whole
+from tests.simulation.clients.transfers import STREAMS_MAX, begin, fresh, related, some_range, whole
 from tests.simulation.inheritance import Joint
 from tests.simulation.ledger import Ledger
 
@@ -63,6 +64,6 @@ def _stitch(arena: Arena, store: Store, sources: Sequence[Ledger], *, keep: bool
 
 def _note(arena: Arena, joints: Sequence[Joint], joined: JoinResult) -> None:
     for joint, (_, moves) in zip(joints, joined.parts, strict=True):
-        joint.answer(moved(joint, moves), arena.recorder.moment())
+        joint.answer(moved_parts(joint.source, moves), arena.recorder.moment())
     arena.adopt(joints[0].heir, joined.stream, active=len(arena.active) < 5 and len(arena.ledgers) < STREAMS_MAX)
     arena.done["stitch"] += 1

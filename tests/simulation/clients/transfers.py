@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from anabranch.core.stitch import MovedRange
 from anabranch.model.cut import HEAD
-from anabranch.model.ids import SegmentId
 from anabranch.model.stream_range import StreamRange
 from tests.simulation.clients.arena import Arena
 from tests.simulation.clients.write import Hand
 from tests.simulation.inheritance import Joint, Place
-from tests.simulation.ledger import Ledger, Part
+from tests.simulation.ledger import Ledger
 
 if TYPE_CHECKING:
     from anabranch.store import Store
 
-__all__ = ["STREAMS_MAX", "Source", "begin", "fresh", "known", "moved", "related", "some_range", "whole"]
+__all__ = ["STREAMS_MAX", "Source", "begin", "fresh", "known", "related", "some_range", "whole"]
 
 STREAMS_MAX = 14  # so that judging stays fast
 Source = tuple[str | StreamRange, frozenset[Place] | None]
@@ -57,11 +54,6 @@ def begin(arena: Arena, name: str, source: Ledger, heir: Ledger, exact: frozense
     joint = Joint(name, source, heir, arena.recorder.moment(), exact)
     joint.ask()
     return joint
-
-
-def moved(joint: Joint, moves: tuple[MovedRange, ...]) -> Mapping[SegmentId, Part]:
-    """Records what the answer to an append or a stitch says of one source."""
-    return {move.new: Part(joint.source, move.old, move.start, move.stop) for move in moves}
 
 
 def related(arena: Arena, one: Ledger, other: Ledger) -> bool:
