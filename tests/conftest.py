@@ -42,9 +42,9 @@ _BACKENDS = (
 # Where several processes run the tests, they begin with these, so that none is left alone with one of them in the end.
 _LONG = (
     *("process/test_torture.py", "spark/test_demo.py", "spark/test_pipeline_process.py", "spark/test_s3.py"),
-    *("spark/test_pipeline_runs.py", "spark/test_source.py", "spark/test_sink.py", "cli/test_pipeline.py"),
+    *("spark/test_pipeline_runs.py", "spark/test_source.py", "spark/test_sink.py", "spark/test_java.py"),
     *("cli/test_postgres.py", "simulation/crashes/test_crash_everywhere.py"),
-    *("process/test_kill.py", "spark/test_java.py"),
+    *("process/test_kill.py", "docs/test_tutorial.py"),
 )
 
 

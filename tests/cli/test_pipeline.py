@@ -1,8 +1,7 @@
-"""Pipelines from the command line."""
+"""Pipelines from the command line, as far as that starts no Spark; `spark/test_pipeline_command.py` runs one."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -92,22 +91,3 @@ def test_the_same_file_under_another_name_is_refused_before_spark_starts(
     assert refused.startswith("pipeline 'means' already writes to 'iot/means'")
     assert "--name means" in refused and "--also" in refused
     assert [row["name"] for row in sensors("pipeline", "list", "--json").json] == ["means"]
-
-
-@pytest.mark.spark
-@pytest.mark.process
-def test_a_pipeline_runs_once_is_listed_and_reset(sensors: Line, file: Path) -> None:
-    done = sensors.process("pipeline", "run", file, "--once", "--collect", "--json")
-    assert done.code == 0, done.err
-    rows = sorted((row["closed"], row["device"], row["events"]) for row in map(json.loads, done.out.splitlines()))
-    assert rows == [("2026-01-01T00:00:01.000000Z", "a", 1)]
-    (listed,) = sensors("pipeline", "list", "--json").json
-    assert (listed["name"], listed["state"]) == ("means", "stopped")
-    assert "iot/means" in sensors("pipeline", "list").out
-    shown = sensors("pipeline", "show", "means").out
-    assert SQL.splitlines()[2] in shown
-    assert sensors("pipeline", "show", "means", "--json").json["progress"][0]["read"] == 3
-    assert sensors("pipeline", "stop", "means", "--json").json["state"] == "stopped"
-    assert "iot/means is deleted" in sensors("pipeline", "reset", "means", "--drop-results", "--yes").err
-    assert sensors.refused("read", "iot/means").startswith("stream 'iot/means' not found")
-    assert sensors("check").code == 0

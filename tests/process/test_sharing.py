@@ -17,8 +17,6 @@ from tests.waiting import until, until_ended
 
 pytestmark = pytest.mark.process
 
-SCALES = 40
-
 
 def made(folder: Path, *, segments: int = 1) -> Path:
     river = folder / "river"
@@ -88,7 +86,10 @@ def is_fair(shares: list[int]) -> bool:
 # re-routing
 
 
-def test_processes_are_re_routed_across_splits_and_merges_and_lose_nothing(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize("scales", [15, pytest.param(40, marks=pytest.mark.slow)])
+def test_processes_are_re_routed_across_splits_and_merges_and_lose_nothing(
+    tmp_path: Path, seed: int, scales: int
+) -> None:
     folder, rng = tmp_path, random.Random(seed)
     river, stop = made(folder, segments=2), folder / "stop"
     with ab.connect(river, create=True) as store:
@@ -111,7 +112,7 @@ def test_processes_are_re_routed_across_splits_and_merges_and_lose_nothing(tmp_p
         ]
         for child in children:
             child.wait_for("ready")
-        for scale in range(SCALES):
+        for scale in range(scales):
             current = store.streams.view("s/all").current
             at = rng.randrange(len(current))
             if len(current) > 1 and rng.random() < 0.45:
@@ -127,7 +128,7 @@ def test_processes_are_re_routed_across_splits_and_merges_and_lose_nothing(tmp_p
         for child in children:
             assert child.join() == 0
         acknowledged, there = verify(store, "s/all", children)
-        assert acknowledged == there >= 10 * SCALES * len(children)
+        assert acknowledged == there >= 10 * scales * len(children)
         until(lambda: len(followed) >= there)
         reader.close()
         until_ended(follower)

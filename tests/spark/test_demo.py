@@ -13,10 +13,15 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import anabranch as ab
+from tests.cli.kit import Line
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.process]
 
@@ -106,7 +111,7 @@ def test_the_demo_is_interrupted_goes_on_and_proves_every_window(tmp_path: Path)
     assert length(store, "host/metrics") > written
 
 
-def test_the_demo_proves_a_file_of_the_users_own_with_its_late_rows(tmp_path: Path) -> None:
+def test_the_demo_proves_a_file_of_the_users_own_with_its_late_rows(spark: SparkSession, tmp_path: Path) -> None:
     chance = random.Random(11)
     start = datetime(2026, 1, 31, 12, tzinfo=UTC)
     file, store = tmp_path / "rides.csv", tmp_path / "demo"
@@ -116,11 +121,11 @@ def test_the_demo_proves_a_file_of_the_users_own_with_its_late_rows(tmp_path: Pa
             delay = chance.expovariate(1 / 300) if chance.random() < 0.05 else 0
             moment = start + timedelta(seconds=n - delay)
             out.write(f"{'Bern' if n % 3 else 'Zug'},{moment.isoformat()},{n % 17}\n")
-    demo = Demo("--store", str(store), "--file", str(file))
-    assert demo.end() == 0, demo.output
-    assert agreed(demo.output) > 20
-    assert "6,000 events read" in demo.output
-    assert length(store, "file/rides_windows_late") > 0, demo.output
+    # In this process, and so with the Spark session of the other tests.
+    demo = Line(store)("demo", "--file", file)
+    assert agreed(demo.out) > 20
+    assert "6,000 events read" in demo.out
+    assert length(store, "file/rides_windows_late") > 0, demo.out
     assert findings(store) == []
 
 

@@ -48,6 +48,7 @@ def env_without_java(tmp_path: Path) -> dict[str, str]:
             if command.name != "java" and not link.is_symlink():
                 link.symlink_to(command)
     env = {name: value for name, value in os.environ.items() if not name.startswith(("JAVA", "SPARK", "XDG_CACHE"))}
+    env["SPARK_SUBMIT_OPTS"] = os.environ["SPARK_SUBMIT_OPTS"]  # how the tests tune Java: for short sessions
     home = tmp_path / "home"
     home.mkdir()
     return env | {"PATH": str(bin_folder), "HOME": str(home), "PYSPARK_PYTHON": sys.executable}

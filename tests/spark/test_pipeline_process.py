@@ -86,7 +86,7 @@ def test_a_killed_pipeline_goes_on_as_if_nothing_had_been(spark: SparkSession, s
     def under_way() -> bool:
         """Some batches are published, and there is more to do: not all of it is written before the kill."""
         source.go_on(EVENTS - 200)
-        return length(store, "out/copy") > 200 and length(store, "out/counts") > 0
+        return length(store, "out/copy") > 60 and length(store, "out/counts") > 0
 
     try:
         wait_until(under_way, child)

@@ -1,0 +1,49 @@
+"""A pipeline from the command line, in this process and so with the Spark session of the other tests. The tutorial
+(`docs/test_tutorial.py`) and `test_pipeline_process.py` run it as a process of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.kit import CSV, SCHEMA, Line
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+SQL = """\
+CREATE STREAM iot.means WITH (key = device, time = closed, watermark = '1 second') AS
+SELECT window.end AS closed, device, count(*) AS events
+FROM STREAM iot.sensors GROUP BY window(at, '1 second'), device;
+"""
+
+
+def test_a_pipeline_runs_once_is_listed_and_reset(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ANABRANCH_STORE", raising=False)
+    line = Line(tmp_path / "river")
+    line("scope", "create", "iot")
+    line("stream", "create", "iot/sensors", "--schema", SCHEMA, "--key", "device", "--time", "at")
+    csv, file = tmp_path / "sensors.csv", tmp_path / "means.sql"
+    csv.write_text(CSV)
+    file.write_text(SQL)
+    line("write", "iot/sensors", csv)
+    done = line("pipeline", "run", file, "--once", "--collect", "--json")
+    rows = sorted((row["closed"], row["device"], row["events"]) for row in done.rows)
+    assert rows == [("2026-01-01T00:00:01.000000Z", "a", 1)]
+    (listed,) = line("pipeline", "list", "--json").json
+    assert (listed["name"], listed["state"]) == ("means", "stopped")
+    assert "iot/means" in line("pipeline", "list").out
+    shown = line("pipeline", "show", "means").out
+    assert SQL.splitlines()[2] in shown
+    assert line("pipeline", "show", "means", "--json").json["progress"][0]["read"] == 3
+    assert line("pipeline", "stop", "means", "--json").json["state"] == "stopped"
+    assert "iot/means is deleted" in line("pipeline", "reset", "means", "--drop-results", "--yes").err
+    assert line.refused("read", "iot/means").startswith("stream 'iot/means' not found")
+    assert line("check").code == 0
+    assert not spark.streams.active
