@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -27,10 +28,33 @@ def decode(message: pa.Buffer, schema: pa.Schema, *, key: str = "inline", truste
         refuse_compressed(message)
         batch = pa.ipc.read_record_batch(message, schema)
         # Without this, Arrow would follow offsets that point outside their buffer.
-        batch.validate(full=not trusted)
+        batch.validate()
+        if not trusted:
+            _check_values(batch)
         return batch
     except (pa.ArrowException, EOFError, OSError, ValueError) as exc:
         raise CorruptBlob(key, f"no Arrow record batch of the stream's schema ({exc})") from exc
+
+
+def _check_values(batch: pa.RecordBatch) -> None:
+    """`batch.validate(full=True)`, in half the time for text in ASCII: if all bytes of a column are, so is each of its
+    values, and only the offsets are left to be checked. The batch has passed `validate()`. Raises pa.ArrowInvalid."""
+    for column in batch.columns:
+        (column.view(pa.binary()) if _is_ascii(column) else column).validate(full=True)
+
+
+def _is_ascii(column: pa.Array) -> bool:
+    """True if the column is text, and all of its bytes are known to be ASCII."""
+    if column.type != pa.string() or not len(column):
+        return False
+    _, offsets, data = column.buffers()
+    ends = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
+    start, stop = int(ends[0]), int(ends[-1])
+    return (
+        data is not None
+        and 0 <= start <= stop <= data.size
+        and bool((np.frombuffer(data, np.int8)[start:stop] >= 0).all())
+    )
 
 
 def event_bounds(batch: pa.RecordBatch | RawEvent, schema: StreamSchema) -> TimeBounds:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from anabranch import limits
 from anabranch.catalog.port import Catalog
 from anabranch.runtime.ports import Runtime
+
+_GROWTH: Final = 1.1  # so that an interval is at most about a tenth of the time that was waited
 
 
 class Tail:
@@ -70,7 +74,7 @@ class Tail:
                 if (woken := self._woken(since, deadline)) is not None:
                     return woken
             self._poll()
-            interval = min(2 * interval, self._interval_max)
+            interval = min(_GROWTH * interval, self._interval_max)
 
     def _woken(self, since: int, deadline: float | None) -> bool | None:
         """What `wait` returns now, or None if it must continue waiting."""

@@ -143,3 +143,50 @@ def test_an_older_batch_is_widened_with_nulls_in_the_new_order(values: list[dict
     assert wide.select(SCHEMA.columns.names).equals(batch)
     assert wide.column("more").null_count == wide.column("text").null_count == len(values)
     assert widen(batch, SCHEMA.columns) is batch
+
+
+TEXT = pa.schema([("text", pa.string()), ("number", pa.int64())])
+
+
+def _text_message(ends: list[int], data: bytes) -> pa.Buffer:
+    """A message whose text column has these bytes and these offsets, whatever they mean: Arrow writes sound offsets,
+    which are then replaced."""
+    sound = [*range(len(ends) - 1), len(data)]
+    text = pa.Array.from_buffers(pa.string(), len(ends) - 1, [None, _int32s(sound), pa.py_buffer(data)])
+    message = pa.record_batch([text, pa.array(range(len(text)), pa.int64())], schema=TEXT).serialize().to_pybytes()
+    assert message.count(_int32s(sound).to_pybytes()) == 1
+    return pa.py_buffer(message.replace(_int32s(sound).to_pybytes(), _int32s(ends).to_pybytes()))
+
+
+def _int32s(values: list[int]) -> pa.Buffer:
+    return pa.py_buffer(b"".join(value.to_bytes(4, "little", signed=True) for value in values))
+
+
+@pytest.mark.parametrize(
+    ("ends", "data"),
+    [
+        ([0, 1, 3], b"abc"),
+        ([0, 1, 3], "aé".encode()),
+        ([0, 0, 3], b"abc"),
+        ([0, 3, 3], "aé".encode()),
+    ],
+)
+def test_sound_text_from_elsewhere_is_decoded(ends: list[int], data: bytes) -> None:
+    message = _text_message(ends, data)
+    assert decode(message, TEXT, trusted=False).equals(decode(message, TEXT))
+
+
+@pytest.mark.parametrize(
+    ("ends", "data"),
+    [
+        ([0, 1, 3], b"a\xffb"),  # not UTF-8
+        ([0, 1, 2], "é".encode()),  # cut between two bytes of a character
+        ([0, 3, 1, 3], b"abc"),  # offsets that go back, in ASCII
+        ([0, 9, 3], b"abc"),  # out of the bytes
+        ([0, 1, 9], b"abc"),
+        ([-1, 1, 3], b"abc"),
+    ],
+)
+def test_unsound_text_from_elsewhere_is_corrupt(ends: list[int], data: bytes) -> None:
+    with pytest.raises(CorruptBlob):
+        decode(_text_message(ends, data), TEXT, trusted=False)

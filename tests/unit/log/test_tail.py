@@ -85,7 +85,7 @@ def test_one_waiter_polls_for_all_of_them() -> None:
         time.sleep(0.5)
         until(lambda: token.asked - before >= 5)
         # If all eight did, it would be eight times as often as every 20 ms.
-        assert token.asked - before <= 10 + 1.5 * (time.monotonic() - began) / 0.02
+        assert token.asked - before <= 50 + 1.5 * (time.monotonic() - began) / 0.02
         tail.notify()
         join()
 
