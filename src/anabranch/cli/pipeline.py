@@ -26,6 +26,10 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline'
 _Name = Annotated[
     str | None, typer.Option("--name", metavar="NAME", help="The pipeline's name; default: the file's name.")
 ]
+_Flush = Annotated[
+    bool,
+    typer.Option("--flush", help="With --once: at the end close the windows that are open; later events are late."),
+]
 _Start = Annotated[
     list[str] | None,
     typer.Option(
@@ -64,6 +68,7 @@ def run(
     file: Annotated[Path, typer.Argument(metavar="FILE.sql", help="The statements.")],
     name: _Name = None,
     once: Annotated[bool, typer.Option("--once", help="Process the events that exist now, and end.")] = False,
+    flush: _Flush = False,
     start: _Start = None,
     by: Annotated[str, typer.Option("--by", metavar="append|event", help="The kind of time of --from.")] = "append",
     replace: Annotated[bool, typer.Option("--replace", help="With --from: drop the earlier results.")] = False,
@@ -82,7 +87,8 @@ def run(
     """Run a file of CREATE STREAM statements until Ctrl-C. It continues where it stopped the last time.
 
     With --from it starts again at that place, to correct its results: they are appended after the earlier ones, or with
-    --replace instead of them. Progress goes to stderr, or with --json as JSON lines to stdout.
+    --replace instead of them. With --once --flush, windows that are still open at the end are closed and published.
+    This happens without --flush when all sources are sealed. Progress goes to stderr, or with --json as JSON lines to stdout.
 
     Example of a statement:
 
@@ -94,6 +100,7 @@ def run(
 
       anabranch pipeline run means.sql
       anabranch pipeline run means.sql --once --collect
+      anabranch pipeline run means.sql --once --flush
       anabranch pipeline run means.sql --from -1d --by event --replace --yes
       anabranch pipeline run means.sql --once --ephemeral
     """
@@ -115,6 +122,7 @@ def run(
             file,
             name=name,
             once=once,
+            flush=flush,
             start_from=[parse_place(text, now=now) for text in start] if start else None,
             by=by,
             replace=replace,

@@ -99,6 +99,44 @@ def append_time(logs: LogReader, view: StreamView, segment: SegmentId, offset: i
         return Micros(times[0].value)
 
 
+def newest_event(logs: LogReader, view: StreamView, segment: SegmentId, start: int, stop: int) -> Micros | None:
+    """The greatest event time of the segment's offsets `start <= offset < stop`, None if no event has one. Takes it from
+    the catalog, and from the events only where an extent holds others too. Raises StreamNotFound, Truncated."""
+    source = SegmentReader(logs, view, segment)
+    newest: Micros | None = None
+    offset = start
+    while offset < stop:
+        page = source.plan(offset, stop)
+        for piece in page.extents:
+            try:
+                newest = _newer(newest, _newest_in_piece(logs, view, piece, newest))
+            except BlobMissing as exc:
+                source.plan_again(exc)
+                break
+            offset = piece.stop + piece.shift
+        else:
+            offset = page.stop
+    return newest
+
+
+def _newest_in_piece(logs: LogReader, view: StreamView, piece: PlannedExtent, known: Micros | None) -> Micros | None:
+    """The greatest event time of the piece, or None if it is not greater than `known`."""
+    highest = piece.extent.events.high
+    if highest is None or (known is not None and highest <= known):
+        return None
+    if (piece.start, piece.stop) == (piece.extent.start, piece.extent.stop):
+        return highest
+    newest = known
+    for _, times in times_of(logs, view, piece, True):
+        greatest = pc.max(times.cast(pa.int64())).as_py()
+        newest = _newer(newest, None if greatest is None else Micros(greatest))
+    return newest
+
+
+def _newer(one: Micros | None, other: Micros | None) -> Micros | None:
+    return max((each for each in (one, other) if each is not None), default=None)
+
+
 class _Found(NamedTuple):
     """The selected part of an extent, with the fields of a `PlannedExtent`."""
 

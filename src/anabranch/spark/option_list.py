@@ -87,6 +87,13 @@ OPTIONS: Final = (
         internal=True,
     ),
     SparkOption(
+        "markers",
+        "read",
+        "none",
+        "JSON: when the source advances the watermark without an event, to close windows or while it is idle",
+        internal=True,
+    ),
+    SparkOption(
         "create", "write", "`false`", "`true`: create a missing stream and scope, with the DataFrame's columns"
     ),
     SparkOption("key", "write", "none", "the column for the routing key of a stream that is created"),

@@ -37,6 +37,7 @@ class ReadOptions:
     poll_s: float
     ranges: tuple[int, tuple[tuple[int, int, int], ...]] | None
     lossy: bool
+    markers: str | None
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> ReadOptions:
@@ -56,6 +57,7 @@ class ReadOptions:
             poll_s=(500 if (poll := parsed.number("pollMs", least=0)) is None else poll) / 1000,
             ranges=parsed.ranges(),
             lossy=parsed.choice("failOnDataLoss", ("true", "false")) == "false",
+            markers=parsed.text("markers"),
         )
 
 

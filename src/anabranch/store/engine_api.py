@@ -13,7 +13,7 @@ from anabranch.log.parquet.footer import read_footer
 from anabranch.log.read import LogReader, SegmentRows, Selection, appended_of, offsets_of
 from anabranch.log.segment_reader import SegmentReader
 from anabranch.log.tail import Tail
-from anabranch.log.time_index import append_time, cut_at
+from anabranch.log.time_index import append_time, cut_at, newest_event
 from anabranch.log.view import load
 from anabranch.reading.bounds import Place, TimeKind, parse_place, to_cut
 from anabranch.store.addresses import POSTGRES
@@ -21,6 +21,7 @@ from anabranch.streams.ephemeral.keep_alive import Held
 from anabranch.streams.publish import NumberedUnit, Publication, last_published
 from anabranch.transfer.jobs.deduplicate_remote import DigestTask, packed
 from anabranch.transfer.jobs.remote_tasks import Bundle, carry
+from anabranch.watermarks.watermarks import newest_event_time
 from anabranch.writing.staging import StagedBatch
 
 __all__ = [
@@ -47,6 +48,8 @@ __all__ = [
     "cut_at",
     "last_published",
     "load",
+    "newest_event",
+    "newest_event_time",
     "offsets_of",
     "packed",
     "parse_place",

@@ -102,8 +102,9 @@ def _delay(statement: Statement, name: StreamName, source: Step | None) -> int:
 
 
 def _fingerprint(statement: Statement) -> str:
-    """A digest of what a checkpoint depends on: everything but comments, layout and the trigger."""
-    options = {name: value for name, value in asdict(statement.options).items() if name != "trigger_us"}
+    """A digest of what a checkpoint depends on: everything but comments, layout, the trigger and the idle time."""
+    free = ("trigger_us", "idle_us")
+    options = {name: value for name, value in asdict(statement.options).items() if name not in free}
     words = [[token.token_type.name, token.text] for token in Spark().tokenize(statement.query)]
     names = {view: str(name) for view, name in (*statement.sources.items(), *statement.tables.items())}
     # Views are numbered by the statement's position in the file, which may change, so use the streams' names.

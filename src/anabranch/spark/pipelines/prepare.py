@@ -6,7 +6,7 @@ These are fixed once for each generation; every later run of the generation find
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -66,10 +66,13 @@ def prepare(
     checkpoints: str | None = None,
     held: list[Held] | None = None,
     also: bool = False,
+    once: bool = False,
+    flush: bool = False,
 ) -> dict[str, PreparedQuery]:
     """Prepare every step, in order. If it fails, the streams that it created are deleted. `events_max`: see `analyze`.
     `checkpoints` is the folder or URL for the checkpoints of a new generation, None for the default. `held`: see
-    `create_streams`. `also`: other pipelines may feed the targets too.
+    `create_streams`. `also`: other pipelines may feed the targets too. With `flush`, and with `once` for statements all
+    of whose sources are sealed, the run closes all windows at its end.
 
     Raises InvalidSql, InvalidArgument for a starting place that does not fit, StreamHasPipeline, Conflict.
     """
@@ -78,13 +81,17 @@ def prepare(
     created: list[StreamId] = []
     made: dict[str, PreparedQuery] = {}
     outputs: list[PipelineOutput] = []
+    ended: set[StreamName] = set()
     try:
         for step in steps:
+            ends = _ends(store, step, ended, flush=flush) if once else None
+            if ends is not None:
+                ended.update(step.statement.targets)
             output = known[step.target]
             if not row.prepared:
                 starts = resolve_starts(store, step, row.restart)
                 output = replace(output, starts=starts, checkpoint=_checkpoint(row, step, checkpoints))
-            frame, late = _analyzed(spark, store, step, output.starts, events_max)
+            frame, late = _analyzed(spark, store, step, output.starts, events_max, ends)
             if not also:
                 _refuse_fed(store, feeders, row, output, step, late)
             create_streams(store, step, frame, late, created, row.name, row.made, held)
@@ -127,12 +134,25 @@ def check_present(spark: SparkSession, store: Store, row: PipelineRow | None, na
             check_streams(store, step, frame, late, name, () if row is None else row.made)
 
 
+def _ends(store: Store, step: Step, ended: Collection[StreamName], *, flush: bool) -> Mapping[str, str] | None:
+    """Where each source that the pipeline does not write ends in this run, if all windows are to be closed there; else
+    None. `ended` are the streams whose statements close theirs."""
+    outside = [name for name in step.statement.sources.values() if name not in step.internal]
+    sealed = step.internal <= set(ended) and all(store.streams.get(name).sealed for name in outside)
+    return {str(name): str(store.cuts.tail(name)) for name in outside} if flush or sealed else None
+
+
 def _analyzed(
-    spark: SparkSession, store: Store, step: Step, starts: Mapping[str, str], events_max: int | None
+    spark: SparkSession,
+    store: Store,
+    step: Step,
+    starts: Mapping[str, str],
+    events_max: int | None,
+    ends: Mapping[str, str] | None = None,
 ) -> tuple[DataFrame, LateEventsSpec | None]:
     with _views:
         try:
-            frame = analyze(spark, store, step, starts, events_max)
+            frame = analyze(spark, store, step, starts, events_max, ends)
         finally:
             drop_views(spark, step)
     return frame, late_account(store, step, frame)

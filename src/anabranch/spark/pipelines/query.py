@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType, TimestampNTZType, TimestampType
 from anabranch import limits
 from anabranch.errors import AnabranchError, InvalidArgument, InvalidSql, NotFound, StreamExists
 from anabranch.model.columns import RESERVED, TIME_TYPE
+from anabranch.model.cut import StreamCut
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.schema import StreamSchema
@@ -25,6 +26,7 @@ from anabranch.spark.pipelines.plan import Step
 from anabranch.spark.pipelines.record import id_text
 from anabranch.spark.pipelines.statement import Statement, StatementWindow
 from anabranch.spark.session.java_watch import JVM_GONE_ERRORS, silent_java
+from anabranch.spark.source.markers import Closing, Idleness, MarkerOption, is_event
 from anabranch.spark.stores import address_options, addresses_of
 from anabranch.spark.types import stored_columns
 from anabranch.store import Store
@@ -47,26 +49,36 @@ _WINDOW_END = re.compile(r"\bwindow\s*\.\s*end\s+(?:as\s+)?`?(\w+)`?", re.IGNORE
 
 
 def analyze(
-    spark: SparkSession, store: Store, step: Step, starts: Mapping[str, str], events_max: int | None = None
+    spark: SparkSession,
+    store: Store,
+    step: Step,
+    starts: Mapping[str, str],
+    events_max: int | None = None,
+    ends: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """The statement as a DataFrame over its streams, each with its watermark. Leaves views behind; call `drop_views`.
 
     `starts` holds a cut (or place) as text for each source. A batch takes at most `events_max` events from each source
-    that the pipeline does not write itself.
+    that the pipeline does not write itself. With `ends` the run closes all windows at the end of its sources: those cuts,
+    or where none is given the tail.
 
     Raises InvalidSql, with the line in the file, for missing streams and for anything that Spark refuses.
     """
     statement = step.statement
     several = len(statement.sources) > 1
+    markers = _marker_options(store, step, starts, ends)
     for view, name in statement.sources.items():
         try:
             info = store.streams.get(name)
         except NotFound as exc:
             raise InvalidSql(str(exc), line=statement.line) from exc
         limit = None if name in step.internal else events_max
-        frame = _stream(spark, store, name, info.id, starts[str(name)], events_max=limit, several=several)
+        options = {"end": (ends or {}).get(str(name)), "markers": markers.get(name)}
+        given = {option: text for option, text in options.items() if text is not None}
+        frame = _stream(spark, store, name, info.id, starts[str(name)], events_max=limit, several=several, given=given)
         if info.schema.time is not None:
             frame = frame.withWatermark(info.schema.time, f"{step.delays_us[name] // 1000} milliseconds")
+            frame = frame.where(is_event())
         frame.createOrReplaceTempView(view)
     query = statement.without_tables(_make_tables(spark, store, statement))
     # Spark counts lines from the query's start. Leading line breaks make these the line numbers of the file.
@@ -102,14 +114,39 @@ def _stream(
     *,
     events_max: int | None,
     several: bool,
+    given: Mapping[str, str],
 ) -> DataFrame:
-    reader = spark.readStream.format(_FORMAT).options(**_options(store, name, ident)).option("start", start)
+    reader = (
+        spark.readStream.format(_FORMAT).options(**_options(store, name, ident)).option("start", start).options(**given)
+    )
     if events_max is not None:
         reader = reader.option("maxEventsPerTrigger", str(events_max))
     if several:
         # Spark polls its sources in turn, so one that waits for new events delays the others.
         reader = reader.option("pollMs", "50")
     return reader.load()
+
+
+def _marker_options(
+    store: Store, step: Step, starts: Mapping[str, str], ends: Mapping[str, str] | None
+) -> Mapping[StreamName, str]:
+    """The option `markers` of each source that needs it."""
+    statement = step.statement
+    found = {name: store.streams.get(name) for name in statement.sources.values() if store.streams.exists(name)}
+    timed = {name: info.id for name, info in found.items() if info.schema.time is not None}
+    closing = None
+    if ends is not None and statement.options.mode != "complete":
+        ranges = [(StreamCut.parse(starts[str(name)]), ends.get(str(name))) for name in timed]
+        stops = tuple((start, None if end is None else StreamCut.parse(end)) for start, end in ranges)
+        closing = Closing(statement.horizon_us, stops)
+    options = {}
+    for name in timed:
+        idleness, others = None, tuple((stream, step.delays_us[each]) for each, stream in timed.items() if each != name)
+        if statement.options.idle_us is not None and others:
+            idleness = Idleness(statement.options.idle_us, others)
+        if closing is not None or idleness is not None:
+            options[name] = MarkerOption(step.delays_us[name], closing, idleness).to_option()
+    return options
 
 
 def _make_tables(spark: SparkSession, store: Store, statement: Statement) -> list[str]:

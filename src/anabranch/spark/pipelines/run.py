@@ -53,6 +53,7 @@ def run(
     checkpoints: str | os.PathLike[str] | None = None,
     ephemeral: bool = False,
     also: bool = False,
+    flush: bool = False,
 ) -> Pipeline:
     """Start a pipeline; return when its first queries run.
 
@@ -77,6 +78,10 @@ def run(
     `also`: allow feeding streams that another pipeline feeds. Without it this is refused, because the same statements
     under another name would double all results. It is needed only once: later runs of the pipeline don't need it.
 
+    `flush`, with `once`: after all events are processed, close the windows that are still open and publish their
+    results. Later events for these windows are late; events for later windows are not. Without it, windows are closed
+    this way only if all sources of a statement are sealed.
+
     A pipeline runs in one process at a time. A store given by its path is closed when the pipeline ends.
 
     Raises PipelineRunning, StreamHasPipeline, InvalidSql with the line, InvalidArgument if the statements or the result
@@ -86,7 +91,11 @@ def run(
     steps = plan(text)
     restart = _restart(start_from, by, replace)
     folder = None if checkpoints is None else os.fspath(checkpoints)
-    asked = _Asked(steps, text, name, restart, events_max, folder, once=once, ephemeral=ephemeral, also=also)
+    asked = _Asked(
+        steps, text, name, restart, events_max, folder, once=once, ephemeral=ephemeral, also=also, flush=flush
+    )
+    if flush and not once:
+        raise InvalidArgument("flush goes with once: it closes the windows that are open at the end of such a run")
     if isinstance(store, Store):
         return _run(store, asked, spark, owned=False)
     opened = connect(store, create=False)
@@ -110,6 +119,7 @@ class _Asked:
     once: bool = field(kw_only=True)
     ephemeral: bool = field(kw_only=True)
     also: bool = field(kw_only=True)
+    flush: bool = field(kw_only=True)
 
 
 def _run(store: Store, asked: _Asked, spark: SparkSession | None, *, owned: bool) -> Pipeline:
@@ -141,6 +151,8 @@ def _run(store: Store, asked: _Asked, spark: SparkSession | None, *, owned: bool
             checkpoints=asked.checkpoints,
             held=held,
             also=asked.also,
+            once=asked.once,
+            flush=asked.flush,
         )
         PIPELINE_STARTED(pipeline=name, generation=row.generation, start="continues" if row.prepared else "begins")
         return Pipeline(store, spark, name, steps, prepared, heartbeat, once=asked.once, owned=owned, held=held)

@@ -38,6 +38,7 @@ except ImportError as exc:
 __all__ = ["parse"]
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_LITERAL_TOKENS_MAX = 8  # of an interval: `1 day 2 hours 3 minutes 4 seconds`
 # Spark itself reads `format.`path``, so these first parts are never scopes.
 _FILE_FORMATS = frozenset({"avro", "binaryfile", "csv", "json", "orc", "parquet", "text", "xml"})
 
@@ -146,6 +147,7 @@ class _StatementParser:
             sources=MappingProxyType(sources),
             tables=MappingProxyType(tables),
             windows=self._windows(begin),
+            intervals_us=self._intervals_us(begin),
             line=line,
             query_line=self._tokens[begin].line,
         )
@@ -319,6 +321,15 @@ class _StatementParser:
                 windows[self._window(index, is_session=word == "session_window")] = None
         return tuple(windows)
 
+    def _intervals_us(self, begin: int) -> int:
+        """The sum of the query's interval literals. Those without a fixed length count as 0; Spark judges them."""
+        total = 0
+        for index in range(begin, len(self._tokens) - 1):
+            token = self._tokens[index]
+            if token.text.upper() == "INTERVAL" and token.token_type is not TokenType.IDENTIFIER:
+                total += _literal_us([each.text for each in self._tokens[index + 1 : index + 1 + _LITERAL_TOKENS_MAX]])
+        return total
+
     def _window(self, index: int, *, is_session: bool) -> StatementWindow:
         line = self._tokens[index].line
         column, at = self._name_at(index + 2), index + 3
@@ -337,6 +348,16 @@ class _StatementParser:
         if size <= 0 or slide < 0 or (slide == 0 and not is_session) or slide > size or abs(start) >= max(slide, 1):
             raise InvalidSql("a window needs 0 < slide <= size and a start within one slide", line=line)
         return StatementWindow(column, size, slide, start)
+
+
+def _literal_us(words: Sequence[str]) -> int:
+    """The length of the longest interval that these words begin with: `10 minutes`, `'1 hour'`, `'1' hour`; else 0."""
+    for count in range(len(words), 0, -1):
+        try:
+            return parse_interval_us(" ".join(words[:count]))
+        except InvalidSql:
+            continue
+    return 0
 
 
 def _window_us(token: Token, line: int) -> int:

@@ -14,7 +14,7 @@ from anabranch.model.names import StreamName
 
 __all__ = ["OPTIONS", "Statement", "StatementOptions", "StatementWindow", "parse_interval_us", "to_options"]
 
-OPTIONS: Final = frozenset({"key", "time", "watermark", "trigger", "start", "mode", "segments", "late"})
+OPTIONS: Final = frozenset({"key", "time", "watermark", "idle", "trigger", "start", "mode", "segments", "late"})
 
 _T = TypeVar("_T")
 _UNIT_US = {
@@ -35,7 +35,7 @@ class StatementOptions:
     """The options in `WITH (…)`. None: not given, so the default applies.
 
     `key` and `time` name columns of the result. `watermark_us` is the watermark's delay for every source of the
-    statement; `trigger_us` the minimum time between batches (0: as soon as there is something to do). `start` is where
+    statement; a source without new events for `idle_us` no longer holds it back; `trigger_us` is the minimum time between batches (0: as soon as there is something to do). `start` is where
     a first run begins in the sources (`head`, `tail`, or a time). `mode` is Spark's output mode. `segments` is the
     number of segments of a result stream that is created. `late`: whether events that come too late for their window
     are kept in the stream of late events.
@@ -44,6 +44,7 @@ class StatementOptions:
     key: str | None = None
     time: str | None = None
     watermark_us: int | None = None
+    idle_us: int | None = None
     trigger_us: int | None = None
     start: str | None = None
     mode: str = "append"
@@ -75,7 +76,7 @@ class Statement:
 
     `sources` (read as streams) and `tables` (two-part names, read as they are now) map a view's name to a stream's.
     If a name in `tables` is not a stream, `without_tables` restores it in the query. `line` and `query_line`, where the
-    statement and its query begin, count from 1.
+    statement and its query begin, count from 1. `intervals_us` is the sum of the interval literals in the query.
     """
 
     target: StreamName
@@ -86,6 +87,17 @@ class Statement:
     windows: tuple[StatementWindow, ...]
     line: int
     query_line: int
+    intervals_us: int = 0
+
+    @property
+    def horizon_us(self) -> int:
+        """How far the watermark must be after the newest event for everything that is open to close. For one window
+        that is exactly its size: then no window is closed that begins after the newest event."""
+        fractions = any(each % 1_000 for window in self.windows for each in (window.size_us, window.start_us))
+        joined = len(self.sources) > 1
+        # Spark's watermark is in whole ms.
+        rounding = 1_000 if joined or fractions else 0
+        return sum(window.size_us for window in self.windows) + (self.intervals_us if joined else 0) + rounding
 
     @property
     def late_target(self) -> StreamName:
@@ -170,6 +182,7 @@ def to_options(given: Mapping[str, tuple[str, int]]) -> StatementOptions:
         key=text_of("key"),
         time=text_of("time"),
         watermark_us=interval("watermark"),
+        idle_us=interval("idle"),
         trigger_us=interval("trigger"),
         start=text_of("start"),
         mode=one_of("mode", _choice(*_MODES), "append"),

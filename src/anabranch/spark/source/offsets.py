@@ -7,13 +7,13 @@ its stream because Spark's offset log does not say which source a line belongs t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from anabranch.errors import InvalidArgument
 from anabranch.model.cut import StreamCut
 from anabranch.model.names import StreamName
 
-__all__ = ["SourceOffset", "series_of"]
+__all__ = ["Marker", "SourceOffset", "series_of"]
 
 
 def series_of(query: str) -> str:
@@ -22,29 +22,55 @@ def series_of(query: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Marker:
+    """The last marker of a source (see `anabranch.spark.source.markers`): its number, from 1, and its event time in
+    µs."""
+
+    number: int
+    time_us: int
+
+    def __str__(self) -> str:
+        return f"{self.number}@{self.time_us}"
+
+    @classmethod
+    def parse(cls, text: str) -> Marker:
+        """The inverse of `str`. Raises ValueError."""
+        number, _, time_us = text.partition("@")
+        return cls(int(number), int(time_us))
+
+
+@dataclass(frozen=True, slots=True)
 class SourceOffset:
-    """A cut of a stream, and `origin`, the cut where the query's first batch began, the same in all its offsets."""
+    """A cut of a stream, and `origin`, the cut where the query's first batch began, the same in all its offsets.
+    `marker` is the last marker up to here, None if there was none."""
 
     stream: StreamName
     origin: StreamCut
     cut: StreamCut
+    marker: Marker | None = None
 
     def to_json(self) -> dict[str, str]:
         """The value that the checkpoint keeps."""
-        return {"stream": str(self.stream), "origin": str(self.origin), "cut": str(self.cut)}
+        fields = {"stream": str(self.stream), "origin": str(self.origin), "cut": str(self.cut)}
+        return fields if self.marker is None else {**fields, "marker": str(self.marker)}
 
     @classmethod
     def from_json(cls, value: Mapping[str, str]) -> SourceOffset:
         """The inverse of `to_json`. Raises InvalidArgument."""
         try:
             stream = StreamName.parse(value["stream"])
-            return cls(stream, StreamCut.parse(value["origin"]), StreamCut.parse(value["cut"]))
-        except (KeyError, TypeError, AttributeError) as exc:
+            marker = Marker.parse(value["marker"]) if "marker" in value else None
+            return cls(stream, StreamCut.parse(value["origin"]), StreamCut.parse(value["cut"]), marker)
+        except (KeyError, ValueError, TypeError, AttributeError) as exc:
             raise InvalidArgument(f"the checkpoint has no position in a stream: {value}") from exc
 
     def at(self, cut: StreamCut) -> SourceOffset:
         """The offset of the same query at another cut."""
-        return SourceOffset(self.stream, self.origin, cut)
+        return replace(self, cut=cut)
+
+    def marked(self, marker: Marker) -> SourceOffset:
+        """The same cut, after a marker."""
+        return replace(self, marker=marker)
 
     def start_of_batch(self, start: SourceOffset) -> StreamCut:
         """Where the batch that ends here begins, given the `start` that Spark passes.

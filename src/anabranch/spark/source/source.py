@@ -35,6 +35,7 @@ from anabranch.model.stream import StreamView
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.source.batch_end import BatchLimits, StoreTimes, end_of_batch
 from anabranch.spark.source.complete import WATERMARK, complete_cut, raised_to_head
+from anabranch.spark.source.markers import MarkerOption, Markers, marker_row
 from anabranch.spark.source.offsets import SourceOffset
 from anabranch.spark.source.scan import ScanRange, columns_to_read, only_keys, read_ranges, split_into_tasks
 from anabranch.spark.stores import open_store
@@ -97,6 +98,15 @@ class RangePartition(InputPartition):
         self.ranges = ranges
 
 
+class MarkerPartition(InputPartition):
+    """A task that yields one marker."""
+
+    def __init__(self, stream: StreamId, time_us: int) -> None:
+        super().__init__(None)
+        self.stream = stream
+        self.time_us = time_us
+
+
 class _SparkSource:
     """The common part of both readers."""
 
@@ -152,7 +162,10 @@ class _SparkSource:
         return [RangePartition(view.info.id, share) for share in split_into_tasks(wanted, tasks=_TASKS)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """In a task: the events of its ranges."""
+        """In a task: the events of its ranges, or a marker."""
+        if isinstance(partition, MarkerPartition):
+            with self._access.explained():
+                yield marker_row(self._open(), partition.stream, self._names, partition.time_us)
         if isinstance(partition, RangePartition):  # if there is none, Spark passes an empty partition of its own
             options = self._options
             with self._access.explained():
@@ -190,6 +203,7 @@ class StreamReader(_SparkSource, DataSourceStreamReader, SupportsTriggerAvailabl
         self._idle = False
         self._available_now = False
         self._tail: Tail | None = None
+        self._markers = None if options.markers is None else Markers(MarkerOption.from_option(options.markers))
 
     def initialOffset(self) -> _Offset:  # noqa: N802
         """Where the first batch begins."""
@@ -211,7 +225,7 @@ class StreamReader(_SparkSource, DataSourceStreamReader, SupportsTriggerAvailabl
         self._stop(self._view())
 
     def latestOffset(self, start: _Offset, limit: ReadLimit) -> _Offset:  # noqa: N802
-        """The end of the batch that begins at `start`; `start` itself if there are no new events.
+        """The end of the batch that begins at `start`; `start` itself if there are no new events and no marker is due.
 
         Waits for new events, unless the previous call returned some. In that case Spark only asks whether to run the
         batch without events that closes windows, and waiting would delay results.
@@ -220,7 +234,13 @@ class StreamReader(_SparkSource, DataSourceStreamReader, SupportsTriggerAvailabl
         wait = self._idle and not self._available_now
         end = self._next(offset, limit, wait_s=self._options.poll_s if wait else 0.0)
         self._idle = end == offset.cut
-        return start if self._idle else offset.at(end).to_json()
+        if not self._idle:
+            return offset.at(end).to_json()
+        marker = None if self._markers is None else self._markers.due(self._open(), offset)
+        if marker is None:
+            return start
+        self._idle = False
+        return offset.marked(marker).to_json()
 
     def reportLatestOffset(self) -> _Offset | None:  # noqa: N802
         """The tail, from which Spark's progress computes the query's lag."""
@@ -231,9 +251,13 @@ class StreamReader(_SparkSource, DataSourceStreamReader, SupportsTriggerAvailabl
     def partitions(self, start: _Offset, end: _Offset) -> Sequence[InputPartition]:
         """Spark's API. Raises Truncated if the stream's head is after the start and `failOnDataLoss` is not false."""
         until = SourceOffset.from_json(end)
-        begin = until.start_of_batch(SourceOffset.from_json(start))
+        before = SourceOffset.from_json(start)
         view = self._view(until.cut.stream)
-        return self._deal(view, _between(view, self._readable(view, begin), self._readable(view, until.cut)))
+        begin = self._readable(view, until.start_of_batch(before))
+        dealt: list[InputPartition] = [*self._deal(view, _between(view, begin, self._readable(view, until.cut)))]
+        if until.marker is not None and until.marker != before.marker:
+            dealt.append(MarkerPartition(view.info.id, until.marker.time_us))
+        return dealt
 
     def commit(self, end: _Offset) -> None:
         """Does nothing: the reader keeps no state for finished batches."""

@@ -1,0 +1,59 @@
+"""Markers: when a source that is idle takes over the watermark of others, and what a checkpoint and an option keep."""
+
+from __future__ import annotations
+
+import pytest
+
+from anabranch.errors import InvalidArgument
+from anabranch.model.cut import StreamCut
+from anabranch.model.ids import SegmentId, StreamId
+from anabranch.model.names import StreamName
+from anabranch.spark.source.markers import Closing, Idleness, MarkerOption, SourceTimes, idle_watermark
+from anabranch.spark.source.offsets import Marker, SourceOffset
+
+NOW, IDLE = 1_000, 100
+CUT = StreamCut.of(StreamId(7), {SegmentId(0, 0): 3})
+
+
+def source(newest: int | None, *, silent: int, delay: int = 0) -> SourceTimes:
+    return SourceTimes(newest, NOW - silent, delay)
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "expected"),
+    [
+        (source(10, silent=99), [source(500, silent=0)], None),  # it is not idle yet
+        (source(10, silent=100), [source(500, silent=0)], 500),
+        (source(10, silent=100), [source(500, silent=0, delay=30)], 470),
+        (source(None, silent=100), [source(500, silent=0), source(300, silent=5)], 300),  # the least of the active
+        (source(10, silent=100), [source(500, silent=0), source(300, silent=100)], 500),  # an idle one holds nothing back
+        (source(10, silent=100), [source(500, silent=0), source(None, silent=0)], None),  # one that is active has no time
+        (source(600, silent=100), [source(500, silent=100), source(None, silent=900)], 600),  # all are idle
+        (source(None, silent=100), [source(None, silent=100)], None),
+    ],
+)
+def test_an_idle_source_follows_those_that_are_not(
+    own: SourceTimes, others: list[SourceTimes], expected: int | None
+) -> None:
+    assert idle_watermark(own, others, idle_us=IDLE, now=NOW) == expected
+
+
+def test_the_option_survives_its_text() -> None:
+    for option in (
+        MarkerOption(5),
+        MarkerOption(5, Closing(10, ((CUT, CUT), (CUT, None)))),
+        MarkerOption(5, idleness=Idleness(10, ((StreamId(1 << 62), 3),))),
+    ):
+        assert MarkerOption.from_option(option.to_option()) == option
+    with pytest.raises(InvalidArgument, match="option 'markers' is JSON"):
+        MarkerOption.from_option("[]")
+
+
+def test_an_offset_keeps_its_marker_and_one_without_keeps_its_text() -> None:
+    offset = SourceOffset(StreamName("s", "in"), CUT, CUT)
+    marked = offset.marked(Marker(2, -5))
+    assert SourceOffset.from_json(marked.to_json()) == marked
+    assert marked.at(CUT).marker == Marker(2, -5)
+    assert list(offset.to_json()) == ["stream", "origin", "cut"]
+    with pytest.raises(InvalidArgument, match="the checkpoint has no position"):
+        SourceOffset.from_json({**offset.to_json(), "marker": "x"})
