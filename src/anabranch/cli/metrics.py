@@ -10,7 +10,7 @@ app = new_app()
 
 @app.command()
 def metrics(as_json: JsonOption = False, store: StoreOption = None) -> None:
-    """Print the lag of reader groups, the state of watermarks, and the streams for which upkeep fails.
+    """Print the lag of reader groups and pipelines, the state of watermarks, the store's size, and failures of upkeep.
 
     In the text format of Prometheus.
 

@@ -249,7 +249,7 @@ VERBS: Final = {
         "metrics",
         "app",
         _UPKEEP,
-        "Print the lag of reader groups, the state of watermarks, and the streams for which upkeep fails.",
+        "Print the lag of reader groups and pipelines, the state of watermarks, the store's size, and failures of upkeep.",
     ),
     "version": Verb("version", "app", _UPKEEP, "Print the release."),
 }

@@ -1,5 +1,5 @@
-"""Metrics in Prometheus text format: what reader groups have still to read, what retention keeps for them, the status
-of watermarks, and streams with failing upkeep.
+"""Metrics in Prometheus text format: what reader groups and pipelines have still to read, what retention keeps for
+groups, the status of watermarks, the size of the store, and streams with failing upkeep.
 
 All values are read from the store on each call; nothing is counted in between. So any process can export them, and all
 export the same. Source of the format: Prometheus, text-based exposition format, version 0.0.4.
@@ -8,10 +8,12 @@ export the same. Source of the format: Prometheus, text-based exposition format,
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from anabranch.core.watermarks import WatermarkStatus
 from anabranch.errors import GroupNotFound, StreamNotFound
+from anabranch.export import pipelines, store_size
+from anabranch.export.sample import MetricSample
 from anabranch.store import Store, Subscriber
 
 if TYPE_CHECKING:
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 _HELP: Final = {
     "anabranch_group_unread_events": "Events that the reader group has still to read.",
     "anabranch_group_unread_bytes": "Their logical bytes.",
+    "anabranch_group_segment_unread_events": "Those of them in one segment; only for segments that have any.",
+    "anabranch_group_segment_unread_bytes": "Their logical bytes.",
     "anabranch_group_readers": "Readers that are open, or not yet known to be dead.",
     "anabranch_group_unassigned_segments": "Segments to be read that no reader has.",
     "anabranch_subscriber_kept_events": "Events that the retention of the stream keeps for the reader group, a subscriber.",
@@ -31,22 +35,16 @@ _HELP: Final = {
     "anabranch_watermark_still_seconds": "For how long it has not advanced.",
     "anabranch_watermark_writers": "Writers that noted a time and have not ended.",
     "anabranch_watermark_idle_writers": "Those of them that are silent, and not waited for.",
+    **pipelines.HELP,
+    **store_size.HELP,
     "anabranch_upkeep_failures": "How often a task of upkeep has failed for the stream in a row.",
     "anabranch_upkeep_failed_since_seconds": "When it failed first: seconds since 1970.",
 }
 
 
-class MetricSample(NamedTuple):
-    """One value of a metric."""
-
-    metric: str
-    labels: tuple[tuple[str, str], ...]
-    value: float
-
-
 def exposition(store: Store) -> str:
-    """All metrics of a store as text. Reads some catalog rows for each segment of each group's streams, independent of
-    how much they hold."""
+    """All metrics of a store as text. Reads some catalog rows for each segment of each group's streams, and for each file,
+    independent of how much they hold."""
     found = list(samples(store))
     lines = []
     for metric, help_text in _HELP.items():
@@ -67,6 +65,8 @@ def samples(store: Store) -> Iterator[MetricSample]:
         yield from _of_subscriber(subscriber)
     for status in store.watermarks.statuses():
         yield from _of_watermark(status)
+    yield from pipelines.pipeline_samples(store)
+    yield from store_size.size_samples(store)
     for failure in store.upkeep_failures():
         failing = (("stream", failure.name), ("task", failure.task))
         yield MetricSample("anabranch_upkeep_failures", failing, failure.times)
@@ -77,9 +77,13 @@ def _of_group(group: ReaderGroup) -> Iterator[MetricSample]:
     unread, distribution = group.unread(), group.distribution()
     for name, cut in sorted(group.cut().items()):
         labels = (("group", group.name), ("stream", name))
-        behind = [each for segment, each in unread.segments.items() if segment.stream == cut.stream]
-        yield MetricSample("anabranch_group_unread_events", labels, sum(events for events, _ in behind))
-        yield MetricSample("anabranch_group_unread_bytes", labels, sum(size for _, size in behind))
+        behind = {each.segment: counts for each, counts in unread.segments.items() if each.stream == cut.stream}
+        yield MetricSample("anabranch_group_unread_events", labels, sum(events for events, _ in behind.values()))
+        yield MetricSample("anabranch_group_unread_bytes", labels, sum(size for _, size in behind.values()))
+        for segment, (events, size) in sorted(behind.items()):
+            of_segment = (*labels, ("segment", str(segment)))
+            yield MetricSample("anabranch_group_segment_unread_events", of_segment, events)
+            yield MetricSample("anabranch_group_segment_unread_bytes", of_segment, size)
     own = (("group", group.name),)
     yield MetricSample("anabranch_group_readers", own, len(distribution.readers))
     yield MetricSample("anabranch_group_unassigned_segments", own, len(distribution.unassigned))

@@ -37,7 +37,8 @@ class QueryProgress:
     `state` is waiting (not yet started), starting (no batch yet), running, ended or failed. Counts of events: `read`
     since the generation's start; `rows_per_s`, the rate of reading over the last seconds; `lag` still to be read;
     `late` in the stream of late events; `written` in the result stream. `watermark_us`: windows that end at or before
-    it are closed; None if there is none yet. `batch_ms` is the duration of the last batch.
+    it are closed; None if there is none yet. `batch_ms` is the duration of the last batch. `reached` holds the cut, as
+    text, up to which each source is read.
 
     `run_read` and `run_late` count events of this run alone. If late events are not kept (`keeps_late`), `run_late` is
     the number of rows that Spark reports as dropped. Spark counts these after partial aggregation within each
@@ -59,6 +60,7 @@ class QueryProgress:
     run_read: int = 0
     run_late: int = 0
     keeps_late: bool = False
+    reached: Mapping[str, str] = field(default_factory=dict)
     started: bool = field(default=False, repr=False)
 
     def as_json(self) -> dict[str, Any]:
@@ -85,7 +87,7 @@ class QueryMeter:
         self._dropped_to = -1  # the last batch whose dropped rows are counted
         self._traced_to = -1  # the last batch that has a span
         self._history: deque[tuple[float, int]] = deque()
-        self._last = QueryProgress(step.target, "waiting")
+        self._last = QueryProgress(step.target, "waiting", reached=self._reached_text())
 
     @property
     def reached(self) -> Mapping[StreamName, StreamCut]:
@@ -128,6 +130,7 @@ class QueryMeter:
             run_read=self._run_read,
             run_late=self._run_late,
             keeps_late=self._late is not None,
+            reached=self._reached_text(),
         )
         return self._last
 
@@ -137,6 +140,9 @@ class QueryMeter:
             offset = json.loads(offset) if isinstance(offset, str) else offset
             if isinstance(offset, dict) and "stream" in offset:
                 self._reached[StreamName.parse(offset["stream"])] = cut_of(offset)
+
+    def _reached_text(self) -> Mapping[str, str]:
+        return {str(name): str(cut) for name, cut in self._reached.items()}
 
     def _read_since(self, before: Mapping[StreamName, StreamCut]) -> int:
         distance = self._store.cuts.distance

@@ -19,8 +19,8 @@ SECOND = 1_000_000
         ("SELECT count(*) FROM STREAM iot.a GROUP BY window(at, '1500 microseconds')", 1_500 + 1_000),
         ("SELECT at + INTERVAL 1 HOUR AS t FROM STREAM iot.a", 0),  # one source: nothing waits for the interval
         (
-            "SELECT * FROM STREAM iot.a JOIN STREAM iot.b ON b.at BETWEEN a.at - INTERVAL '1 minute' "
-            "AND a.at + interval 2 minutes 3 seconds",
+            """SELECT * FROM STREAM iot.a JOIN STREAM iot.b
+            ON b.at BETWEEN a.at - INTERVAL '1 minute' AND a.at + interval 2 minutes 3 seconds""",
             183 * SECOND + 1_000,
         ),
         ("SELECT * FROM STREAM iot.a JOIN STREAM iot.b ON b.at < a.at + INTERVAL '2' MINUTE", 120 * SECOND + 1_000),

@@ -26,8 +26,16 @@ def source(newest: int | None, *, silent: int, delay: int = 0) -> SourceTimes:
         (source(10, silent=100), [source(500, silent=0)], 500),
         (source(10, silent=100), [source(500, silent=0, delay=30)], 470),
         (source(None, silent=100), [source(500, silent=0), source(300, silent=5)], 300),  # the least of the active
-        (source(10, silent=100), [source(500, silent=0), source(300, silent=100)], 500),  # an idle one holds nothing back
-        (source(10, silent=100), [source(500, silent=0), source(None, silent=0)], None),  # one that is active has no time
+        (
+            source(10, silent=100),
+            [source(500, silent=0), source(300, silent=100)],
+            500,
+        ),  # an idle one holds nothing back
+        (
+            source(10, silent=100),
+            [source(500, silent=0), source(None, silent=0)],
+            None,
+        ),  # one that is active has no time
         (source(600, silent=100), [source(500, silent=100), source(None, silent=900)], 600),  # all are idle
         (source(None, silent=100), [source(None, silent=100)], None),
     ],
