@@ -49,7 +49,7 @@ options = dict(zip(sys.argv[1::2], sys.argv[2::2]))
 try:
     print(spark.read.format("anabranch").options(**options).load().count())
 except Exception as exc:
-    from anabranch.spark.pipelines.query import explain
+    from anabranch.spark.explain import explain
     print("told:", explain(exc))
 spark.stop()
 """

@@ -90,6 +90,12 @@ class _Root(TyperGroup):
             raise typer.Exit(0) from None
         except OSError as exc:
             _fail(f"{exc.filename}: {exc.strerror}" if exc.filename and exc.strerror else str(exc))
+        except Exception as exc:
+            if type(exc).__module__.partition(".")[0] not in ("pyspark", "py4j"):
+                raise
+            from anabranch.spark.explain import explain
+
+            _fail(explain(exc))
         except KeyboardInterrupt:
             _tell_traceback()
             _silence()

@@ -3,18 +3,25 @@ the handlers of its host alone."""
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Final
 
 __all__ = ["interrupts"]
 
 
+_SHOW_CURSOR: Final = "\x1b[?25h"  # a live table hides it
+
+
 @contextmanager
-def interrupts() -> Iterator[threading.Event]:
-    """An event that Ctrl-C (or SIGTERM) sets. A second one raises KeyboardInterrupt as usual.
+def interrupts(note: str | None = None) -> Iterator[threading.Event]:
+    """An event that Ctrl-C (or SIGTERM) sets. A second one raises KeyboardInterrupt as usual. With `note`, the first one
+    writes this line to stderr, and a second one ends the process at once, as a kill would: with exit code 130 or 143.
 
     Spark's own handler would cancel the running jobs, which looks like a failure of the query.
     """
@@ -24,10 +31,17 @@ def interrupts() -> Iterator[threading.Event]:
         return
 
     def handle(signum: int, frame: FrameType | None) -> None:
-        del signum, frame
-        if interrupted.is_set():
+        del frame
+        if not interrupted.is_set():
+            interrupted.set()
+            if note is not None:
+                _write(f"anabranch: {note}\n")
+        elif note is None:
             raise KeyboardInterrupt
-        interrupted.set()
+        else:
+            if sys.stderr.isatty():
+                _write(_SHOW_CURSOR)
+            os._exit(128 + signum)
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -35,3 +49,8 @@ def interrupts() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _write(text: str) -> None:
+    # Not by print: the signal may have come while that was writing.
+    os.write(sys.stderr.fileno(), text.encode())

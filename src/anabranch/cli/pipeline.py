@@ -63,6 +63,9 @@ _Form = Annotated[
 ]
 
 
+_STOPPING = "stopping after the micro-batch in progress; a second signal ends it at once"
+
+
 @app.command()
 def run(
     file: Annotated[Path, typer.Argument(metavar="FILE.sql", help="The statements.")],
@@ -88,7 +91,10 @@ def run(
 
     With --from it starts again at that place, to correct its results: they are appended after the earlier ones, or with
     --replace instead of them. With --once --flush, windows that are still open at the end are closed and published.
-    This happens without --flush when all sources are sealed. Progress goes to stderr, or with --json as JSON lines to stdout.
+    This happens without --flush when all sources are sealed.
+
+    Ctrl-C and SIGTERM let the micro-batch in progress finish, then it exits with 0. A second signal ends it at once
+    (130, or 143 for SIGTERM), and the next run repeats the batch. Progress goes to stderr, or with --json as JSON lines to stdout.
 
     Example of a statement:
 
@@ -131,7 +137,7 @@ def run(
             ephemeral=ephemeral,
             also=also,
         )
-        with interrupts() as interrupted, pipeline:
+        with interrupts(_STOPPING) as interrupted, pipeline:
             watch(pipeline, seconds=seconds, as_json=as_json and not collect, quiet=quiet, stopped=interrupted.is_set)
             if collect:
                 table = pipeline.collect()

@@ -20,7 +20,7 @@ from anabranch.store.engine_api import last_published
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["committed", "is_settled"]
+__all__ = ["batch_in_progress", "committed", "is_settled"]
 
 T = TypeVar("T")
 
@@ -34,6 +34,12 @@ def committed(catalog: Catalog, root: CheckpointFolder) -> tuple[int, Mapping[st
             watermark_us, offsets = _planned(root, batch)
             return watermark_us, {str(each.stream): each.cut for each in offsets}
     return 0, {}
+
+
+def batch_in_progress(root: CheckpointFolder) -> int | None:
+    """The number of the batch that is planned but not finished, or None. Raises OSError."""
+    planned, noted = _batches(root, "offsets"), _batches(root, "commits")
+    return planned[-1] if planned and (not noted or planned[-1] > noted[-1]) else None
 
 
 def is_settled(root: CheckpointFolder, query: StreamingQuery) -> bool:

@@ -8,24 +8,22 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType, TimestampNTZType, TimestampType
 
-from anabranch import limits
-from anabranch.errors import AnabranchError, InvalidArgument, InvalidSql, NotFound, StreamExists
+from anabranch.errors import InvalidArgument, InvalidSql, NotFound, StreamExists
 from anabranch.model.columns import RESERVED, TIME_TYPE
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.schema import StreamSchema
+from anabranch.spark.explain import explain
 from anabranch.spark.pipelines.checkpoint_folder import CheckpointFolder
 from anabranch.spark.pipelines.late_commit import LateEventsSpec
 from anabranch.spark.pipelines.late_events import WATERMARK_COLUMN
 from anabranch.spark.pipelines.plan import Step
 from anabranch.spark.pipelines.record import id_text
 from anabranch.spark.pipelines.statement import Statement, StatementWindow
-from anabranch.spark.session.java_watch import JVM_GONE_ERRORS, silent_java
 from anabranch.spark.source.markers import Closing, Idleness, MarkerOption, is_event
 from anabranch.spark.stores import address_options, addresses_of
 from anabranch.spark.types import stored_columns
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
 
     from anabranch.store.engine_api import Held
 
-__all__ = ["analyze", "check_streams", "create_streams", "drop_views", "explain", "late_account", "start"]
+__all__ = ["analyze", "check_streams", "create_streams", "drop_views", "late_account", "start"]
 
 Made: TypeAlias = Collection[str]  # ids of streams, as `id_text` writes them
 
@@ -413,32 +411,3 @@ def _line_of(exc: PySparkException) -> int | None:
     """The line that Spark's message names."""
     found = re.search(r"\(?line (\d+),? pos", str(exc))
     return int(found[1]) if found else None
-
-
-def explain(exc: BaseException) -> str:
-    """One sentence for an error of Spark, or of our code that runs inside Spark."""
-    if isinstance(exc, JVM_GONE_ERRORS) and not isinstance(exc, Py4JJavaError):
-        if silent_java():
-            return (
-                f"Spark's Java process has not answered for {limits.JAVA_ANSWER_S:g} s: see whether it is stopped or out of "
-                "memory; run it again, and it goes on where it was"
-            )
-        return "Spark's Java process has ended; run it again, and it goes on where it was"
-    text = str(exc)
-    # A Python error of the source or sink is wrapped in Java's and Spark's; its own last line is sufficient.
-    own = re.findall(r"^(?:anabranch\.errors\.)(\w+): (.+)$", text, re.MULTILINE)
-    if own:
-        return str(own[-1][1])
-    if isinstance(exc, AnabranchError):
-        return text
-    text = re.sub(r"^\[[A-Z0-9_.]+\] ", "", text.strip())
-    text = re.split(r"\s*(?:SQLSTATE:|;? line \d+,? pos|\n==|\n'|;\n|JVM stacktrace|Verify the spelling)", text)[0]
-    if isinstance(exc, AnalysisException | ParseException):
-        return _with_hint(" ".join(text.split()))
-    return " ".join(text.splitlines()[0].split()) if text else type(exc).__name__
-
-
-def _with_hint(text: str) -> str:
-    if "without watermark" in text:
-        return f"{text} (here: group by window(…) over the event time of its stream)"
-    return text

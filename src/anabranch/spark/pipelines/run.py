@@ -15,16 +15,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anabranch.errors import InvalidArgument
+from anabranch.errors import AnabranchError, InvalidArgument, PipelineFailed
 from anabranch.model.pointer import EventPointer
 from anabranch.runtime.ids import token
 from anabranch.runtime.log_events import PIPELINE_FAILED, PIPELINE_STARTED
+from anabranch.spark.explain import explain
 from anabranch.spark.pipelines import record as row_of
 from anabranch.spark.pipelines.checkpoint_places import checkpoint_root, log_folder
 from anabranch.spark.pipelines.heartbeat import Heartbeat
 from anabranch.spark.pipelines.plan import Step, place_text, plan
 from anabranch.spark.pipelines.prepare import check_present, prepare
-from anabranch.spark.pipelines.query import explain
 from anabranch.spark.pipelines.record import Restart
 from anabranch.spark.pipelines.running import Pipeline
 from anabranch.spark.pipelines.session import session_with_log_file
@@ -84,7 +84,7 @@ def run(
 
     A pipeline runs in one process at a time. A store given by its path is closed when the pipeline ends.
 
-    Raises PipelineRunning, StreamHasPipeline, InvalidSql with the line, InvalidArgument if the statements or the result
+    Raises PipelineRunning, StreamHasPipeline, PipelineFailed, InvalidSql with the line, InvalidArgument if the statements or the result
     streams are not those of the checkpoints, MissingExtra.
     """
     text, name = _read(sql, name)
@@ -162,7 +162,9 @@ def _run(store: Store, asked: _Asked, spark: SparkSession | None, *, owned: bool
         if error is not None:
             PIPELINE_FAILED(pipeline=name, error=error)
         row_of.finish(store.catalog, name, holder, now=clock.now(), error=error)
-        raise
+        if error is None or isinstance(exc, AnabranchError):
+            raise
+        raise PipelineFailed(name, "its start", error) from exc
 
 
 def _check(store: Store, asked: _Asked, session: Callable[[], SparkSession]) -> SparkSession | None:

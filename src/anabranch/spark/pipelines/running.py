@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from anabranch import limits
-from anabranch.errors import Conflict, InvalidArgument, PipelineFailed, StoreUnavailable
+from anabranch.errors import AnabranchError, Conflict, InvalidArgument, PipelineFailed, StoreUnavailable
 from anabranch.model.cut import StreamCut
 from anabranch.runtime.log_events import PIPELINE_ENDED, PIPELINE_FAILED, PIPELINE_LATE
+from anabranch.spark.explain import explain
 from anabranch.spark.pipelines import record as row_of
 from anabranch.spark.pipelines.admin import drop_checkpoints
-from anabranch.spark.pipelines.checkpoint import is_settled
+from anabranch.spark.pipelines.checkpoint import batch_in_progress, is_settled
 from anabranch.spark.pipelines.heartbeat import Heartbeat
 from anabranch.spark.pipelines.plan import Step
 from anabranch.spark.pipelines.prepare import PreparedQuery
 from anabranch.spark.pipelines.progress import QueryMeter, QueryProgress
-from anabranch.spark.pipelines.query import explain, start
+from anabranch.spark.pipelines.query import start
 from anabranch.store import Store
 from anabranch.store.engine_api import Held
 
@@ -61,7 +62,7 @@ class Pipeline:
         self._meters = {step.target: QueryMeter(store, step, prepared[step.target]) for step in steps}
         self._tails = {target: store.cuts.tail(made.target) for target, made in prepared.items()}
         self._warned: set[str] = set()
-        self._stopping = self._ended = False
+        self._finishing = self._stopping = self._ended = False
         self._failure: PipelineFailed | Conflict | None = None
         self._changed = store.runtime.tasks.condition()
         try:
@@ -160,6 +161,13 @@ class Pipeline:
             raise self._failure
         return True
 
+    def finish(self) -> None:
+        """Let the pipeline end once each query has finished the micro-batch in progress. Returns at once; a call of
+        `await_termination` waits for the end, and `stop` ends it without finishing."""
+        with self._changed:
+            self._finishing = True
+            self._changed.notify_all()
+
     def stop(self) -> None:
         """Stop the queries, and return once the pipeline has ended. Published results stay; the next run repeats a
         batch that was in progress. A second call is harmless. Raises StoreUnavailable if its queries have not ended after
@@ -232,14 +240,34 @@ class Pipeline:
 
     def _watch(self) -> None:
         """Start queries and measure progress until the pipeline must end."""
-        while not self._stopping and not self._heartbeat.stop_requested:
+        unfinished: Mapping[str, int] | None = None  # once it is to end: the batch to wait for, by target
+        while not self._stopping:
             self._failure = self._heartbeat.lost or self._failed()
-            if self._failure is not None or not self._advance():
+            if self._failure is not None:
+                return
+            if self._finishing or self._heartbeat.stop_requested:
+                running = self._in_progress()
+                unfinished = running if unfinished is None else unfinished
+                if all(running.get(target) != batch for target, batch in unfinished.items()):
+                    return
+            elif not self._advance():
                 return
             with self._changed:
                 if not self._stopping:
                     self._changed.wait(0.1 if self._once else 0.5)
             self.progress()
+
+    def _in_progress(self) -> Mapping[str, int]:
+        """The number of the micro-batch that each active query is processing, by target."""
+        found = {}
+        for target, query in self._queries.items():
+            try:
+                batch = batch_in_progress(self._prepared[target].checkpoint) if query.isActive else None
+            except (OSError, AnabranchError):  # its checkpoint can't be read; the query itself will fail
+                batch = None
+            if batch is not None:
+                found[target] = batch
+        return found
 
     def _broken(self, what: str, exc: Exception) -> PipelineFailed:
         failure = PipelineFailed(self.name, what, explain(exc))

@@ -33,7 +33,8 @@ def watch(
     out: TextIO | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Show progress until the pipeline ends, `seconds` have passed or `stopped` is True; then stop it and return.
+    """Show progress until the pipeline ends, `seconds` have passed or `stopped` is True; then let it finish the
+    micro-batches in progress, and return when it has ended.
 
     Writes to `out` (default: stderr, so that stdout holds only results), or with `as_json` JSON lines to stdout. A
     warning about a run that loses many late events always goes to `out`, even with `quiet`. Raises PipelineFailed.
@@ -41,13 +42,15 @@ def watch(
     clock = pipeline.store.runtime.clock
     deadline = None if seconds is None else clock.monotonic() + seconds
     with _shown(pipeline, out or sys.stderr, as_json=as_json, quiet=quiet) as show:
-        while not stopped():
-            left = REFRESH_S if deadline is None else min(REFRESH_S, deadline - clock.monotonic())
-            if left <= 0 or pipeline.await_termination(left):
+        asked = False
+        while True:
+            left = REFRESH_S if deadline is None or asked else min(REFRESH_S, deadline - clock.monotonic())
+            if left > 0 and pipeline.await_termination(left):
                 break
+            if not asked and (left <= 0 or stopped()):
+                asked = True
+                pipeline.finish()
             show(pipeline.progress())
-        pipeline.stop()
-        pipeline.await_termination()
         show(pipeline.last_progress, last=True)
 
 

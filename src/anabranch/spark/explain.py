@@ -1,0 +1,69 @@
+"""One sentence for an error of Spark, without Java's stack traces."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, ParseException
+
+from anabranch import limits
+from anabranch.errors import AnabranchError
+from anabranch.spark.session.java_watch import JVM_GONE_ERRORS, silent_java
+
+__all__ = ["explain"]
+
+_AGAIN: Final = "run it again, and it goes on where it was"
+# Causes that Spark reports somewhere in a text of many lines, the most specific first.
+_CAUSES: Final = (
+    (
+        r"No space left on device|\bENOSPC\b|Disk quota exceeded",
+        "the disk is full where Spark keeps its checkpoints or its temporary files (spark.local.dir): free some space, then "
+        + _AGAIN,
+    ),
+    (
+        r"OutOfMemoryError|SparkOutOfMemoryError",
+        f"Spark's Java ran out of memory: give it more (spark.driver.memory, spark.executor.memory), then {_AGAIN}",
+    ),
+    (
+        r"ExecutorLostFailure|Executor heartbeat timed out|Remote RPC client disassociated",
+        f"an executor of Spark was lost: it was killed, or its machine ran out of memory; {_AGAIN}",
+    ),
+    (
+        r"Python worker exited unexpectedly|Python worker failed to connect back",
+        f"a Python worker of Spark was killed, or the machine ran out of memory; {_AGAIN}",
+    ),
+)
+
+
+def explain(exc: BaseException) -> str:
+    """One sentence for an error of Spark, or of our code that runs inside Spark."""
+    if isinstance(exc, JVM_GONE_ERRORS) and not isinstance(exc, Py4JJavaError):
+        if silent_java():
+            return (
+                f"Spark's Java process has not answered for {limits.JAVA_ANSWER_S:g} s: see whether it is stopped or out of "
+                f"memory; {_AGAIN}"
+            )
+        return f"Spark's Java process has ended; {_AGAIN}"
+    text = str(exc)
+    # A Python error of the source or sink is wrapped in Java's and Spark's; its own last line is sufficient.
+    own = re.findall(r"^(?:anabranch\.errors\.)(?:\w+\.)*(\w+): (.+)$", text, re.MULTILINE)
+    if own:
+        return str(own[-1][1])
+    if isinstance(exc, AnabranchError):
+        return text
+    for cause, sentence in _CAUSES:
+        if re.search(cause, text):
+            return sentence
+    text = re.sub(r"^\[[A-Z0-9_.]+\] ", "", text.strip())
+    text = re.split(r"\s*(?:SQLSTATE:|;? line \d+,? pos|\n==|\n'|;\n|JVM stacktrace|Verify the spelling)", text)[0]
+    if isinstance(exc, AnalysisException | ParseException):
+        return _with_hint(" ".join(text.split()))
+    return " ".join(text.splitlines()[0].split()) if text else type(exc).__name__
+
+
+def _with_hint(text: str) -> str:
+    if "without watermark" in text:
+        return f"{text} (here: group by window(…) over the event time of its stream)"
+    return text
