@@ -144,7 +144,7 @@ def test_flush_goes_with_once(store: ab.Store) -> None:
         run(store, COUNTS, name="p", flush=True)
 
 
-# Runs a pipeline with a flush, and kills both halves of the driver at one moment of it.
+# Runs a pipeline with a flush, and kills both halves of the driver, and the process that kills, at one moment of it.
 _KILLED = """
 import os, signal, sys
 from anabranch.spark import session, sink
@@ -157,7 +157,7 @@ url, sql, moment = sys.argv[1:]
 
 def die(now):
     if now == moment:
-        for victim in victims:
+        for victim in (*victims, os.getpid()):
             os.kill(victim, signal.SIGKILL)
 
 class Reader(source.StreamReader):
