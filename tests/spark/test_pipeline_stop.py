@@ -25,7 +25,7 @@ from pathlib import Path
 from anabranch.spark import sink
 from anabranch.spark.options import WriteOptions
 from anabranch.spark.pipelines import query
-from anabranch.spark import session
+from anabranch.spark.pipelines.session import session_with_log_file
 from pyspark_anabranch import DefaultSource
 
 folder = Path(os.environ["SLOW_FOLDER"])
@@ -45,7 +45,7 @@ class Slow(DefaultSource):
         return Writer(WriteOptions.of(self.options), schema, overwrite)
 
 query._FORMAT = "slow"
-spark = session(name="slow")
+spark = session_with_log_file(folder / "log", name="slow")
 spark.dataSource.register(Slow)
 import anabranch.cli.main
 sys.argv = ["anabranch", "pipeline", "run", *sys.argv[1:]]
