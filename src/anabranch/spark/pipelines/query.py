@@ -24,7 +24,7 @@ from anabranch.spark.pipelines.late_events import WATERMARK_COLUMN
 from anabranch.spark.pipelines.plan import Step
 from anabranch.spark.pipelines.record import id_text
 from anabranch.spark.pipelines.statement import Statement, StatementWindow
-from anabranch.spark.source.markers import Closing, Idleness, MarkerOption, is_event
+from anabranch.spark.source.markers import Idleness, MarkerOption, WindowClosing, is_event
 from anabranch.spark.stores import address_options, addresses_of
 from anabranch.spark.types import stored_columns
 from anabranch.store import Store
@@ -136,7 +136,7 @@ def _marker_options(
     if ends is not None and statement.options.mode != "complete":
         ranges = [(StreamCut.parse(starts[str(name)]), ends.get(str(name))) for name in timed]
         stops = tuple((start, None if end is None else StreamCut.parse(end)) for start, end in ranges)
-        closing = Closing(statement.horizon_us, stops)
+        closing = WindowClosing(statement.horizon_us, stops)
     options = {}
     for name in timed:
         idleness, others = None, tuple((stream, step.delays_us[each]) for each, stream in timed.items() if each != name)

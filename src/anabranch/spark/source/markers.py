@@ -33,13 +33,22 @@ from anabranch.store.engine_api import load, newest_event, newest_event_time
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["Closing", "Idleness", "MarkerOption", "Markers", "SourceTimes", "idle_watermark", "is_event", "marker_row"]
+__all__ = [
+    "Idleness",
+    "MarkerOption",
+    "Markers",
+    "SourceTimes",
+    "WindowClosing",
+    "idle_watermark",
+    "is_event",
+    "marker_row",
+]
 
 _NO_EVENT: Final = -1  # the segment and offset of a marker
 
 
 @dataclass(frozen=True, slots=True)
-class Closing:
+class WindowClosing:
     """Close what is open at the end of the sources: the watermark goes to the newest event time of `ranges` and
     `horizon_us` more. Each range is where a source of the query begins, and where it ends in this run; None stands for
     its tail."""
@@ -62,7 +71,7 @@ class MarkerOption:
     """When a source whose watermark is delayed by `delay_us` yields markers. The source's option `markers`."""
 
     delay_us: int
-    closing: Closing | None = None
+    closing: WindowClosing | None = None
     idleness: Idleness | None = None
 
     def to_option(self) -> str:
@@ -83,7 +92,9 @@ class MarkerOption:
             closing, idleness = fields.get("closing"), fields.get("idleness")
             return cls(
                 int(fields["delay_us"]),
-                None if closing is None else Closing(int(closing["horizon_us"]), tuple(map(_range, closing["ranges"]))),
+                None
+                if closing is None
+                else WindowClosing(int(closing["horizon_us"]), tuple(map(_range, closing["ranges"]))),
                 None
                 if idleness is None
                 else Idleness(int(idleness["idle_us"]), tuple(map(_other, idleness["others"]))),

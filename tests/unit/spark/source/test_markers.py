@@ -8,7 +8,7 @@ from anabranch.errors import InvalidArgument
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.names import StreamName
-from anabranch.spark.source.markers import Closing, Idleness, MarkerOption, SourceTimes, idle_watermark
+from anabranch.spark.source.markers import Idleness, MarkerOption, SourceTimes, WindowClosing, idle_watermark
 from anabranch.spark.source.offsets import Marker, SourceOffset
 
 NOW, IDLE = 1_000, 100
@@ -49,7 +49,7 @@ def test_an_idle_source_follows_those_that_are_not(
 def test_the_option_survives_its_text() -> None:
     for option in (
         MarkerOption(5),
-        MarkerOption(5, Closing(10, ((CUT, CUT), (CUT, None)))),
+        MarkerOption(5, WindowClosing(10, ((CUT, CUT), (CUT, None)))),
         MarkerOption(5, idleness=Idleness(10, ((StreamId(1 << 62), 3),))),
     ):
         assert MarkerOption.from_option(option.to_option()) == option
