@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import threading
-import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,11 +31,12 @@ from anabranch.errors import (
     StreamSealed,
     Truncated,
 )
+from anabranch.log.tail import Tail
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store
 from tests.process.children import Child, Tell
 from tests.store.helpers import ANYWHERE, sound, store_at
-from tests.waiting import until_ended
+from tests.waiting import PATIENCE_S, until_ended
 
 FILE = "s/file"
 
@@ -217,10 +217,15 @@ def test_a_follower_comes_to_the_end_of_a_sealed_stream(store: Store) -> None:
         assert (file.read(), file.read()) == (b"abc", b"")
 
 
-def test_a_follower_that_is_closed_waits_no_more(store: Store) -> None:
+def test_a_follower_that_is_closed_waits_no_more(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     put(store, b"ab")
     file = store.bytes(FILE, follow=True)
     told: list[BaseException] = []
+    waits, wait = threading.Event(), Tail.wait
+
+    def waited(*arguments: Any) -> bool:
+        waits.set()
+        return wait(*arguments)
 
     def read() -> None:
         try:
@@ -228,11 +233,13 @@ def test_a_follower_that_is_closed_waits_no_more(store: Store) -> None:
         except Closed as exc:
             told.append(exc)
 
+    monkeypatch.setattr(Tail, "wait", waited)
     waiting = threading.Thread(target=read)
     waiting.start()
-    time.sleep(0.05)  # it waits by then, or finds it closed: either way it must end
+    assert waits.wait(PATIENCE_S)
     file.close()
     until_ended(waiting)
+    assert len(told) == 1
 
 
 def test_libraries_take_it_for_a_file(store: Store) -> None:
