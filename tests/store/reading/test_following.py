@@ -53,9 +53,10 @@ def test_a_follower_is_woken_and_discovers_new_segments(store: ab.Store) -> None
 def test_closing_wakes_a_blocked_follower(store: ab.Store) -> None:
     create(store)
     follower = reader(store, follow=True)
-    thread = threading.Thread(target=lambda: list(follower.batches()))
+    batches = follower.batches()  # while it is open: from then on a close ends the iteration, whenever it comes
+    thread = threading.Thread(target=lambda: list(batches))
     thread.start()
-    time.sleep(0.05)
+    time.sleep(0.05)  # it waits by then, or not yet: either way it must end
     assert thread.is_alive()
     follower.close()
     follower.close()
