@@ -22,7 +22,6 @@ from tests.waiting import PATIENCE_S, until, until_ended
 
 _COMMITS = 60
 _ROWS = 10_000  # each commit: far more bytes in all than DuckDB or Arrow read ahead
-_TIMES = 10
 
 _IN_MID_QUERY = """
 import os, sys, anabranch as ab
@@ -75,8 +74,9 @@ def run(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
-def test_a_process_that_asks_for_a_few_rows_ends_well(store: Path) -> None:
-    for _ in range(_TIMES):
+@pytest.mark.parametrize("times", [3, pytest.param(20, marks=pytest.mark.slow)])
+def test_a_process_that_asks_for_a_few_rows_ends_well(store: Path, times: int) -> None:
+    for _ in range(times):
         done = ask(store, "SELECT n FROM s.numbers LIMIT 3")
         assert (done.returncode, done.stderr, len(done.stdout.splitlines())) == (0, "", 3)
 

@@ -29,6 +29,23 @@ TAKE_MANY_SEEDS = {
     "skip_the_fsync_of_folders",
     "sleep_through_other_processes",
 }
+# The seeds that found these when it was last looked; they are tried first. Another one is found where code has changed: that
+# costs time, and nothing else.
+FOUND_BY = {
+    "believe_silence": 6,
+    "collect_what_copies_view": 4,
+    "collect_what_was_reported": 3,
+    "end_every_lease": 3,
+    "forget_the_lease": 13,
+    "forget_the_request": 3,
+    "forget_to_wake_writers": 3,
+    "forget_what_is_known_of_the_group": 3,
+    "judge_by_its_own_clock": 11,
+    "publish_what_is_aborted": 7,
+    "recognise_a_retry_by_positions": 4,
+    "skip_the_fsync": 5,
+    "tear_units": 3,
+}
 FAULTS = [
     *PLANTED_FAULTS,
     *ALGEBRA_FAULTS,
@@ -41,7 +58,7 @@ FAULTS = [
 
 
 def test_the_slow_faults_are_planted_ones() -> None:
-    assert {fault.name for fault in FAULTS} > TAKE_MANY_SEEDS
+    assert {fault.name for fault in FAULTS} > TAKE_MANY_SEEDS | FOUND_BY.keys()
 
 
 @pytest.mark.parametrize(
@@ -54,7 +71,7 @@ def test_the_slow_faults_are_planted_ones() -> None:
 def test_a_planted_fault_is_found(fault: PlantedFault) -> None:
     seen: list[str] = []
     with fault.plant():
-        for seed in range(1, SEEDS_MAX + 1):
+        for seed in sorted(range(1, SEEDS_MAX + 1), key=lambda seed: seed != FOUND_BY.get(fault.name)):
             outcome = Simulation(
                 seed, steps=STEPS, fault_rates=fault.fault_rates, mixes=fault.mixes, place=fault.place
             ).run()
