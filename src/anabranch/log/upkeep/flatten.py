@@ -12,27 +12,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 
 from anabranch import limits
-from anabranch.blobs.keys import history_key
 from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Catalog, Reading, Writing
-from anabranch.core.compaction import GONE, PARQUET
+from anabranch.core.compaction import GONE
 from anabranch.core.flatten import FlattenedRange, FlattenPolicy, flattened_ranges, remap_spans, short_span_runs
 from anabranch.errors import CorruptStore
 from anabranch.log.lease import HeldLease
-from anabranch.log.parquet.files import ParquetBuilder, WrittenFile
+from anabranch.log.log_file import LogFile
+from anabranch.log.parquet.files import WrittenFile
 from anabranch.log.progress import ProgressCallback, no_progress
 from anabranch.log.sizes import segment_bytes
 from anabranch.log.upkeep.extent_rows import ExtentRows
 from anabranch.log.upkeep.failures import Isolation
-from anabranch.model.append import BlobLocation, LogState, TimeBounds
-from anabranch.model.ids import LogId, Micros, SegmentId, StreamId
+from anabranch.model.ids import LogId, SegmentId, StreamId
 from anabranch.model.stream import Extent, Span, StreamView
-from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
 
 
@@ -126,22 +123,19 @@ class _Flattener:
     def _rewrite(self, view: StreamView, run: Sequence[Span], span_bytes: int) -> LogId | None:
         stream, columns = view.info.id, view.info.schema.columns
         with HeldLease(self._catalog, self._runtime, "compact", f"{len(run)} span(s)") as lease:
-            log = self._new_log(stream, lease)
-            file = _FlattenedFile(
-                self._blobs, self._runtime, columns, history_key(lease.begun_at, token(self._runtime.ids))
-            )
+            file = LogFile(self._catalog, self._runtime, view.info, lease)
+            sources = ExtentRows(self._blobs, self._runtime.sealer)
             try:
-                file.begin(stream, log, view.info.schema_version)
                 for extent, encoded_columns in self._extents(view, run):
-                    file.add(extent, encoded_columns)
+                    for batch, appended in sources.rows(extent, encoded_columns, columns):
+                        file.write(batch, appended, extent.events)
                     lease.renew()
             except CorruptStore as exc:
                 where = f"segment {run[0].segment} of stream {stream:016x}"
                 self._isolation.record_failure(stream, exc, where=where)
                 return None
-            written = file.finish()
-            self._blobs.put(file.key, [written.data])
-            if not self._publish(view, run, log, file, written, span_bytes, lease):
+            written = file.put(self._blobs)
+            if not self._publish(view, run, file, written, span_bytes):
                 self._blobs.delete(file.key)  # no other process knows it
                 self._report = replace(self._report, lost=self._report.lost + 1)
                 return None
@@ -149,14 +143,7 @@ class _Flattener:
         self._report = replace(
             before, files=before.files + 1, events=before.events + written.rows, spans=before.spans + len(run)
         )
-        return log
-
-    def _new_log(self, stream: StreamId, lease: HeldLease) -> LogId:
-        """Makes an empty log with the stream's columns. It is not collected while the lease is held."""
-        with self._catalog.writing(stream) as txn:
-            log = txn.new_log(stream, appended_at=lease.begun_at)
-            txn.update_log(LogState(log, stream, sealed=True, appended_at=lease.begun_at))
-        return log
+        return file.log
 
     def _extents(self, view: StreamView, run: Sequence[Span]) -> Iterator[tuple[Extent, pa.Schema]]:
         """The extents that the run views, cut at its edges, each with the columns it was encoded with."""
@@ -178,29 +165,16 @@ class _Flattener:
                     raise _RunCollected(f"log {span.log} has no extent for position {position}")
 
     def _publish(
-        self,
-        view: StreamView,
-        run: Sequence[Span],
-        log: LogId,
-        file: _FlattenedFile,
-        written: WrittenFile,
-        span_bytes: int,
-        lease: HeldLease,
+        self, view: StreamView, run: Sequence[Span], file: LogFile, written: WrittenFile, span_bytes: int
     ) -> bool:
         """Adds the file to the log, and the log to the segment. Returns False if the segment's spans have changed."""
         stream, segment = view.info.id, run[0].segment
         with self._catalog.writing(stream) as txn:
-            lease.verify(txn)
             current_view = txn.view(stream)
             if current_view is None or not set(run) <= set(current_view.spans.get(segment, ())):
                 return False
-            state = txn.logs([log])[log]
-            txn.update_log(replace(state, sealed=False, appended_at=Micros(0)))
-            blob = txn.insert_blob(file.key, written.data.size, lease.begun_at, PARQUET)
-            extent = replace(file.extent(log, written, span_bytes), blob=blob)
-            txn.extend_log(log, [extent])
-            txn.update_log(replace(txn.logs([log])[log], sealed=True))
-            _replace_spans(txn, current_view, flattened_ranges(run), log)
+            file.publish(txn, written, span_bytes)
+            _replace_spans(txn, current_view, flattened_ranges(run), file.log)
         return True
 
     # other streams that view the same bytes
@@ -225,55 +199,6 @@ class _Flattener:
 
 class _RunCollected(CorruptStore):
     """The run was collected while it was read."""
-
-
-class _FlattenedFile:
-    """The file with the rows of a run."""
-
-    def __init__(self, blobs: Blobs, runtime: Runtime, columns: pa.Schema, key: str) -> None:
-        self.key = key
-        self._columns = columns
-        self._sources = ExtentRows(blobs, runtime.sealer)
-        encryption: Any = None if runtime.sealer is None else runtime.sealer.file_encryption(key)
-        self._builder = ParquetBuilder(columns, encryption=encryption)
-        self._version = 0
-        self._appended: list[int] = []
-        self._events: list[int] = []
-
-    def begin(self, stream: StreamId, log: LogId, version: int) -> None:
-        """Begins the file, as a log of the stream from position 0."""
-        self._version = version
-        self._builder.begin(stream, log, 0, version)
-
-    def add(self, extent: Extent, encoded_columns: pa.Schema) -> None:
-        """Writes an extent's rows, which were encoded with `own` columns."""
-        for batch, appended in self._sources.rows(extent, encoded_columns, self._columns):
-            self._builder.write(batch, appended)
-            self._appended += [appended[0].value, appended[-1].value]
-        self._events += [each for each in (extent.events.low, extent.events.high) if each is not None]
-
-    def finish(self) -> WrittenFile:
-        """The whole file."""
-        self._builder.end()
-        return self._builder.finish()
-
-    def extent(self, log: LogId, written: WrittenFile, span_bytes: int) -> Extent:
-        """The extent of the whole file, still without its blob."""
-        events = (Micros(min(self._events)), Micros(max(self._events))) if self._events else (None, None)
-        return Extent(
-            log=log,
-            start=0,
-            stop=written.rows,
-            blob=None,
-            key=self.key,
-            encoding=PARQUET,
-            location=BlobLocation(0, 0, 0),
-            schema=self._version,
-            checksum=written.checksum,
-            appended=TimeBounds(Micros(min(self._appended)), Micros(max(self._appended))),
-            events=TimeBounds(*events),
-            size_end=span_bytes,
-        )
 
 
 def _replace_spans(txn: Writing, view: StreamView, moved: Sequence[FlattenedRange], log: LogId) -> None:
