@@ -30,6 +30,7 @@ def test_copy_by_a_filter_takes_conditions_and_keys(sensors: Line) -> None:
     assert told["events"] == told["filtered"]["events"] < len(rows)
     assert sensors("read", "iot/some").out.count("\n") == told["events"]
     assert "1 event of" in sensors("copy", "iot/sensors", "iot/b", "--key", "b").err
+    assert "3 events of 3 of 'iot/sensors' filtered into 'iot/some'" in sensors("job", "pause", told["job"]).err
     said = sensors.refused("copy", "iot/sensors", "iot/no", "--where", "celsius >")
     assert said.startswith("the condition 'celsius >' can't be used: syntax error")
     assert "--to-store" in sensors.refused("copy", "iot/sensors", "iot/no", "--where", "true", "--independent")

@@ -59,6 +59,7 @@ READS = frozenset(
         "pipeline list",
         "pipeline show",
         "key show",
+        "space",
         "metrics",
         "version",
     }

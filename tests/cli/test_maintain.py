@@ -84,3 +84,26 @@ def test_upkeep_of_an_unknown_stream_is_refused(sensors: Line) -> None:
     for verb in ("compact", "check"):
         assert sensors.refused(verb, "iot/nope") == "stream 'iot/nope' not found"
     assert "above 0" in sensors.refused("compact", "--every", "0")
+
+
+def test_space_shows_what_keeps_unused_files_and_until_when(sensors: Line) -> None:
+    fill(sensors)
+    before = sensors("space", "--json").json
+    assert before["pinned"] == []
+    assert before["total"] == before["live"] == sum(path.stat().st_size for path in blobs(sensors))
+    sensors("compact", "--force")
+    (waiting,) = sensors("space", "--json").json["pinned"]
+    assert (waiting["reason"], waiting["until"], waiting["live"]) == ("not collected yet", None, False)
+    assert "anabranch space" in sensors("collect").err
+    after = sensors("space", "--json").json
+    (pinned,) = after["pinned"]
+    assert (pinned["reason"], pinned["bytes"]) == ("grace time", waiting["bytes"])
+    assert after["total"] == after["live"] + pinned["bytes"] == sum(path.stat().st_size for path in blobs(sensors))
+    shown = sensors("space").out
+    assert "grace time" in shown
+    assert pinned["until"] in shown
+    for _ in range(2):
+        sensors("collect", "--grace", "0")
+    freed = sensors("space", "--json").json
+    assert freed["pinned"] == []
+    assert freed["total"] == freed["live"] == sum(path.stat().st_size for path in blobs(sensors))

@@ -32,6 +32,7 @@ MAGIC: Final = b"ANABRNCH"
 VERSION: Final = 1
 ALIGN: Final = 64  # Arrow needs aligned buffers to read a mapped blob without a copy
 _HEADER: Final = struct.Struct("<8sHBBIQQ")
+HEADER_BYTES: Final = _HEADER.size
 _ARROW: Final = 1
 _NO_CIPHER: Final = 0
 _BOXES: Final = 1
@@ -144,6 +145,13 @@ def read_index(key: str, blob: pa.Buffer, *, verify: bool = True) -> dict[str, A
     if (cipher == _BOXES) != ("key" in index):
         raise CorruptBlob(key, "its header and its index disagree on whether it is encrypted")
     return index
+
+
+def messages_begin(key: str, head: pa.Buffer) -> int:
+    """Where the messages of a blob begin; `head` are its first `HEADER_BYTES`. Raises CorruptBlob."""
+    if head.size < _HEADER.size:
+        raise CorruptBlob(key, f"it has {head.size} bytes, fewer than a header")
+    return _padded(_HEADER.size + int(_HEADER.unpack(head.to_pybytes())[4]))
 
 
 def _place_parts(index: dict[str, Any], base: int, size: int) -> None:

@@ -147,7 +147,7 @@ def resume(
             opened.jobs.confirm(job)
         row = opened.jobs.get(job).row()
         row.refuse_unconfirmed()
-        events = row.verb in ("archive", "replace")  # other jobs report bytes
+        events = row.verb in ("archive", "copy where", "replace")  # other jobs report bytes
         with open_sources(row.places, from_store, from_blobs, from_history, from_keys) as sources:
             try:
                 with ProgressMeter(f"job {job}", unit_bytes=not events) as meter:
@@ -220,6 +220,10 @@ def _tell(progress: JobProgress, as_json: bool) -> None:
     if row.verb == "replace":
         again = f"{counted(progress.events, 'event')} of {row.events:,} stored again"
         print_note(f"job {row.id} is {_state(progress)}: {again} to replace events of '{row.target}'")
+        return
+    if row.verb == "copy where":
+        filtered = f"{counted(progress.events, 'event')} of {row.events:,}"
+        print_note(f"job {row.id} is {_state(progress)}: {filtered} of '{_sources(row)}' filtered into '{row.target}'")
         return
     moved = f"{counted(progress.events + row.followed, 'event')} of {row.events + row.followed + row.lag:,}"
     print_note(f"job {row.id} is {_state(progress)}: {moved} of '{_sources(row)}' are in '{row.target}'")

@@ -89,6 +89,8 @@ def collect(
     def print_report(report: CollectReport) -> None:
         _told(as_json, asdict(report), _collected(report))
         _skipped(report.skipped)
+        if not as_json and report.blobs_waiting:
+            print_note("what keeps unused files, and until when: anabranch space")
 
     _repeat(store, every, "collect", once, print_report)
 

@@ -232,6 +232,12 @@ VERBS: Final = {
         _UPKEEP,
         "Remove bytes that no stream refers to any more, and ephemeral streams whose holders were killed.",
     ),
+    "space": Verb(
+        "space",
+        "app",
+        _UPKEEP,
+        "Show how many bytes the files of the store take up, and what keeps those that no stream needs any more.",
+    ),
     "retain": Verb(
         "maintain",
         "retain_app",

@@ -46,6 +46,7 @@ from anabranch.log.upkeep.collect import CollectReport, collect
 from anabranch.log.upkeep.compact import CompactReport, compact
 from anabranch.log.upkeep.failures import UpkeepFailure, run_all, upkeep_failures
 from anabranch.log.upkeep.maintenance import Maintenance
+from anabranch.log.upkeep.space import SpaceReport, measure_space
 from anabranch.model.cut import HEAD, StreamCut
 from anabranch.model.event import Event
 from anabranch.model.ids import Micros, StreamId
@@ -336,6 +337,12 @@ class Store(Displayed):
         report = collect(self.catalog, self.blobs, self.runtime, horizon_us=horizon_us, progress=progress)
         report.streams = swept
         return report
+
+    def space(self) -> SpaceReport:
+        """The bytes that the store's files take up: those that streams view, and those that nothing views any more,
+        each with what keeps it and until when; see `anabranch.log.upkeep.space`."""
+        self._alive()
+        return measure_space(self.catalog, self.blobs, self.runtime)
 
     def rescale(self, *, pace: ScalingPace | None = None) -> RescaleReport:
         """Sample the streams that scale by load, and scale each by one step if that is due. Call it repeatedly, unless

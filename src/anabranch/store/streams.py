@@ -143,24 +143,24 @@ class StoreStreams(ReplacingStreams):
             made = filtered.begin(part, full, where, keys, window=window, progress=progress, request=request)
             if isinstance(made, CopyResult):
                 return made
-            if started is not None:
-                started(made)
-            return _copied(made)
-        if to is None and not independent and follow is False:
+            job = made
+        elif to is None and not independent and follow is False:
             return super().copy(source, target, request=request)
-        job = (to or self._own).jobs.copy(
-            self._own,
-            source,
-            target,
-            follow=follow,
-            independent=independent or to is not None,
-            window=window,
-            progress=progress,
-            request=request,
-        )
+        else:
+            job = (to or self._own).jobs.copy(
+                self._own,
+                source,
+                target,
+                follow=follow,
+                independent=independent or to is not None,
+                window=window,
+                progress=progress,
+                request=request,
+            )
         if started is not None:
             started(job)
-        return _copied(job)
+        copied: CopyResult = job.wait()
+        return copied
 
     def append(
         self,
@@ -222,8 +222,3 @@ class StoreStreams(ReplacingStreams):
         )
         joined: JoinResult = job.wait()
         return joined
-
-
-def _copied(job: Job) -> CopyResult:
-    copied: CopyResult = job.wait()
-    return copied
