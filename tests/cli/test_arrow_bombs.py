@@ -23,6 +23,7 @@ ZSTD = b"\x28\xb5\x2f\xfd"  # how a frame begins
 READ = """
 import sys
 from pathlib import Path
+from anabranch.cli.intake.columns import TargetColumns
 from anabranch.cli.intake.open import open_intake
 from anabranch.cli.intake.source import IntakeSource
 from anabranch.errors import InvalidArgument
@@ -35,7 +36,7 @@ with IntakeSource(Path(sys.argv[1])) as source:
     try:
         intake = open_intake(source, None, present=None)
         schema = StreamSchema.typed(intake.schema(), None, None)
-        rows = sum(batch.rows.cast(schema.columns).num_rows for batch in intake.batches(schema))
+        rows = sum(batch.rows.cast(schema.columns).num_rows for batch in intake.batches(TargetColumns(schema)))
         print("rows", rows)
     except InvalidArgument as exc:
         print("refused", exc)

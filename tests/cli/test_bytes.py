@@ -56,5 +56,7 @@ def test_a_process_reads_bytes_as_they_are(line: Line) -> None:
 def test_a_stream_of_events_is_no_file(line: Line) -> None:
     line("scope", "create", "iot")
     line("stream", "create", "iot/raw")
+    assert line("bytes", "get", "iot/raw").out == ""
+    line("write", "iot/raw", stdin="an event\n")
     assert "'iot/raw' is no byte stream" in line.refused("bytes", "get", "iot/raw")
     assert "'iot/raw' is no byte stream" in line.refused("bytes", "put", "iot/raw", stdin=b"x")

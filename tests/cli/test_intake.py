@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from anabranch.cli.formats import TimeUnit
 from anabranch.cli.intake import csv_records, json_lines
+from anabranch.cli.intake.batch import BadRow, IntakeBatch, all_valid
+from anabranch.cli.intake.columns import TargetColumns
 from anabranch.cli.intake.source import BadInput, LineBlocks, Lines
 from anabranch.cli.intake.times import NotATime, TimeReading
 from anabranch.model.columns import TIME_TYPE
@@ -30,6 +32,9 @@ SCHEMA = StreamSchema.typed(
             ("t", TIME_TYPE),
             ("d", pa.date32()),
             ("x", pa.binary()),
+            ("n", pa.decimal128(30, 10)),
+            ("l", pa.list_(pa.float64())),
+            ("r", pa.struct([("i", pa.int64()), ("l", pa.list_(pa.string()))])),
         ]
     )
 )
@@ -46,6 +51,13 @@ ROW = st.fixed_dictionaries(
         "t": st.none() | MOMENTS.map(lambda t: t.isoformat() + "Z"),
         "d": st.none() | st.dates().map(str),
         "x": st.none() | TEXT,
+        "n": st.none() | st.integers(-(10**20), 10**20) | st.decimals(-99, 99, places=10).map(str),
+        "l": st.none()
+        | st.lists(
+            st.none() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False), max_size=3
+        ),
+        "r": st.none()
+        | st.fixed_dictionaries({}, optional={"i": st.integers(-(2**63), 2**63 - 1), "l": st.lists(TEXT, max_size=2)}),
     },
 )
 
@@ -73,12 +85,84 @@ def blocks(*pieces: bytes, quoted: bool = False) -> LineBlocks:
 def test_both_ways_to_understand_json_agree(rows: list[dict[str, Any]], escaped: bool) -> None:
     lines = Lines("\n".join(json.dumps(row, ensure_ascii=escaped) for row in rows).encode(), 1)
     fast = json_lines._fast(lines, SCHEMA)
-    slow = pa.concat_tables(batch.rows for batch in json_lines._slow(lines, SCHEMA))
+    slow = pa.concat_tables(all_valid(json_lines._slow(lines, TargetColumns(SCHEMA))))
     assert fast is None or repr(fast.to_pylist()) == repr(slow.to_pylist())
     assert slow.num_rows == len(rows)
     for row, read in zip(rows, slow.to_pylist(), strict=True):
         # As texts: NaN is not equal to itself.
         assert repr({name: row.get(name) for name in "sifb"}) == repr({name: read[name] for name in "sifb"})
+
+
+# Each fits its column, or none of them does: both ways must say the same.
+AT_THE_EDGE = [
+    *('{"n": 1.239}', '{"n": 1e30}', '{"n": "x"}', '{"n": true}', '{"n": 12345678901234567890123}', '{"n": 1.5e-3}'),
+    *('{"l": [18446744073709551615]}', '{"l": ["NaN"]}', '{"l": [true]}', '{"l": 1}', '{"l": [1e400]}', '{"l": [[1]]}'),
+    *(
+        '{"r": {"i": 1, "z": 2}}',
+        '{"r": {"i": 1.5}}',
+        '{"r": {"i": "1"}}',
+        '{"r": []}',
+        '{"r": {"l": [1]}}',
+        '{"r": 1}',
+    ),
+    *(
+        '{"i": 1, "i": 2}',
+        '{"i": 1.0}',
+        '{"i": 1e2}',
+        '{"f": 1e400}',
+        '{"f": 9007199254740993}',
+        '{"b": 1}',
+        "null",
+        "[]",
+    ),
+]
+
+
+@pytest.mark.parametrize("text", AT_THE_EDGE)
+def test_what_arrow_accepts_is_what_one_line_accepts(text: str) -> None:
+    lines = Lines(text.encode(), 1)
+    fast = json_lines._fast(lines, SCHEMA)
+    slow = list(json_lines._slow(lines, TargetColumns(SCHEMA)))
+    if fast is not None:
+        assert [fast.to_pylist()] == [item.rows.to_pylist() for item in slow if isinstance(item, IntakeBatch)]
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(['{"i": 1}', '{"i": "x"}', "{", "", '{"f": "NaN"}', '{"nope": 1}']), max_size=150))
+def test_every_line_is_read_or_named_in_its_order(texts: list[str]) -> None:
+    found: list[tuple[int, bool]] = []
+    source = blocks("\n".join(texts).encode())
+    for item in json_lines.read_json_lines(source, TargetColumns(SCHEMA), TimeReading(), infer=refuse):
+        if isinstance(item, BadRow):
+            found.append((item.number, False))
+            assert item.text == texts[item.number - 1].encode()
+        else:
+            found += [(item.number(row), True) for row in range(item.rows.num_rows)]
+    good = ('{"i": 1}', '{"f": "NaN"}')
+    assert found == [(n, text in good) for n, text in enumerate(texts, 1) if text]
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(["1,a", "x,a", "2", '3,"a\nb"', 'y,"a\n\nb"', "", "4,5,6"]), max_size=60))
+def test_every_record_is_read_or_named_in_its_order(texts: list[str]) -> None:
+    schema = StreamSchema.typed(pa.schema([("i", pa.int64()), ("s", pa.string())]))
+    found: list[tuple[int, bool]] = []
+    source = blocks(("i,s\n" + "\n".join(texts)).encode(), quoted=True)
+    for item in csv_records.read_csv_records(source, TargetColumns(schema), delimiter=","):
+        if isinstance(item, BadRow):
+            found.append((item.number, False))
+        else:
+            found += [(item.number(row), True) for row in range(item.rows.num_rows)]
+    line, expected = 2, []
+    for text in texts:
+        if text:
+            expected.append((line, text in ("1,a", '3,"a\nb"')))
+        line += 1 + text.count("\n")
+    assert found == expected
+
+
+def refuse(lines: Lines) -> pa.Schema:
+    raise AssertionError(f"no column is to be added: {lines.data!r}")
 
 
 @settings(deadline=None)
@@ -94,8 +178,8 @@ def test_csv_that_arrow_wrote_is_read_back(rows: list[tuple[str | None, int | No
     pa.csv.write_csv(table, sink, pa.csv.WriteOptions(eol=end))
     data = sink.getvalue()
     pieces = [data[i : i + 7] for i in range(0, len(data), 7)]
-    read = [batch.rows for batch in csv_records.read_csv_records(blocks(*pieces, quoted=True), schema, delimiter=",")]
-    assert pa.concat_tables([schema.columns.empty_table(), *read]).to_pylist() == table.to_pylist()
+    read = csv_records.read_csv_records(blocks(*pieces, quoted=True), TargetColumns(schema), delimiter=",")
+    assert pa.concat_tables([schema.columns.empty_table(), *all_valid(read)]).to_pylist() == table.to_pylist()
 
 
 @given(st.binary(max_size=200), st.integers(1, 20), st.booleans())

@@ -21,6 +21,7 @@ from anabranch import limits
 from anabranch.errors import (
     AnabranchError,
     Closed,
+    Conflict,
     CorruptStore,
     DiskFull,
     Fenced,
@@ -304,6 +305,8 @@ def test_closing_the_store_makes_durable_what_was_written(tmp_path: Path) -> Non
 
 def test_what_is_no_byte_stream_is_refused_in_words(store: Store) -> None:
     store.streams.create("s/raw")
+    with store.writer("s/raw") as writer:
+        writer.write(b"x").result()
     for mode in ("rb", "ab"):
         with pytest.raises(InvalidArgument, match=r"'s/raw' is no byte stream"):
             store.bytes("s/raw", mode)  # type: ignore[call-overload]
@@ -321,6 +324,87 @@ def test_what_is_no_byte_stream_is_refused_in_words(store: Store) -> None:
     with pytest.raises(StreamSealed):
         store.bytes("s/new", "ab")
     assert get(store, "s/new") == b"x"
+
+
+def test_a_raw_stream_that_was_never_written_opens_as_bytes(anywhere: Store) -> None:
+    anywhere.streams.create(FILE, tags={"a": "b"})
+    stream = anywhere.streams.get(FILE)
+    with anywhere.bytes(FILE) as reader:
+        assert (reader.read(), reader.head(), reader.tail()) == (b"", 0, 0)
+        assert anywhere.streams.get(FILE) == stream, "reading changes nothing"
+        put(anywhere, b"abc")
+        assert reader.read() == b"abc"
+    info = anywhere.streams.get(FILE)
+    assert (info.id, info.tags, info.schema.raw) == (stream.id, stream.tags, False)
+    put(anywhere, b"def")
+    anywhere.compact(force=True)
+    assert get(anywhere) == b"abcdef"
+    assert anywhere.streams.get(FILE).schema_version == info.schema_version
+    assert sound(anywhere)
+
+
+def test_only_a_raw_stream_that_never_held_an_event_becomes_bytes(store: Store) -> None:
+    store.streams.create("s/emptied")
+    with store.writer("s/emptied") as writer:
+        writer.write(b"x").result()
+    store.streams.truncate("s/emptied", ab.TAIL)
+    store.streams.create("s/wide", scaling=2)
+    store.streams.create("s/scaled")
+    store.streams.scale("s/scaled", 2)
+    store.streams.create("s/typed", schema={"a": pa.int64()})
+    for name in ("s/emptied", "s/wide", "s/scaled", "s/typed"):
+        before = store.streams.get(name)
+        for mode in ("rb", "ab"):
+            with pytest.raises(InvalidArgument, match="is no byte stream"):
+                store.bytes(name, mode)  # type: ignore[call-overload]
+        assert store.streams.get(name) == before
+    store.streams.create("s/sealed")
+    store.streams.seal("s/sealed")
+    with pytest.raises(StreamSealed):
+        store.bytes("s/sealed", "ab")
+
+
+def test_whoever_writes_events_to_what_has_become_bytes_is_told(anywhere: Store) -> None:
+    anywhere.streams.create(FILE)
+    # Each was opened while the stream was raw.
+    writer, named = anywhere.writer(FILE), anywhere.writer(FILE, writer_id="w")
+    follower = anywhere.reader(FILE, follow=True)
+    txn = anywhere.transaction()
+    txn.writer(FILE).write(b"in a transaction")
+    txn.flush()
+    put(anywhere, b"abc")
+    for each in (writer, named):
+        ack = each.write(b"late", key="k")
+        with pytest.raises(Conflict, match=f"'{FILE}' has become a byte stream"):
+            ack.result()
+        with pytest.raises(Conflict):
+            each.write(b"later")
+        with pytest.raises(Conflict):
+            each.flush()
+        each.close()
+    with pytest.raises(Conflict, match="byte stream"):
+        txn.commit()
+    with pytest.raises(Conflict, match="byte stream"):
+        follower.read(timeout_s=60)
+    put(anywhere, b"def")
+    assert get(anywhere) == b"abcdef"
+    with pytest.raises(InvalidArgument, match="is a byte stream"):
+        anywhere.writer(FILE)
+    assert sound(anywhere)
+
+
+def test_an_event_that_comes_first_keeps_the_stream_raw(anywhere: Store) -> None:
+    anywhere.streams.create(FILE)
+    with anywhere.writer(FILE) as writer:
+        pending = writer.write(b"event")
+        reader = anywhere.bytes(FILE)
+        pending.result()
+        with pytest.raises(InvalidArgument, match="is no byte stream"):
+            anywhere.bytes(FILE, "ab")
+        with pytest.raises(InvalidArgument, match="is no byte stream"):
+            reader.read()
+    with anywhere.reader(FILE) as events:
+        assert [event.body for event in events] == [b"event"]
 
 
 def test_bytes_that_do_not_follow_each_other_are_not_read(store: Store) -> None:

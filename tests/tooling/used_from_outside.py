@@ -91,3 +91,6 @@ formatter
 
 # Written to the documentation by docs/spark_options_page.py.
 meaning
+
+# Of the report of `Store.write`.
+_.rejected

@@ -16,6 +16,7 @@ from anabranch.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from anabranch.model.times import TimeRules
+    from anabranch.runtime.settings import Settings
     from anabranch.store import Store
     from anabranch.store.catalog_store import CatalogStore
 
@@ -128,16 +129,22 @@ def time_rules() -> TimeRules:
     return TimeRules(invocation.time_zone, invocation.truncate_times)
 
 
+def settings() -> Settings:
+    """Returns the settings of stores that this command line opens. Raises InvalidArgument."""
+    from anabranch.runtime.settings import Settings
+
+    return Settings(time_zone=invocation.time_zone, truncate_times=invocation.truncate_times)
+
+
 def open_store(option: str | None, *, create: bool = False) -> Store:
     """Opens the whole store, which the caller closes. Raises StoreNotFound unless it may be created, and what
     `connect` raises."""
-    from anabranch.runtime.settings import Settings
     from anabranch.store import connect
 
     chosen = invocation
     more: dict[str, Any] = {}
     if chosen.time_zone is not None or chosen.truncate_times:
-        more["settings"] = Settings(time_zone=chosen.time_zone, truncate_times=chosen.truncate_times)
+        more["settings"] = settings()
     store = connect(
         store_path(option), blobs=chosen.blobs, history=chosen.history, keys=chosen.keys, create=create, **more
     )

@@ -133,13 +133,17 @@ class JsonLines(_Text):
 
     def write(self, batch: pa.RecordBatch) -> None:
         for start in range(0, batch.num_rows, _ROWS_PER_WRITE):
-            piece = batch.slice(start, _ROWS_PER_WRITE)
-            members = [_members(f.name, c) for f, c in zip(piece.schema, piece.columns, strict=True)]
-            lines = "".join([f"{{{', '.join(row)}}}\n" for row in zip(*members, strict=True)])
+            lines = "".join([f"{row}\n" for row in json_rows(batch.slice(start, _ROWS_PER_WRITE))])
             self.put(terminal_json(lines) if self._terminal else lines)
 
     def close(self) -> None:
         pass
+
+
+def json_rows(batch: pa.RecordBatch) -> list[str]:
+    """Returns each row as a JSON object, as `JsonLines` prints it."""
+    members = [_members(f.name, c) for f, c in zip(batch.schema, batch.columns, strict=True)]
+    return [f"{{{', '.join(row)}}}" for row in zip(*members, strict=True)]
 
 
 class Csv(_Text):

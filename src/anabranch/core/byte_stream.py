@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from anabranch import limits
 from anabranch.errors import InvalidArgument
 from anabranch.model.schema import StreamSchema
-from anabranch.model.stream import StreamInfo
+from anabranch.model.stream import StreamInfo, StreamView
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,6 +46,21 @@ def chunks(data: memoryview, position: int, *, chunk_bytes: int = limits.BYTE_CH
 def is_byte_stream(info: StreamInfo) -> bool:
     """True if the stream was created by `Store.bytes`: it has those columns, and one segment that was never scaled."""
     return info.schema == BYTES and not info.epoch and info.next_number == 1
+
+
+def may_hold_bytes(view: StreamView) -> bool:
+    """True for a raw stream that never held an event and was never scaled: it may become a byte stream."""
+    info = view.info
+    fresh = info.schema.raw and not info.epoch and info.next_number == 1
+    return fresh and not any(view.length(segment.id) for segment in view.current)
+
+
+def no_byte_stream(info: StreamInfo) -> InvalidArgument:
+    """The error for a stream of another kind."""
+    return InvalidArgument(
+        f"'{info.name}' is no byte stream: one is made by store.bytes(name, 'xb'), or from a raw stream that never held an "
+        "event, and is never scaled or appended to"
+    )
 
 
 def reject_byte_stream(info: StreamInfo) -> None:

@@ -52,6 +52,21 @@ def cast(column: pa.ChunkedArray, kind: pa.DataType, rules: TimeRules = DEFAULT_
     return found
 
 
+def may_be_rounded(column: pa.ChunkedArray) -> bool:
+    """True for floats, or a column that contains any, if some are so large that integers may have been rounded to
+    them."""
+    kind = column.type
+    if pa.types.is_floating(kind):
+        edges = pc.min_max(column).as_py()  # NaN is left out
+        limit = float(EXACT_INTEGERS[kind.bit_width])
+        return any(edge is not None and abs(edge) >= limit for edge in edges.values())
+    if pa.types.is_list(kind):
+        return may_be_rounded(pc.list_flatten(column))
+    if pa.types.is_struct(kind):
+        return any(may_be_rounded(pc.struct_field(column, [i])) for i in range(kind.num_fields))
+    return False
+
+
 def rounded_rows(floats: pa.ChunkedArray) -> pa.ChunkedArray:
     """A boolean mask of the floats that are so large that integers may have been rounded to them, including the
     infinities."""
@@ -192,8 +207,8 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _check_numbers(texts: pa.ChunkedArray, floats: pa.ChunkedArray) -> None:
-    suspects = rounded_rows(floats)
-    if pc.any(suspects).as_py():
+    if may_be_rounded(floats):
+        suspects = rounded_rows(floats)
         for text, value in zip(texts.filter(suspects).to_pylist(), floats.filter(suspects).to_pylist(), strict=True):
             if changed_number(text, value):
                 raise InvalidArgument(f"{text} would become {value!r}")

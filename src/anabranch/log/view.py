@@ -7,10 +7,10 @@ from dataclasses import replace
 from anabranch import limits
 from anabranch.catalog.port import Reading, Writing
 from anabranch.catalog.state.relocated import RELOCATED, Relocations
-from anabranch.errors import StreamNotFound
+from anabranch.errors import Conflict, StreamNotFound
 from anabranch.model.ids import StreamId
 from anabranch.model.relocation import Relocation
-from anabranch.model.stream import StreamView
+from anabranch.model.stream import StreamInfo, StreamView
 
 
 def load(reading: Reading, stream: StreamId) -> StreamView:
@@ -54,20 +54,32 @@ def with_current_spans(reading: Reading, view: StreamView) -> StreamView:
     info = reading.stream(view.info.id)
     if info is None:
         raise StreamNotFound(str(view.info.name))
-    return view if info.version == view.info.version else load(reading, info.id)
+    return view if info.version == view.info.version else _loaded_again(reading, view)
+
+
+def _loaded_again(reading: Reading, view: StreamView) -> StreamView:
+    fresh = load(reading, view.info.id)
+    refuse_other_kind(fresh.info, raw=view.info.schema.raw)
+    return fresh
+
+
+def refuse_other_kind(info: StreamInfo, *, raw: bool) -> None:
+    """Raises Conflict if the stream was raw and has become a byte stream."""
+    if raw and not info.schema.raw:
+        raise Conflict(f"'{info.name}' has become a byte stream: use it with store.bytes, or write to another stream")
 
 
 def refresh(reading: Reading, view: StreamView) -> StreamView:
     """The same stream as of this snapshot; `view` itself if nothing was appended or changed.
 
     Reads segments and spans again only if the stream's version rose, else only the lengths of its open logs. Raises
-    StreamNotFound.
+    StreamNotFound, and Conflict for a raw stream that has become a byte stream.
     """
     info = reading.stream(view.info.id)
     if info is None:
         raise StreamNotFound(str(view.info.name))
     if info.version != view.info.version:
-        return load(reading, info.id)
+        return _loaded_again(reading, view)
     if info.sealed:
         return view
     followed = [log for segment in view.current if (log := view.open_log(segment.id)) is not None]

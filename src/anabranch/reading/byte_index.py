@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from anabranch.catalog.port import Catalog, Reading
 from anabranch.catalog.state.byte_head import BYTE_HEAD
-from anabranch.core.byte_stream import BYTES, is_byte_stream
-from anabranch.errors import CorruptStore, InvalidArgument
+from anabranch.core.byte_stream import BYTES, is_byte_stream, may_hold_bytes, no_byte_stream
+from anabranch.errors import CorruptStore
 from anabranch.log.read import LogReader, Selection
 from anabranch.log.segment_reader import SegmentReader
 from anabranch.log.time_index import first_at
@@ -32,7 +32,8 @@ class ByteChunk(NamedTuple):
 
 
 class ByteIndex:
-    """The positions of one byte stream, as of the last `refresh`. For one thread at a time."""
+    """The positions of one byte stream, as of the last `refresh`. For one thread at a time. A raw stream that never held
+    an event counts as an empty one, which it becomes when bytes are first written."""
 
     def __init__(self, catalog: Catalog, logs: LogReader, stream: StreamId) -> None:
         """Raises StreamNotFound, and InvalidArgument if the stream is not a byte stream."""
@@ -126,7 +127,9 @@ class ByteIndex:
         return self._view.segments[self._segment].head
 
     def _refresh(self, reading: Reading) -> StreamView:
-        self._view = _checked(refresh(reading, self._view))
+        known = self._view
+        # A raw stream may have become a byte stream, which other readers refuse.
+        self._view = _checked(load(reading, known.info.id) if known.info.schema.raw else refresh(reading, known))
         self._exact = _exact_head(reading, self._view.info.id)
         return self._view
 
@@ -142,8 +145,6 @@ def _exact_head(reading: Reading, stream: StreamId) -> int:
 
 
 def _checked(view: StreamView) -> StreamView:
-    if not is_byte_stream(view.info):
-        raise InvalidArgument(
-            f"'{view.info.name}' is no byte stream: one is made by store.bytes(name, 'xb'), and is never scaled or appended to"
-        )
+    if not is_byte_stream(view.info) and not may_hold_bytes(view):
+        raise no_byte_stream(view.info)
     return view

@@ -16,7 +16,8 @@ from anabranch.reading.byte_index import ByteIndex
 from anabranch.reading.byte_reader import ByteReader, RawByteReader
 from anabranch.store.parts import StoreContext
 from anabranch.streams.change import Changes
-from anabranch.streams.directory.find import need_info
+from anabranch.streams.directory.find import need_info, need_view
+from anabranch.streams.lifecycle.as_bytes import make_byte_stream
 from anabranch.streams.manager import Streams
 from anabranch.streams.requests import Result
 from anabranch.writing.byte_writer import ByteWriter
@@ -48,7 +49,9 @@ class ByteStreams(Displayed):
         self, name: str | StreamName, mode: Literal["rb", "ab", "xb"] = "rb", *, follow: bool = False
     ) -> ByteReader | ByteWriter:
         """Open a byte stream as a file object. `rb` reads it, `ab` appends to it and creates it if it does not exist,
-        `xb` creates a new one; see `ByteReader` and `ByteWriter`. With `follow` a reader waits at the tail for more.
+        `xb` creates a new one; see `ByteReader` and `ByteWriter`. With `follow` a reader waits at the tail for more. A raw
+        stream that never held an event opens too: `rb` reads it as empty, `ab` makes it a byte stream. Whoever writes
+        events to it then gets Conflict, and none of them is stored.
 
         Raises StreamNotFound, StreamExists, ScopeNotFound, StreamSealed, and InvalidArgument if the stream holds other
         events.
@@ -99,8 +102,17 @@ class ByteStreams(Displayed):
 
     def _make(self, name: str | StreamName, *, new: bool) -> StreamId:
         if not new and (present := self._streams.find(name)) is not None:
+            if present.schema.raw:
+                self._convert(present.id)
             return present.id
         return self._streams.create(name, schema=BYTES.columns, time=BYTES.time, exist_ok=not new).id
+
+    def _convert(self, stream: StreamId) -> None:
+        def act(txn: Writing, now: Micros) -> Result:
+            make_byte_stream(txn, need_view(txn, stream, unsealed=True), now)
+            return {}
+
+        self._changes.apply(f"make {stream:016x} a byte stream", None, act, on=stream)
 
     def _truncate(self, source: ByteIndex, position: int) -> int:
         source.refresh()

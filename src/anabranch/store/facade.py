@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from anabranch import __version__, limits
 from anabranch.blobs.attached import AttachedBlobs
@@ -74,6 +74,7 @@ from anabranch.store.streams import StoreStreams
 from anabranch.store.subscribers import StoreSubscribers
 from anabranch.store.transactions import Transactions
 from anabranch.store.watermarks import StoreWatermarks
+from anabranch.store.write import RejectedRow, WriteReport, write
 from anabranch.streams.algebra.cuts import Cuts
 from anabranch.streams.change import Changes
 from anabranch.streams.companions.api import Companions
@@ -131,7 +132,9 @@ class Store(Displayed):
         self.changes = Changes(catalog, runtime, self._tail.notify)
         self.companions = Companions(self.changes)
         self.ephemeral = Ephemeral(self.changes)
-        self.streams = StoreStreams(self.changes, self.companions, self.ephemeral, self._count_misplaced, self)
+        self.streams: StoreStreams = StoreStreams(
+            self.changes, self.companions, self.ephemeral, self._count_misplaced, self
+        )
         self.scopes = StoreScopes(self.changes, self.companions, self)
         self.aliases = Aliases(self.changes)
         self.cuts = Cuts(self.changes, self._cut_at, self._count_misplaced)
@@ -236,6 +239,52 @@ class Store(Displayed):
         )
         self._keep(writer)
         return writer
+
+    def write(
+        self,
+        stream: str | StreamName,
+        data: Any,
+        *,
+        create: bool = False,
+        key: str | None = None,
+        time: str | None = None,
+        segments: int = 1,
+        add_columns: bool = False,
+        atomic: bool = False,
+        skip_errors: int | None = 0,
+        on_rejected: Callable[[RejectedRow], None] | None = None,
+    ) -> WriteReport:
+        """Write a batch, or a stream of batches (anything with `__arrow_c_stream__`: Arrow, pandas, polars, DuckDB …,
+        also larger than memory). Returns once all rows are durable.
+
+        With `create` a stream that does not exist is created, with its scope, from the data's columns, with `segments`,
+        and with `key` and `time` as routing key and event time. With `add_columns` the stream gets the nullable columns
+        that only the data has. Both happen once there are valid rows; a call that fails before an event is durable
+        leaves no stream and no scope behind.
+
+        A row that the stream refuses raises InvalidArgument with its number; the rows before it are written. Up to
+        `skip_errors` such rows (None: any number) are skipped and counted instead, each after `on_rejected` was called
+        with it. With `atomic` all valid rows become visible at once or not at all; they must fit into 1 GiB.
+
+        Calling again writes again. After an error of an atomic call that is not AppendUncertain nothing is written, so
+        it can be repeated; to write exactly once across failures of the process, use a transaction with an id. Raises
+        StreamNotFound, SchemaMismatch for an unknown column, and what `Writer.write_batch` raises.
+        """
+        self._alive()
+        return write(
+            self,
+            self.runtime.settings,
+            stream,
+            data,
+            create=create,
+            key=key,
+            time=time,
+            segments=segments,
+            add_columns=add_columns,
+            atomic=atomic,
+            skip_errors=skip_errors,
+            on_rejected=on_rejected,
+        )
 
     def reader(
         self,

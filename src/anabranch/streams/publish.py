@@ -25,6 +25,7 @@ from anabranch.errors import (
     RequestMismatch,
     StoreUnavailable,
 )
+from anabranch.log.view import refuse_other_kind
 from anabranch.model.append import BlobEntry, BlobLocation, Part, Refusal, Refused, Unit, Verdict
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import Micros, StreamId
@@ -233,6 +234,7 @@ class _Expired(LeaseExpired):
 def _parts(txn: Writing, blobs: Blobs, sealer: Sealer | None, view: StreamView, staged: StagedBatch) -> list[Part]:
     current = {segment.range: segment for segment in view.current}
     schema = txn.schema(view.info.id, staged.schema_version)
+    refuse_other_kind(view.info, raw=schema.raw)
     if not staged.ranges <= current.keys():
         staged = slice_again(_message(blobs, sealer, staged), staged, schema, tuple(current))
     parts = []

@@ -6,7 +6,7 @@ import traceback
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-from anabranch.errors import AnabranchError, AppendUncertain, Fenced, StreamNotFound, StreamSealed
+from anabranch.errors import AnabranchError, AppendUncertain, Conflict, Fenced, StreamNotFound, StreamSealed
 from anabranch.log.appender import Appender
 from anabranch.log.commit import Outcome, RoutedBatch
 from anabranch.model.append import Appended, Refusal, Refused
@@ -337,7 +337,7 @@ class WriterQueue:
                 self._router.reload()
         except StreamNotFound:
             self.fatal = StreamNotFound(str(self._router.routes.info.name))
-        except (StreamSealed, Fenced) as exc:
+        except (StreamSealed, Fenced, Conflict) as exc:
             self.fatal = exc
         except Exception as exc:
             self._refuse_waiting(as_append_error(exc))

@@ -10,6 +10,7 @@ import pyarrow as pa
 from anabranch.core.raw_event import RawEvent
 from anabranch.errors import CorruptCatalog, InvalidArgument
 from anabranch.log.commit import RoutedPart
+from anabranch.log.view import refuse_other_kind
 from anabranch.model.ids import LogId
 from anabranch.model.schema import StreamSchema
 from anabranch.runtime.ids import Ids
@@ -100,9 +101,11 @@ class Router:
 
     def reload(self) -> None:
         """Load the stream's current segments, with nothing in flight, and number on from what was appended. Raises what
-        `WriterProgress.reload` raises, and CorruptCatalog if an open segment lies in a log that takes no more events:
+        `WriterProgress.reload` raises, Conflict for a raw stream that has become a byte stream, and CorruptCatalog if an open segment lies in a log that takes no more events:
         retrying would never end."""
-        self.routes = self._progress.reload()
+        routes = self._progress.reload()
+        refuse_other_kind(routes.info, raw=self.schema.raw)
+        self.routes = routes
         refusing, self._refusing_logs = self._refusing_logs, set()
         for log in refusing.intersection(self.routes.logs):
             name = self.routes.info.name

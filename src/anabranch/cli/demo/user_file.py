@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.cli.formats import TimeUnit
+from anabranch.cli.intake.batch import all_valid
+from anabranch.cli.intake.columns import TargetColumns
 from anabranch.cli.intake.open import open_intake
 from anabranch.cli.intake.source import BadInput, IntakeSource
 from anabranch.cli.intake.times import NotATime, TimeReading
@@ -146,7 +148,8 @@ def _read(path: Path) -> pa.Table:
             if columns is None:
                 raise InvalidArgument(f"{path} holds plain lines, which have no columns")
             schema = StreamSchema.typed(columns)
-            read = [to_stored_table(each.rows, schema, DEFAULT_RULES) for each in intake.batches(schema)]
+            rows = all_valid(intake.batches(TargetColumns(schema)))
+            read = [to_stored_table(each, schema, DEFAULT_RULES) for each in rows]
         except BadInput as exc:
             raise InvalidArgument(f"{path}, {exc}") from exc
     return pa.concat_tables([schema.columns.empty_table(), *read])

@@ -5,13 +5,12 @@ from __future__ import annotations
 import mmap
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import IO
 
 import pyarrow as pa
 
-from anabranch.cli.intake.batch import IntakeBatch, without_added
-from anabranch.cli.intake.source import BadInput, IntakeSource
+from anabranch.cli.intake.batch import BadRow, IntakeBatch, without_added
+from anabranch.cli.intake.source import IntakeSource
 from anabranch.cli.intake.times import NotATime, TimeReading, times_of
 from anabranch.core.ipc_bounds import open_bounded, open_bounded_pipe
 from anabranch.errors import CorruptBlob, InvalidArgument
@@ -32,8 +31,8 @@ class ParquetIntake:
         """The file's columns."""
         return self._schema
 
-    def batches(self, schema: StreamSchema, times: TimeReading) -> Iterator[IntakeBatch]:
-        """The rows, in order. Raises BadInput for an invalid time."""
+    def batches(self, schema: StreamSchema, times: TimeReading) -> Iterator[IntakeBatch | BadRow]:
+        """The rows, in order."""
         with _read_errors(self._name):
             yield from _counted(bounded_batches(self._name, self._data, self._schema.names), schema, times)
 
@@ -53,8 +52,8 @@ class ArrowIntake:
         """The stream's columns."""
         return self._batches.schema
 
-    def batches(self, schema: StreamSchema, times: TimeReading) -> Iterator[IntakeBatch]:
-        """The rows, in order. Raises BadInput for an invalid time."""
+    def batches(self, schema: StreamSchema, times: TimeReading) -> Iterator[IntakeBatch | BadRow]:
+        """The rows, in order."""
         with _read_errors(self._name):
             yield from _counted(iter(self._batches), schema, times)
 
@@ -77,22 +76,26 @@ class _Reads:
         return whole[:size]
 
 
-def _counted(batches: Iterator[pa.RecordBatch], schema: StreamSchema, times: TimeReading) -> Iterator[IntakeBatch]:
+def _counted(
+    batches: Iterator[pa.RecordBatch], schema: StreamSchema, times: TimeReading
+) -> Iterator[IntakeBatch | BadRow]:
     first = 1
     for batch in batches:
-        table, place = without_added(pa.Table.from_batches([batch])), partial(_row, first)
-        try:
-            rows = times_of(table, schema, times)
-        except NotATime as exc:
-            if exc.row:
-                yield IntakeBatch(times_of(table.slice(0, exc.row), schema, times), place)
-            raise BadInput(place(exc.row), str(exc)) from exc
-        yield IntakeBatch(rows, place)
-        first += batch.num_rows
-
-
-def _row(first: int, row: int) -> str:
-    return f"row {first + row:,}"
+        rows = without_added(pa.Table.from_batches([batch]))
+        while rows.num_rows:
+            try:
+                valid = times_of(rows, schema, times)
+            except NotATime as exc:
+                valid = times_of(rows.slice(0, exc.row), schema, times)
+                bad: BadRow | None = BadRow("row", first + exc.row, str(exc), values=rows.slice(exc.row, 1))
+            else:
+                bad = None
+            if valid.num_rows:
+                yield IntakeBatch(valid, "row", lambda row, first=first: first + row)  # type: ignore[misc]
+            if bad is not None:
+                yield bad
+            done = valid.num_rows + (bad is not None)
+            rows, first = rows.slice(done), first + done
 
 
 def _mapped(file: IO[bytes]) -> pa.Buffer:

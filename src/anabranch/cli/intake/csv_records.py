@@ -10,15 +10,14 @@ from itertools import accumulate
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv
 
-from anabranch.cli.intake.batch import ADDED, IntakeBatch
+from anabranch.cli.intake.batch import BadRow, IntakeBatch
+from anabranch.cli.intake.columns import TargetColumns
 from anabranch.cli.intake.source import BadInput, LineBlocks, Lines
 from anabranch.cli.intake.times import DEFAULT_READING, NotATime, TimeReading
 from anabranch.core import exact
 from anabranch.errors import InvalidArgument
-from anabranch.model.schema import StreamSchema
 
 _COLUMN = re.compile(r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to [^:]*: (.*)", re.S)
 _WIDTH = re.compile(r"CSV parse error: .*?Expected (\d+) columns, got (\d+)", re.S)
@@ -26,14 +25,14 @@ _TEXT: Final = pa.string()
 
 
 def read_csv_records(
-    blocks: LineBlocks, schema: StreamSchema, *, delimiter: str, times: TimeReading = DEFAULT_READING
-) -> Iterator[IntakeBatch]:
-    """Yields the records as batches of those schema columns that the header names. Raises BadInput."""
+    blocks: LineBlocks, columns: TargetColumns, *, delimiter: str, times: TimeReading = DEFAULT_READING
+) -> Iterator[IntakeBatch | BadRow]:
+    """Yields the records as batches of those columns that the header names. Raises BadInput for the header."""
     first = blocks.peek()
     if first is None:
         return
     header, rest = split_header(first, delimiter)
-    parser = _RecordParser(header, schema, delimiter, times)
+    parser = _RecordParser(header, columns, delimiter, times)
     for number, block in enumerate(blocks):
         records = rest if number == 0 else block
         if not records.data.strip():
@@ -41,15 +40,14 @@ def read_csv_records(
         try:
             table = parser.parse(records.data)
         except _Wrong:
-            yield from _until_wrong(parser, records)
+            yield from _divided(parser, records)
         else:
-            yield IntakeBatch(table, partial(_place, records))
+            yield IntakeBatch(table, "line", partial(_line, records))
 
 
 def split_header(block: Lines, delimiter: str) -> tuple[list[str], Lines]:
     """Returns the names in the first record of the file, and the records after it. Raises BadInput."""
-    starts, _ = _records(block)
-    end = starts[1] if len(starts) > 1 else len(block.data)
+    end = _first_record_end(block.data)
     try:
         text = block.data[:end].decode().strip("\r\n")
         header = next(csv.reader([text], delimiter=delimiter), [])
@@ -61,6 +59,15 @@ def split_header(block: Lines, delimiter: str) -> tuple[list[str], Lines]:
         raise BadInput("line 1", "the header names a column twice")
     lines = block.data[:end].count(b"\n")
     return header, Lines(block.data[end:], block.first + lines)
+
+
+def _first_record_end(data: bytes) -> int:
+    """Returns the position after the first record that is not empty."""
+    start = len(data) - len(data.lstrip(b"\r\n"))
+    end = data.find(b"\n", start) + 1
+    while end and data.count(b'"', start, end) % 2:
+        end = data.find(b"\n", end) + 1
+    return end or len(data)
 
 
 def as_text(names: list[str]) -> pa.csv.ConvertOptions:
@@ -85,14 +92,13 @@ class _Wrong(Exception):
 class _RecordParser:
     """Parses whole records into columns."""
 
-    def __init__(self, header: list[str], schema: StreamSchema, delimiter: str, times: TimeReading) -> None:
+    def __init__(self, header: list[str], target: TargetColumns, delimiter: str, times: TimeReading) -> None:
         self._header = header
+        schema = target.schema
         self._times = {name: times.for_column(name, schema) for name in header}
         self._fields = [field for field in schema.columns if field.name in header]
-        for name in header:
-            if name not in schema.columns.names and name not in ADDED:
-                expected = ", ".join(schema.columns.names)
-                raise BadInput("line 1", f"unknown column '{name}'; the stream has {expected}")
+        for name in target.lacking(header):
+            raise BadInput("line 1", str(target.unknown(name)))
         for field in self._fields:
             if pa.types.is_nested(field.type):
                 raise InvalidArgument(
@@ -132,9 +138,9 @@ class _RecordParser:
 
     def _check_numbers(self, data: bytes, field: pa.Field, floats: pa.ChunkedArray) -> None:
         """Refuse integers that were rounded to floats, and numbers that became infinite."""
-        rounded = exact.rounded_rows(floats)
-        if not pc.any(rounded).as_py():
+        if not exact.may_be_rounded(floats):
             return
+        rounded = exact.rounded_rows(floats)
         texts = self._read(data, as_text([field.name])).column(field.name)
         for text, value in zip(texts.filter(rounded).to_pylist(), floats.filter(rounded).to_pylist(), strict=True):
             if exact.changed_number(text, value):
@@ -150,32 +156,29 @@ class _RecordParser:
         return text
 
 
-def _until_wrong(parser: _RecordParser, block: Lines) -> Iterator[IntakeBatch]:
-    """Yields the records before the first invalid one, found by bisection, then raises BadInput."""
-    starts, _ = _records(block)
+def _divided(parser: _RecordParser, block: Lines) -> Iterator[IntakeBatch | BadRow]:
+    """Yields the records of a block of which some are invalid: it is halved until each half is valid, or one record."""
+    starts, numbers = _records(block)
     edges = [*starts, len(block.data)]
-    low, high = 0, len(starts)  # the records before `low` are valid; the first invalid one is before `high`
-    while high - low > 1:
-        middle = (low + high) // 2
+    parts = [(0, len(starts))]
+    while parts:
+        low, high = parts.pop()
+        data = block.data[edges[low] : edges[high]]
         try:
-            parser.parse(block.data[edges[low] : edges[middle]])
-            low = middle
-        except _Wrong:
-            high = middle
-    if low:
-        good = block.data[: edges[low]]
-        yield IntakeBatch(parser.parse(good), partial(_place, Lines(good, block.first)))
-    why = "it can't be read"
-    try:
-        parser.parse(block.data[edges[low] : edges[low + 1]])
-    except _Wrong as exc:
-        why = str(exc)
-    raise BadInput(_place(block, low), why)
+            table = parser.parse(data)
+        except _Wrong as exc:
+            if high - low == 1:
+                yield BadRow("line", numbers[low], str(exc), data.rstrip(b"\r\n"))
+            else:
+                middle = (low + high) // 2
+                parts += [(middle, high), (low, middle)]
+        else:
+            yield IntakeBatch(table, "line", lambda row, low=low: numbers[low + row])  # type: ignore[misc]
 
 
-def _place(block: Lines, row: int) -> str:
+def _line(block: Lines, row: int) -> int:
     """Returns the line on which a record begins."""
-    return f"line {_records(block)[1][row]}"
+    return _records(block)[1][row]
 
 
 def _records(block: Lines) -> tuple[list[int], list[int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import Final
 
 import pyarrow as pa
@@ -15,22 +16,35 @@ from anabranch import limits
 from anabranch.cli.intake import numbers
 from anabranch.cli.intake.batch import ADDED
 from anabranch.cli.intake.csv_records import as_text, split_header
-from anabranch.cli.intake.json_lines import is_deep, refuse_array
+from anabranch.cli.intake.json_lines import crashes_arrow, parse_line
 from anabranch.cli.intake.source import BadInput, LineBlocks, Lines
 from anabranch.cli.intake.times import DATE_PATTERN, TIME_PATTERN
-from anabranch.core.json_text import is_nested, parse_json
+from anabranch.core import exact
+from anabranch.core.json_text import is_nested
 from anabranch.errors import InvalidArgument
 from anabranch.model.columns import TIME_TYPE
 
 _SPECIAL_TEXT: Final = re.compile(rb'([:\[,]\s*)"(NaN|-?Infinity)"(?=\s*[,\]}])')
 
 
-def infer_json(blocks: LineBlocks, name: str) -> pa.Schema:
-    """Infers columns from the members of the first objects. Raises BadInput, InvalidArgument."""
+def infer_json(blocks: LineBlocks, name: str, *, skip_bad: bool = False) -> pa.Schema:
+    """Infers columns from the members of the first objects; with `skip_bad` leaves out lines that are none. Raises
+    BadInput, InvalidArgument."""
     block = blocks.peek()
     if block is None or not block.data.strip():
         raise _nothing(name)
-    if is_deep(block):
+    try:
+        return infer_json_block(block, name)
+    except BadInput:
+        objects = [line for line in block.data.split(b"\n") if skip_bad and _is_object(line)]
+        if not objects:
+            raise
+    return infer_json_block(Lines(b"\n".join(objects), block.first), name)
+
+
+def infer_json_block(block: Lines, name: str) -> pa.Schema:
+    """Infers columns from the members of these objects, of the input `name`. Raises BadInput, InvalidArgument."""
+    if crashes_arrow(block):
         _check_json(block)
     try:
         table = _first_types(block)
@@ -58,7 +72,7 @@ def _first_types(block: Lines) -> pa.Table:
 
 def _exact_json(block: Lines, table: pa.Table) -> dict[str, pa.DataType]:
     """Returns types for the columns whose integers Arrow has rounded. Raises InvalidArgument if no type holds them."""
-    names = [name for name in table.column_names if numbers.may_be_rounded(table.column(name))]
+    names = [name for name in table.column_names if exact.may_be_rounded(table.column(name))]
     if not names:
         return {}
     rows = [json.loads(line) for line in block.data.split(b"\n") if line.strip()]
@@ -85,12 +99,18 @@ def _read_json(block: Lines, schema: pa.Schema | None = None) -> pa.Table:
     )
 
 
-def infer_csv(blocks: LineBlocks, name: str, delimiter: str) -> pa.Schema:
-    """Infers columns from the header's names and the first records' values. Raises BadInput, InvalidArgument."""
+def infer_csv(
+    blocks: LineBlocks, name: str, delimiter: str, *, lacking: Callable[[list[str]], list[str]] | None = None
+) -> pa.Schema:
+    """Infers columns from the header's names and the first records' values; with `lacking`, only those that it selects.
+    Raises BadInput, InvalidArgument."""
     block = blocks.peek()
     if block is None or not block.data.strip():
         raise _nothing(name)
-    header, records = split_header(block, delimiter)
+    names, records = split_header(block, delimiter)
+    header = names if lacking is None else lacking(names)
+    if not header:
+        return pa.schema([])
     if not records.data.strip():
         return pa.schema([pa.field(column, pa.string()) for column in header])
     refused: list[str] = []
@@ -102,13 +122,13 @@ def infer_csv(blocks: LineBlocks, name: str, delimiter: str) -> pa.Schema:
     def read(convert: pa.csv.ConvertOptions) -> pa.Table:
         return pa.csv.read_csv(
             pa.BufferReader(records.data),
-            read_options=pa.csv.ReadOptions(column_names=header, use_threads=False, block_size=len(records.data) + 1),
+            read_options=pa.csv.ReadOptions(column_names=names, use_threads=False, block_size=len(records.data) + 1),
             parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=skip),
             convert_options=convert,
         )
 
     try:
-        table = read(pa.csv.ConvertOptions(null_values=[""], strings_can_be_null=True))
+        table = read(pa.csv.ConvertOptions(null_values=[""], strings_can_be_null=True, include_columns=header))
         changed_columns = [name for name in header if _may_be_changed(table.column(name))]
         texts = read(as_text(changed_columns)) if changed_columns else None
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as exc:
@@ -117,7 +137,7 @@ def infer_csv(blocks: LineBlocks, name: str, delimiter: str) -> pa.Schema:
 
 
 def _may_be_changed(column: pa.ChunkedArray) -> bool:
-    return pa.types.is_integer(column.type) or numbers.may_be_rounded(column)
+    return pa.types.is_integer(column.type) or exact.may_be_rounded(column)
 
 
 def _exact_csv(texts: pa.Table, table: pa.Table) -> dict[str, pa.DataType]:
@@ -140,14 +160,28 @@ def _check_json(block: Lines) -> None:
     for number, line in enumerate(block.data.split(b"\n"), start=block.first):
         if line.strip():
             try:
-                refuse_array(line)
-                value = parse_json(line)
+                _check_line(line)
             except InvalidArgument as exc:
                 raise BadInput(f"line {number}", str(exc)) from exc
             except ValueError as exc:
                 raise BadInput(f"line {number}", f"it is not JSON: {exc}") from exc
-            if is_nested(value, limits.JSON_DEPTH_MAX):
-                raise BadInput(f"line {number}", f"it is nested more than {limits.JSON_DEPTH_MAX} levels deep")
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        _check_line(line)
+    except ValueError:
+        return False
+    return True
+
+
+def _check_line(line: bytes) -> None:
+    try:
+        value = parse_line(line)
+    except RecursionError as exc:
+        raise InvalidArgument("it is nested too deeply") from exc
+    if is_nested(value, limits.JSON_DEPTH_MAX):
+        raise InvalidArgument(f"it is nested more than {limits.JSON_DEPTH_MAX} levels deep")
 
 
 def _settle(table: pa.Table) -> pa.Schema:

@@ -1,5 +1,5 @@
-"""Reads JSON lines: one object a line. Blocks without errors go through Arrow's parser; all others are parsed line
-by line, which also finds what is wrong."""
+"""Reads JSON lines: one object a line. Arrow's parser reads blocks of them; the few lines around one that it can't read
+are parsed one by one, which also finds what is wrong."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from math import inf, isinf, nan
@@ -15,46 +15,87 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.json
 
 from anabranch import limits
-from anabranch.cli.intake.batch import ADDED, IntakeBatch
-from anabranch.cli.intake.source import BadInput, LineBlocks, Lines
+from anabranch.cli.intake.batch import ADDED, BadRow, IntakeBatch
+from anabranch.cli.intake.columns import TargetColumns
+from anabranch.cli.intake.source import LineBlocks, Lines
 from anabranch.cli.intake.times import DEFAULT_READING, NotATime, TimeReading
 from anabranch.core import exact
-from anabranch.core.python_rows import RowChecker, rows_to_batch
+from anabranch.core.json_text import parse_json
+from anabranch.core.python_rows import RowChecker, rows_to_batch, wrong_rows
 from anabranch.errors import InvalidArgument, SchemaMismatch
 from anabranch.model.schema import StreamSchema
 
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
+_SLOW_LINES: Final = 32
 _SPECIAL: Final = {"NaN": nan, "Infinity": inf, "-Infinity": -inf}  # the texts that `read` prints
 _STEPS: Final = bytes(1 if byte in b"[{" else 255 for byte in range(256))  # signed: +1 opens, -1 closes
 
 
 def read_json_lines(
-    blocks: LineBlocks, schema: StreamSchema, times: TimeReading = DEFAULT_READING
-) -> Iterator[IntakeBatch]:
-    """Yields the lines as batches of the schema's columns. Raises BadInput.
+    blocks: LineBlocks, columns: TargetColumns, times: TimeReading, *, infer: Callable[[Lines], pa.Schema]
+) -> Iterator[IntakeBatch | BadRow]:
+    """Yields the lines as batches of the columns. `infer` gives the types of the columns that are to be added.
 
-    `times` says how times are read; bytes are text, or base64 under `NAME_base64`.
+    `times` says how times are read; bytes are text, or base64 under `NAME_base64`. Raises what `infer` raises.
     """
     for block in blocks:
-        table = _fast(block, schema, times)
+        table = _fast(block, columns.schema, times)
+        if table is None and columns.grow and _add_columns(block, columns, infer):
+            table = _fast(block, columns.schema, times)
         if table is None:
-            yield from _slow(block, schema, times)
+            yield from _divided(block, columns, times)
         else:
-            yield IntakeBatch(table, lambda row, first=block.first: f"line {first + row}")  # type: ignore[misc]
+            yield _batch(table, block.first)
+
+
+def _batch(table: pa.Table, first: int) -> IntakeBatch:
+    return IntakeBatch(table, "line", lambda row: first + row)
+
+
+def _divided(block: Lines, columns: TargetColumns, times: TimeReading) -> Iterator[IntakeBatch | BadRow]:
+    """Yields the lines of a block that Arrow can't parse as a whole: it is halved until Arrow can, or until few lines are
+    left, which are parsed one by one."""
+    if not _arrow_takes(columns.schema):
+        yield from _slow(block, columns, times)
+        return
+    ends = np.flatnonzero(np.frombuffer(block.data, np.uint8) == ord("\n")) + 1
+    edges = [0, *ends[: block.count - 1].tolist(), len(block.data)]
+    middle = block.count // 2
+    parts = [(middle, block.count), (0, middle)]
+    while parts:
+        low, high = parts.pop()
+        part = Lines(block.data[edges[low] : edges[high]], block.first + low)
+        if high - low <= _SLOW_LINES:
+            yield from _slow(part, columns, times)
+        elif (table := _fast(part, columns.schema, times)) is not None:
+            yield _batch(table, part.first)
+        else:
+            middle = (low + high) // 2
+            parts += [(middle, high), (low, middle)]
+
+
+def _add_columns(block: Lines, columns: TargetColumns, infer: Callable[[Lines], pa.Schema]) -> bool:
+    """Adds the columns that only the block has. Returns False if there are none."""
+    found = []
+    for line in block.data.split(b"\n"):
+        try:
+            value = parse_json(line)
+        except ValueError:
+            continue  # reported when the line is read
+        if isinstance(value, dict) and (names := columns.lacking(list(value))):
+            found.append({each: value[each] for each in names})
+    if not found:
+        return False
+    columns.add(infer(Lines("\n".join(map(json.dumps, found)).encode(), block.first)))
+    return True
 
 
 def _fast(block: Lines, schema: StreamSchema, times: TimeReading = DEFAULT_READING) -> pa.Table | None:
     """Parses the block with Arrow; None if Arrow can't, or if its rows may not correspond to lines."""
-    if (
-        not all(_is_plain(field.type) for field in schema.columns)
-        or not _is_utf8(block.data)
-        or is_deep(block)
-        or _has_null_line(block.data)
-    ):
+    if not _arrow_takes(schema) or not _is_utf8(block.data) or crashes_arrow(block):
         return None
     text_schema = pa.schema([pa.field(f.name, pa.string() if _from_text(f.type) else f.type) for f in schema.columns])
     try:
@@ -65,37 +106,39 @@ def _fast(block: Lines, schema: StreamSchema, times: TimeReading = DEFAULT_READI
         )
         if table.num_rows != block.count:
             return None
+        if all(column.null_count for column in table.columns) and _has_null_line(block.data):
+            return None
         columns = []
         for field in schema.columns:
             column = table.column(field.name)
             if pa.types.is_timestamp(field.type):
                 column = times.for_column(field.name, schema).column(column, field.type)
-            elif pa.types.is_floating(field.type) and pc.any(exact.rounded_rows(column)).as_py():
+            elif exact.may_be_rounded(column):
                 return None  # integers may have been rounded
+            elif _has_decimals(field.type):
+                column.validate(full=True)  # Arrow does not check their digits
             columns.append(column.cast(field.type))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, NotATime):
         return None
     return pa.table(columns, schema=schema.columns)
 
 
-def is_deep(block: Lines) -> bool:
-    """True if a line may be nested more than `limits.JSON_DEPTH_MAX` deep. Arrow's parser has no bound on depth and
-    would crash the process. Brackets in texts count too."""
-    data = block.data
-    opened = data.count(b"[") + data.count(b"{")
-    if opened <= limits.JSON_DEPTH_MAX or opened == data.count(b"\n{") + data.startswith(b"{"):
-        return False
-    brackets = np.frombuffer(data.translate(_STEPS, _NO_BRACKETS), np.int8)
-    depth = np.cumsum(brackets, dtype=np.int64)
+def crashes_arrow(block: Lines) -> bool:
+    """True for what may crash the process in Arrow's parser: `null` as the first value, and a line that is nested more
+    than `limits.JSON_DEPTH_MAX` deep. Brackets in texts count too."""
+    if re.match(rb"\s*null", block.data) is not None:
+        return True
+    brackets = block.data.translate(None, _NO_BRACKETS)
+    if brackets == b"{}" * (len(brackets) // 2):
+        return False  # the usual case: flat objects
+    steps = np.frombuffer(brackets.translate(_STEPS), np.int8)
+    depth = np.cumsum(steps, dtype=np.int64)
     return bool(depth.size and depth.max() - min(0, depth.min()) > limits.JSON_DEPTH_MAX)
 
 
 def _has_null_line(data: bytes) -> bool:
     """True if a line may be `null`, which Arrow takes for an object without members."""
-    if data.startswith(b"null") or b"\nnull" in data:
-        return True
-    indented = b"\n " in data or b"\n\t" in data or data[:1].isspace()
-    return indented and re.search(rb"^[ \t]+null", data, re.MULTILINE) is not None
+    return re.search(rb"^[ \t]*null", data, re.MULTILINE) is not None
 
 
 def _is_utf8(data: bytes) -> bool:
@@ -106,44 +149,82 @@ def _is_utf8(data: bytes) -> bool:
         return False
 
 
+def _arrow_takes(schema: StreamSchema) -> bool:
+    """True if Arrow reads all columns as they are meant."""
+    return all(_from_text(field.type) or _is_plain(field.type) for field in schema.columns)
+
+
 def _is_plain(kind: pa.DataType) -> bool:
     types = pa.types
-    numeric = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
-    return bool(numeric or types.is_string(kind) or _from_text(kind))
+    if types.is_list(kind):
+        return _is_plain(kind.value_type)
+    if types.is_struct(kind):
+        return all(_is_plain(field.type) for field in kind)
+    numeric = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind)
+    return bool(numeric or types.is_string(kind))
+
+
+def _has_decimals(kind: pa.DataType) -> bool:
+    return pa.types.is_decimal(kind) or any(_has_decimals(kind.field(i).type) for i in range(kind.num_fields))
 
 
 def _from_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(kind) or pa.types.is_date32(kind) or pa.types.is_binary(kind))
 
 
-def _slow(block: Lines, schema: StreamSchema, times: TimeReading = DEFAULT_READING) -> Iterator[IntakeBatch]:
-    rows: list[dict[str, Any]] = []
-    numbers: list[int] = []
+def _slow(block: Lines, columns: TargetColumns, times: TimeReading = DEFAULT_READING) -> Iterator[IntakeBatch | BadRow]:
+    """Yields the lines, parsed one by one."""
+    schema = columns.schema
     types = {field.name: field.type for field in schema.columns}
     readings = {name: times.for_column(name, schema) for name in types}
     checker = RowChecker(schema, times.rules)
-    wrong: BadInput | None = None
+    rows = _ParsedLines(schema)
     for number, line in enumerate(block.data.split(b"\n"), start=block.first):
         if not line.strip():
             continue
         try:
-            row = _row(line, types, readings)
+            row = _row(line, types, readings, columns)
             checker.check(row)
-            rows.append(checker.normalized(row))
+            rows.add(checker.normalized(row), number, line)
         except (ValueError, RecursionError) as exc:
-            wrong = BadInput(f"line {number}", _why(exc))
-            break
-        numbers.append(number)
-    try:
-        batch = rows_to_batch(rows, schema)
-    except SchemaMismatch as exc:
-        at = exc.row or 0
-        wrong = BadInput(f"line {numbers[at]}", str(exc).replace(f" in row {at}:", ":"))
-        batch = rows_to_batch(rows[:at], schema)
-    if batch.num_rows:
-        yield IntakeBatch(pa.Table.from_batches([batch]), lambda row: f"line {numbers[row]}")
-    if wrong is not None:
-        raise wrong
+            yield from rows.take()
+            yield BadRow("line", number, _why(exc), line)
+    yield from rows.take()
+
+
+class _ParsedLines:
+    """Lines parsed one by one, until they are made a batch."""
+
+    def __init__(self, schema: StreamSchema) -> None:
+        self._schema = schema
+        self._rows: list[dict[str, Any]] = []
+        self._lines: list[tuple[int, bytes]] = []
+
+    def add(self, row: dict[str, Any], number: int, line: bytes) -> None:
+        self._rows.append(row)
+        self._lines.append((number, line))
+
+    def take(self) -> Iterator[IntakeBatch | BadRow]:
+        """Yields all lines added so far as batches, except for those that Arrow refuses."""
+        rows, lines = self._rows, self._lines
+        self._rows, self._lines = [], []
+        try:
+            if rows:
+                yield self._batch(rows, lines)
+        except SchemaMismatch:
+            start = 0
+            for at, error in wrong_rows(rows, self._schema):
+                if at > start:
+                    yield self._batch(rows[start:at], lines[start:at])
+                number, line = lines[at]
+                yield BadRow("line", number, str(error).replace(f" in row {at}:", ":"), line)
+                start = at + 1
+            if start < len(rows):
+                yield self._batch(rows[start:], lines[start:])
+
+    def _batch(self, rows: list[dict[str, Any]], lines: list[tuple[int, bytes]]) -> IntakeBatch:
+        table = pa.Table.from_batches([rows_to_batch(rows, self._schema)])
+        return IntakeBatch(table, "line", lambda row: lines[row][0])
 
 
 class _Fraction(float):
@@ -159,22 +240,26 @@ class _Fraction(float):
         return found
 
 
-_JSON_TYPES: Final = {str: "a text", bool: "a boolean", int: "a number", _Fraction: "a number"}
+_JSON_TYPES: Final = {str: "a text", bool: "a boolean", int: "a number", float: "a number", _Fraction: "a number"}
 
 
-def refuse_array(line: bytes) -> None:
-    """Raises InvalidArgument for a line that begins an array, as a file does that is one array of objects."""
+def parse_line(line: bytes, **options: Any) -> dict[str, Any]:
+    """The object on a line, parsed with these options of `json.loads`. Raises InvalidArgument for another value, and for
+    one nested too deeply; else ValueError."""
     if line.lstrip().startswith(b"["):
         raise InvalidArgument(
             "a line is a JSON object, not an array; to convert a file that is one array: jq -c '.[]' FILE"
         )
-
-
-def _row(line: bytes, types: dict[str, pa.DataType], readings: dict[str, TimeReading]) -> dict[str, Any]:
-    refuse_array(line)
-    value = json.loads(line.decode(), parse_float=_Fraction)
+    value = json.loads(line.decode(), **options)
     if not isinstance(value, dict):
         raise InvalidArgument(f"a line is a JSON object, not {_JSON_TYPES.get(type(value), 'null')}")
+    return value
+
+
+def _row(
+    line: bytes, types: dict[str, pa.DataType], readings: dict[str, TimeReading], columns: TargetColumns
+) -> dict[str, Any]:
+    value = parse_line(line, parse_float=_Fraction)
     row = {}
     for name, item in value.items():
         plain = name.removesuffix("_base64")
@@ -183,7 +268,7 @@ def _row(line: bytes, types: dict[str, pa.DataType], readings: dict[str, TimeRea
         elif plain != name and plain in types and pa.types.is_binary(types[plain]):
             row[plain] = None if item is None else base64.b64decode(item, validate=True)
         elif name not in ADDED:
-            raise SchemaMismatch(f"unknown column '{name}'; the stream has {', '.join(types)}", column=name)
+            raise columns.unknown(name)
     return row
 
 

@@ -15,18 +15,6 @@ _DIGITS_MAX: Final = 38  # the precision of a decimal128
 _PADDED: Final = r"^[-+]?0\d"
 
 
-def may_be_rounded(column: pa.ChunkedArray) -> bool:
-    """True for a column that is or contains doubles, if any of them may be a rounded integer."""
-    kind = column.type
-    if pa.types.is_floating(kind):
-        return bool(pc.any(exact.rounded_rows(column)).as_py())
-    if pa.types.is_list(kind):
-        return may_be_rounded(pc.list_flatten(column))
-    if pa.types.is_struct(kind):
-        return any(may_be_rounded(pc.struct_field(column, [i])) for i in range(kind.num_fields))
-    return False
-
-
 def type_of(name: str, values: Iterable[Any]) -> pa.DataType:
     """Returns the narrowest type that holds all numbers exactly: integers in `values` are int, other numbers float.
     Other values are ignored. Raises InvalidArgument if there is no such type."""

@@ -10,12 +10,13 @@ import pyarrow as pa
 
 from anabranch.cli.formats import FileFormat
 from anabranch.cli.intake.arrow_files import ArrowIntake, ParquetIntake
-from anabranch.cli.intake.batch import ADDED, IntakeBatch
+from anabranch.cli.intake.batch import ADDED, BadRow, IntakeBatch
+from anabranch.cli.intake.columns import TargetColumns
 from anabranch.cli.intake.csv_records import read_csv_records
-from anabranch.cli.intake.infer import infer_csv, infer_json
+from anabranch.cli.intake.infer import infer_csv, infer_json, infer_json_block
 from anabranch.cli.intake.json_lines import read_json_lines
 from anabranch.cli.intake.plain_lines import read_plain_lines
-from anabranch.cli.intake.source import BadInput, IntakeSource, LineBlocks
+from anabranch.cli.intake.source import BadInput, IntakeSource, LineBlocks, Lines
 from anabranch.cli.intake.times import DEFAULT_READING, TimeReading
 from anabranch.errors import InvalidArgument
 from anabranch.model.ids import Micros
@@ -43,12 +44,14 @@ _TAB_ENDINGS: Final = (".tsv", ".tab")
 class Intake(Protocol):
     """One input, which can be read once."""
 
-    def schema(self) -> pa.Schema | None:
-        """The columns inferred from the input; None for plain lines. Raises BadInput, InvalidArgument."""
+    def schema(self, *, skip_bad: bool = False) -> pa.Schema | None:
+        """The columns inferred from the input; None for plain lines. Raises BadInput, unless `skip_bad`, if a row from
+        which they are inferred can't be read; InvalidArgument."""
         ...
 
-    def batches(self, stream: StreamSchema) -> Iterator[IntakeBatch]:
-        """Yields its rows for a stream of this schema. Raises BadInput after the last valid row, InvalidArgument."""
+    def batches(self, columns: TargetColumns) -> Iterator[IntakeBatch | BadRow]:
+        """Yields its rows for a stream of these columns, in order, and those that can't be read in their places. Raises
+        BadInput if nothing after the rows so far can be read, InvalidArgument."""
         ...
 
 
@@ -114,11 +117,19 @@ class _Json:
         self._name = name
         self._times = times
 
-    def schema(self) -> pa.Schema:
-        return infer_json(self._blocks, self._name)
+    def schema(self, *, skip_bad: bool = False) -> pa.Schema:
+        return infer_json(self._blocks, self._name, skip_bad=skip_bad)
 
-    def batches(self, stream: StreamSchema) -> Iterator[IntakeBatch]:
-        return read_json_lines(self._blocks, stream, self._times)
+    def batches(self, columns: TargetColumns) -> Iterator[IntakeBatch | BadRow]:
+        return read_json_lines(self._blocks, columns, self._times, infer=self._infer_new)
+
+    def _infer_new(self, block: Lines) -> pa.Schema:
+        try:
+            return infer_json_block(block, self._name)
+        except InvalidArgument as exc:
+            raise InvalidArgument(
+                f"the types of new columns can't be inferred: {exc.__cause__ or exc}; add them with: anabranch stream evolve"
+            ) from exc
 
 
 class _Csv:
@@ -128,11 +139,13 @@ class _Csv:
         self._times = times
         self._delimiter = delimiter
 
-    def schema(self) -> pa.Schema:
+    def schema(self, *, skip_bad: bool = False) -> pa.Schema:
         return infer_csv(self._blocks, self._name, self._delimiter)
 
-    def batches(self, stream: StreamSchema) -> Iterator[IntakeBatch]:
-        return read_csv_records(self._blocks, stream, delimiter=self._delimiter, times=self._times)
+    def batches(self, columns: TargetColumns) -> Iterator[IntakeBatch | BadRow]:
+        if columns.grow and self._blocks.peek() is not None:
+            columns.add(infer_csv(self._blocks, self._name, self._delimiter, lacking=columns.lacking))
+        return read_csv_records(self._blocks, columns, delimiter=self._delimiter, times=self._times)
 
 
 class _LineIntake:
@@ -140,14 +153,14 @@ class _LineIntake:
         self._blocks = blocks
         self._now = now
 
-    def schema(self) -> None:
+    def schema(self, *, skip_bad: bool = False) -> None:
         return None
 
-    def batches(self, stream: StreamSchema) -> Iterator[IntakeBatch]:
-        if not stream.raw:
+    def batches(self, columns: TargetColumns) -> Iterator[IntakeBatch | BadRow]:
+        if not columns.schema.raw:
+            names = ", ".join(columns.schema.columns.names)
             raise InvalidArgument(
-                f"plain lines go to a raw stream; this one has columns ({', '.join(stream.columns.names)}): "
-                "pass --format jsonl or csv"
+                f"plain lines go to a raw stream; this one has columns ({names}): pass --format jsonl or csv"
             )
         return read_plain_lines(self._blocks, now=self._now)
 
@@ -159,8 +172,10 @@ class _Ready:
         self._file = file
         self._times = times
 
-    def schema(self) -> pa.Schema:
+    def schema(self, *, skip_bad: bool = False) -> pa.Schema:
         return pa.schema([field for field in self._file.schema() if field.name not in ADDED])
 
-    def batches(self, stream: StreamSchema) -> Iterator[IntakeBatch]:
-        return self._file.batches(stream, self._times)
+    def batches(self, columns: TargetColumns) -> Iterator[IntakeBatch | BadRow]:
+        if columns.grow:
+            columns.add(self.schema())
+        return self._file.batches(columns.schema, self._times)

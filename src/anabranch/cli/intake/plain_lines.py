@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 
 import pyarrow as pa
 
@@ -26,8 +25,5 @@ def read_plain_lines(blocks: LineBlocks, *, now: Callable[[], Micros]) -> Iterat
             pa.repeat(pa.scalar(now(), TIME_TYPE), len(lines)),
             pa.array(lines, pa.binary()),
         ]
-        yield IntakeBatch(pa.table(columns, schema=RAW.columns), partial(_place, block.first))
-
-
-def _place(first: int, row: int) -> str:
-    return f"line {first + row}"
+        rows = pa.table(columns, schema=RAW.columns)
+        yield IntakeBatch(rows, "line", lambda row, first=block.first: first + row)  # type: ignore[misc]

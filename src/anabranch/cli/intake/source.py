@@ -177,7 +177,7 @@ class LineBlocks:
 
 
 class BadInput(Exception):
-    """A row of the input is refused: where it is, and why. All rows before it have been yielded."""
+    """The input can't be read on: where, and why. All rows before that have been yielded."""
 
     def __init__(self, place: str, why: str) -> None:
         super().__init__(f"{place}: {why}")

@@ -1,0 +1,36 @@
+"""The columns of the stream to which an input is written."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from anabranch.cli.intake.batch import ADDED
+from anabranch.errors import SchemaMismatch
+from anabranch.model.columns import stored_type
+from anabranch.model.schema import StreamSchema
+
+
+class TargetColumns:
+    """The columns that rows are read for. With `grow`, those that only the input has are added, nullable; the stream
+    itself gets them from whoever writes the rows."""
+
+    def __init__(self, schema: StreamSchema, *, grow: bool = False) -> None:
+        self.schema = schema
+        self.grow = grow
+
+    def lacking(self, names: list[str]) -> list[str]:
+        """Those of the names that are neither columns of the stream nor added by reading."""
+        present = {*self.schema.columns.names, *ADDED}
+        return [name for name in names if name not in present]
+
+    def add(self, columns: pa.Schema) -> None:
+        """Adds the columns that are lacking. Raises InvalidArgument."""
+        fields = [pa.field(name, stored_type(columns.field(name))) for name in self.lacking(columns.names)]
+        if fields:
+            self.schema = self.schema.with_columns(pa.schema(fields))
+
+    def unknown(self, name: str) -> SchemaMismatch:
+        """The error for a column that the stream lacks."""
+        expected = ", ".join(self.schema.columns.names)
+        hint = "" if self.schema.raw else "; --add-columns adds it"
+        return SchemaMismatch(f"unknown column '{name}'; the stream has {expected}{hint}", column=name)
