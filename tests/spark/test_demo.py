@@ -117,14 +117,14 @@ def test_the_demo_proves_a_file_of_the_users_own_with_its_late_rows(spark: Spark
     file, store = tmp_path / "rides.csv", tmp_path / "demo"
     with file.open("w") as out:
         out.write("city,started_at,km\n")
-        for n in range(6000):
+        for n in range(3000):
             delay = chance.expovariate(1 / 300) if chance.random() < 0.05 else 0
             moment = start + timedelta(seconds=n - delay)
             out.write(f"{'Bern' if n % 3 else 'Zug'},{moment.isoformat()},{n % 17}\n")
     # In this process, and so with the Spark session of the other tests.
     demo = Line(store)("demo", "--file", file)
     assert agreed(demo.out) > 20
-    assert "6,000 events read" in demo.out
+    assert "3,000 events read" in demo.out
     assert length(store, "file/rides_windows_late") > 0, demo.out
     assert findings(store) == []
 
