@@ -179,7 +179,12 @@ try:
     anabranch.spark.session(checkpoints=None)
 except StoreUnavailable as exc:
     print(exc)
-print(len([each for each in psutil.Process().children(recursive=True) if "spark" in " ".join(each.cmdline())]))
+def words(process):
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:  # it has just ended
+        return ""
+print(len([each for each in psutil.Process().children(recursive=True) if "spark" in words(each)]))
 """
     done = run(code, JAVA_HOME=str(hanging_java(tmp_path / "hangs")))
     assert "Spark did not start within 2 s" in done.stdout, done.stderr
