@@ -49,7 +49,7 @@ ALLOWED = {
     "store/archives.py::Archives.create_scope job.wait": _JOB,
     "store/archives.py::Archives.import_ job.wait": _JOB,
     "store/streams.py::StoreStreams.append job.wait": _JOB,
-    "store/streams.py::_copied job.wait": _JOB,
+    "store/streams.py::StoreStreams.copy job.wait": _JOB,
     "store/scopes.py::StoreScopes.copy job.wait": _JOB,
     "store/replacing.py::ReplacingStreams.replace job.wait": _JOB,
     "store/streams.py::StoreStreams.stitch job.wait": _JOB,

@@ -15,6 +15,7 @@ from anabranch.cli.options import (
     StreamArgument,
     invocation,
     new_app,
+    open_catalog,
     open_store,
     settings,
     time_rules,
@@ -183,7 +184,12 @@ def _open_if_there(option: str | None, *, create: bool) -> Store | None:
     except StoreNotFound:
         if not create:
             raise
+    try:
+        with open_catalog(option):
+            pass
+    except StoreNotFound:
         return None
+    return open_store(option, create=True)  # a catalog whose blobs have no folder yet
 
 
 def _report(stream: str, rows: RowWriter, rejects: Rejects, *, seconds: float, tail: str | None, as_json: bool) -> None:
