@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import psutil
@@ -16,7 +19,8 @@ if TYPE_CHECKING:
 
 def start_within_deadline(builder: SparkSession.Builder) -> SparkSession:
     """Return the session of a builder, running or started. Raises StoreUnavailable if Spark has not started after
-    `limits.SPARK_START_S`, in which case its Java process is killed; else what Spark raises."""
+    `limits.SPARK_START_S`, in which case its Java process is killed; else what Spark raises. A handler of Ctrl-C that the
+    program has set stays; where there is none, Spark sets its own, which cancels the running jobs."""
     others = {child.pid for child in _children()}
     started, expired = threading.Event(), threading.Event()
 
@@ -29,7 +33,8 @@ def start_within_deadline(builder: SparkSession.Builder) -> SparkSession:
 
     threading.Thread(target=watch, name="spark-start", daemon=True).start()
     try:
-        return builder.getOrCreate()
+        with _own_interrupt_handler():
+            return builder.getOrCreate()
     except Exception as exc:
         if not expired.is_set():
             raise
@@ -39,6 +44,17 @@ def start_within_deadline(builder: SparkSession.Builder) -> SparkSession:
         ) from exc
     finally:
         started.set()
+
+
+@contextmanager
+def _own_interrupt_handler() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        main = threading.current_thread() is threading.main_thread()
+        if main and before not in (signal.default_int_handler, signal.getsignal(signal.SIGINT), None):
+            signal.signal(signal.SIGINT, before)
 
 
 def _children() -> list[psutil.Process]:
