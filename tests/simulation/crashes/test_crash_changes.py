@@ -61,6 +61,10 @@ def evolve(store: Store) -> object:
     return store.streams.evolve("s/a", COLUMNS.append(pa.field("new", pa.int8())), request="r")
 
 
+def add_columns(store: Store) -> object:
+    return store.streams.add_columns("s/a", pa.schema([("new", pa.int8())]), request="r")
+
+
 def tag(store: Store) -> object:
     return store.streams.tag("s/a", {"x": "y"}, request="r")
 
@@ -102,6 +106,7 @@ AT_ONCE: tuple[Verb, ...] = (
     fence,
     truncate,
     evolve,
+    add_columns,
     tag,
     move,
     retention,

@@ -23,6 +23,7 @@ from tests.simulation.crashes import (
     test_crash_algebra,
     test_crash_archive,
     test_crash_changes,
+    test_crash_copy_where,
     test_crash_elsewhere,
     test_crash_jobs,
     test_crash_names,
@@ -40,6 +41,7 @@ TABLES: tuple[Callable[..., Any], ...] = (
     *test_crash_elsewhere.VERBS,
     *test_ephemeral.VERBS,
     test_crash_jobs.copy,
+    test_crash_copy_where.copy,
     test_crash_replace.replace,
     test_crash_jobs.follow,
     test_crash_jobs.follow_within,
@@ -76,6 +78,7 @@ WAYS = {
     ("streams.append", "to"),
     ("jobs.copy", "follow"),
     ("streams.copy", "independent"),
+    ("streams.copy", "where"),
     ("scopes.copy", "to"),
     ("scopes.delete", "recursive"),
     ("streams.stitch", "deduplicate"),
@@ -145,11 +148,12 @@ def test_what_only_reads_takes_no_request() -> None:
 
 def test_every_verb_that_begins_a_job_crashes_in_a_table() -> None:
     """By the verb of a feature that asks for it; `resume` and `forget` are how the tables go on, and end."""
-    names, _ = asked()
+    names, ways = asked()
     called = {
         name.replace("archives.create_scope", "archive_scope").replace("archives.create", "archive") for name in names
     }
     called |= {"import_archive" for name in names if name == "archives.import_"}
+    called |= {"copy_where" for way in ways if way == ("streams.copy", "where")}
     called |= {"copy_scope" for name in names if name == "scopes.copy"}
     called |= {name.partition(".")[2] for name in names if name.startswith("streams.")}
     reading = {"close", "get", "list"}
