@@ -138,7 +138,7 @@ def test_places(sensors: Line) -> None:
     ("text", "complaint"),
     [
         ("yesterday", "is not a position in a stream: expected head, tail"),
-        ("-1w", "is not a position in a stream"),
+        ("-1y", "is not a position in a stream"),
         ("0123456789abcdef:", "is not a stream cut"),
         ("0123456789abcdef:0000000000000000@0", "belongs to stream 0123456789abcdef"),
         ("0123456789abcdef0123456789abcdef", "is it complete?"),
