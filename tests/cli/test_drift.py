@@ -184,6 +184,39 @@ def test_a_failed_first_write_leaves_nothing(line: Line, options: tuple[str, ...
     assert line("read", "new/x").rows == [{"a": 1}]
 
 
+@pytest.mark.parametrize("atomic", [(), ("--atomic",)], ids=["rows", "atomic"])
+def test_a_first_row_that_only_its_cast_refuses_leaves_nothing(
+    line: Line, tmp_path: Path, atomic: tuple[str, ...]
+) -> None:
+    pq.write_table(pa.table({"a": [1 << 40, 1]}), tmp_path / "m.parquet")
+    command = ("write", "new/x", tmp_path / "m.parquet", "--create", "--schema", "a:int32", *atomic)
+    assert "row 1: column 'a'" in line.refused(*command)
+    assert not line.store.exists(), "no store"
+    line("scope", "create", "new")
+    assert "nothing is written" in line.refused(*command)
+    assert line("stream", "list", "--json").json == []
+
+
+def test_a_full_disk_is_named_with_the_reject_file(
+    sensors: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = tmp_path / "bad.jsonl"
+    usual = Path.open
+
+    def opened(path: Path, *arguments: Any, **options: Any) -> Any:
+        if path != bad:
+            return usual(path, *arguments, **options)
+        bad.touch(exist_ok=False)
+        return open("/dev/full", "w", encoding="utf-8")
+
+    monkeypatch.setattr(Path, "open", opened)
+    text = '{"device":"n"}\n{"device":7}\n{"device":"m"}\n'
+    assert sensors.refused("write", "iot/sensors", "--reject-file", bad, stdin=text).endswith(
+        f"{bad}: No space left on device"
+    )
+    assert column(sensors("read", "iot/sensors").rows[3:], "device") == ["n"]
+
+
 def test_only_bad_rows_create_nothing(line: Line, tmp_path: Path) -> None:
     told = line(
         *("write", "new/x", "--create", "--schema", "a:int", "--json", "--reject-file", tmp_path / "bad.jsonl"),

@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Final
 
@@ -53,4 +53,5 @@ def interrupts(note: str | None = None) -> Iterator[threading.Event]:
 
 def _write(text: str) -> None:
     # Not by print: the signal may have come while that was writing.
-    os.write(sys.stderr.fileno(), text.encode())
+    with suppress(OSError):  # nobody reads it any more
+        os.write(sys.stderr.fileno(), text.encode())

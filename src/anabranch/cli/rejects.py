@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -37,8 +38,11 @@ class Rejects:
 
         self.count += 1
         if self._file is not None:
-            self._file.write(json.dumps(_entry(row), ensure_ascii=False) + "\n")
-            self._file.flush()
+            try:
+                self._file.write(json.dumps(_entry(row), ensure_ascii=False) + "\n")
+                self._file.flush()
+            except OSError as exc:
+                raise OSError(exc.errno, exc.strerror, str(self.path)) from exc
         if self._most is None and self._file is not None:
             return
         if self.count > (self._most or 0):
@@ -52,7 +56,8 @@ class Rejects:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._file is not None and self.path is not None:
-            self._file.close()
+            with suppress(*([OSError] if error is not None else [])):  # it would hide the error
+                self._file.close()
             if not self.count:
                 self.path.unlink(missing_ok=True)
 

@@ -60,7 +60,7 @@ def duration_text(micros: int) -> str:
     for unit in ("d", "h", "m"):
         if micros and micros % UNITS_US[unit] == 0:
             return f"{micros // UNITS_US[unit]}{unit}"
-    return f"{micros / UNITS_US['s']:g}s"
+    return f"{Decimal(micros).scaleb(-6).normalize():f}s"
 
 
 def size_text(count: float) -> str:

@@ -78,7 +78,7 @@ def write(
             first += batch.num_rows
         if atomic:
             rows.write_held(schema)
-        elif rows.present is None and not rejections.count:
+        if rows.present is None and not rejections.count:
             rows.open(schema)  # for data without rows too
         rows.flush()
         return WriteReport(rows.durable, rejections.count, rows.created, tuple(rows.added))

@@ -122,6 +122,7 @@ def test_a_failed_first_write_takes_nothing_from_others(store: Store, monkeypatc
 
 def test_data_without_rows_creates_its_stream_and_other_data_is_refused(store: Store) -> None:
     assert store.write("s/empty", ROWS.slice(0, 0), create=True).created
+    assert store.write("s/all", ROWS.slice(0, 0), create=True, atomic=True).created
     with pytest.raises(InvalidArgument, match="expected a batch"):
         store.write("s/a", [1, 2])
     with pytest.raises(StreamExists):

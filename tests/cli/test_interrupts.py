@@ -1,0 +1,22 @@
+"""Ctrl-C is taken as an event."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import pytest
+
+from anabranch.cli.interrupts import interrupts
+
+
+def test_a_signal_counts_when_nobody_reads_its_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as unread:
+        monkeypatch.setattr(sys, "stderr", unread)
+        with interrupts("stopping") as interrupted:
+            signal.raise_signal(signal.SIGINT)
+        monkeypatch.undo()
+    assert interrupted.is_set()
