@@ -50,7 +50,7 @@ def copy_at_once(
             reject_byte_stream(view.info)
             part = plan_slice(view, *range_cuts(source))
             try:
-                kept = {} if made is not None else _decided(logs, part, event_filter, lease)
+                kept = None if made is not None else _decided(logs, part, event_filter, lease)
             except Truncated:
                 continue  # meanwhile
 
@@ -58,11 +58,13 @@ def copy_at_once(
                 txn: Writing,
                 now: Micros,
                 part: StreamSlice = part,
-                kept: Mapping[SegmentId, list[KeptEvents]] = kept,
+                kept: Mapping[SegmentId, list[KeptEvents]] | None = kept,
             ) -> dict[str, Any]:
                 view = need_view(txn, part.view.info.id)
                 if (made := existing_copy(txn, view.info.id, target, asked)) is not None:
                     return made.to_json()
+                if kept is None:
+                    raise _CopyGone
                 need_scope(txn, target.scope)
                 found, ranges = filtered_slice(plan_slice(view, part.start, part.end), kept)
                 filtered = summary(event_filter.where, kept, ranges)
@@ -70,8 +72,12 @@ def copy_at_once(
 
             try:
                 return CopyResult.from_json(change(act))
-            except Truncated:
+            except (Truncated, _CopyGone):
                 continue
+
+
+class _CopyGone(Exception):
+    """The copy that existed was deleted or renamed meanwhile."""
 
 
 def _decided(

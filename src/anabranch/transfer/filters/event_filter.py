@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anabranch.core.event_condition import EventCondition
+from anabranch.core.event_condition import AnyTest, EventCondition
 from anabranch.core.routing import key_text
 from anabranch.core.sql_error import sql_problem, without_kind
 from anabranch.errors import InvalidArgument, InvalidSql, MissingExtra
@@ -54,8 +54,8 @@ class EventFilter:
         self._schema = schema
         self._error: type[Exception] = duckdb.Error
         self._database = duckdb.connect(config={"autoinstall_known_extensions": False})
-        # One thread: the job runs several filters side by side.
-        for setting in ("TimeZone = 'UTC'", "threads = 1", "enable_external_access = false"):
+        # One thread: the job runs several filters side by side. GLOBAL, since a cursor does not inherit the time zone.
+        for setting in ("GLOBAL TimeZone = 'UTC'", "threads = 1", "enable_external_access = false"):
             self._database.execute(f"SET {setting}")
         self._database.execute("SET lock_configuration = true")
         added = [field for field in ADDED if field.name not in schema.columns.names]
@@ -70,7 +70,8 @@ class EventFilter:
         """The columns of the stream to read."""
         self._check_binding()
         read = ConditionReader(schema, self._constant)
-        self.condition: EventCondition = read.condition(tree)
+        # A NUL in a text would end the text when DuckDB reads the tree again.
+        self.condition: EventCondition = AnyTest() if "\0" in where else read.condition(tree)
 
     def matching(
         self, segment: SegmentId, batch: pa.RecordBatch, offsets: pa.Array, appended: pa.Array
@@ -150,7 +151,8 @@ class EventFilter:
             called = str(node.get("function_name", "")).lower()
             named = node.get("column_names", ())
             column = str(named[0]).lower() if len(named) == 1 else ""
-            found = called if called in unstable else column if column in _MOMENTS - own else None
+            changes = called in unstable or (called == "age" and _arguments(node) == 1)  # the age today
+            found = called if changes else column if column in _MOMENTS - own else None
             if found is not None:
                 raise InvalidSql(
                     f"the condition {self.where!r:.200} can't be used: the result of {found} changes from one "
@@ -209,8 +211,8 @@ def keys_condition(keys: Sequence[Any], schema: StreamSchema) -> str:
 
 
 def both_conditions(where: str | None, keys: Sequence[Any], schema: StreamSchema) -> str:
-    """The condition for what a caller passes. Raises InvalidArgument, InvalidKey."""
-    chosen = [where] if where is not None else []
+    """The condition for what a caller passes, as `EventFilter.where` has it. Raises InvalidArgument, InvalidKey."""
+    chosen = [where.strip() if isinstance(where, str) else where] if where is not None else []
     if not isinstance(keys, Sequence) or isinstance(keys, str) or keys:
         chosen.append(keys_condition(keys, schema))
     return chosen[0] if len(chosen) == 1 else " AND ".join(f"({each}\n)" for each in chosen)
@@ -229,6 +231,11 @@ def _literal(key: Any, kind: pa.DataType) -> str:
             raise InvalidArgument(f"{key!r:.100} is no routing key of a column of type {kind}")
         return f"DATE '{key.isoformat()}'"
     return "'" + text.replace("'", "''") + "'"
+
+
+def _arguments(call: Tree) -> int:
+    """The number of a call's arguments, under the name that this version of DuckDB gives them."""
+    return len(call.get("arguments", call.get("children", ())))
 
 
 def _nodes(tree: Any) -> Iterator[Tree]:

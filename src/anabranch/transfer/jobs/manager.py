@@ -236,7 +236,7 @@ class Jobs(ArchiveJobs, Displayed):
 
         def act(txn: Writing, ident: str, now: Micros) -> JobRow:
             assert snapshot is not None, "the request was not recorded"
-            return make_filtered_copy(txn, ident, snapshot, full, where, stages=stages, now=now)
+            return make_filtered_copy(txn, ident, snapshot, full, where.strip(), stages=stages, now=now)
 
         operation = f"job copy {source} {full} where {where if asked is None else asked}"
         return self._write_down(operation, act, [self._job_store], JobOptions(request, window, None, progress))

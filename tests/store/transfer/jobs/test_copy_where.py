@@ -373,6 +373,41 @@ def test_the_same_call_again_changes_nothing(store: Store) -> None:
         store.streams.copy("s/x", "s/y")
 
 
+@pytest.mark.parametrize("condition", ["n % 2 = 0", "_appended > '1990-01-01'"])
+def test_a_condition_is_the_same_with_space_around_it(store: Store, condition: str) -> None:
+    pages(store)
+    first = store.streams.copy("s/x", "s/y", where=f"\n  {condition}\n")
+    assert store.streams.copy("s/x", "s/y", where=f"\n  {condition}\n") == first
+    assert store.streams.copy("s/x", "s/y", where=condition) == first
+    assert store.jobs.copy_where("s/x", "s/y", f" {condition}").wait() == first
+
+
+def test_a_copy_that_is_deleted_while_it_is_asked_for_again_is_made_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages(store)
+    store.streams.copy("s/x", "s/y", where="_appended > '1990-01-01'")
+    from anabranch.transfer.filters import at_once
+
+    plan_slice, act = at_once.plan_slice, meanwhile(lambda: store.streams.delete("s/y"))
+
+    def deleting(*args: Any) -> Any:
+        act("", 0, None)
+        return plan_slice(*args)
+
+    monkeypatch.setattr(at_once, "plan_slice", deleting)
+    store.streams.copy("s/x", "s/y", where="_appended > '1990-01-01'")
+    assert sorted(numbers(store, "s/y")) == list(range(80))
+
+
+def test_a_key_with_a_nul_is_found(store: Store) -> None:
+    make(store, segments=4)
+    write(store, rows(*[(f"{letter}\0", n, n) for n, letter in enumerate("abcdefgh")]))
+    for n, letter in enumerate("abcdefgh"):
+        store.streams.copy("s/x", f"s/y{n}", keys=[f"{letter}\0"])
+        assert numbers(store, f"s/y{n}") == [n]
+
+
 @pytest.mark.parametrize("where", ["n % 2 = 0", "_appended > '1990-01-01'"])
 def test_a_request_is_answered_once_also_when_the_source_is_gone(store: Store, where: str) -> None:
     pages(store)
@@ -436,6 +471,7 @@ def test_columns_that_were_added_later_are_null_in_older_events(store: Store) ->
         ('"at" > now()', "the result of now changes"),
         ('"at" > current_timestamp', "the result of current_timestamp changes"),
         ('"at" > ago(INTERVAL 1 DAY)', "the result of ago changes"),
+        ('age("at") > INTERVAL 1 DAY', "the result of age changes"),
         ("n = 1) ORDER BY (n", "expected one condition"),
         ("n = 1; DROP TABLE x", "syntax error"),
         ("n = ?", "not on a parameter"),
