@@ -84,22 +84,19 @@ class Fetcher:
                     self._sound.pop(next(iter(self._sound)))
         return batch
 
-    def prepare(self, extent: Extent, columns: pa.Schema) -> None:
-        """Verifies the message and checks its values in the background, for a caller that will ask for them soon. Does
-        so only for a large message, and only if blobs are near: remote blobs are not fetched before they are needed."""
+    def prepare(self, extent: Extent) -> None:
+        """Verifies the message in the background, for a caller that will ask for it soon. Does so only for a large
+        message, and only if blobs are near: remote blobs are not fetched before they are needed."""
         place = (extent.key, extent.location.offset)
         large = extent.encoding == "arrow" and extent.location.length >= limits.VERIFY_AHEAD_BYTES_MIN
         if self._near and large and extent.key is not None and place not in self._verified:
-            self._helper.begin(place, partial(self._verify_ahead, extent, extent.key, columns))
+            self._helper.begin(place, partial(self._verify_ahead, extent, extent.key))
 
-    def _verify_ahead(self, extent: Extent, key: str, columns: pa.Schema) -> None:
+    def _verify_ahead(self, extent: Extent, key: str) -> None:
         # Errors are raised to the caller that asks for the message.
         with suppress(Exception):
-            message = self._blobs.get(key, extent.location.offset, extent.location.length)
-            _verify(extent, message)
-            if self._sealer is None:
-                self.decode(extent, message, columns)
-            self._remember((key, extent.location.offset))  # last: until then, the caller waits for this
+            _verify(extent, self._blobs.get(key, extent.location.offset, extent.location.length))
+            self._remember((key, extent.location.offset))
 
     def _unsealed(self, extent: Extent, box: pa.Buffer, place: _Place) -> pa.Buffer:
         # The extents of staged rows are slices of one message; without this cache each would decrypt the same box.

@@ -106,7 +106,7 @@ class LogReader:
         for piece, following in zip_longest(pieces, pieces[1:]):
             message = self.fetcher.message(piece.extent)
             if following is not None:
-                self.fetcher.prepare(following.extent, following.columns)
+                self.fetcher.prepare(following.extent)
             yield from self._decode(piece, message, selection)
 
     def raw_payload(self, extent: Extent) -> bytes | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +11,6 @@ import pytest
 
 import anabranch as ab
 from anabranch import errors, limits
-from anabranch.core import codec
 from anabranch.core.checksum import checksum
 from anabranch.log import fetch
 from anabranch.log.plan import plan
@@ -128,25 +126,6 @@ def test_large_messages_are_verified_once_each(tmp_path: Path, monkeypatch: pyte
             with store.reader("s/a") as reader:
                 assert sum(batch.num_rows for batch in reader.batches()) == count
     assert len(sums) == len(set(sums)) == 6
-
-
-def test_the_values_of_a_message_are_checked_ahead_too_and_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ReadAhead, "begin", lambda self, place, work: work())  # always ahead
-    count = large(tmp_path / "store")
-    checked: list[bool] = []
-    decode_message = codec.decode
-
-    def counted(*arguments: Any, trusted: bool, **options: Any) -> pa.RecordBatch:
-        checked.append(not trusted)
-        return decode_message(*arguments, trusted=trusted, **options)
-
-    monkeypatch.setattr(codec, "decode", counted)
-    with ab.connect(tmp_path / "store") as store, store.reader("s/a") as reader:
-        assert sum(batch.num_rows for batch in reader.batches()) == count
-    # Of 6 messages the first of each of two segments is decoded once, the others ahead and by the reader.
-    assert (checked.count(True), checked.count(False)) == (6, 4)
 
 
 def test_damage_in_a_message_that_was_verified_ahead_is_told_to_who_reads_it(
