@@ -94,3 +94,14 @@ meaning
 
 # Of the report of `Store.write`.
 _.rejected
+
+# What the front ends of a broker are given.
+authenticate
+authorize
+admit
+principal
+certificate
+resource
+peer
+OpenGuard
+Broker

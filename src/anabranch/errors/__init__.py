@@ -35,6 +35,9 @@ AnabranchError
 ├── RequestMismatch                     a request id was reused for another operation
 ├── MissingExtra (also ImportError)     an optional dependency is not installed
 ├── Forked                              the store was opened before this process was forked
+├── Unauthenticated · PermissionDenied    a broker does not know the caller, or does not allow it the call
+├── RateLimited                     a broker's limit is reached: try again after the stated time
+├── NotRemote                       the call can't be made through a broker
 └── Closed                              the object was closed
 """
 
@@ -65,6 +68,7 @@ from anabranch.errors.names import (
     StreamRenamed,
 )
 from anabranch.errors.reading import GroupNotFound, GroupStreamDeleted, ReaderNotInGroup, Truncated
+from anabranch.errors.serving import NotRemote, PermissionDenied, RateLimited, Unauthenticated
 from anabranch.errors.storage import (
     AttachmentUnconfirmed,
     BlobMissing,
@@ -146,10 +150,13 @@ __all__ = [
     "LeaseExpired",
     "MissingExtra",
     "NotFound",
+    "NotRemote",
     "OutOfSequence",
+    "PermissionDenied",
     "PipelineFailed",
     "PipelineNotFound",
     "PipelineRunning",
+    "RateLimited",
     "ReadOnlyStore",
     "ReaderNotInGroup",
     "RequestMismatch",
@@ -171,6 +178,7 @@ __all__ = [
     "TransactionAborted",
     "TransactionNotFound",
     "Truncated",
+    "Unauthenticated",
     "WriterUnknown",
     "WrongKey",
 ]

@@ -1,0 +1,1 @@
+"""The client of a broker: the store's API over the network."""

@@ -1,0 +1,1 @@
+"""Who calls a broker, what they may do, and how much of it."""

@@ -1,0 +1,1 @@
+"""The broker: a store behind Arrow Flight, gRPC and HTTP."""

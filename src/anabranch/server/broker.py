@@ -1,0 +1,17 @@
+"""What the front ends of a broker share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anabranch.security.guard import Guard
+from anabranch.store.facade import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A store, and who may use it. Every front end (Flight, gRPC, HTTP) is given one, and holds no state of its own
+    that another broker would need."""
+
+    store: Store
+    guard: Guard

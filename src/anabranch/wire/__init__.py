@@ -1,0 +1,1 @@
+"""What brokers and their clients say to each other, without any I/O: values, verbs, errors, messages."""
