@@ -99,6 +99,8 @@ _.rejected
 authenticate
 authorize
 admit
+allows
+authorize_place
 principal
 certificate
 resource

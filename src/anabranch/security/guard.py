@@ -2,42 +2,101 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Literal, Protocol
 
 Operation = Literal["read", "write", "create", "manage", "admin"]
 """`read`: events and descriptions. `write`: append events, transactions, reader groups' positions. `create`: new streams
 and scopes. `manage`: change or delete streams and scopes. `admin`: the store itself, and places of the server."""
 
+Holdable = Literal["connections", "followers", "memory"]
+"""What a call has for as long as it lasts: `connections` and `followers` are counted, `memory` is in bytes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who calls. `name` is what audit and limits go by; `token` the id of the token it came with, if any."""
+    """Who calls. `name` is what roles, audit and limits go by; `roles` those that apply to the whole store without a
+    binding; `groups` further names that roles may be bound to. `token` is the id of the token it came with, if any;
+    `peer` the address it calls from."""
 
     name: str
     roles: tuple[str, ...] = ()
     token: str | None = None
+    groups: tuple[str, ...] = ()
+    peer: str = ""
+
+
+class Holding:
+    """Something that a call holds until it releases it; a context manager."""
+
+    __slots__ = ("_release",)
+
+    def __init__(self, release: Callable[[], None] | None = None) -> None:
+        self._release = release
+
+    def release(self) -> None:
+        """Give it back. A second call does nothing."""
+        release, self._release = self._release, None
+        if release is not None:
+            release()
+
+    def __enter__(self) -> Holding:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
 
 
 class Guard(Protocol):
-    """Authentication, authorization, limits and audit of a broker. Thread-safe; no call waits for the network."""
+    """Authentication, authorization, limits and audit of a broker. Thread-safe; no call waits for the network or the
+    catalog, so all may be made from an event loop.
+
+    The guard notes its own refusals (what `authenticate`, `authorize`, `authorize_place`, `admit` and `hold` raise) in
+    the audit stream; `record` is for management calls."""
 
     def authenticate(self, *, token: str | None, certificate: str | None, peer: str) -> Principal:
         """Who calls: `token` as sent (without `Bearer`), `certificate` the name in a verified client certificate, `peer`
-        the address. Raises Unauthenticated."""
+        the address. Raises Unauthenticated, RateLimited."""
         ...
 
-    def authorize(self, principal: Principal, operation: Operation, resource: str | None) -> None:
+    def authorize(self, principal: Principal, operation: Operation, resource: str | None, *, verb: str = "") -> None:
         """Check the operation on a resource: `scope/stream` by its present name (aliases and former names resolved),
-        `scope/` for a scope, None for the store. Raises PermissionDenied."""
+        `scope/` for a scope, None for the store. `verb` is for the audit.
+
+        A call that lasts (a follower, a group reader) asks again every few seconds. Raises PermissionDenied, and
+        Unauthenticated once the token has expired or was revoked."""
+        ...
+
+    def allows(self, principal: Principal, operation: Operation, resource: str | None) -> bool:
+        """Whether `authorize` would pass; for lists, which show only what the caller may read. Never raises, and notes
+        nothing."""
+        ...
+
+    def authorize_place(self, principal: Principal, place: str, *, verb: str = "") -> None:
+        """Check a folder or address that the server itself would open: for admins, and only below the places that the
+        broker's configuration lists. Raises PermissionDenied."""
         ...
 
     def admit(self, principal: Principal, *, calls: int = 1, bytes_: int = 0) -> None:
-        """Count a call and its bytes against the principal's limits and the broker's. Raises RateLimited."""
+        """Count a call and its bytes against the principal's limits and the broker's. Bytes whose number is known only
+        later are counted with `calls=0`. Raises RateLimited, and then counts nothing."""
+        ...
+
+    def hold(self, principal: Principal, what: Holdable, amount: int = 1) -> Holding:
+        """Count what a call has until it releases it. Raises RateLimited, and then holds nothing."""
         ...
 
     def record(self, principal: Principal, verb: str, resource: str | None, error: Exception | None) -> None:
-        """Note a management call, or a refusal, in the audit stream. Never raises, and does not wait."""
+        """Note a management call, and how it ended, in the audit stream. Never raises, and does not wait. Errors that
+        the guard raised itself are noted already."""
+        ...
+
+    def close(self) -> None:
+        """Write what was noted, and end background work. A second call does nothing."""
         ...
 
 
@@ -45,13 +104,25 @@ class OpenGuard:
     """Everybody may do everything: for a broker on loopback, or with `--insecure`."""
 
     def authenticate(self, *, token: str | None, certificate: str | None, peer: str) -> Principal:
-        return Principal("anonymous", ("admin",))
+        return Principal("anonymous", ("admin",), peer=peer)
 
-    def authorize(self, principal: Principal, operation: Operation, resource: str | None) -> None:
+    def authorize(self, principal: Principal, operation: Operation, resource: str | None, *, verb: str = "") -> None:
+        return None
+
+    def allows(self, principal: Principal, operation: Operation, resource: str | None) -> bool:
+        return True
+
+    def authorize_place(self, principal: Principal, place: str, *, verb: str = "") -> None:
         return None
 
     def admit(self, principal: Principal, *, calls: int = 1, bytes_: int = 0) -> None:
         return None
 
+    def hold(self, principal: Principal, what: Holdable, amount: int = 1) -> Holding:
+        return Holding()
+
     def record(self, principal: Principal, verb: str, resource: str | None, error: Exception | None) -> None:
+        return None
+
+    def close(self) -> None:
         return None
