@@ -220,6 +220,17 @@ POSTGRES_CONNECTIONS_MAX: Final = 16  # of one process, in addition to one that 
 LISTEN_POLL_US: Final = 1_000_000  # how often a listener polls, in case notifications are lost
 WAL_PAGES_CHECKPOINT: Final = 4_096  # 16 MiB of write-ahead log trigger a checkpoint
 
+# Brokers: who may do what
+TOKENS_MAX: Final = 10_000  # of a store, as each broker holds all in memory
+ROLES_MAX: Final = 1_000  # of a store, and of one principal
+PRINCIPAL_CHARS_MAX: Final = 200
+TOKEN_EXPIRED_KEPT_US: Final = 30 * 24 * 3600 * 1_000_000  # how long `token list` still shows an expired token
+ACCESS_REFRESH_S: Final = 0.5  # how often a broker looks whether tokens or roles have changed
+AUDIT_FLUSH_S: Final = 1.0  # how often a broker writes what it noted to the audit stream
+AUDIT_PENDING_MAX: Final = 10_000  # notes that wait for it; what is more is dropped and counted
+AUDIT_KEPT_US: Final = 365 * 24 * 3600 * 1_000_000
+ACCESS_STALE_S: Final = 30.0  # a broker that could not look for this long serves nobody
+
 # Spark
 SPARK_START_S: Final = 300.0  # until a session has started; then its Java process is killed
 JAVA_ANSWER_S: Final = 60.0  # Spark's Java process that answers no question for this long is taken to be stopped

@@ -59,6 +59,8 @@ READS = frozenset(
         "pipeline list",
         "pipeline show",
         "key show",
+        "token list",
+        "role list",
         "space",
         "metrics",
         "version",

@@ -61,6 +61,8 @@ _.list_pipelines
 _.list_scopes
 _.list_streams
 _.list_watermarks
+_.list_roles
+_.list_tokens
 _.metrics
 _.unalias
 _.ms  # a choice of --time-unit
@@ -107,3 +109,7 @@ resource
 peer
 OpenGuard
 Broker
+StoreGuard
+require_safe
+_.connections  # of a quota, by name
+_.followers

@@ -92,6 +92,7 @@ ROOT_OPTIONS: Final = (
 _STREAMS: Final = "Scopes and streams"
 _EVENTS: Final = "Events"
 _PIPELINES: Final = "Pipelines"
+_ACCESS: Final = "Brokers"
 _UPKEEP: Final = "Upkeep"
 
 VERBS: Final = {
@@ -225,6 +226,10 @@ VERBS: Final = {
         "pipeline", "app", _PIPELINES, "Run, list, show, stop, reset and delete pipelines: SQL over streams, on Spark."
     ),
     "demo": Verb("demo", "app", _PIPELINES, "Watch streams and a pipeline at work, and see the result verified."),
+    "token": Verb("token", "app", _ACCESS, "Issue, list and revoke the tokens by which callers of a broker are known."),
+    "role": Verb(
+        "role", "app", _ACCESS, "Define roles, and bind them to principals: who may do what through a broker."
+    ),
     "compact": Verb("maintain", "compact_app", _UPKEEP, "Compact appended events into Parquet files."),
     "collect": Verb(
         "maintain",

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Protocol
 
+from anabranch.model.ids import Micros
+
 Operation = Literal["read", "write", "create", "manage", "admin"]
 """`read`: events and descriptions. `write`: append events, transactions, reader groups' positions. `create`: new streams
 and scopes. `manage`: change or delete streams and scopes. `admin`: the store itself, and places of the server."""
@@ -18,14 +20,15 @@ Holdable = Literal["connections", "followers", "memory"]
 @dataclass(frozen=True, slots=True)
 class Principal:
     """Who calls. `name` is what roles, audit and limits go by; `roles` those that apply to the whole store without a
-    binding; `groups` further names that roles may be bound to. `token` is the id of the token it came with, if any;
-    `peer` the address it calls from."""
+    binding; `groups` further names that roles may be bound to, as `group:NAME`. `token` is the id of the token it came
+    with, if any; `peer` the address it calls from; `expires_at` when it is not taken for granted any more."""
 
     name: str
     roles: tuple[str, ...] = ()
     token: str | None = None
     groups: tuple[str, ...] = ()
     peer: str = ""
+    expires_at: Micros | None = None
 
 
 class Holding:

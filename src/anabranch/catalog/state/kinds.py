@@ -6,6 +6,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from anabranch.catalog.state.access_binding import ACCESS_BINDING
+from anabranch.catalog.state.access_role import ACCESS_ROLE
+from anabranch.catalog.state.access_token import ACCESS_TOKEN
+from anabranch.catalog.state.access_version import ACCESS_VERSION
 from anabranch.catalog.state.archive_plan import ARCHIVE_PLAN
 from anabranch.catalog.state.attachment import ATTACHMENT
 from anabranch.catalog.state.byte_head import BYTE_HEAD
@@ -47,6 +51,10 @@ KINDS: Final[Mapping[str, StateKind[Any, Any]]] = MappingProxyType(
     {
         kind.name: kind
         for kind in (
+            ACCESS_BINDING,
+            ACCESS_ROLE,
+            ACCESS_TOKEN,
+            ACCESS_VERSION,
             ARCHIVE_PLAN,
             ATTACHMENT,
             BYTE_HEAD,

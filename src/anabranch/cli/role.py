@@ -1,0 +1,149 @@
+"""`anabranch role`: who may do what through a broker."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from anabranch.cli.options import JsonOption, StoreOption, new_app, open_catalog
+from anabranch.cli.output import print_columns, print_json, print_note, put_line
+
+app = new_app("Define roles, and bind them to principals: who may do what through a broker.")
+
+_RoleArgument = Annotated[
+    str, typer.Argument(metavar="ROLE", help="reader, writer, operator, admin, or one that was defined.")
+]
+_PrincipalArgument = Annotated[
+    str,
+    typer.Argument(metavar="PRINCIPAL", help="The name of a token's principal; or cert:NAME, oidc:NAME, group:NAME."),
+]
+
+
+@app.command()
+def define(
+    role: Annotated[str, typer.Argument(metavar="ROLE", help="The name of the role.")],
+    operation: Annotated[
+        list[str],
+        typer.Option(
+            "--allow", metavar="OPERATION", help="read, write, create, manage, admin; may be given several times."
+        ),
+    ],
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Define a role, or change what it allows, at once for all who have it.
+
+    Example:
+
+      anabranch role define loader --allow write --allow create
+    """
+    from anabranch.security.roles import Roles
+
+    with open_catalog(store) as names:
+        row = Roles(names.changes).define(role, operation)
+    if as_json:
+        print_json({"role": row.name, "operations": list(row.operations)})
+    else:
+        print_note(f"role '{role}' allows {', '.join(row.operations)}")
+
+
+@app.command()
+def delete(role: _RoleArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
+    """Delete a role that nobody has.
+
+    Example:
+
+      anabranch role delete loader
+    """
+    from anabranch.security.roles import Roles
+
+    with open_catalog(store) as names:
+        Roles(names.changes).delete(role)
+    if as_json:
+        print_json({"role": role})
+    else:
+        print_note(f"role '{role}' is gone")
+
+
+@app.command("list")
+def list_roles(as_json: JsonOption = False, store: StoreOption = None) -> None:
+    """List the roles and what they allow, and who has them and where.
+
+    Example:
+
+      anabranch role list
+    """
+    from anabranch.security.roles import Roles
+
+    with open_catalog(store) as names:
+        roles = Roles(names.changes)
+        found, bindings = roles.list(), roles.bindings()
+    bound = [(row.principal, each.role, each.on) for row in bindings for each in row.roles]
+    if as_json:
+        print_json(
+            {
+                "roles": [{"role": name, "operations": list(allowed)} for name, allowed in found.items()],
+                "bindings": [{"principal": who, "role": role, "on": on} for who, role, on in bound],
+            }
+        )
+        return
+    print_columns(("ROLE", "ALLOWS"), [(name, ", ".join(allowed)) for name, allowed in found.items()])
+    if bound:
+        put_line()
+        print_columns(("PRINCIPAL", "ROLE", "ON"), bound)
+
+
+@app.command()
+def bind(
+    role: _RoleArgument,
+    principal: _PrincipalArgument,
+    on: Annotated[
+        str, typer.Option("--on", metavar="NAMES", help="Where: 'iot/', 'iot/sens*', 'iot/sensors', or '*' everywhere.")
+    ] = "*",
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Give a role to a principal. Running brokers know it within about a second.
+
+    Examples:
+
+      anabranch role bind reader dashboard --on iot/
+      anabranch role bind operator oidc:alice@example.com
+    """
+    from anabranch.security.roles import Roles
+
+    with open_catalog(store) as names:
+        row = Roles(names.changes).bind(role, principal, on)
+    if as_json:
+        print_json({"principal": row.principal, "roles": [each._asdict() for each in row.roles]})
+    else:
+        print_note(f"'{principal}' has role '{role}' on '{on}'")
+
+
+@app.command()
+def unbind(
+    role: _RoleArgument,
+    principal: _PrincipalArgument,
+    on: Annotated[
+        str | None, typer.Option("--on", metavar="NAMES", help="Only where it was bound so. Default: everywhere.")
+    ] = None,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Take a role from a principal. Running brokers know it within about a second.
+
+    Tokens that were issued with rights of their own keep these: revoke them by 'anabranch token revoke'.
+
+    Example:
+
+      anabranch role unbind reader dashboard --on iot/
+    """
+    from anabranch.security.roles import Roles
+
+    with open_catalog(store) as names:
+        gone = Roles(names.changes).unbind(role, principal, on)
+    if as_json:
+        print_json({"principal": principal, "unbound": [each._asdict() for each in gone]})
+    else:
+        print_note(f"'{principal}' no longer has role '{role}' on {', '.join(repr(each.on) for each in gone)}")

@@ -1,0 +1,37 @@
+"""Secure by default: a broker that others can reach needs TLS and authentication."""
+
+from __future__ import annotations
+
+import ipaddress
+
+from anabranch.errors import InvalidArgument
+
+
+def is_loopback(host: str) -> bool:
+    """True if only this machine reaches what listens on `host`. Other names than `localhost` may be anywhere."""
+    bare = host.strip("[]").partition("%")[0]
+    if bare.lower() == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(bare)
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
+
+
+def require_safe(host: str, *, tls: bool, authentication: bool, insecure: bool) -> None:
+    """Raise InvalidArgument for a broker that listens on anything but loopback without TLS and authentication, unless
+    told `insecure`."""
+    if insecure or is_loopback(host) or (tls and authentication):
+        return
+    missing = " and ".join(
+        [
+            *([] if tls else ["TLS (--tls-cert and --tls-key, or --dev-tls)"]),
+            *([] if authentication else ["authentication (--auth)"]),
+        ]
+    )
+    raise InvalidArgument(
+        f"a broker on '{host}' can be reached by others, and has no {missing}. Add what is missing, listen on "
+        "127.0.0.1, or say --insecure if the network is trusted"
+    )
