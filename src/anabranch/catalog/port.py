@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -484,6 +484,12 @@ class Catalog(Protocol):
     def token(self) -> int:
         """A number that differs from that of the last call if any process may have changed something since. Cheap. It
         reflects commits of this object at once, those of others at most `limits.LISTEN_POLL_US` later."""
+        ...
+
+    def on_change(self, changed: Callable[[], None]) -> bool:
+        """Have `changed` called, on a task of the catalog's, soon after a process of the store has committed, until the
+        catalog is closed. Returns False where it can't be. Commits may be missed and calls may be false alarms, so also
+        look at the token now and then. The first call only; a second returns False."""
         ...
 
     def translated(self, error: Exception) -> Exception:

@@ -14,9 +14,10 @@ _GROWTH: Final = 1.1  # so that an interval is at most about a tenth of the time
 class Tail:
     """Notifies the readers of a process that something may have changed. One per store.
 
-    Within the process, the appender calls `notify`. Commits of other processes are found by polling the catalog's
-    token. One of the waiting readers polls for all of them, less and less often while nothing happens: every
-    `limits.TAIL_POLL_US_MIN` at first, every `settings.tail_poll_us_max` in the end.
+    Within the process, the appender calls `notify`. Of commits of other processes the catalog tells where it can.
+    They are also found by polling the catalog's token. One of the waiting readers polls for all of them, less and less
+    often while nothing happens: every `limits.TAIL_POLL_US_MIN` at first, every `settings.tail_poll_us_max` in the end,
+    or `limits.TAIL_POLL_TOLD_US_MAX` where the catalog tells.
     """
 
     def __init__(self, catalog: Catalog, runtime: Runtime) -> None:
@@ -29,6 +30,7 @@ class Tail:
         self._token: int | None = None
         self._polling = False
         self._closed = False
+        self._listening = False
 
     def generation(self) -> int:
         """Returns a number that stands for the present state of the store. Call it before reading, and pass it to
@@ -56,12 +58,20 @@ class Tail:
                 if (woken := self._woken(since, deadline)) is not None:
                     return woken
                 self._polling = mine = True  # one statement, since Ctrl-C may strike before the next line
+            if not self._listening:
+                self._listen()
             return self._wait_polling(since, deadline)
         finally:
             if mine:
                 with self._changed:
                     self._polling = False
                     self._changed.notify_all()  # another reader polls from now on
+
+    def _listen(self) -> None:
+        """Have the catalog tell of commits; while it does, polling only finds those that were missed."""
+        self._listening = True
+        if self._catalog.on_change(self._poll):
+            self._interval_max = max(self._interval_max, limits.TAIL_POLL_TOLD_US_MAX / 1e6)
 
     def _wait_polling(self, since: int, deadline: float | None) -> bool:
         interval = self._interval_min

@@ -102,6 +102,10 @@ class FaultyCatalog:
         """See `Catalog.token`."""
         return self._gate.call("catalog.token", self.inner.token)
 
+    def on_change(self, changed: Callable[[], None]) -> bool:
+        """See the port. Without notifications, so that a run depends on its seed alone."""
+        return False
+
     def translated(self, error: Exception) -> Exception:
         """See the port."""
         return self.inner.translated(error)

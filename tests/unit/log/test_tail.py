@@ -19,15 +19,21 @@ from tests.waiting import PATIENCE_S, until, until_ended
 
 
 class Token:
-    """Of a catalog, only its token, which counts how often it is asked."""
+    """Of a catalog, only its token, which counts how often it is asked, and who is told of commits."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, tells: bool = False) -> None:
+        self.tells = tells
+        self.told: list[Callable[[], None]] = []
         self.value = 0
         self.asked = 0
 
     def token(self) -> int:
         self.asked += 1
         return self.value
+
+    def on_change(self, changed: Callable[[], None]) -> bool:
+        self.told.append(changed)
+        return self.tells
 
 
 def tail_of(token: Token, poll_us_max: int = 5_000) -> Tail:
@@ -128,3 +134,15 @@ def test_waiting_ends_in_time_or_with_the_tail() -> None:
         tail.close()
         assert join() == [False] * 2
     assert not tail.wait(tail.generation())
+
+
+def test_what_the_catalog_tells_wakes_everybody_before_the_next_poll() -> None:
+    token = Token(tells=True)
+    with waiting(tail_of(token, poll_us_max=3_600_000_000), 3) as join:
+        until(lambda: token.asked > 20)  # the polls at the beginning are frequent
+        token.value += 1
+        (changed,) = token.told
+        asked = token.asked
+        changed()
+        assert token.asked > asked
+        assert join() == [True] * 3

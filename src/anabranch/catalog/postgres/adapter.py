@@ -188,6 +188,14 @@ class PostgresCatalog:
             raise Closed("store")
         return self._listener.token()
 
+    def on_change(self, changed: Callable[[], None]) -> bool:
+        """See the port."""
+        if self._listener.changed is not None:
+            return False
+        self._listener.changed = changed
+        self._listener.token()
+        return True
+
     def translated(self, error: Exception) -> Exception:
         """See the port."""
         return translate(error, self._address.shown) if isinstance(error, psycopg.Error) else error

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import selectors
 import socket
+from collections.abc import Callable
+from contextlib import suppress
 
 import psycopg
 from psycopg import sql
@@ -12,6 +14,7 @@ from anabranch import limits
 from anabranch.catalog.postgres.address import DatabaseAddress
 from anabranch.catalog.postgres.pipeline import SQL, PipelineConnection
 from anabranch.catalog.postgres.pool import Pool
+from anabranch.errors import AnabranchError
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.tasks import Task
 
@@ -92,6 +95,7 @@ class Listener:
         self._newest: str | None = None
         self._task: Task | None = None
         self._closed = False
+        self.changed: Callable[[], None] | None = None  # called after a notification, on the listener's task
         self._wake, self._woken = socket.socketpair()
 
     def bump(self) -> None:
@@ -158,6 +162,9 @@ class Listener:
             notified = notified or notice.be_pid != self._notifier.pid
         if notified:
             self.bump()
+            if self.changed is not None:
+                with suppress(AnabranchError):  # whoever reads meets the error too
+                    self.changed()
         if database.pgconn.status != psycopg.pq.ConnStatus.OK:
             raise psycopg.OperationalError("the connection that listens was closed")
 

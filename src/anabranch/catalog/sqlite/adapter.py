@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
@@ -21,9 +21,10 @@ from anabranch.catalog.sqlite.connection import (
     translate,
 )
 from anabranch.catalog.sqlite.known_states import KnownStates
-from anabranch.catalog.sqlite.lock import FairLock
+from anabranch.catalog.sqlite.lock import LOCK, FairLock
 from anabranch.catalog.sqlite.reading import SqliteReading
 from anabranch.catalog.sqlite.subject import SqliteSubjectWriting
+from anabranch.catalog.sqlite.wakeup import FileListener
 from anabranch.catalog.sqlite.wal import WriteAheadLog
 from anabranch.catalog.sqlite.writing import SqliteWriting
 from anabranch.errors import AnabranchError, AppendUncertain, Closed, DiskFull, ReadOnlyStore, StoreUnavailable
@@ -62,6 +63,7 @@ class SqliteCatalog:
         self._file_lock = None if folder is None or read_only else FairLock(folder, runtime)
         self._inode: int | None = None  # of the open file; None: not compared
         self._watch_lock = runtime.tasks.lock()
+        self._listener: FileListener | None = None
         opened: list[apsw.Connection] = []
         try:
             self._database = self._open(opened)
@@ -174,6 +176,8 @@ class SqliteCatalog:
         self._commits += 1
         if self._wal is not None:
             self._wal.extend()
+        if self._file_lock is not None:
+            self._file_lock.touch()
 
     @contextmanager
     def _exclusively(self) -> Iterator[None]:
@@ -251,6 +255,21 @@ class SqliteCatalog:
             with TranslatedErrors(self._path):
                 return int(self._version_watch.pragma("data_version"))
 
+    def on_change(self, changed: Callable[[], None]) -> bool:
+        """See the port."""
+        if self.in_memory or self._listener is not None:
+            return False
+        try:
+            listener = FileListener(Path(self._path).with_name(LOCK), self._runtime, changed)
+        except (OSError, RuntimeError):  # another system, no lock file, no watches or threads left
+            return False
+        with self._pool_lock:
+            if not self._closed and self._listener is None:
+                self._listener = listener
+                return True
+        listener.close()
+        return False
+
     def _require_open(self) -> None:
         if self._closed:
             raise Closed("store")
@@ -262,6 +281,8 @@ class SqliteCatalog:
     def close(self) -> None:
         """See the port."""
         checkpoint = self._checkpoint
+        if self._listener is not None:
+            self._listener.close()
         with self._thread_lock, self._watch_lock:
             with self._pool_lock:
                 if self._closed:

@@ -20,7 +20,7 @@ _QUEUED: Final = RetryPolicy(pause_s_min=0.001, pause_s_max=0.004, jitter=0)
 _FIRST_IN_QUEUE: Final = RetryPolicy(pause_s_min=0.0001, pause_s_max=0.001, growth=1.1, jitter=0)
 
 _QUEUE: Final = "catalog.queue"
-_LOCK: Final = "catalog.lock"
+LOCK: Final = "catalog.lock"  # also written to after a commit, which wakes followers
 _files: set[int] = set()  # descriptors of all locks of this process
 
 
@@ -46,7 +46,7 @@ class FairLock:
         self._folder = folder
         self._files: dict[str, int] = {}  # by name; a file that could not be unlocked is missing until it is reopened
         try:
-            for name in (_QUEUE, _LOCK):
+            for name in (_QUEUE, LOCK):
                 self._file(name)
         except BaseException:
             self.close()
@@ -67,7 +67,7 @@ class FairLock:
         self._unlock(_QUEUE)
 
     def _acquire_both(self, deadline: float) -> None:
-        for name, policy in ((_QUEUE, _QUEUED), (_LOCK, _FIRST_IN_QUEUE)):
+        for name, policy in ((_QUEUE, _QUEUED), (LOCK, _FIRST_IN_QUEUE)):
             retries: Retries | None = None
             while not self._try(name):
                 retries = retries or policy.begin(self._runtime, until=deadline)
@@ -79,8 +79,13 @@ class FairLock:
 
     def release(self) -> None:
         """Release the lock to the next waiter. Harmless if it is not held."""
-        self._unlock(_LOCK)
+        self._unlock(LOCK)
         self._unlock(_QUEUE)
+
+    def touch(self) -> None:
+        """Write to the lock file, for those that watch it. Called by the holder. Never raises: they also poll."""
+        with suppress(OSError, KeyError):
+            os.pwrite(self._files[LOCK], b"\n", 0)
 
     def close(self) -> None:
         """Close the lock files."""

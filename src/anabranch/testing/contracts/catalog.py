@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -85,6 +86,22 @@ class CatalogContract:
                 assert time.monotonic() < deadline, "another process's commit was not noticed"
                 time.sleep(0.001)
             other.close()
+
+    def test_it_tells_of_what_others_commit(self) -> None:
+        other = self.again()
+        log = new_stream(self.catalog)
+        told = threading.Event()
+        tells = self.catalog.on_change(told.set)
+        assert not self.catalog.on_change(lambda: None), "it tells the first only"
+        if other is None or not tells:  # in memory, or where the system can't: readers poll
+            return
+        for _ in range(3):
+            told.clear()  # also of what was committed before
+            append(other, part(log))
+            assert told.wait(60), "another process's commit was not told"
+        other.close()
+        self.catalog.close()
+        assert not any(each.name.endswith("listener") for each in threading.enumerate()), "it listens after its end"
 
     def test_two_openings_share_one_order(self) -> None:
         other = self.again()
