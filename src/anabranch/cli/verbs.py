@@ -92,7 +92,7 @@ ROOT_OPTIONS: Final = (
 _STREAMS: Final = "Scopes and streams"
 _EVENTS: Final = "Events"
 _PIPELINES: Final = "Pipelines"
-_ACCESS: Final = "Brokers"
+_BROKERS: Final = "Brokers"
 _UPKEEP: Final = "Upkeep"
 
 VERBS: Final = {
@@ -226,9 +226,15 @@ VERBS: Final = {
         "pipeline", "app", _PIPELINES, "Run, list, show, stop, reset and delete pipelines: SQL over streams, on Spark."
     ),
     "demo": Verb("demo", "app", _PIPELINES, "Watch streams and a pipeline at work, and see the result verified."),
-    "token": Verb("token", "app", _ACCESS, "Issue, list and revoke the tokens by which callers of a broker are known."),
+    "serve": Verb(
+        "serve",
+        "app",
+        _BROKERS,
+        "Serve a store to other processes and machines: by Arrow Flight, HTTP and gRPC.",
+    ),
+    "token": Verb("token", "app", _BROKERS, "Issue, list and revoke the tokens by which callers of a broker are known."),
     "role": Verb(
-        "role", "app", _ACCESS, "Define roles, and bind them to principals: who may do what through a broker."
+        "role", "app", _BROKERS, "Define roles, and bind them to principals: who may do what through a broker."
     ),
     "compact": Verb("maintain", "compact_app", _UPKEEP, "Compact appended events into Parquet files."),
     "collect": Verb(

@@ -1,0 +1,180 @@
+"""`anabranch serve`: the broker."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from anabranch.cli.interrupts import interrupts
+from anabranch.cli.options import JsonOption, StoreOption, invocation, new_app
+from anabranch.cli.output import print_note, put_json, put_line, put_text
+from anabranch.core.redact import redacted, shown_address
+from anabranch.errors import InvalidArgument, MissingExtra
+
+if TYPE_CHECKING:
+    from anabranch.server.config import LoadedSettings, ServerSettings
+    from anabranch.server.run import Serving
+
+app = new_app()
+
+_SHARED = ("store", "blobs", "history", "keys")
+
+
+def _port(name: str) -> Any:
+    return typer.Option(f"--{name}-port", metavar="PORT", help=f"The port of {name}; 0 takes a free one.")
+
+
+@app.command()
+def serve(
+    context: typer.Context,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", metavar="FILE", help="Settings as TOML. Default: ANABRANCH_SERVER_CONFIG."),
+    ] = None,
+    host: Annotated[
+        str | None, typer.Option("--host", metavar="HOST", help="The interface to listen on. Default: 127.0.0.1.")
+    ] = None,
+    flight_port: Annotated[int | None, _port("flight")] = None,
+    http_port: Annotated[int | None, _port("http")] = None,
+    grpc_port: Annotated[int | None, _port("grpc")] = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", metavar="N", help="Processes that serve HTTP on one socket.")
+    ] = None,
+    dev_tls: Annotated[bool | None, typer.Option("--dev-tls", help="Make a certificate for this start.")] = None,
+    insecure: Annotated[
+        bool | None, typer.Option("--insecure", help="Serve other machines without TLS or authentication.")
+    ] = None,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Any other setting, as in the file; several times."),
+    ] = None,
+    print_config: Annotated[
+        bool, typer.Option("--print-config", help="Print all settings and where each came from, and exit.")
+    ] = False,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Serve a store to other processes and machines: by Arrow Flight, HTTP and gRPC.
+
+    The store is created if there is none. Only this machine can connect unless --host says otherwise, which needs TLS
+    and tokens. A flag takes precedence over an environment variable, ANABRANCH_SERVER_ and the setting's name, and that
+    over the file. With --json, one line on stdout names the addresses once it serves.
+
+    Ctrl-C or SIGTERM ends it in order: calls under way are finished, and followers are told where to resume. A second
+    one ends it at once.
+
+    Examples:
+
+      anabranch serve
+      anabranch serve --config server.toml --workers 4
+      anabranch serve --host 0.0.0.0 --set tls_certificate=server.pem --set tls_key=server-key.pem
+      curl -N 'localhost:7411/v1/streams/iot/sensors/events?follow'
+    """
+    flags: dict[str, Any] = {
+        "host": host,
+        "flight_port": flight_port,
+        "http_port": http_port,
+        "grpc_port": grpc_port,
+        "workers": workers,
+        "dev_tls": dev_tls,
+        "insecure": insecure,
+    }
+    given = {name: value for name, value in flags.items() if value is not None}
+    loaded = _load({**_shared(context, store), **_pairs(sets or ()), **given}, config)
+    if print_config:
+        put_text(loaded.as_toml(), end="")
+        return
+    _log_to_stderr(loaded.settings.log_level)
+    _run(loaded.settings, as_json=as_json)
+
+
+def _load(flags: dict[str, Any], file: Path | None) -> LoadedSettings:
+    try:
+        from anabranch.server.config import load
+    except ImportError as exc:
+        if (exc.name or "").partition(".")[0] not in ("pydantic", "pydantic_settings"):
+            raise
+        raise MissingExtra("the broker", "server") from exc
+    return load(flags, file=file)
+
+
+def _shared(context: typer.Context, store: str | None) -> dict[str, str]:
+    """The options that all verbs share, without those that come from the environment: the broker reads that itself."""
+    chosen = {name: getattr(invocation, name) for name in _SHARED}
+    chosen["store"] = store or chosen["store"]
+    before = context.find_root()
+    inherited = {
+        name: before.params.get(name)
+        for name in _SHARED
+        if getattr(before.get_parameter_source(name), "name", "") == "ENVIRONMENT"
+    }
+    return {name: value for name, value in chosen.items() if value and value != inherited.get(name)}
+
+
+def _pairs(texts: list[str] | tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign or not name:
+            raise InvalidArgument(f"'{text}' is no setting: expected --set name=value")
+        found[name.strip().replace("-", "_")] = value
+    return found
+
+
+class _StderrLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return redacted(super().format(record))
+
+
+def _log_to_stderr(level: str) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_StderrLines("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    for name in ("anabranch", "uvicorn"):
+        logger = logging.getLogger(name)
+        logger.addHandler(handler)
+        logger.setLevel(level.upper())
+        logger.propagate = False
+    logging.getLogger("uvicorn").setLevel(max(logging.WARNING, logging.getLogger("anabranch").level))
+
+
+def _run(settings: ServerSettings, *, as_json: bool) -> None:
+    from anabranch.server.run import run
+
+    note = f"ending: calls under way have {settings.drain_s:g} s; Ctrl-C again ends at once"
+    with interrupts(note) as stopping:
+
+        def ready(serving: Serving) -> None:
+            if as_json:
+                put_json(json.dumps({"store": shown_address(serving.store), **serving.addresses}), flush=True)
+            else:
+                _show(settings, serving)
+
+        ended = run(settings, stopping=stopping, ready=ready)
+        if ended.failure is not None:
+            raise InvalidArgument(f"the broker has ended: {ended.failure}")
+        if not ended.drained:
+            print_note(f"anabranch: calls that were still under way after {settings.drain_s:g} s were cut off")
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # Threads of calls whose callers are silent can't be ended, and must not keep the process.
+        os._exit(0)
+
+
+def _show(settings: ServerSettings, serving: Serving) -> None:
+    put_line(f"Serving {shown_address(serving.store)}", bold=True)
+    labels = {"flight": "Flight", "http": "HTTP", "grpc": "gRPC"}
+    for name, address in serving.addresses.items():
+        put_line(f"  {labels[name]:<8}{address}")
+    who = "callers with a token or certificate" if settings.authenticates else "everybody"
+    where = "on this machine" if settings.on_loopback else "who reaches this machine"
+    put_line(f"  {'Access':<8}{who} {where}; {'TLS' if settings.tls else 'no TLS'}")
+    http = serving.addresses.get("http")
+    if http is not None:
+        put_line(f"  {'Try':<8}curl -N '{http}/v1/streams/iot/sensors/events?follow'")
+    put_line(f"  {'Stop':<8}Ctrl-C", flush=True)

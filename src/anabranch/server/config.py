@@ -1,0 +1,268 @@
+"""The settings of a broker: from flags, the environment and one TOML file, in this order of precedence.
+
+One setting has one name in all three: `http_port` in the file, `ANABRANCH_SERVER_HTTP_PORT` in the environment,
+`--http-port` (or `--set http_port=…`) as a flag. What does not name a setting is refused.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+
+from anabranch.core.redact import shown_address
+from anabranch.errors import InvalidArgument
+
+__all__ = ["CONFIG_VARIABLE", "PREFIX", "LoadedSettings", "ServerSettings", "load"]
+
+PREFIX: Final = "ANABRANCH_SERVER_"
+CONFIG_VARIABLE: Final = f"{PREFIX}CONFIG"
+# What other verbs call these; the broker's own variables take precedence.
+_SHARED_VARIABLES: Final = {name: f"ANABRANCH_{name.upper()}" for name in ("store", "blobs", "history", "keys")}
+_ADDRESSES: Final = ("store", "blobs", "history", "keys", "jwks_url")
+
+
+def _parts(value: Any) -> Any:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+def _off_is_none(value: Any) -> Any:
+    return None if value in ("off", "") else value
+
+
+def _no_spaces(value: str) -> str:
+    if not value or any(letter.isspace() for letter in value):
+        raise ValueError("expected the name or address of an interface, such as 127.0.0.1")
+    return value
+
+
+Port = Annotated[int, Field(ge=0, le=65535)]
+Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
+Interval = Annotated[Seconds | None, BeforeValidator(_off_is_none)]
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_parts)]
+OptionalText = Annotated[str | None, BeforeValidator(_off_is_none)]
+
+
+class ServerSettings(BaseSettings):
+    """The settings of a broker. Sizes are in bytes and times in seconds, as the names say. `off` stands for none."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, extra="forbid", frozen=True, case_sensitive=False, hide_input_in_errors=True
+    )
+
+    store: str = Field("./river", repr=False, description="The store: a folder, or the URL of its PostgreSQL catalog.")
+    blobs: OptionalText = Field(None, repr=False, description="Where its data is; required with PostgreSQL.")
+    history: OptionalText = Field(None, repr=False, description="Where its compacted files are, if elsewhere.")
+    keys: OptionalText = Field(None, repr=False, description="The keys of an encrypted store: file:/path or env:NAME.")
+    create: bool = Field(True, description="Create the store if there is none.")
+
+    host: Annotated[str, AfterValidator(_no_spaces)] = Field(
+        "127.0.0.1", description="The interface to listen on. Anything but loopback needs TLS and tokens."
+    )
+    flight: bool = Field(True, description="Serve Arrow Flight and Flight SQL.")
+    flight_port: Port = Field(7410, description="Its port; 0 takes a free one.")
+    http: bool = Field(True, description="Serve HTTP.")
+    http_port: Port = Field(7411, description="Its port; 0 takes a free one.")
+    grpc: bool = Field(True, description="Serve gRPC, in a process of its own. Not for a store in memory.")
+    grpc_port: Port = Field(7412, description="Its port; 0 takes a free one.")
+    workers: Annotated[int, Field(ge=1, le=256)] = Field(
+        1, description="Processes that serve HTTP on one socket. With one, the main process serves it itself."
+    )
+
+    insecure: bool = Field(False, description="Serve other machines without TLS or without authentication.")
+    auth: Literal["off", "tokens"] | None = Field(
+        None, description="Who may enter: with `tokens`, callers with a token or certificate; default: off on loopback."
+    )
+    dev_tls: bool = Field(
+        False, description="Make a certificate authority and a certificate for this start: for tests."
+    )
+    tls_certificate: Path | None = Field(None, description="The certificate chain, in PEM.")
+    tls_key: Path | None = Field(None, description="Its private key, in PEM.")
+    tls_client_ca: Path | None = Field(None, description="Callers' certificates have to be signed by this; in PEM.")
+    jwks_url: OptionalText = Field(None, description="The keys of an issuer of JSON Web Tokens.")
+    jwt_issuer: OptionalText = Field(None, description="Its name, as `iss` in its tokens.")
+    jwt_audience: OptionalText = Field(None, description="This broker's name, as `aud` in its tokens.")
+    places: Names = Field(
+        (), description="Folders and URLs of this server that admins may name in calls, by prefix. None by default."
+    )
+
+    request_bytes_max: Annotated[int, Field(ge=1024)] = Field(
+        64 << 20, description="The largest body of one HTTP request."
+    )
+    connections_max: Annotated[int, Field(ge=1)] = Field(
+        4096, description="HTTP connections of one process; more are answered 503."
+    )
+    header_timeout_s: Seconds = Field(10, description="How long a caller may take to send the head of a request.")
+    body_timeout_s: Seconds = Field(30, description="How long it may pause within a body.")
+    send_timeout_s: Seconds = Field(60, description="How long it may take nothing of an answer, followers too.")
+    idle_timeout_s: Seconds = Field(75, description="How long an idle connection stays open.")
+    drain_s: Seconds = Field(20, description="How long calls may take to end after SIGTERM.")
+
+    access_log: bool = Field(True, description="One JSON line for each call, on stderr.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="The least level to log.")
+    maintenance_s: Interval = Field(60, description="How often to compact and collect in the background, or off.")
+    scaling_s: Interval = Field(10, description="How often to scale streams by their load, or off.")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Values are given by `load`, which has put the sources in order; nothing else is looked up."""
+        return (init_settings,)
+
+    @property
+    def on_loopback(self) -> bool:
+        """Whether only this machine can reach the broker."""
+        return self.host in ("localhost", "::1", "127.0.0.1") or self.host.startswith("127.")
+
+    @property
+    def tls(self) -> bool:
+        """Whether the broker speaks TLS."""
+        return self.dev_tls or self.tls_certificate is not None
+
+    @property
+    def authenticates(self) -> bool:
+        """Whether callers have to say who they are."""
+        if self.auth is not None:
+            return self.auth != "off"
+        return not self.on_loopback and not self.insecure
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSettings:
+    """Settings, and where each that is not a default came from: a flag, a variable or a file."""
+
+    settings: ServerSettings
+    origins: Mapping[str, str]
+
+    def as_toml(self) -> str:
+        """The settings as a TOML file, each with its origin. Passwords in addresses are hidden."""
+        lines = []
+        for name in ServerSettings.model_fields:
+            value = getattr(self.settings, name)
+            origin = self.origins.get(name, "default")
+            if value is None:
+                lines.append(f"# {name} is not set")
+            else:
+                lines.append(f"{name} = {_toml(shown_address(value) if name in _ADDRESSES else value)}  # {origin}")
+        return "\n".join([*lines, ""])
+
+
+def load(
+    flags: Mapping[str, Any], *, environment: Mapping[str, str] | None = None, file: Path | None = None
+) -> LoadedSettings:
+    """The settings from flags, then the environment, then the file, which is also found by `ANABRANCH_SERVER_CONFIG`.
+    Raises InvalidArgument for a file that can't be read, an unknown name, a bad value, or values that contradict each
+    other."""
+    variables = os.environ if environment is None else environment
+    if file is None and variables.get(CONFIG_VARIABLE):
+        file = Path(variables[CONFIG_VARIABLE])
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for found, origin in (
+        (_of_file(file), str(file)),
+        (_of_environment(variables), "environment"),
+        (dict(flags), "flag"),
+    ):
+        for name in found:
+            _check_name(name, origin)
+            origins[name] = origin
+        values |= found
+    try:
+        settings = ServerSettings(**values)
+    except ValidationError as exc:
+        raise InvalidArgument(_problem(exc, origins)) from exc
+    _check_together(settings)
+    return LoadedSettings(settings, origins)
+
+
+def _of_file(file: Path | None) -> dict[str, Any]:
+    if file is None:
+        return {}
+    try:
+        return tomllib.loads(file.read_text())
+    except OSError as exc:
+        raise InvalidArgument(f"the configuration {file} can't be read: {exc.strerror}") from exc
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+        raise InvalidArgument(f"the configuration {file} is not TOML: {exc}") from exc
+
+
+def _of_environment(variables: Mapping[str, str]) -> dict[str, Any]:
+    shared = {name: variables[shared] for name, shared in _SHARED_VARIABLES.items() if variables.get(shared)}
+    own = {
+        name.removeprefix(PREFIX).lower(): value
+        for name, value in variables.items()
+        if name.startswith(PREFIX) and name != CONFIG_VARIABLE
+    }
+    return shared | own
+
+
+def _check_name(name: str, origin: str) -> None:
+    if name in ServerSettings.model_fields:
+        return
+    near = difflib.get_close_matches(name, ServerSettings.model_fields, n=1, cutoff=0.6)
+    shown = f"{PREFIX}{name.upper()}" if origin == "environment" else f"'{name}'"
+    place = {"flag": "", "environment": " in the environment"}.get(origin, f" in {origin}")
+    hint = f"did you mean '{near[0]}'?" if near else "anabranch serve --print-config lists all settings"
+    raise InvalidArgument(f"{shown}{place} is not a setting of the broker; {hint}")
+
+
+def _problem(exc: ValidationError, origins: Mapping[str, str]) -> str:
+    first = exc.errors(include_url=False, include_context=False, include_input=False)[0]
+    name = str(first["loc"][0]) if first["loc"] else "the settings"
+    message = first["msg"].removeprefix("Value error, ")
+    return f"{name} ({origins.get(name, 'default')}): {message[:1].lower()}{message[1:]}"
+
+
+def _check_together(settings: ServerSettings) -> None:
+    """Refuse values that contradict each other, and a broker that others can reach and nobody guards."""
+    if (settings.tls_certificate is None) != (settings.tls_key is None):
+        raise InvalidArgument("tls_certificate and tls_key belong together: set both, or neither")
+    if settings.dev_tls and settings.tls_certificate is not None:
+        raise InvalidArgument("dev_tls makes a certificate of its own: leave tls_certificate and tls_key out")
+    if settings.tls_client_ca is not None and not settings.tls:
+        raise InvalidArgument("tls_client_ca verifies callers over TLS: set tls_certificate and tls_key too")
+    if settings.jwks_url is not None and not (settings.jwt_issuer and settings.jwt_audience):
+        raise InvalidArgument("jwks_url needs jwt_issuer and jwt_audience, or tokens of anybody would be accepted")
+    if not (settings.flight or settings.http or settings.grpc):
+        raise InvalidArgument("flight, http and grpc are all off: nothing would be served")
+    if settings.store == "memory://" and settings.workers > 1:
+        raise InvalidArgument("a store in memory belongs to one process: leave workers at 1")
+    if settings.on_loopback or settings.insecure:
+        return
+    missing = [
+        what
+        for what, there in (
+            ("TLS (tls_certificate and tls_key, or dev_tls)", settings.tls),
+            ("authentication (auth = tokens)", settings.authenticates),
+        )
+        if not there
+    ]
+    if missing:
+        raise InvalidArgument(
+            f"a broker on {settings.host} can be reached by other machines and needs {' and '.join(missing)}; "
+            "--insecure starts it without"
+        )
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    text = str(value).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'

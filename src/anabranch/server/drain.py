@@ -1,0 +1,49 @@
+"""The end of a broker, as those see it who serve calls without an end of their own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+__all__ = ["Drain"]
+
+
+class Drain:
+    """Whether the broker is about to end. Followers of a stream and readers of a group register how they are told:
+    they send what the caller needs to resume elsewhere, and end their answer. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._started = False
+        self._ending: dict[int, Callable[[], None]] = {}
+        self._next = 0
+
+    @property
+    def started(self) -> bool:
+        """Whether it has begun. It never stops again."""
+        return self._started
+
+    def on_start(self, end: Callable[[], None]) -> Callable[[], None]:
+        """Have `end` called once, when the drain begins, or at once if it has: from another thread, so it must not wait.
+        Returns what unregisters it."""
+        with self._lock:
+            if not self._started:
+                number, self._next = self._next, self._next + 1
+                self._ending[number] = end
+                return lambda: self._forget(number)
+        end()
+        return lambda: None
+
+    def start(self) -> None:
+        """Begin: tell all who registered. Repeated calls do nothing."""
+        with self._lock:
+            if self._started:
+                return
+            self._started = True
+            ending, self._ending = list(self._ending.values()), {}
+        for end in ending:
+            end()
+
+    def _forget(self, number: int) -> None:
+        with self._lock:
+            self._ending.pop(number, None)

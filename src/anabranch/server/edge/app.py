@@ -1,0 +1,220 @@
+"""The outermost ASGI application: counts, logs and bounds every call, and answers health and metrics itself."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final
+
+import msgspec
+
+from anabranch.server.broker import Broker
+from anabranch.server.config import ServerSettings
+from anabranch.server.counters import Counters
+from anabranch.server.edge.access_log import AccessLog
+from anabranch.server.edge.health import PATHS, Health
+from anabranch.server.edge.protocol import CONNECTION
+
+__all__ = ["Edge"]
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
+
+_SWEEP_S: Final = 0.25
+_BODY_BYTES_PER_S_MIN: Final = 64
+"""Slower senders of a body are disconnected once `body_timeout_s` has passed."""
+
+
+class _Call:
+    """One call under way. `reading_since` and `writing_since` are the loop's time where it waits for the caller."""
+
+    __slots__ = (
+        "began",
+        "body_ended",
+        "reading_since",
+        "received",
+        "refusal",
+        "sent",
+        "status",
+        "streams",
+        "writing_since",
+    )
+
+    def __init__(self) -> None:
+        self.began = time.monotonic()
+        self.received = self.sent = self.status = 0
+        self.body_ended = False
+        self.streams = False
+        self.reading_since: float | None = None
+        self.writing_since: float | None = None
+        self.refusal: tuple[int, str, str] | None = None
+
+    def outcome(self) -> str:
+        """The call's outcome for the counters."""
+        if self.status == 0 or self.status >= 500:
+            return "failed"
+        return "refused" if self.status >= 400 else "ok"
+
+
+class Edge:
+    """Wraps the application of a process. Bodies over `request_bytes_max` are refused with 413; callers who send or take
+    nothing for too long are disconnected; while the broker drains, connections are closed after their answer."""
+
+    def __init__(self, app: Application, broker: Broker, settings: ServerSettings, counters: Counters) -> None:
+        self._app = app
+        self._broker = broker
+        self._settings = settings
+        self._counters = counters
+        self._health = Health(broker, counters)
+        self._log = AccessLog() if settings.access_log else None
+        self._calls: dict[_Call, Callable[[], None] | None] = {}
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Serve a call, or hand on what is none."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        call = _Call()
+        self._calls[call] = scope.get(CONNECTION)
+        self._counters.began("http")
+        try:
+            await self._serve(call, scope, receive, send)
+        finally:
+            del self._calls[call]
+            self._ended(call, scope)
+
+    async def sweep(self) -> None:
+        """Disconnect callers who are too slow, and write the access log, until cancelled."""
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                await asyncio.sleep(_SWEEP_S)
+                now = loop.time()
+                for call, abort in list(self._calls.items()):
+                    if abort is not None and self._is_too_slow(call, now):
+                        abort()
+                if self._log is not None:
+                    await loop.run_in_executor(None, self._log.flush)
+        finally:
+            if self._log is not None:
+                self._log.flush()
+
+    def _is_too_slow(self, call: _Call, now: float) -> bool:
+        limits = self._settings
+        if call.writing_since is not None and now - call.writing_since > limits.send_timeout_s:
+            return True
+        if call.reading_since is None:
+            return False
+        if now - call.reading_since > limits.body_timeout_s:
+            return True
+        taken = time.monotonic() - call.began
+        return taken > limits.body_timeout_s + call.received / _BODY_BYTES_PER_S_MIN
+
+    async def _serve(self, call: _Call, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        if scope["path"] in PATHS and scope["method"] in ("GET", "HEAD"):
+            status, text = await self._health.answer(scope["path"], _token(scope), _peer(scope))
+            call.status, call.sent = status, len(text)
+            await _answer(send, status, b"text/plain; version=0.0.4; charset=utf-8", text.encode())
+            return
+        most = self._settings.request_bytes_max
+        if _declared(scope) > most:
+            self._refuse(call)
+            await self._send_refusal(call, send)
+            return
+        loop = asyncio.get_running_loop()
+
+        async def bounded_receive() -> Message:
+            if call.body_ended:
+                return await receive()
+            call.reading_since = loop.time()
+            message = await receive()
+            call.reading_since = None
+            call.received += len(message.get("body", b""))
+            call.body_ended = not message.get("more_body", False)
+            if call.received > most:
+                self._refuse(call)
+                return {"type": "http.disconnect"}
+            return message
+
+        async def counted_send(message: Message) -> None:
+            if call.refusal is not None and call.status == 0:
+                return  # what the application makes of a body that broke off
+            if message["type"] == "http.response.start":
+                call.status = message["status"]
+                if self._broker.drain.started:
+                    message["headers"] = [*message.get("headers", ()), (b"connection", b"close")]
+            else:
+                call.sent += len(message.get("body", b""))
+                call.streams = call.streams or (message.get("more_body", False) and call.body_ended)
+            call.writing_since = loop.time()
+            await send(message)
+            call.writing_since = None
+
+        try:
+            await self._app(scope, bounded_receive, counted_send)
+        except Exception:
+            if call.refusal is None or call.status:
+                raise
+        if call.refusal is not None and call.status == 0:
+            await self._send_refusal(call, send)
+
+    def _refuse(self, call: _Call) -> None:
+        most = self._settings.request_bytes_max
+        call.refusal = (413, "too_large", f"the body is over the limit of {most:,} bytes")
+
+    async def _send_refusal(self, call: _Call, send: Send) -> None:
+        assert call.refusal is not None
+        status, code, detail = call.refusal
+        call.status = status
+        body = msgspec.json.encode({"type": f"urn:anabranch:{code}", "status": status, "code": code, "detail": detail})
+        call.sent = len(body)
+        await _answer(send, status, b"application/problem+json", body, close=True)
+
+    def _ended(self, call: _Call, scope: MutableMapping[str, Any]) -> None:
+        taken = time.monotonic() - call.began
+        self._counters.ended(
+            "http", call.outcome(), None if call.streams else taken, received=call.received, sent=call.sent
+        )
+        if self._log is not None:
+            principal = scope.get("state", {}).get("principal")
+            self._log.note(
+                front_end="http",
+                peer=_peer(scope),
+                principal=getattr(principal, "name", None),
+                method=scope["method"],
+                path=scope["path"],
+                status=call.status or None,
+                received=call.received,
+                sent=call.sent,
+                ms=round(taken * 1000, 2),
+            )
+
+
+async def _answer(send: Send, status: int, kind: bytes, body: bytes, *, close: bool = False) -> None:
+    headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
+    if close:
+        headers.append((b"connection", b"close"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _declared(scope: MutableMapping[str, Any]) -> int:
+    for name, value in scope["headers"]:
+        if name == b"content-length" and value.isdigit():
+            return int(value[:20])
+    return 0
+
+
+def _token(scope: MutableMapping[str, Any]) -> str | None:
+    for name, value in scope["headers"]:
+        if name == b"authorization" and value[:7].lower() == b"bearer ":
+            return str(value[7:].strip(), "latin-1")
+    return None
+
+
+def _peer(scope: MutableMapping[str, Any]) -> str:
+    client = scope.get("client")
+    return str(client[0]) if client else ""

@@ -1,0 +1,148 @@
+"""`run`: one broker from its start to its end. The only place where a broker's parts are put together."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from anabranch.errors import AnabranchError
+from anabranch.runtime.settings import Settings
+from anabranch.security.guard import Guard, OpenGuard
+from anabranch.server.broker import Broker
+from anabranch.server.config import ServerSettings
+from anabranch.server.counters import Counters
+from anabranch.server.front_end import FrontEnd
+from anabranch.server.http_front_end import HttpFrontEnd
+from anabranch.store import Store, connect
+
+__all__ = ["Ended", "Serving", "open_broker", "run"]
+
+_LOOK_S: Final = 0.5
+_STOP_S: Final = 5.0
+_log = logging.getLogger("anabranch.server")
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """What a started broker serves: the address of each front end, by its name."""
+
+    store: str
+    addresses: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a broker ended: whether all calls did so by themselves, and why it ended unasked, if it did."""
+
+    drained: bool
+    failure: str | None = None
+
+
+def open_broker(settings: ServerSettings, *, upkeep: bool) -> Broker:
+    """Open the store and put its guard in front. `upkeep`: this process compacts, collects and scales in the background;
+    one process of a broker does. The caller closes `store`. Raises what `connect` raises."""
+    store = connect(
+        settings.store,
+        blobs=settings.blobs,
+        history=settings.history,
+        keys=settings.keys,
+        create=settings.create,
+        settings=Settings(
+            maintenance_s=settings.maintenance_s if upkeep else None,
+            scaling_s=settings.scaling_s if upkeep else None,
+        ),
+    )
+    store.changes.retry_uncertain = True
+    try:
+        return Broker(store, _guard(settings, store))
+    except BaseException:
+        store.close()
+        raise
+
+
+def _guard(settings: ServerSettings, store: Store) -> Guard:
+    del settings, store
+    return OpenGuard()
+
+
+def run(
+    settings: ServerSettings, *, stopping: threading.Event, ready: Callable[[Serving], None] = lambda serving: None
+) -> Ended:
+    """Serve until `stopping` is set or a front end fails, then drain: accept no more, let the calls under way end, tell
+    followers where to resume, and close the store, within `settings.drain_s` and some seconds. What was acknowledged is
+    durable at any time, so an end that is not in order loses nothing either.
+
+    `ready` is called once all front ends accept connections. Raises what `connect` raises, InvalidArgument."""
+    broker = open_broker(settings, upkeep=True)
+    counters = Counters(slots=settings.workers + 2)
+    try:
+        front_ends = _front_ends(settings, broker, counters)
+        started: list[FrontEnd] = []
+        try:
+            addresses = {}
+            for front_end in front_ends:
+                addresses[front_end.name] = front_end.start()
+                started.append(front_end)
+            ready(Serving(broker.store.url, addresses))
+            failure = _serve(started, stopping)
+        except BaseException:
+            broker.drain.start()
+            _stop(started)
+            raise
+        counters.draining()
+        broker.drain.start()
+        drained = _drain(started, settings.drain_s)
+        _stop(started)
+        return Ended(drained, failure)
+    finally:
+        _close(broker.store)
+
+
+def _front_ends(settings: ServerSettings, broker: Broker, counters: Counters) -> Sequence[FrontEnd]:
+    found: list[FrontEnd] = []
+    if settings.http:
+        found.append(HttpFrontEnd(broker, settings, counters))
+    return found
+
+
+def _serve(front_ends: Sequence[FrontEnd], stopping: threading.Event) -> str | None:
+    """Wait until the broker is asked to stop, or a front end has failed; returns how it failed."""
+    while not stopping.wait(_LOOK_S):
+        for front_end in front_ends:
+            if (failure := front_end.failed()) is not None:
+                return f"{front_end.name}: {failure}"
+    return None
+
+
+def _drain(front_ends: Sequence[FrontEnd], seconds: float) -> bool:
+    """Drain all at the same time; False if calls are still under way after that time."""
+    results: dict[str, bool] = {}
+
+    def drain(front_end: FrontEnd) -> None:
+        results[front_end.name] = front_end.drain(seconds)
+
+    threads = [threading.Thread(target=drain, args=(each,), daemon=True) for each in front_ends]
+    for thread in threads:
+        thread.start()
+    until = time.monotonic() + seconds + 1.0
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
+    return all(results.get(each.name, False) for each in front_ends)
+
+
+def _stop(front_ends: Sequence[FrontEnd]) -> None:
+    for front_end in reversed(front_ends):
+        thread = threading.Thread(target=front_end.stop, daemon=True)
+        thread.start()
+        thread.join(_STOP_S)
+
+
+def _close(store: Store) -> None:
+    try:
+        store.close()
+    except AnabranchError as exc:
+        _log.error("the store did not close in order: %s", exc)

@@ -1,0 +1,139 @@
+"""`anabranch serve` as a process: its start, health, metrics, time-outs and its end."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from tests.cli.kit import Line, environment
+from tests.server.kit import BrokerProcess
+from tests.waiting import PATIENCE_S
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    folder = tmp_path_factory.mktemp("broker")
+    quick = ["--set", "header_timeout_s=0.3", "--set", "body_timeout_s=0.3", "--set", "request_bytes_max=4096"]
+    with BrokerProcess(folder / "river", *quick, folder=folder) as process:
+        yield process
+
+
+def connection(broker: BrokerProcess) -> socket.socket:
+    address = urlsplit(broker.http)
+    return socket.create_connection((str(address.hostname), int(address.port or 0)), PATIENCE_S)
+
+
+def until_closed(client: socket.socket) -> bytes:
+    """What comes until the broker closes the connection."""
+    found = b""
+    try:
+        while piece := client.recv(4096):
+            found += piece
+    except ConnectionResetError:
+        pass
+    return found
+
+
+def test_it_says_that_it_is_alive_and_ready(broker: BrokerProcess) -> None:
+    assert httpx.get(f"{broker.http}/healthz").text == "ok\n"
+    assert httpx.get(f"{broker.http}/readyz").text == "ready\n"
+    assert httpx.get(f"{broker.http}/nothing").status_code == 404
+
+
+def test_metrics_hold_the_brokers_counts_and_the_stores(broker: BrokerProcess) -> None:
+    httpx.get(f"{broker.http}/healthz")
+    text = httpx.get(f"{broker.http}/metrics").text
+    assert 'anabranch_broker_calls_total{front_end="http",outcome="ok"}' in text
+    assert 'anabranch_store_bytes{kind="fresh",state="live"}' in text
+    assert 'anabranch_broker_open_calls{front_end="http"} 1' in text
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /healthz HT", b"GET /healthz HTTP/1.1\r\nHost: a\r\nX-Slow: "])
+def test_a_caller_who_does_not_finish_the_head_of_a_request_is_disconnected(broker: BrokerProcess, sent: bytes) -> None:
+    with connection(broker) as client:
+        client.sendall(sent)
+        assert until_closed(client) == b""
+
+
+def test_a_kept_connection_has_to_finish_its_next_head_too(broker: BrokerProcess) -> None:
+    with connection(broker) as client:
+        client.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\nGET /he")
+        assert until_closed(client).startswith(b"HTTP/1.1 200")
+
+
+def test_a_body_over_the_limit_is_refused_before_it_is_read(broker: BrokerProcess) -> None:
+    answer = httpx.post(f"{broker.http}/v1/anything", content=b"x" * 5000)
+    assert (answer.status_code, answer.headers["content-type"]) == (413, "application/problem+json")
+    assert answer.json()["code"] == "too_large"
+
+
+def test_the_access_log_has_no_query_and_no_header(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "river", folder=tmp_path) as broker:
+        secret = {"authorization": "Bearer s3cret"}
+        httpx.get(f"{broker.http}/v1/x%0a?ticket=s3cret", headers=secret)
+        assert broker.end() == 0
+        (record,) = broker.records()
+    assert "s3cret" not in broker.log.read_text()
+    assert (record["path"], record["status"], record["method"]) == ("/v1/x\n", 404, "GET")
+
+
+def test_a_signal_ends_it_with_exit_code_0_and_the_port_is_free(tmp_path: Path) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with BrokerProcess(tmp_path / "river", folder=tmp_path) as broker:
+            broker.signal(number)
+            assert broker.wait() == 0
+            with pytest.raises(ConnectionRefusedError):
+                connection(broker)
+
+
+def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+    with (
+        BrokerProcess(tmp_path / "river", "--set", "drain_s=86400", folder=tmp_path) as broker,
+        connection(broker) as held,
+    ):
+        held.sendall(b"POST /v1/x HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n")
+        held.sendall(b"1")
+        broker.signal()
+        broker.signal()
+        assert broker.wait() in (0, 143)
+
+
+def test_a_taken_port_is_one_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        told = Line(tmp_path / "river").process("serve", "--http-port", port)
+    assert (told.code, told.out) == (2, "")
+    assert f"can't listen on 127.0.0.1, port {port}" in told.err
+
+
+def test_settings_can_be_printed_and_a_wrong_one_is_refused(tmp_path: Path) -> None:
+    line = Line(tmp_path / "river")
+    assert "http_port = 99  # flag" in line("serve", "--print-config", "--http-port", "99").out
+    assert "needs TLS" in line.refused("serve", "--host", "0.0.0.0")
+    assert "did you mean 'drain_s'?" in line.refused("serve", "--set", "drains=1")
+    assert not (tmp_path / "river").exists()
+
+
+def test_the_screen_says_what_is_served_where_and_how_to_stop(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "anabranch.cli.main", "serve", "--http-port", "0"]
+    with subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        shown = b""
+        while b"Stop" not in shown:
+            piece = process.stdout.readline()
+            assert piece, shown
+            shown += piece
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 0
+    for word in (b"river", b"HTTP", b"everybody on this machine", b"curl -N 'http://127.0.0.1:", b"Ctrl-C"):
+        assert word in shown
