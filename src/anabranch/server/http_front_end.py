@@ -16,7 +16,7 @@ from anabranch.errors import InvalidArgument
 from anabranch.server.broker import Broker
 from anabranch.server.config import ServerSettings
 from anabranch.server.counters import Counters
-from anabranch.server.edge.app import Edge
+from anabranch.server.edge.app import HttpEdge
 from anabranch.server.edge.protocol import timed_protocol
 
 __all__ = ["HttpFrontEnd", "listen"]
@@ -63,7 +63,7 @@ class HttpFrontEnd:
         self._settings = settings
         self._door = door
         self._tls = tls
-        self._edge = Edge(_application(broker), broker, settings, counters)
+        self._edge = HttpEdge(_application(broker), broker, settings, counters)
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None

@@ -16,7 +16,7 @@ from anabranch.server.edge.access_log import AccessLog
 from anabranch.server.edge.health import PATHS, Health
 from anabranch.server.edge.protocol import CONNECTION
 
-__all__ = ["Edge"]
+__all__ = ["HttpEdge"]
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -59,7 +59,7 @@ class _Call:
         return "refused" if self.status >= 400 else "ok"
 
 
-class Edge:
+class HttpEdge:
     """Wraps the application of a process. Bodies over `request_bytes_max` are refused with 413; callers who send or take
     nothing for too long are disconnected; while the broker drains, connections are closed after their answer."""
 
