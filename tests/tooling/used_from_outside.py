@@ -113,3 +113,18 @@ StoreGuard
 require_safe
 _.connections  # of a quota, by name
 _.followers
+
+# Called and read by pydantic-settings.
+model_config
+_.settings_customise_sources
+settings_cls
+env_settings
+dotenv_settings
+file_secret_settings
+
+# Registered with by those who serve followers.
+_.on_start
+
+# Read by uvicorn.
+_.should_exit
+_.force_exit

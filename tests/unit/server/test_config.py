@@ -100,5 +100,5 @@ def test_the_printed_settings_are_toml_without_passwords() -> None:
     assert 'host = "127.0.0.1"  # default' in text
     read_back = {name: value for name, value in tomllib.loads(text).items() if name not in ("store", "blobs")}
     again = load(read_back, environment={}).settings
-    defaults = ServerSettings()
+    defaults = settings()
     assert {name: getattr(again, name) for name in read_back} == {name: getattr(defaults, name) for name in read_back}
