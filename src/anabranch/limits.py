@@ -61,6 +61,8 @@ VERIFY_AHEAD_QUEUE_MAX: Final = 64  # messages queued for that
 QUERY_FILTERS_MAX: Final = 4  # tasks that filter the batches of a scan
 QUERY_BATCHES_AHEAD: Final = 8  # batches of a filtered scan that are read beyond the one requested
 QUERY_AHEAD_BYTES: Final = 64 * MIB  # as soon as those read have this size, no further one is read
+SQL_BYTES_MAX: Final = 256 * KIB  # the text of a query that may not use files
+QUERY_MEMORY_BYTES_MIN: Final = 16 * MIB  # DuckDB can't run a query with less
 
 # Historical readers
 HISTORY_RANGE_BYTES: Final = 16 * MIB  # logical bytes in one range

@@ -212,11 +212,22 @@ def test_files_are_used_only_where_that_is_allowed(sensors: Line, tmp_path: Path
     join = f"SELECT DISTINCT room FROM iot.sensors JOIN read_csv('{devices}') USING (device)"
     for sql in (join, f"COPY iot.sensors TO '{out}'", f"ATTACH '{out}'", "INSTALL httpfs", "LOAD httpfs"):
         assert "pass --allow-files" in sensors.refused("query", sql)
-    assert "the configuration has been locked" in sensors.refused("query", "SET enable_external_access = true")
+    assert sensors.refused("query", "SET enable_external_access = true").startswith(
+        "SET is refused: a query can't use files"
+    )
     assert not out.exists()
     assert sensors("query", "--allow-files", join).rows == [{"room": "attic"}]
     sensors("query", "--allow-files", f"COPY iot.sensors TO '{out}'")
     assert out.read_text().count("\n") == 4
+
+
+def test_a_query_is_stopped_where_its_limits_are(sensors: Line) -> None:
+    endless = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b WHERE a.range + b.range + random() < 0"
+    assert "stopped after 0.2s, the time it may take" in sensors.refused("query", endless, "--timeout", "200ms")
+    sort = "SELECT list(i) FROM range(1000000000) t(i)"
+    assert "needs more memory than it may use" in sensors.refused("query", sort, "--memory", "32MiB")
+    assert "is not a duration" in sensors.refused("query", "SELECT 1", "--timeout", "soon")
+    assert "is not a size" in sensors.refused("query", "SELECT 1", "--memory", "much")
 
 
 def test_no_file_of_the_working_directory_is_used_without_permission(

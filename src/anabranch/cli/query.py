@@ -11,6 +11,7 @@ import typer
 from anabranch.cli.formats import Format
 from anabranch.cli.options import JsonOption, OutputOption, StoreOption, new_app, open_store
 from anabranch.errors import InvalidArgument
+from anabranch.model.amounts import to_duration, to_size
 
 app = new_app()
 
@@ -24,6 +25,13 @@ def query(
     allow_files: Annotated[
         bool, typer.Option("--allow-files", help="Let the query use files of this machine and DuckDB's extensions.")
     ] = False,
+    timeout: Annotated[
+        str | None, typer.Option("--timeout", metavar="DURATION", help="Stop the query after this time, such as 30s.")
+    ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option("--memory", metavar="SIZE", help="Memory that it may use, such as 2GiB; more spills to disk."),
+    ] = None,
     form: Annotated[
         Format | None,
         typer.Option("--format", help="Default: by the ending of --output; a table on a terminal, else JSON lines."),
@@ -38,7 +46,8 @@ def query(
     iot.sensors or "iot/sensors". Only the columns that the query needs are read. The table also has _segment, _offset
     and _appended if the query names one of them. A column called at must be quoted: "at". SHOW TABLES lists the streams.
 
-    A query can't change a stream. It can't use files either, as COPY, ATTACH and read_csv would, unless it is allowed.
+    A query can't change a stream. Nor can it use files, the network, extensions or settings of DuckDB, as COPY, ATTACH,
+    read_csv, INSTALL and SET would, unless it is allowed with --allow-files.
 
     Examples:
 
@@ -52,9 +61,13 @@ def query(
     kind = choose(form, as_json=as_json, output=output)
     text = _text(sql, file)
     with open_store(store) as opened:
-        from anabranch.query import Query
+        from anabranch.query import Query, QueryLimits
 
-        with Query(opened, allow_files=allow_files) as engine:
+        limits = QueryLimits(
+            memory_bytes=None if memory is None else to_size(memory),
+            seconds=None if timeout is None else to_duration(timeout) / 1_000_000,
+        )
+        with Query(opened, allow_files=allow_files, limits=limits) as engine:
             result = engine.run(text)
             if result is not None:
                 render(result, result.schema, kind, output)

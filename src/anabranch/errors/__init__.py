@@ -27,6 +27,7 @@ AnabranchError
 ├── JobUnconfirmed                      a job of a restored store: confirm its places first
 ├── JobRunning                          another process runs this job
 ├── JobStopped                          the job was paused, cancelled or has failed
+├── QueryLimitExceeded                  a query needs more memory or time than it may use
 ├── PipelineFailed                      one of its queries failed while it ran
 ├── ReaderNotInGroup                    the group no longer includes this reader: open it again
 ├── Conflict                            another client changed the state this plan was made from
@@ -97,6 +98,7 @@ from anabranch.errors.working import (
     PipelineFailed,
     PipelineNotFound,
     PipelineRunning,
+    QueryLimitExceeded,
     StreamHasPipeline,
 )
 from anabranch.errors.writing import (
@@ -156,6 +158,7 @@ __all__ = [
     "PipelineFailed",
     "PipelineNotFound",
     "PipelineRunning",
+    "QueryLimitExceeded",
     "RateLimited",
     "ReadOnlyStore",
     "ReaderNotInGroup",

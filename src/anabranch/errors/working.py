@@ -98,6 +98,15 @@ class JobStopped(AnabranchError):
         self.reason = reason
 
 
+class QueryLimitExceeded(AnabranchError):
+    """A query needs more memory or time than it may use; `limit` is `memory` or `time`. It may succeed over fewer events
+    or with a higher limit."""
+
+    def __init__(self, message: str, limit: str) -> None:
+        super().__init__(message)
+        self.limit = limit
+
+
 class Conflict(AnabranchError):
     """Another client changed the state this plan was made from. Planning again is safe."""
 

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from anabranch.query.engine import Query, QueryResult
+from anabranch.query.sandbox import QueryLimits
 
-__all__ = ["Query", "QueryResult"]
+__all__ = ["Query", "QueryLimits", "QueryResult"]

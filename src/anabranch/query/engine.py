@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from shutil import rmtree
@@ -16,7 +16,8 @@ import pyarrow as pa
 from anabranch.errors import Closed, InvalidName, InvalidSql, MissingExtra, StreamNotFound
 from anabranch.model.names import StreamName
 from anabranch.query.dataset import StreamDataset
-from anabranch.query.messages import DATABASE_SCHEMAS, invalid_sql, stream_tables
+from anabranch.query.messages import DATABASE_SCHEMAS, over_memory, over_time, query_error, stream_tables
+from anabranch.query.sandbox import QueryLimits, check_statements, open_database
 from anabranch.query.scan import Scans
 from anabranch.runtime.tasks import Tasks
 from anabranch.store import Store
@@ -69,8 +70,9 @@ class QueryResult:
 class _QueryRun:
     """The state of one query, from its start until its cursor is closed."""
 
-    def __init__(self, tasks: Tasks) -> None:
+    def __init__(self, tasks: Tasks, deadline: float | None = None) -> None:
         self.scans = Scans(tasks)
+        self.deadline = deadline  # on the monotonic clock
         self.changed = tasks.condition()  # guards the two below
         self.working = False  # a task is calling DuckDB for this query
         self.over = False  # no further task may start
@@ -87,39 +89,39 @@ class Query:
     Close the object, or use it as a context manager.
     """
 
-    def __init__(self, store: Store, *, allow_files: bool = False) -> None:
-        """With `allow_files`, queries may read and write files of this machine and load extensions of DuckDB."""
+    def __init__(self, store: Store, *, allow_files: bool = False, limits: QueryLimits | None = None) -> None:
+        """With `allow_files`, queries may read and write files of this machine and load extensions of DuckDB. A query that
+        exceeds its limits raises QueryLimitExceeded."""
         self._store = store
+        self._allow_files = allow_files
+        self._limits = limits or QueryLimits()
         # The streams of all queries so far, and the table that each is read as. Its number makes the table's name
         # unique, because DuckDB ignores case.
         self._sources: dict[StreamName, str] = {}
-        self._database = duckdb.connect(config={"autoinstall_known_extensions": False})
-        self._database.execute("SET TimeZone = 'UTC'")
-        # Queries may always use files of the directory to which large sorts and joins spill.
         self._spill = mkdtemp(prefix="anabranch-query-")
-        self._database.execute("SET temp_directory = ?", [self._spill])
-        if not allow_files:
-            self._database.execute("SET enable_external_access = false")
-            self._database.execute("SET lock_configuration = true")
+        self._database = open_database(self._spill, allow_files=allow_files, limits_=self._limits)
         self._current = _QueryRun(store.runtime.tasks)
         self._closed = False
         store._keep(self)
 
-    def run(self, sql: str) -> QueryResult | None:
+    def run(self, sql: str, parameters: Sequence[object] = ()) -> QueryResult | None:
         """Run one or several statements and return the result of the last, or None if it has none. Ends the previous
-        query. Raises InvalidSql; reading the result may raise what a reader raises."""
+        query. `parameters` are the values of `?` or `$1`, `$2` … in a single statement.
+
+        Raises InvalidSql and QueryLimitExceeded; reading the result may raise these and what a reader raises."""
         self._check_open()
         self._end(self._current)  # a DuckDB connection has at most one open cursor
-        run = self._current = _QueryRun(self._store.runtime.tasks)
+        run = self._current = _QueryRun(self._store.runtime.tasks, self._deadline())
         try:
             sql = self._listing(sql) or sql
+            self._check(run, sql)
             named = self._streams_in(sql)
             _check_distinct(map(str, named), "the streams")
             for name in sorted(named):
                 self._create_views(name, added=bool(_ADDED.search(sql)))
             for name in self._sources.keys() - named:  # a view that an earlier query created may refer to it
                 self._register_again(name)
-            self._call(run, lambda: self._start(run, sql))
+            self._call(run, lambda: self._start(run, sql, list(parameters)))
         except BaseException:
             self._end(run)
             raise
@@ -137,8 +139,19 @@ class Query:
         self._database.register("stream tables", pa.table({"name": pa.array(stream_tables(self._store), pa.string())}))
         return 'SELECT name FROM "stream tables"'
 
-    def _start(self, run: _QueryRun, sql: str) -> None:
-        relation: Any = self._database.sql(sql)
+    def _check(self, run: _QueryRun, sql: str) -> None:
+        if not self._allow_files:
+            try:
+                check_statements(self._database, sql)
+            except duckdb.Error as exc:
+                raise self._translated(run, exc) from exc
+
+    def _deadline(self) -> float | None:
+        seconds = self._limits.seconds
+        return None if seconds is None else self._store.runtime.clock.monotonic() + seconds
+
+    def _start(self, run: _QueryRun, sql: str, parameters: list[object]) -> None:
+        relation: Any = self._database.sql(sql, params=parameters or None)
         if relation is not None:
             # Older releases of DuckDB have this method under another name.
             reader = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
@@ -173,7 +186,7 @@ class Query:
                 while not results and not errors:
                     if run.over:
                         raise Closed("query")
-                    changed.wait(_POLL_S)
+                    changed.wait(self._time_left(run))
         except BaseException:
             self._end(run)
             raise
@@ -182,6 +195,15 @@ class Query:
             self._end(run)
             raise error
         return results[0]
+
+    def _time_left(self, run: _QueryRun) -> float:
+        """Seconds until the query is looked at again. Raises QueryLimitExceeded at its deadline."""
+        if run.deadline is None:
+            return _POLL_S
+        left = run.deadline - self._store.runtime.clock.monotonic()
+        if left <= 0:
+            raise over_time(self._limits)
+        return min(left, _POLL_S)
 
     def _end(self, run: _QueryRun) -> None:
         """Stop a query and close its cursor. After that no thread of DuckDB reads for it. A second call is harmless,
@@ -204,9 +226,10 @@ class Query:
             return run.scans.failure
         if run.scans.closed:
             return Closed("query")
-        if not isinstance(error, duckdb.Error):
-            return error
-        return invalid_sql(self._store, str(error))
+        if isinstance(error, duckdb.OutOfMemoryException | MemoryError) or str(error).startswith("Out of Memory Error"):
+            return over_memory(str(error))
+        # DuckDB raises an OSError for what failed while a result was read.
+        return query_error(self._store, str(error)) if isinstance(error, duckdb.Error | OSError) else error
 
     def close(self) -> None:
         """End the running query, if any, and release the database. A second close is harmless. Closing the store and

@@ -8,8 +8,10 @@ from difflib import get_close_matches
 from typing import Final
 
 from anabranch.core.sql_error import sql_problem, without_kind
-from anabranch.errors import AnabranchError, InvalidSql, ScopeRenamed, StreamRenamed
+from anabranch.errors import AnabranchError, InvalidSql, QueryLimitExceeded, ScopeRenamed, StreamRenamed
+from anabranch.model.amounts import duration_text
 from anabranch.model.names import StreamName
+from anabranch.query.sandbox import QueryLimits
 from anabranch.store import Store
 
 _NO_TABLE = re.compile(r'Table with name "?([^"!]+?)"? does not exist')
@@ -29,7 +31,7 @@ _CHANGES_A_VIEW = re.compile(
 _NO_FILES = re.compile(r"operations are disabled by configuration|disabled through configuration")
 
 
-def invalid_sql(store: Store, error: str) -> InvalidSql:
+def query_error(store: Store, error: str) -> InvalidSql:
     """The error for DuckDB's message."""
     message, line = sql_problem(error, keywords=_KEYWORDS)
     if missing := _NO_TABLE.search(error):
@@ -42,6 +44,24 @@ def invalid_sql(store: Store, error: str) -> InvalidSql:
             line,
         )
     return InvalidSql(message, line)
+
+
+def over_memory(error: str) -> QueryLimitExceeded:
+    """The error for DuckDB's message that memory, or the disk it may spill to, is used up."""
+    message = without_kind(sql_problem(error).message)
+    return QueryLimitExceeded(
+        f"the query needs more memory than it may use ({message}); select fewer rows or columns, or raise its limit",
+        "memory",
+    )
+
+
+def over_time(limits: QueryLimits) -> QueryLimitExceeded:
+    """The error for a query that was stopped at its deadline."""
+    return QueryLimitExceeded(
+        f"the query was stopped after {duration_text(round((limits.seconds or 0) * 1e6))}, the time it may take; select fewer "
+        "rows, or raise its limit",
+        "time",
+    )
 
 
 def _unknown(store: Store, table: str) -> str:

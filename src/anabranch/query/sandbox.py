@@ -1,0 +1,101 @@
+"""Keeps a query to the streams: no file, no network, no extension, no setting, and limits of memory, disk and time.
+
+DuckDB's own switches close its file system, its extensions and its settings. They leave open the folder to which it
+spills, which a COPY could fill and read, so a query may also consist only of statements that read, or that change
+tables of its own. Some functions of DuckDB neither stop when they are interrupted nor count their memory; where the author
+of a query isn't trusted, run it in a process of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from anabranch import limits
+from anabranch.errors import InvalidArgument, InvalidSql, MissingExtra, TooLarge
+
+try:
+    import duckdb
+except ImportError as exc:
+    raise MissingExtra("a query", "query") from exc
+
+_ALLOWED: Final = frozenset(
+    {"SELECT", "CREATE", "INSERT", "UPDATE", "DELETE", "MERGE_INTO", "ALTER", "DROP", "TRANSACTION", "RELATION"}
+)
+# A statement around a PIVOT, be it a COPY, has no kind of its own, so its first word decides.
+_AROUND_PIVOT: Final = frozenset({"PIVOT", "PIVOT_WIDER", "FROM", "WITH", "SELECT", "CREATE", "INSERT", "("})
+_EXPLAIN = re.compile(r"\s*EXPLAIN\s+(?:ANALYZE\s+)?(?:\([^()]*\)\s*)?", re.IGNORECASE)
+_FIRST_WORD = re.compile(r"\s*(\w+|\()")
+_SECRET = re.compile(r"\bSECRETS?\b", re.IGNORECASE)
+_REFUSED: Final = "is refused: a query can't use files, extensions or settings; to let it, pass --allow-files, in Python allow_files=True"
+
+
+@dataclass(frozen=True, slots=True)
+class QueryLimits:
+    """What a query may use. None: the machine's memory as DuckDB sees it, its disk, any time."""
+
+    memory_bytes: int | None = None
+    spill_bytes: int | None = None
+    """Bytes on disk to which large sorts and joins spill."""
+    seconds: float | None = None
+    """From the start of the query until its last row is read."""
+
+    def __post_init__(self) -> None:
+        if self.memory_bytes is not None and self.memory_bytes < limits.QUERY_MEMORY_BYTES_MIN:
+            raise InvalidArgument(
+                f"a query needs {limits.QUERY_MEMORY_BYTES_MIN >> 20} MiB of memory at least, not {self.memory_bytes} bytes"
+            )
+        if self.seconds is not None and not self.seconds > 0:
+            raise InvalidArgument(f"a query needs a time above 0 s, not {self.seconds}")
+
+
+def open_database(spill: str, *, allow_files: bool, limits_: QueryLimits) -> duckdb.DuckDBPyConnection:
+    """A database in memory, for queries that may use files or may not. `spill` is the folder to which it spills."""
+    database = duckdb.connect(config={"autoinstall_known_extensions": False})
+    database.execute("SET TimeZone = 'UTC'")
+    # Queries may always use files of the directory to which large sorts and joins spill.
+    database.execute("SET temp_directory = ?", [spill])
+    if limits_.memory_bytes is not None:
+        database.execute("SET memory_limit = ?", [f"{limits_.memory_bytes}B"])
+    if limits_.spill_bytes is not None:
+        database.execute("SET max_temp_directory_size = ?", [f"{limits_.spill_bytes}B"])
+    if not allow_files:
+        database.execute("SET autoload_known_extensions = false")
+        database.execute("SET allow_community_extensions = false")
+        database.execute("SET python_enable_replacements = false")
+        database.execute("SET enable_external_access = false")
+        database.execute("SET lock_configuration = true")
+    return database
+
+
+def check_statements(database: duckdb.DuckDBPyConnection, sql: str) -> None:
+    """Refuse statements that do more than read streams and keep tables of their own. Raises InvalidSql; syntax errors are
+    DuckDB's own."""
+    if len(sql.encode()) > limits.SQL_BYTES_MAX:
+        raise TooLarge("the query", len(sql.encode()), limits.SQL_BYTES_MAX)
+    for statement in database.extract_statements(sql):
+        _check(database, statement)
+
+
+def _check(database: duckdb.DuckDBPyConnection, statement: duckdb.Statement) -> None:
+    try:
+        kind, text = str(statement.type).rpartition(".")[2], str(statement.query)
+    except ValueError as exc:  # a kind of statement that DuckDB's client doesn't know, such as UPDATE EXTENSIONS
+        raise InvalidSql(f"{_first_word(str(statement.query))} {_REFUSED}") from exc
+    word = _first_word(text)
+    if word == "EXPLAIN":  # judged by what it explains: EXPLAIN ANALYZE runs it
+        inner = _EXPLAIN.sub("", text, count=1)
+        if inner == text:  # a comment stands between its words, for example
+            raise InvalidSql("write EXPLAIN [ANALYZE] and then the query, without comments between them")
+        for explained in database.extract_statements(inner):
+            _check(database, explained)
+        return
+    allowed = word in _AROUND_PIVOT if kind == "MULTI" else kind in _ALLOWED
+    if not allowed or (kind in ("CREATE", "DROP") and _SECRET.search(text)):
+        raise InvalidSql(f"{word} {_REFUSED}")
+
+
+def _first_word(text: str) -> str:
+    first = _FIRST_WORD.match(text)
+    return "the statement" if first is None else first[1].upper()
