@@ -205,6 +205,11 @@ ARROW_MESSAGE_BYTES_MAX: Final = 1024 * MIB  # decompressed size that one IPC me
 ARROW_MESSAGE_ROWS_MAX: Final = 64 * MIB  # rows that one may declare; not bytes
 JSON_DEPTH_MAX: Final = 64  # of a line of JSON whose columns are inferred
 
+# Between brokers and clients
+WIRE_JSON_BYTES_MAX: Final = 16 * MIB  # of the arguments of one call
+WIRE_JSON_DEPTH_MAX: Final = 32  # levels of lists, objects and typed values in them
+REMOTE_WAIT_S: Final = 20.0  # how long one call waits for a job to end, before the client asks again
+
 # Catalog
 CATALOG_PAGE_ROWS: Final = 1_000
 REQUEST_TRIES_MAX: Final = 5  # of a change whose answer was lost, if no caller would retry it

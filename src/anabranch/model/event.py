@@ -25,7 +25,7 @@ class EventRun:
     in µs, or an array of timestamps.
     """
 
-    __slots__ = ("_bodies", "_body", "_columns", "appended", "batch", "first", "offsets", "schema", "segment", "stream")
+    __slots__ = ("_bodies", "_columns", "appended", "batch", "body", "first", "offsets", "schema", "segment", "stream")
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class EventRun:
         self.first = first
         self.offsets = offsets
         self.appended = appended
-        self._body = body
+        self.body = body
         self._bodies: list[Any] | None = None
         self._columns: dict[str, list[Any]] = {}
 
@@ -62,7 +62,7 @@ class EventRun:
             if self.schema.raw:
                 self._bodies = self.column("payload")
             else:
-                names = list(self.batch.schema.names if self._body is None else self._body)
+                names = list(self.batch.schema.names if self.body is None else self.body)
                 columns = [self._moments(name) for name in names]
                 self._bodies = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
         return self._bodies
@@ -139,6 +139,12 @@ class Event:
     def pointer(self) -> EventPointer:
         """The event's pointer, for `store.fetch`."""
         return EventPointer(self._run.stream, self._run.segment, self.offset)
+
+    def alone(self) -> EventRun:
+        """The run that holds this event only."""
+        run = self._run
+        batch = run.batch.slice(self._index, 1)
+        return EventRun(run.stream, run.schema, run.segment, batch, self.offset, None, self.appended_us, run.body)
 
     def __repr__(self) -> str:
         return (

@@ -1,0 +1,154 @@
+"""The one door of all management verbs: every front end (Flight, gRPC, HTTP) calls `run`.
+
+Names are resolved first, so that rights are checked on the stream that an alias or former name means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from anabranch.core.redact import shown_address
+from anabranch.errors import (
+    AnabranchError,
+    InvalidArgument,
+    InvalidName,
+    JobNotFound,
+    ScopeNotFound,
+    ScopeRenamed,
+    StreamNotFound,
+    StreamRenamed,
+)
+from anabranch.log.progress import ProgressCallback, no_progress
+from anabranch.model.names import StreamName
+from anabranch.security.guard import Principal
+from anabranch.server.broker import Broker
+from anabranch.store.facade import Store
+from anabranch.streams.arguments import stream_key
+from anabranch.wire.verbs import Call, Need, Verb, call, checked_arguments, find_verb
+
+
+def run(
+    broker: Broker,
+    principal: Principal,
+    verb: str,
+    arguments: Mapping[str, Any],
+    *,
+    progress: ProgressCallback = no_progress,
+    started: Callable[[Any], object] | None = None,
+) -> Any:
+    """Authorize the call, do it, record it, and return its result as a value that `wire.values.to_json` takes; for a
+    streaming verb an iterator, whose items are made while they are taken. `arguments` are JSON, by name.
+
+    Raises InvalidArgument, PermissionDenied, RateLimited, and what the verb raises."""
+    found = find_verb(verb)
+    values = checked_arguments(found, arguments)
+    needs = found.needs(values)
+    resource: str | None = None
+    for number, need in enumerate(needs):
+        authorized = authorize(broker, principal, need, verb)
+        resource = authorized if number == 0 else resource
+    broker.guard.admit(principal)
+    try:
+        result = call(broker.store, Call(found, values, progress, started))
+    except Exception as exc:
+        _record(broker, principal, found, values, resource, exc)
+        raise _without_hints(broker, principal, exc) from exc.__cause__
+    _record(broker, principal, found, values, resource, None)
+    return result if found.shown is None else _shown(broker, principal, found, result)
+
+
+def authorize(broker: Broker, principal: Principal, need: Need, verb: str = "") -> str | None:
+    """Check one need, and return the resource that it means by its present name. Raises PermissionDenied,
+    InvalidName."""
+    if need.kind == "place":
+        broker.guard.authorize_place(principal, str(need.resource), verb=verb)
+        return shown_address(str(need.resource))
+    resource = resolve(broker.store, need)
+    broker.guard.authorize(principal, need.operation, resource, verb=verb)
+    return resource
+
+
+def resolve(store: Store, need: Need) -> str | None:
+    """The resource of a need by its present name: `scope/stream`, `scope/` or None for the store. A name that means
+    nothing stays as it is, so that who may not use it does not learn that. Raises InvalidName."""
+    match need.kind:
+        case "store":
+            return None
+        case "stream":
+            return _stream(store, need.resource)
+        case "new":
+            return str(StreamName.parse(need.resource))
+        case "scope":
+            return f"{_scope(store, need.resource)}/"
+        case "job":
+            return _job_target(store, need.resource)
+        case _:
+            raise AssertionError(need.kind)
+
+
+def _stream(store: Store, stream: Any) -> str | None:
+    try:
+        return str(store.streams.get(stream_key(stream)).name)
+    except StreamRenamed as exc:
+        return exc.name
+    except (StreamNotFound, ScopeNotFound):
+        # An id that means nothing could be any stream's: only who may use the whole store learns that.
+        return None if isinstance(stream, int) else str(StreamName.parse(stream))
+
+
+def _scope(store: Store, scope: Any) -> str:
+    if not isinstance(scope, str):
+        raise InvalidName("expected the name of a scope")
+    try:
+        return store.scopes.get(scope).name
+    except ScopeRenamed as exc:
+        return exc.name
+    except ScopeNotFound:
+        return scope
+
+
+def _job_target(store: Store, job: Any) -> str | None:
+    if not isinstance(job, str):
+        raise InvalidArgument("expected the id of a job")
+    try:
+        row = store.jobs.get(job).row()
+        return str(StreamName.parse(row.target)) if "/" in row.target else f"{row.target}/"
+    except (JobNotFound, InvalidName):  # the target of an archive is a place, which is the store's business
+        return None
+
+
+def _record(
+    broker: Broker, principal: Principal, verb: Verb, values: Mapping[str, Any], resource: str | None, exc: Any
+) -> None:
+    if verb.changes:
+        broker.guard.record(principal, verb.name, resource, exc)
+
+
+def _shown(broker: Broker, principal: Principal, verb: Verb, result: Any) -> Any:
+    """The items of a list that the caller may see."""
+    shown = verb.shown
+    assert shown is not None
+    if broker.guard.allows(principal, "admin", None):
+        return result
+
+    def allowed(item: Any) -> bool:
+        need = shown(item)
+        try:
+            return broker.guard.allows(principal, need.operation, resolve(broker.store, need))
+        except AnabranchError:
+            return False
+
+    if isinstance(result, Iterator):
+        return (item for item in result if allowed(item))
+    if isinstance(result, Mapping):
+        return {key: value for key, value in result.items() if allowed((key, value))}
+    return type(result)(item for item in result if allowed(item))
+
+
+def _without_hints(broker: Broker, principal: Principal, exc: Exception) -> Exception:
+    """The error without names that resemble the one given: the caller may not be allowed to see those."""
+    if type(exc) is StreamNotFound and not broker.guard.allows(principal, "read", None):
+        return StreamNotFound(exc.stream)
+    if type(exc) is ScopeNotFound and not broker.guard.allows(principal, "read", None):
+        return ScopeNotFound(exc.scope)
+    return exc

@@ -1,0 +1,125 @@
+"""Values from outside, held to the types that a method or a dataclass declares."""
+
+from __future__ import annotations
+
+import os
+import types
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Literal, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from anabranch.errors import InvalidArgument
+
+
+@lru_cache(maxsize=1024)
+def hints_of(kind: Callable[..., Any]) -> Mapping[str, Any]:
+    """The types of a class's fields or a function's arguments; None where one can't be resolved at run time."""
+    try:
+        return get_type_hints(kind)
+    except NameError:  # imported for type checkers alone
+        return {}
+
+
+def conform(value: Any, hint: Any, what: str) -> Any:
+    """The value if it has the type, with lists as the tuples and sets, and integers as the floats, that the type names.
+    `what` names the value in the message. Raises InvalidArgument."""
+    found, result = _fit(value, hint)
+    if not found:
+        raise InvalidArgument(f"{what} is expected as {_text(hint)}, not {type(value).__name__}")
+    return result
+
+
+def _fit(value: Any, hint: Any) -> tuple[bool, Any]:
+    if isinstance(hint, TypeVar) or hint is Any or hint is object:
+        return True, value
+    if isinstance(hint, NewType):
+        return _fit(value, hint.__supertype__)
+    origin = get_origin(hint)
+    if origin is not None:
+        return _fit_generic(value, origin, get_args(hint))
+    if hint is None or hint is types.NoneType:
+        return value is None, value
+    if hint is float:
+        ok = isinstance(value, int | float) and not isinstance(value, bool)
+        return ok, _to_float(value) if ok else value
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool), value
+    if isinstance(hint, type):
+        return _is_instance(value, hint), value
+    return False, value
+
+
+def _to_float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError as exc:
+        raise InvalidArgument("a number is too large") from exc
+
+
+def _fit_generic(value: Any, origin: Any, args: tuple[Any, ...]) -> tuple[bool, Any]:
+    if origin in (Union, types.UnionType):
+        # An exact class first: a list must not become a tuple where both are allowed.
+        for each in args:
+            found, result = _fit(value, each)
+            if found:
+                return True, result
+        return False, value
+    if origin is Literal:
+        return any(value == each and type(value) is type(each) for each in args), value
+    if origin is type:
+        return False, value
+    if origin in (tuple, frozenset, set, list) or issubclass(origin, Collection | Iterable):
+        if issubclass(origin, Mapping):
+            return _fit_mapping(value, args)
+        return _fit_items(value, origin, args)
+    return (_is_instance(value, origin), value) if isinstance(origin, type) else (False, value)
+
+
+def _fit_mapping(value: Any, args: tuple[Any, ...]) -> tuple[bool, Any]:
+    if not isinstance(value, Mapping):
+        return False, value
+    key, item = args or (Any, Any)
+    pairs = [(_fit(k, key), _fit(v, item)) for k, v in value.items()]
+    return all(k[0] and v[0] for k, v in pairs), {k[1]: v[1] for k, v in pairs}
+
+
+def _fit_items(value: Any, origin: Any, args: tuple[Any, ...]) -> tuple[bool, Any]:
+    if type(value) not in (list, tuple, set, frozenset):
+        return False, value
+    if origin is tuple and args and args[-1] is not Ellipsis:
+        if len(value) != len(args):
+            return False, value
+        wanted = list(args)
+    else:
+        wanted = [args[0] if args else Any] * len(value)
+    items = [_fit(item, each) for item, each in zip(value, wanted, strict=True)]
+    make = origin if origin in (tuple, frozenset, set, list) else type(value)
+    try:
+        return all(found for found, _ in items), make(item for _, item in items)
+    except TypeError:  # an item that can't be hashed
+        return False, value
+
+
+def _is_instance(value: Any, kind: type) -> bool:
+    try:
+        return isinstance(value, kind)
+    except TypeError:  # a protocol that can't be checked: a stranger can't send what fits it
+        return False
+
+
+def _text(hint: Any) -> str:
+    if isinstance(hint, NewType):
+        return _text(hint.__supertype__)
+    origin, args = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return " or ".join(dict.fromkeys(_text(each) for each in args))
+    if origin is Literal:
+        return " or ".join(map(repr, args))
+    if hint is types.NoneType or hint is None:
+        return "null"
+    kind = origin or hint
+    if kind is os.PathLike:
+        return "str"
+    return {str: "text", int: "an integer", float: "a number", bool: "true or false"}.get(
+        kind, getattr(kind, "__name__", str(kind))
+    )

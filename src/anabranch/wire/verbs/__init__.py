@@ -1,0 +1,10 @@
+"""The verbs that a broker serves: one table, for Flight, gRPC, HTTP and the remote client."""
+
+from __future__ import annotations
+
+from anabranch.wire.verbs.call import Call, call, checked_arguments
+from anabranch.wire.verbs.needs import Need, Operation
+from anabranch.wire.verbs.table import VERBS, find_verb
+from anabranch.wire.verbs.verb import NOUNS, Verb
+
+__all__ = ["NOUNS", "VERBS", "Call", "Need", "Operation", "Verb", "call", "checked_arguments", "find_verb"]

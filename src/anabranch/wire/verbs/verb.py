@@ -1,0 +1,83 @@
+"""What a verb is: a method of the store that a client of a broker may call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from inspect import Parameter, signature
+from typing import Any, Final
+
+from anabranch.store.archives import Archives
+from anabranch.store.facade import Store
+from anabranch.store.groups import Groups
+from anabranch.store.notifications import StoreNotifications
+from anabranch.store.policies import StorePolicies
+from anabranch.store.scopes import StoreScopes
+from anabranch.store.streams import StoreStreams
+from anabranch.store.subscribers import StoreSubscribers
+from anabranch.store.transactions import Transactions
+from anabranch.store.watermarks import StoreWatermarks
+from anabranch.streams.algebra.cuts import Cuts
+from anabranch.streams.ephemeral.api import Ephemeral
+from anabranch.streams.lineage.api import Lineage
+from anabranch.streams.names.api import Aliases
+from anabranch.transfer.jobs.manager import Jobs
+from anabranch.wire.verbs.needs import Need, Needs
+
+NOUNS: Final[Mapping[str, type]] = {
+    "": Store,
+    "aliases": Aliases,
+    "archives": Archives,
+    "cuts": Cuts,
+    "ephemeral": Ephemeral,
+    "groups": Groups,
+    "jobs": Jobs,
+    "lineage": Lineage,
+    "notifications": StoreNotifications,
+    "policies": StorePolicies,
+    "scopes": StoreScopes,
+    "streams": StoreStreams,
+    "subscribers": StoreSubscribers,
+    "transactions": Transactions,
+    "watermarks": StoreWatermarks,
+}
+"""The attributes of a store whose methods are verbs, each with its class; the empty one is the store itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One verb: `streams.copy` is `store.streams.copy`.
+
+    `needs` says what a call must be allowed. `shown` says what a caller must be allowed to see one item of a list; the
+    others are left out. A `streaming` verb returns an iterator. `changes` is False for a verb that only reads. `run`,
+    if given, does it instead of the method of that name: it gets the store and the arguments. `sent` makes a result
+    that stays in the broker one that can be sent.
+    """
+
+    name: str
+    needs: Needs
+    streaming: bool = False
+    shown: Callable[[Any], Need] | None = None
+    changes: bool = True
+    run: Callable[..., Any] | None = None
+    sent: Callable[[Any], Any] | None = None
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """What does it, unbound: its first argument is the noun, or for `run` the store."""
+        if self.run is not None:
+            return self.run
+        noun, _, method = self.name.rpartition(".")
+        found: Callable[..., Any] = getattr(NOUNS[noun], method)
+        return found
+
+    @property
+    def parameters(self) -> Mapping[str, Parameter]:
+        """The arguments that it takes, without the noun or store."""
+        found = list(signature(self.function).parameters.items())
+        return dict(found[1:])
+
+    @property
+    def repeatable(self) -> bool:
+        """True if a call may be sent again after its answer was lost: it changes nothing, or takes a request id."""
+        return not self.changes or "request" in self.parameters
