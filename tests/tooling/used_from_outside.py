@@ -128,3 +128,11 @@ _.on_start
 # Read by uvicorn.
 _.should_exit
 _.force_exit
+
+# What the front ends of a broker share.
+_.http  # of an error's status
+_.grpc
+error_to_json
+error_from_json
+parse_bytes
+_.repeatable

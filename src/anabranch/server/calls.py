@@ -35,9 +35,10 @@ def run(
     *,
     progress: ProgressCallback = no_progress,
     started: Callable[[Any], object] | None = None,
+    admit: bool = True,
 ) -> Any:
     """Authorize the call, do it, record it, and return its result as a value that `wire.values.to_json` takes; for a
-    streaming verb an iterator, whose items are made while they are taken. `arguments` are JSON, by name.
+    streaming verb an iterator, whose items are made while they are taken. `arguments` are JSON, by name. Without `admit` the caller has counted the call.
 
     Raises InvalidArgument, PermissionDenied, RateLimited, and what the verb raises."""
     found = find_verb(verb)
@@ -47,7 +48,8 @@ def run(
     for number, need in enumerate(needs):
         authorized = authorize(broker, principal, need, verb)
         resource = authorized if number == 0 else resource
-    broker.guard.admit(principal)
+    if admit:
+        broker.guard.admit(principal)
     try:
         result = call(broker.store, Call(found, values, progress, started))
     except Exception as exc:
