@@ -112,6 +112,7 @@ AT_THE_EDGE = [
         '{"f": 1e400}',
         '{"f": 9007199254740993}',
         '{"b": 1}',
+        '{"t": "1970-01-01T01:00:00Z"}',
         "null",
         "[]",
     ),
@@ -222,3 +223,13 @@ def test_a_line_that_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(BadInput) as caught:
         list(blocks(b"a\n", *[b"x" * (1 << 20)] * 40))
     assert caught.value.place == "line 2"
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\t", "\r", " \t "])
+@pytest.mark.parametrize("first", [True, False])
+def test_two_objects_on_a_line_are_refused_also_beside_a_blank_line(blank: str, first: bool) -> None:
+    lines = [blank, '{"i": 1} {"i": 2}'] if first else ['{"i": 1} {"i": 2}', blank]
+    block = Lines("\n".join([*lines, '{"i": 3}']).encode(), 1)
+    assert json_lines._fast(block, SCHEMA) is None
+    (bad,) = [each for each in json_lines._slow(block, TargetColumns(SCHEMA)) if isinstance(each, BadRow)]
+    assert "it is not JSON: Extra data" in bad.why

@@ -8,7 +8,7 @@ import binascii
 import json
 import re
 from collections.abc import Callable, Iterator
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from math import inf, isinf, nan
 from typing import Any, Final
@@ -26,8 +26,10 @@ from anabranch.core import exact
 from anabranch.core.json_text import parse_json
 from anabranch.core.python_rows import RowChecker, rows_to_batch, wrong_rows
 from anabranch.errors import InvalidArgument, SchemaMismatch
+from anabranch.model.ids import Micros
 from anabranch.model.schema import StreamSchema
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 _SLOW_LINES: Final = 32
 _SPECIAL: Final = {"NaN": nan, "Infinity": inf, "-Infinity": -inf}  # the texts that `read` prints
@@ -104,8 +106,8 @@ def _fast(block: Lines, schema: StreamSchema, times: TimeReading = DEFAULT_READI
             read_options=pa.json.ReadOptions(use_threads=False, block_size=len(block.data) + 1),
             parse_options=pa.json.ParseOptions(explicit_schema=text_schema, unexpected_field_behavior="error"),
         )
-        if table.num_rows != block.count:
-            return None
+        if table.num_rows != block.count or _has_blank_line(block.data):
+            return None  # with a blank line, as many rows as lines may mean two objects on one line
         if all(column.null_count for column in table.columns) and _has_null_line(block.data):
             return None
         columns = []
@@ -134,6 +136,13 @@ def crashes_arrow(block: Lines) -> bool:
     steps = np.frombuffer(brackets.translate(_STEPS), np.int8)
     depth = np.cumsum(steps, dtype=np.int64)
     return bool(depth.size and depth.max() - min(0, depth.min()) > limits.JSON_DEPTH_MAX)
+
+
+def _has_blank_line(data: bytes) -> bool:
+    if b"\n\n" in data or data.startswith((b"\n", b"\r", b" ", b"\t")):
+        return True
+    indented = b"\n " in data or b"\n\t" in data or b"\n\r" in data
+    return indented and re.search(rb"\n[ \t\r]*(?:\n|$)", data) is not None
 
 
 def _has_null_line(data: bytes) -> bool:
@@ -280,7 +289,7 @@ def _convert(name: str, item: Any, kind: pa.DataType, times: TimeReading) -> Any
         return item
     try:
         if pa.types.is_timestamp(kind):
-            return times.micros(Decimal(item.text) if isinstance(item, _Fraction) else item)
+            return _datetime(times.micros(Decimal(item.text) if isinstance(item, _Fraction) else item))
         if isinstance(item, str) and pa.types.is_date(kind):
             return date.fromisoformat(item)
         if isinstance(item, str) and pa.types.is_binary(kind):
@@ -298,6 +307,14 @@ def _convert(name: str, item: Any, kind: pa.DataType, times: TimeReading) -> Any
     except (ValueError, InvalidOperation, OverflowError) as exc:
         raise SchemaMismatch(f"column '{name}' takes {kind}: {exc}", column=name) from exc
     return item
+
+
+def _datetime(micros: Micros) -> datetime | Micros:
+    """The time as a datetime where it can be one: as a number it would be judged again, as if its unit were unknown."""
+    try:
+        return _EPOCH + timedelta(microseconds=micros)
+    except OverflowError:
+        return micros
 
 
 def _with_special_numbers(item: Any, kind: pa.DataType) -> Any:
