@@ -51,7 +51,7 @@ ROW = st.fixed_dictionaries(
         "t": st.none() | MOMENTS.map(lambda t: t.isoformat() + "Z"),
         "d": st.none() | st.dates().map(str),
         "x": st.none() | TEXT,
-        "n": st.none() | st.integers(-(10**20), 10**20) | st.decimals(-99, 99, places=10).map(str),
+        "n": st.none() | st.integers(-(10**20) + 1, 10**20 - 1) | st.decimals(-99, 99, places=10).map(str),
         "l": st.none()
         | st.lists(
             st.none() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False), max_size=3
