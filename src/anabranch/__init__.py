@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from anabranch.store.archives import read_archive, verify_archive
     from anabranch.store.facade import Store
     from anabranch.store.open import connect
+    from anabranch.store.producers import ProducerInfo
     from anabranch.store.recovery import rebuild, restore
     from anabranch.store.subscribers import Subscriber
     from anabranch.streams.ephemeral.keep_alive import Held
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from anabranch.transfer.jobs.sources import InStore
     from anabranch.writing.acknowledgement import Ack, BatchAck, EventRange
     from anabranch.writing.byte_writer import ByteWriter
+    from anabranch.writing.producer import Producer, ProducerAck, ProducerResult
     from anabranch.writing.writer import Writer
 
 _PLACES = {
@@ -83,6 +85,10 @@ _PLACES = {
     "Notifications": "notifications.follow",
     "Order": "model.cut",
     "Position": "model.position",
+    "Producer": "writing.producer",
+    "ProducerAck": "writing.producer",
+    "ProducerInfo": "store.producers",
+    "ProducerResult": "writing.producer",
     "Reader": "reading.reader",
     "ReaderGroup": "groups.group",
     "RetainBytes": "streams.retention.policy",
@@ -139,6 +145,10 @@ __all__ = [
     "Notifications",
     "Order",
     "Position",
+    "Producer",
+    "ProducerAck",
+    "ProducerInfo",
+    "ProducerResult",
     "Reader",
     "ReaderGroup",
     "RetainBytes",

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from anabranch.catalog.postgres.adapter import PostgresCatalog
 from anabranch.runtime.ports import Runtime
-from anabranch.testing.contracts import AppendContract, CatalogContract, ExportContract, ExtentContract, StateContract
+from anabranch.testing.contracts import (
+    AppendContract,
+    CatalogContract,
+    ExportContract,
+    ExtentContract,
+    ProducerContract,
+    StateContract,
+)
 from tests.postgres_server import drop, fresh_url
 
 
@@ -25,6 +32,9 @@ class TestCatalog(_Postgres, CatalogContract): ...
 
 
 class TestAppends(_Postgres, AppendContract): ...
+
+
+class TestProducers(_Postgres, ProducerContract): ...
 
 
 class TestExtents(_Postgres, ExtentContract): ...

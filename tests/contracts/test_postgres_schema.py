@@ -67,8 +67,11 @@ def test_a_migrated_schema_equals_a_fresh_one(url: str) -> None:
             database.execute(f"create schema {address.schema}".encode())
             migrating.run(database, migrating.MIGRATIONS[:first])
             database.execute("insert into meta (name, value) values ('format', %s)", (first,))
-            if first == migrating.FORMAT:
-                migrating.run(database, migrating.functions())
+            functions = migrating.functions()
+            if first < migrating.FORMAT:  # what a migration uses of the older functions, and what it removes
+                functions = [each for each in functions if "function lock_key" in each]
+                functions.append("create function append_1(now bigint) returns bigint language sql as 'select $1'")
+            migrating.run(database, functions)
         with opened(old):
             assert shape(old) == fresh
         drop(old)
@@ -119,7 +122,7 @@ def test_an_older_release_is_refused_before_it_changes_anything(url: str) -> Non
         with pytest.raises(FormatTooNew, match="99"), catalog.writing():  # open while another process migrated
             pass
         assert append(catalog, part(log)) == (Appended(0, NOW),)  # its commit function is there still
-        sql(url, "do $$ begin execute 'drop function ' || 'append_1'::regproc; end $$")
+        sql(url, "do $$ begin execute 'drop function ' || 'append_2'::regproc; end $$")
         with pytest.raises(FormatTooNew, match="99"):
             append(catalog, part(log))
         assert lengths(catalog, [log]) == {log: 1}

@@ -106,7 +106,7 @@ def test_an_answer_lost_on_the_way_is_uncertain_and_changes_nothing_by_itself(ur
 
             thread = threading.Thread(target=send)
             thread.start()
-            waiting = "select pid from pg_stat_activity where query like '%append_1%' and wait_event_type = 'Lock'"
+            waiting = "select pid from pg_stat_activity where query like '%append_2%' and wait_event_type = 'Lock'"
             until(lambda: sql(url, waiting))
             sql(url, f"select pg_terminate_backend(pid) from ({waiting}) as held")
             until_ended(thread)
@@ -231,7 +231,7 @@ def test_commits_are_seen_even_where_notifications_are_swallowed(url: str, monke
 
 def test_no_commit_carries_a_notification(url: str) -> None:
     with opened(url) as catalog:
-        text = " ".join(str(row[0]) for row in sql(url, "select prosrc from pg_proc where proname = 'append_1'"))
+        text = " ".join(str(row[0]) for row in sql(url, "select prosrc from pg_proc where proname = 'append_2'"))
         assert "pg_notify" not in text.lower() and " notify " not in text.lower()
         append(catalog, part(new_stream(catalog)))
 

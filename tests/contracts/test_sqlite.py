@@ -12,6 +12,7 @@ from anabranch.testing.contracts import (
     CatalogContract,
     ExportContract,
     ExtentContract,
+    ProducerContract,
     StateContract,
     run,
 )
@@ -41,6 +42,9 @@ class TestMemoryCatalog(_Memory, CatalogContract): ...
 class TestMemoryAppends(_Memory, AppendContract): ...
 
 
+class TestMemoryProducers(_Memory, ProducerContract): ...
+
+
 class TestMemoryExtents(_Memory, ExtentContract): ...
 
 
@@ -54,6 +58,9 @@ class TestFileCatalog(_File, CatalogContract): ...
 
 
 class TestFileAppends(_File, AppendContract): ...
+
+
+class TestFileProducers(_File, ProducerContract): ...
 
 
 class TestFileExtents(_File, ExtentContract): ...

@@ -94,7 +94,7 @@ class Writers:
 
 def committing(url: str) -> list[int]:
     """The server's processes that are inside of a commit."""
-    text = "select pid from pg_stat_activity where state = 'active' and query like '%append_1(%' and pid <> pg_backend_pid()"
+    text = "select pid from pg_stat_activity where state = 'active' and query like '%append_2(%' and pid <> pg_backend_pid()"
     return [pid for (pid,) in ask(url, text)]
 
 

@@ -56,6 +56,7 @@ ALLOWED = {
     "writing/acknowledgement.py::Ack.__await__ self.result": "it is done by then",
     "writing/acknowledgement.py::BatchAck.__await__ self.result": "it is done by then",
     "writing/acknowledgement.py::BatchAck.pointer self._acknowledgement.wait": _DURABLE,
+    "writing/producer.py::ProducerAck.__await__ self.result": "it is done by then",
     "transfer/jobs/window.py::WorkWindow._hand_out self._changed.wait": _CONDITION + "steps of a job have deadlines",
     "transfer/jobs/window.py::WorkWindow.run task.join": "steps of a job have deadlines",
 }

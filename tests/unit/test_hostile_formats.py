@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -34,6 +35,7 @@ from anabranch.model.columns import RAW_COLUMNS, TIME_TYPE
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import LogId, Micros, SegmentId, StreamId
 from anabranch.model.pointer import EventPointer
+from anabranch.model.producer import PlacedEvents, ProducerAnswer, ProducerAnswers
 from anabranch.model.schema import StreamSchema
 from anabranch.runtime.keys import parse_keys
 from anabranch.shared_state.synchronizer import JsonCodec
@@ -237,6 +239,14 @@ ROW: dict[str, dict[str, Any]] = {
         "data": None,
     },
     "writers": {"log": 1, "writer": "w", "next": 1, "fence": 0, "recent": bytes(40), "seen_at": 1},
+    "producers": {
+        "stream": 1,
+        "producer": "p",
+        "epoch": 0,
+        "last": 4,
+        "answers": ProducerAnswers.of([ProducerAnswer(0, 4, 4, (PlacedEvents(1, 2, 3, 4),))]).packed,
+        "seen_at": 1,
+    },
     "requests": {"id": "r", "operation": "o", "result": "null", "at": 1},
     "changes": {"sequence": 1, "stream": None, "at": 1, "kind": "k", "detail": "{}"},
     "aliases": {"name": "s/x", "stream": 1},
@@ -275,6 +285,11 @@ def test_rows_of_manifests(table: str, data: st.DataObject) -> None:
         ("extents", {"at": -5}),
         ("extents", {"blob": None}),
         ("writers", {"recent": b"x"}),
+        ("producers", {"answers": b"x"}),
+        ("producers", {"answers": bytes(16)}),
+        ("producers", {"answers": struct.pack("<5q", 1, 0, 4, 4, -1)}),
+        ("producers", {"answers": struct.pack("<5q", 1 << 60, 0, 4, 4, 0)}),
+        ("producers", {"last": -2}),
         ("segments", {"low": "-1"}),
     ],
 )

@@ -13,6 +13,7 @@ from anabranch.errors import CorruptCatalog
 from anabranch.model.append import BlobEntry, Commit, LogState, Progress, Unit, Verdict
 from anabranch.model.ids import BlobId, LogId, Micros, SegmentId, StreamId, WriterId
 from anabranch.model.names import StreamName
+from anabranch.model.producer import ProducerState
 from anabranch.model.schema import StreamSchema
 from anabranch.model.stream import Extent, Scope, Segment, Span, StreamInfo, StreamView
 from anabranch.runtime.clock import Clock
@@ -196,6 +197,18 @@ class Reading(Protocol):
         """A page of the writers with progress in the log, in id order."""
         ...
 
+    def producer(self, stream: StreamId, name: str) -> ProducerState | None:
+        """What the stream stores about a producer, or None. In a transaction, read under the lock of its row."""
+        ...
+
+    def producers(self, stream: StreamId, after: str, limit: int) -> list[tuple[str, ProducerState]]:
+        """A page of the stream's producers, by name."""
+        ...
+
+    def count_producers(self, stream: StreamId) -> int:
+        """How many producers the stream has."""
+        ...
+
     # blobs, leases, requests, changes, state
     def blobs_after(self, after: BlobId, limit: int) -> list[BlobRow]:
         """A page of all blobs in id order."""
@@ -303,7 +316,7 @@ class Writing(Reading, Protocol):
         ...
 
     def drop_stream(self, stream: StreamId) -> None:
-        """Remove the stream, its segments and spans. Its logs stay until collected, its schemas as long as a log
+        """Remove the stream, its segments, spans and producers. Its logs stay until collected, its schemas as long as a log
         does."""
         ...
 
@@ -351,6 +364,14 @@ class Writing(Reading, Protocol):
 
     def drop_progress_before(self, time: Micros, limit: int) -> int:
         """Remove the progress of at most `limit` writers last seen before `time`; returns how many."""
+        ...
+
+    def put_producer(self, stream: StreamId, name: str, producer: ProducerState) -> None:
+        """Insert or replace a producer of an existing stream. Commits only change producers that exist."""
+        ...
+
+    def drop_producer(self, stream: StreamId, name: str) -> bool:
+        """Remove a producer; False if there is none."""
         ...
 
     def insert_blob(self, key: str, size: int, begun_at: Micros, encoding: str) -> BlobId:
@@ -476,7 +497,8 @@ class Catalog(Protocol):
         """Append units. Returns, for each unit, one verdict per part, in order.
 
         Locks the logs in ascending id, then checks each part in this order: duplicate, fence, seal, gap, condition. The
-        parts of a unit are accepted or refused together; units are independent. Durable when it returns. Raises
+        row of a unit's producer is locked after the logs, decided before the parts, and changed with them. The parts of a
+        unit are accepted or refused together; units are independent. Durable when it returns. Raises
         AppendUncertain where the outcome is unknown; after any other error nothing was appended.
         """
         ...

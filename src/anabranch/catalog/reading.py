@@ -18,6 +18,7 @@ from anabranch.errors import CorruptCatalog
 from anabranch.model.append import LogState, Progress
 from anabranch.model.ids import BlobId, LogId, Micros, SegmentId, StreamId, WriterId
 from anabranch.model.names import StreamName
+from anabranch.model.producer import ProducerState
 from anabranch.model.schema import StreamSchema
 from anabranch.model.stream import Extent, Scope, Span, StreamInfo, StreamView
 
@@ -242,6 +243,17 @@ class SqlReading:
     def writers_of_log(self, log: LogId, after: WriterId, limit: int) -> list[tuple[WriterId, Progress]]:
         found = self._rows("writers_of_log", (log, after, limit))
         return [(WriterId(row[1]), rows.progress(row)) for row in found]
+
+    def producer(self, stream: StreamId, name: str) -> ProducerState | None:
+        row = self._row("producer", (stream, name))
+        return None if row is None else rows.producer(row)
+
+    def producers(self, stream: StreamId, after: str, limit: int) -> list[tuple[str, ProducerState]]:
+        return [(row[1], rows.producer(row)) for row in self._rows("producers_of_stream", (stream, after, limit))]
+
+    def count_producers(self, stream: StreamId) -> int:
+        ((count,),) = self._rows("count_producers", (stream,))
+        return int(count)
 
     # blobs, leases, requests, changes, state
 

@@ -18,6 +18,7 @@ from anabranch.model.append import Appended, Batch, Batches, BlobLocation, LogSt
 from anabranch.model.ids import BlobId, LogId, Micros, SegmentId, StreamId
 from anabranch.model.keyspace import KeyRange
 from anabranch.model.names import StreamName
+from anabranch.model.producer import ProducerAnswers, ProducerState
 from anabranch.model.schema import StreamSchema
 from anabranch.model.stream import Extent, Scope, Segment, Span, StreamInfo
 
@@ -180,6 +181,14 @@ def progress(row: Row) -> Progress:
     if isinstance(recent, bytes):
         return Progress(following, fence, Batches(recent))
     return Progress(following, fence, Batches(struct.pack(f"<{len(recent)}q", *recent)))
+
+
+def producer(row: Row) -> ProducerState:
+    """Decode a row of `producers`. `answers` is packed, or a list of the same numbers."""
+    _, _, epoch, last, answers, seen_at, digest = row
+    verify("producers", row[:-1], digest, key=2)
+    packed = answers if isinstance(answers, bytes) else struct.pack(f"<{len(answers)}q", *answers)
+    return ProducerState(epoch, last, ProducerAnswers(packed), Micros(seen_at))
 
 
 def lease(row: Row) -> Lease:

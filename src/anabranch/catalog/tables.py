@@ -53,7 +53,7 @@ def _columns(text: str) -> tuple[TableColumn, ...]:
 
 
 # In this order no row refers to a later one. A blob's `checksum` is that of an extent in it, null where there is none.
-# `recent` is packed as `model.append.Batches`.
+# `recent` is packed as `model.append.Batches`, `answers` as `model.producer.ProducerAnswers`.
 TABLES: Final = (
     CatalogTable("scopes", _columns("name:text tags:text created_at:int")),
     CatalogTable(
@@ -90,6 +90,12 @@ TABLES: Final = (
         page=256,  # each may carry 64 KiB inline
     ),
     CatalogTable("writers", _columns("log:int writer:text next:int fence:int recent:bytes seen_at:int"), key=2),
+    CatalogTable(
+        "producers",
+        _columns("stream:int producer:text epoch:int last:int answers:bytes seen_at:int"),
+        key=2,
+        page=256,  # each may carry the answers to appends to many segments
+    ),
     CatalogTable("requests", _columns("id:text operation:text result:text at:int")),
     CatalogTable("changes", _columns("sequence:int stream:int? at:int kind:text detail:text")),
     CatalogTable("aliases", _columns("name:text stream:int")),

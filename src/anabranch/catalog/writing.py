@@ -16,6 +16,7 @@ from anabranch.errors import BlobExpired, CorruptCatalog, StreamExists
 from anabranch.model.append import BlobEntry, LogState, Progress, Unit, Verdict
 from anabranch.model.ids import BlobId, LogId, Micros, SegmentId, StreamId, WriterId
 from anabranch.model.names import StreamName
+from anabranch.model.producer import ProducerState
 from anabranch.model.stream import Extent, Scope, Segment, Span, StreamInfo
 
 K = TypeVar("K")
@@ -42,6 +43,10 @@ class SqlWriting(SqlReading):
 
     def _encode_recent(self, progress: Progress) -> Any:
         """A writer's remembered batches as the database stores them."""
+        raise NotImplementedError
+
+    def _encode_answers(self, producer: ProducerState) -> Any:
+        """A producer's answers as the database stores them."""
         raise NotImplementedError
 
     def append(self, unit: Unit, *, now: Micros, blobs: Sequence[BlobEntry] = ()) -> tuple[Verdict, ...]:
@@ -106,7 +111,7 @@ class SqlWriting(SqlReading):
 
     def drop_stream(self, stream: StreamId) -> None:
         self._changed_streams.discard(stream)
-        for name in ("drop_stream_spans", "drop_segments", "drop_stream"):
+        for name in ("drop_stream_spans", "drop_segments", "drop_stream_producers", "drop_stream"):
             self._execute(name, (stream,))
         self._execute("drop_unused_schemas", {"stream": stream})
 
@@ -154,6 +159,13 @@ class SqlWriting(SqlReading):
 
     def drop_progress_before(self, time: Micros, limit: int) -> int:
         return self._execute("drop_progress_before", (time, limit))
+
+    def put_producer(self, stream: StreamId, name: str, producer: ProducerState) -> None:
+        answers = self._encode_answers(producer)
+        self._execute("put_producer", (stream, name, producer.epoch, producer.last, answers, producer.seen_at))
+
+    def drop_producer(self, stream: StreamId, name: str) -> bool:
+        return self._execute("drop_producer", (stream, name)) > 0
 
     # extents and blobs
 

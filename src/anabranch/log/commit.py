@@ -34,6 +34,7 @@ from anabranch.model.append import (
     Sequence as WriterSequence,
 )
 from anabranch.model.ids import LogId, Micros, WriterId
+from anabranch.model.producer import PlacedEvents, ProducerSequence
 from anabranch.model.schema import StreamSchema
 from anabranch.runtime.ids import token
 from anabranch.runtime.log_events import APPEND_RECOVERED, APPEND_UNCERTAIN, APPEND_UNRESOLVED
@@ -45,7 +46,17 @@ from anabranch.runtime.tracing import AppendSpan
 _RESOLVE = RetryPolicy(pause_s_min=0.05, pause_s_max=1.0, attempts_min=2, attempts_max=5, errors=(AnabranchError,))
 _REWRITE_TRIES = 3
 
-Outcome = tuple[Verdict, ...] | AnabranchError
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """A batch that its producer had appended before; nothing was appended now. `events` are those of the first append,
+    None where the answer is no longer kept. `resolved`: the first append was perhaps this one, whose answer was lost."""
+
+    events: tuple[PlacedEvents, ...] | None
+    resolved: bool = False
+
+
+Outcome = tuple[Verdict, ...] | Repeated | AnabranchError
 
 
 @dataclass(slots=True)
@@ -92,10 +103,11 @@ class RoutedPart:
 @dataclass(slots=True, eq=False)
 class RoutedBatch:
     """Parts that are committed together or not at all. `appends`: the spans of the appends that the events came from,
-    if there are any."""
+    if there are any. `producer`: what numbers the batch instead of sequences of its parts."""
 
     parts: tuple[RoutedPart, ...]
     appends: tuple[AppendSpan, ...] = ()
+    producer: ProducerSequence | None = None
 
     def settle(self, outcome: Outcome) -> None:
         """Called by the appender with the outcome; after an interruption perhaps twice. Sources override it."""
@@ -220,7 +232,9 @@ class Committer:
                 # time not before the horizon, since this clock may be behind the clock that set it.
                 batches = [self._prewrite_again(batch, not_before=horizon) for batch in encoded.batches]
                 encoded = self._store(batches, encoded.messages, encoded.bounds, not_before=horizon)
-                outcomes = self._commit_once(encoded)
+                again = self._commit_once(encoded)
+                # Of those that were appended the first time, the second outcome says only that.
+                outcomes = [old if _has_landed(old) else new for old, new in zip(outcomes, again, strict=True)]
             except AnabranchError as exc:
                 # The other batches of the commit have been decided. If they were reported as failed, their sequence
                 # numbers would be given out again, and the next events with these numbers taken for duplicates.
@@ -236,14 +250,39 @@ class Committer:
                 fresh = self._prewrite(message, count, part.schema, writer, not_before=not_before)
                 part = replace(part, prewritten=fresh)
             parts.append(part)
-        return RoutedBatch(tuple(parts))
+        return RoutedBatch(tuple(parts), producer=batch.producer)
 
     def _commit_once(self, encoded: EncodedCommit) -> list[Outcome]:
         units = _units(encoded)
         try:
-            return list(self._catalog.commit(Commit(units, self._runtime.clock.now(), encoded.blobs)))
+            verdicts = self._catalog.commit(Commit(units, self._runtime.clock.now(), encoded.blobs))
         except AppendUncertain as exc:
             return self._resolve(encoded, units, exc)
+        return [self._answered(*each, resolved=False) for each in zip(encoded.batches, verdicts, strict=True)]
+
+    def _answered(self, batch: RoutedBatch, verdicts: tuple[Verdict, ...], *, resolved: bool) -> Outcome:
+        """The outcome for a batch: a repeated one gets its first answer."""
+        carried = batch.producer
+        if carried is None or not isinstance(verdicts[0], Refused):
+            return verdicts
+        if resolved and verdicts[0].reason is Refusal.FENCED:
+            # The new owner's answers may have displaced that of the lost commit.
+            return AppendUncertain(
+                f"whether append {carried.first} of producer '{carried.producer}' took place can't be found out: "
+                "another process has taken over the producer since"
+            )
+        if verdicts[0].reason is not Refusal.REPEATED:
+            return verdicts
+        return Repeated(self._first_answer(carried), resolved)
+
+    def _first_answer(self, carried: ProducerSequence) -> tuple[PlacedEvents, ...] | None:
+        try:
+            with self._catalog.reading() as txn:
+                producer = txn.producer(carried.stream, carried.producer)
+        except AnabranchError:
+            return None  # that it was appended is known all the same
+        answer = None if producer is None else producer.answers.find(carried.epoch, carried.first, carried.last)
+        return None if answer is None else answer.events
 
     def _resolve(self, encoded: EncodedCommit, units: Sequence[Unit], uncertain: AppendUncertain) -> list[Outcome]:
         """Finds out, under each log's lock, how far the writer got; raises its fence so that the lost commit can never
@@ -263,10 +302,16 @@ class Committer:
         commit = Commit(tuple(repeated[i] for i in missing), self._runtime.clock.now(), encoded.blobs)
         verdicts = iter(self._catalog.commit(commit) if missing else ())
         APPEND_RECOVERED(landed=len(units) - len(missing), repeated=len(missing))
-        return [next(verdicts) if found is None else found for found in landed]
+        return [
+            self._answered(batch, next(verdicts), resolved=True) if found is None else found
+            for batch, found in zip(encoded.batches, landed, strict=True)
+        ]
 
     def _landed(self, batch: RoutedBatch, unit: Unit) -> tuple[Verdict, ...] | None:
-        """Where the parts were appended by the lost commit. None if they were not, and then they never will be."""
+        """Where the parts were appended by the lost commit. None if they were not, and then they never will be; or if a
+        producer has numbered them: then they can be committed again, and land once."""
+        if unit.producer is not None:
+            return None
         verdicts: list[Verdict] = []
         with self._catalog.writing() as txn:
             for routed, part in zip(batch.parts, unit.parts, strict=True):
@@ -311,7 +356,9 @@ def _units(encoded: EncodedCommit) -> tuple[Unit, ...]:
         parts = []
         for part in batch.parts:
             location, digest, blob, data = next(stored) if part.prewritten is None else _prewritten(part.prewritten)
-            sequence = WriterSequence(part.writer.id, part.first, part.writer.fences.get(part.log, 0))
+            sequence = None
+            if batch.producer is None:
+                sequence = WriterSequence(part.writer.id, part.first, part.writer.fences.get(part.log, 0))
             parts.append(
                 Part(
                     log=part.log,
@@ -328,7 +375,7 @@ def _units(encoded: EncodedCommit) -> tuple[Unit, ...]:
                     data=data,
                 )
             )
-        units.append(Unit(tuple(parts)))
+        units.append(Unit(tuple(parts), producer=batch.producer))
     return tuple(units)
 
 
@@ -341,6 +388,12 @@ def _stored(encoded: EncodedCommit) -> Iterator[tuple[BlobLocation, int, str | N
 
 def _prewritten(message: PrewrittenMessage) -> tuple[BlobLocation, int, str | None, bytes | None]:
     return message.location, message.checksum, message.blob.key, None
+
+
+def _has_landed(outcome: Outcome) -> bool:
+    if isinstance(outcome, tuple):
+        return all(isinstance(verdict, Appended) for verdict in outcome)
+    return isinstance(outcome, Repeated)
 
 
 def _horizon(outcome: Outcome) -> int:

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Final, NamedTuple, overload
 
 from anabranch.model.ids import LogId, Micros, StreamId, WriterId
+from anabranch.model.producer import ProducerSequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +69,12 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class Unit:
     """Parts that are appended all together or not at all. `request`, if given, makes the unit take effect once: a
-    repeated request is a duplicate and returns the first result."""
+    repeated request is a duplicate and returns the first result. So does `producer`, which numbers the unit; then it has
+    no request, and its parts have no sequences and are at least one."""
 
     parts: tuple[Part, ...]
     request: str | None = None
+    producer: ProducerSequence | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,7 @@ class Commit:
 class Refusal(Enum):
     """Why a part was not appended, in the order the checks are made."""
 
+    REPEATED = "repeated"  # the unit's producer has appended it before: its row may have the answer
     FENCED = "fenced"
     SEALED = "sealed"
     GAP = "gap"

@@ -312,6 +312,7 @@ class RevisionedStream(Displayed):
         (outcome,) = self._committer.commit(self._committer.prepare(batches))
         if isinstance(outcome, AnabranchError):
             raise outcome
+        assert isinstance(outcome, tuple), "its parts carry sequences, not a producer's number"
         return outcome[0]
 
     def _error(self, refused: Refused, expected: int | None) -> AnabranchError:

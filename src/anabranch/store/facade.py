@@ -67,6 +67,7 @@ from anabranch.store.history import History
 from anabranch.store.notifications import StoreNotifications
 from anabranch.store.parts import StoreContext
 from anabranch.store.policies import StorePolicies
+from anabranch.store.producers import Producers
 from anabranch.store.scopes import StoreScopes
 from anabranch.store.shared_state import SharedState
 from anabranch.store.storage import open_blobs
@@ -90,6 +91,8 @@ from anabranch.transactions.sweep import sweep_transactions
 from anabranch.transactions.transaction import Transaction
 from anabranch.transfer.jobs.job_store import JobStore
 from anabranch.transfer.jobs.manager import Jobs
+from anabranch.writing.producer import Producer
+from anabranch.writing.producer_claim import OpenedProducer
 from anabranch.writing.staging import Stager
 from anabranch.writing.writer import Writer
 
@@ -156,6 +159,7 @@ class Store(Displayed):
             listen=self.notifications.listen_to_group,
             window=self.watermarks.window,
         )
+        self.producers = Producers(parts, self.streams, self._writer)
         self.transactions = Transactions(parts, note=self.watermarks.note_commit)
         self.bytes = ByteStreams(parts, self.streams, self.changes, self._writer).open
         self.ranges = RangeCache(runtime.tasks, runtime.settings.history_cache_bytes_max)
@@ -204,16 +208,34 @@ class Store(Displayed):
         stream: str | StreamName,
         *,
         writer_id: str | None = None,
+        producer: str | None = None,
         fence: int | None = None,
         note_time_s: float | None = None,
     ) -> Writer:
-        """Open a writer to a stream; see `Writer`. With `note_time_s` it notes the clock's time at that interval in
+        """Open a writer to a stream; see `Writer`. With `producer` it takes over the producer of this name: each write, of
+        an event or a batch, is an append with the next number, and `Writer.next_number` says after a restart which one
+        comes next; see `producer`. With `note_time_s` it notes the clock's time at that interval in
         seconds, for events whose time is the time of writing. Raises StreamNotFound, StreamSealed, InvalidArgument for
         a byte stream."""
         self._alive()
+        if producer is not None:
+            if writer_id is not None:
+                raise InvalidArgument("a writer has a writer_id or a producer, not both")
+            opened, name = self.producers.claim(stream, producer, None)
+            return self._writer(opened.stream, name=name, fence=fence, note_time_s=note_time_s, producer=opened)
         info = self.streams.get(stream)
         reject_byte_stream(info)
         return self._writer(info.id, name=str(info.name), writer_id=writer_id, fence=fence, note_time_s=note_time_s)
+
+    def producer(self, stream: str | StreamName, name: str, *, epoch: int | None = None) -> Producer:
+        """Open a producer of a stream; see `Producer`. A stream keeps its producers as long as it lives.
+
+        Without an `epoch` it is taken over from whoever has it open: its epoch rises by one, older owners are refused from
+        now on, and its numbers go on from `Producer.last_sequence`. With the stored epoch it is opened beside its other
+        owners, who then give all numbers themselves; with a later one a new sequence begins at 0. Raises Fenced for an older
+        epoch, StreamNotFound, InvalidArgument for a byte stream, Conflict for a stream with too many producers.
+        """
+        return self.producers.open(stream, name, epoch=epoch)
 
     def _writer(
         self,
@@ -223,6 +245,7 @@ class Store(Displayed):
         writer_id: str | None = None,
         fence: int | None = None,
         note_time_s: float | None = None,
+        producer: OpenedProducer | None = None,
     ) -> Writer:
         """As `writer`, but also for byte streams."""
         writer = Writer(
@@ -236,6 +259,7 @@ class Store(Displayed):
             note=self.watermarks.note,
             note_time_s=note_time_s,
             name=name,
+            producer=producer,
         )
         self._keep(writer)
         return writer

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anabranch.core.display import Displayed
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, Conflict
 from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.pointer import EventPointer
 from anabranch.runtime.tracing import AppendSpan
@@ -46,6 +46,7 @@ class Acknowledgement:
         "_pointers",
         "_refusals",
         "_refused",
+        "_repeated",
         "_waiter",
         "accepted",
         "settled",
@@ -65,6 +66,7 @@ class Acknowledgement:
         # By a key of the report, so that an interrupted report may be repeated.
         self._appended: dict[Hashable, tuple[SegmentId, int, Rows]] = {}
         self._refused: dict[Hashable, tuple[AnabranchError, Rows]] = {}
+        self._repeated: dict[Hashable, tuple[tuple[EventRange, ...], int]] = {}
         self._counted = 0  # how many of these are included in `settled`
         self._pointers: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None
         self._callbacks: list[Callable[[], None]] = []
@@ -93,6 +95,17 @@ class Acknowledgement:
         self._refused[key] = (error, rows)
         self._count(len(rows))
 
+    def record_repeated(self, ranges: tuple[EventRange, ...], count: int, *, key: Hashable) -> None:
+        """Record that `count` events had been appended before: to `ranges`, empty where that is no longer known; which of
+        them lies where is not known. `key` as for `record_append`."""
+        self._repeated[key] = (ranges, count)
+        self._count(count)
+
+    @property
+    def repeated(self) -> bool:
+        """True if the events had been appended before."""
+        return bool(self._repeated)
+
     def refuse_all(self, total: int, error: AnabranchError) -> None:
         """Refuse all of `total` events, none of which was taken."""
         self.total = total
@@ -106,12 +119,13 @@ class Acknowledgement:
         return self.done or self.settled >= self.accepted
 
     def _count(self, count: int) -> None:
-        reports = len(self._appended) + len(self._refused)
+        reports = len(self._appended) + len(self._refused) + len(self._repeated)
         if reports == self._counted + 1:
             self.settled += count
         else:  # reported again, or the report before this one was interrupted
             self.settled = sum(len(rows) for _, _, rows in self._appended.values())
             self.settled += sum(len(rows) for _, rows in self._refused.values())
+            self.settled += sum(rows for _, rows in self._repeated.values())
         self._counted = reports
         if self.done:
             while self._callbacks:
@@ -144,6 +158,10 @@ class Acknowledgement:
             for error, rows in self._refused.values():
                 if row in rows:
                     raise self._seen(error)
+        if self._repeated:
+            raise Conflict(
+                "the event was appended before, by an earlier append of this number; where it lies is not kept"
+            )
         if len(self._appended) == 1 and not self._refused:
             ((segment, start, _),) = self._appended.values()  # all of them, in order
             return EventPointer(self.stream, segment, start + row)
@@ -160,8 +178,8 @@ class Acknowledgement:
         """Where the events landed. Raises the error of the first refused part."""
         if self._refused:
             raise self._seen(self._first_error())
-        landings = self._appended.values()
-        return tuple(sorted(EventRange(segment, start, start + len(rows)) for segment, start, rows in landings))
+        landings = [EventRange(segment, start, start + len(rows)) for segment, start, rows in self._appended.values()]
+        return tuple(sorted([*landings, *(each for ranges, _ in self._repeated.values() for each in ranges)]))
 
     @property
     def error(self) -> AnabranchError | None:
@@ -233,6 +251,16 @@ class BatchAck(Displayed):
         raises."""
         self._acknowledgement.wait(timeout)
         return self._acknowledgement.ranges()
+
+    @property
+    def repeated(self) -> bool:
+        """True if a producer had appended the batch before."""
+        return self._acknowledgement.repeated
+
+    @property
+    def error(self) -> AnabranchError | None:
+        """The first refusal so far, or None."""
+        return self._acknowledgement.error
 
     def pointer(self, row: int) -> EventPointer:
         """The pointer of the batch's event `row`; waits as `result` does."""

@@ -15,6 +15,9 @@ from anabranch.errors import (
 )
 from anabranch.log.commit import Outcome, RoutedBatch, WriterHandle
 from anabranch.model.append import Appended, Refusal, Refused
+from anabranch.model.ids import SegmentId
+from anabranch.model.producer import PlacedEvents, ProducerSequence
+from anabranch.writing.acknowledgement import EventRange
 from anabranch.writing.pending_batch import PendingBatch
 from anabranch.writing.routes import RoutedRows, Routes
 
@@ -41,10 +44,27 @@ class InFlightBatch(RoutedBatch):
     def record_append(self, number: int, verdict: Appended) -> None:
         """Report to the acknowledgements where the events of part `number` were appended. May be repeated."""
         rows = self.rows[number]
-        start = verdict.start + self.routes.offsets[rows.log]
+        self._record_start(number, rows, verdict.start + self.routes.offsets[rows.log])
+
+    def _record_start(self, number: int, rows: RoutedRows, start: int) -> None:
         for acknowledgement, numbers, position in self.pending.origins_of(rows.rows):
             key = self.order, number, position
             acknowledgement.record_append(rows.segment, start + position, numbers, key=key)
+
+    def record_repeated(self, events: tuple[PlacedEvents, ...] | None) -> None:
+        """Report to the acknowledgements that a numbered batch had been appended before, and where. May be repeated."""
+        if events is not None and [(rows.segment.packed, rows.batch.num_rows) for rows in self.rows] == [
+            (each.segment, each.length) for each in events
+        ]:
+            # Split as it was then, so the rows lie in the same order.
+            for number, (rows, each) in enumerate(zip(self.rows, events, strict=True)):
+                self._record_start(number, rows, each.start)
+            return
+        ranges = tuple(
+            EventRange(SegmentId.unpack(each.segment), each.start, each.start + each.length) for each in events or ()
+        )
+        for acknowledgement, numbers in self.pending.origins:
+            acknowledgement.record_repeated(ranges, len(numbers), key=(self.order,))
 
     def record_refusal(self, error: AnabranchError) -> None:
         """Report to the acknowledgements that all events were refused. May be repeated."""
@@ -63,6 +83,8 @@ class InFlightBatch(RoutedBatch):
 
     def error_for(self, refused: Refused, writer: WriterHandle, fence: int | None) -> AnabranchError:
         """The error that reports a refusal. `fence`: the writer's own, if it was opened with one."""
+        if self.producer is not None and (error := _numbers_error(self.producer, refused)) is not None:
+            return error
         match refused.reason:
             case Refusal.FENCED:
                 carried = max((writer.fences.get(part.log, 0) for part in self.parts), default=0)
@@ -77,6 +99,17 @@ class InFlightBatch(RoutedBatch):
                 return ConditionFailed(self.pending.expected, actual)
             case _:
                 return Conflict(f"the append was refused again and again: {refused.reason.value}")
+
+
+def _numbers_error(carried: ProducerSequence, refused: Refused) -> AnabranchError | None:
+    match refused.reason:
+        case Refusal.FENCED if refused.actual > carried.epoch:
+            return Fenced(carried.epoch, refused.actual)
+        case Refusal.GAP:
+            return OutOfSequence(refused.actual, carried.first)
+        case Refusal.UNKNOWN_WRITER:
+            return WriterUnknown(carried.producer, carried.first)
+    return None
 
 
 def first_refusal(outcome: tuple[Appended | Refused, ...]) -> Refused | None:

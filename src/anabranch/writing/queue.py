@@ -5,19 +5,24 @@ from __future__ import annotations
 import traceback
 from collections import deque
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
+from anabranch import limits
 from anabranch.errors import AnabranchError, AppendUncertain, Conflict, Fenced, StreamNotFound, StreamSealed
 from anabranch.log.appender import Appender
-from anabranch.log.commit import Outcome, RoutedBatch
+from anabranch.log.commit import Outcome, Repeated, RoutedBatch
 from anabranch.model.append import Appended, Refusal, Refused
+from anabranch.model.producer import Place, ProducerSequence
 from anabranch.runtime.ports import Runtime
 from anabranch.writing.acknowledgement import Acknowledgement
 from anabranch.writing.chunk_buffer import ChunkBuffer
 from anabranch.writing.in_flight import InFlightBatch, first_refusal
 from anabranch.writing.interruptions import as_append_error, may_be_interruption
 from anabranch.writing.pending_batch import PendingBatch, join
+from anabranch.writing.producer_claim import OpenedProducer
 from anabranch.writing.progress import WriterProgress
 from anabranch.writing.router import Router
+from anabranch.writing.routes import RoutedRows
 
 _RUNS_PER_TAKE_MAX = 4  # batches of one log in a commit. Commits are decided, and resolved if uncertain, one at a time:
 # so a log remembers (limits.WRITER_BATCHES_KEPT) every batch that can be asked for, however many are in flight
@@ -51,7 +56,10 @@ class WriterQueue:
         runtime: Runtime,
         *,
         fence: int | None,
+        producer: OpenedProducer | None = None,
     ) -> None:
+        self._producer = producer
+        self._runs_max = _RUNS_PER_TAKE_MAX if producer is None else limits.PRODUCER_ANSWERS_KEPT
         self._appender = appender
         self._buffer = buffer
         self._router = router
@@ -200,7 +208,7 @@ class WriterQueue:
             joins = runs and not pending.alone and not runs[-1][0].alone
             joins = joins and schema_of(runs[-1][0].events) is schema_of(pending.events)
             joins = joins and sum(each.size for each in runs[-1]) + pending.size <= join_bytes_max
-            if not joins and len(runs) == _RUNS_PER_TAKE_MAX:
+            if not joins and len(runs) == self._runs_max:
                 break
             self._taken.append(pending)
             pending.queued = True
@@ -254,10 +262,20 @@ class WriterQueue:
                 routes=router.routes,
                 order=self._last_order,
                 report=self._settle,
+                producer=self._sequence(pending, rows),
             )
             self._in_flight[self._last_order] = in_flight
             routed.append(in_flight)
         return routed
+
+    def _sequence(self, pending: PendingBatch, rows: list[RoutedRows]) -> ProducerSequence | None:
+        producer, number = self._producer, pending.number
+        if producer is None:
+            return None
+        assert number is not None, "every append of a producer has a number"
+        offsets = self._router.routes.offsets
+        places = tuple(Place(each.segment, offsets[each.log]) for each in rows)
+        return ProducerSequence(producer.stream, producer.name, producer.epoch, number, number, places)
 
     # outcomes
 
@@ -271,6 +289,9 @@ class WriterQueue:
             self._continue_if_idle()
 
     def _report(self, routed: InFlightBatch, outcome: Outcome) -> None:
+        if isinstance(outcome, Repeated):
+            self._report_repeated(routed, outcome)
+            return
         refused = None if isinstance(outcome, AnabranchError) else first_refusal(outcome)
         if isinstance(outcome, AnabranchError):
             if isinstance(outcome, AppendUncertain):
@@ -289,20 +310,45 @@ class WriterQueue:
                 part.log for part, each in verdicts if isinstance(each, Refused) and each.reason in _MOVED
             )
             # Of several parts, those for segments that are still open have left a gap there.
-            self._gap = self._gap or len(routed.parts) > 1
+            self._gap = self._gap or len(routed.parts) > 1 or routed.producer is not None
             if routed.order not in self._returned:
                 self._returned[routed.order] = routed.to_route_again()
         else:
             if refused.reason in _MISNUMBERED:
                 self._progress.mark_uncertain(part.log for part in routed.parts)  # number on from what the log knows
-            self._report_refusal(routed, routed.error_for(refused, self._progress.writer, self._fence))
+            self._report_refusal(routed, self._error_for(routed, refused))
+
+    def _error_for(self, routed: InFlightBatch, refused: Refused) -> AnabranchError:
+        if routed.producer is not None and refused.reason is Refusal.UNKNOWN_WRITER:
+            with suppress(AnabranchError):
+                if self._progress.info() is None:  # producers go with their stream
+                    return StreamNotFound(str(self._router.routes.info.name))
+        return routed.error_for(refused, self._progress.writer, self._fence)
+
+    def _report_repeated(self, routed: InFlightBatch, outcome: Repeated) -> None:
+        assert routed.producer is not None
+        if outcome.resolved or routed.pending.repeatable:
+            routed.record_repeated(outcome.events)
+            self._in_flight_bytes -= sum(map(routed.size_of, routed.rows))
+            return
+        self._report_refusal(
+            routed,
+            Conflict(
+                f"number {routed.producer.first} of producer '{routed.producer.producer}' was used by another process; "
+                "open the producer without an epoch, which takes it over"
+            ),
+        )
 
     def _report_refusal(self, routed: InFlightBatch, error: AnabranchError) -> None:
+        if routed.producer is not None and self.fatal is None:
+            self.fatal = error  # a later append must not take its number: it would be taken for a repeat of this one
         self._barrier = self._gap = True
         self.refusals.add(error)  # first: `flush` reads it as soon as the acknowledgements are done
         routed.record_refusal(error)
 
     def _refuse(self, pending: PendingBatch, error: AnabranchError) -> None:
+        if self._producer is not None and self.fatal is None:
+            self.fatal = error  # as above
         self.refusals.add(error)  # first, as above
         pending.refuse(error)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
@@ -36,8 +36,10 @@ from anabranch.runtime.ports import Runtime
 from anabranch.writing.acknowledgement import Ack, Acknowledgement, BatchAck
 from anabranch.writing.chunk import RawChunk, new_chunk
 from anabranch.writing.chunk_buffer import ChunkBuffer
+from anabranch.writing.event_rows import events_to_batch
 from anabranch.writing.large_events import LargeEvents
 from anabranch.writing.pending_batch import PendingBatch
+from anabranch.writing.producer_claim import OpenedProducer
 from anabranch.writing.progress import WriterProgress
 from anabranch.writing.queue import WriterQueue
 from anabranch.writing.router import Router
@@ -69,6 +71,7 @@ class Writer(Displayed):
         note: Callable[[StreamId, str, Micros | None], None] | None = None,
         note_time_s: float | None = None,
         name: str = "",
+        producer: OpenedProducer | None = None,
     ) -> None:
         """`note` is called with the times that the writer notes, and with None when it ends. `note_time_s`: see
         `Store.writer`. `name` is the stream's name as of now, for descriptions."""
@@ -86,15 +89,21 @@ class Writer(Displayed):
         self._ending = False  # a `close` is under way, or has finished
         self._handle = WriterHandle(WriterId(writer_id or token(runtime.ids)))
         progress = WriterProgress(catalog, runtime, stream, self._handle, named=writer_id is not None)
+        self._producer = producer
+        self._next_number = 0 if producer is None else producer.last + 1
         self._router = Router(progress, runtime.ids, fence=fence)
         self._buffer = ChunkBuffer(appender, runtime, stream, self._router.schema)
-        self._queue = WriterQueue(appender, self._buffer, self._router, progress, runtime, fence=fence)
+        self._queue = WriterQueue(
+            appender, self._buffer, self._router, progress, runtime, fence=fence, producer=producer
+        )
         self._refreshing = runtime.tasks.lock()
         self._schema: StreamSchema
         self._checker: RowChecker | None
         self._text_key: str | None
         self._adopt(self._router.schema)
         self._small_bytes_max = min(self._settings.event_bytes_max, self._settings.large_event_bytes_max)
+        if producer is not None:
+            self._small_bytes_max = -1  # each event is an append with a number of its own
         self._large = LargeEvents(self._queue, self._router, appender, self._handle.id, runtime.tasks.lock())
         self._note = note
         self._noted = False
@@ -115,6 +124,11 @@ class Writer(Displayed):
     def stream_id(self) -> StreamId:
         """The id of the stream that it writes to, which does not change with renames."""
         return self._stream
+
+    @property
+    def next_number(self) -> int:
+        """The number of the next write, if the writer is a producer's; see `Store.writer`."""
+        return self._next_number
 
     # accepting events
 
@@ -175,11 +189,36 @@ class Writer(Displayed):
         commit's memory, at most 1 GiB. `expected` as in `write`; all events must go to one segment then. Raises what
         `write` raises.
         """
+        return self._write_batch(to_table(data), atomic=atomic, expected=expected)
+
+    def write_numbered(self, data: Any, number: int, *, repeatable: bool) -> BatchAck:
+        """For producers: `write_batch` of a batch or a list of events as the append `number`, which is not below the next
+        one. `repeatable`: the caller chose the number, so another process may have appended it."""
+        if isinstance(data, list | tuple):
+            data = self._events_batch(data)
+        self._next_number = number
+        return self._write_batch(to_table(data), atomic=True, expected=None, repeatable=repeatable)
+
+    def _events_batch(self, events: Sequence[Any]) -> pa.RecordBatch:
+        schema = self._schema
+        try:
+            return events_to_batch(events, schema, self._runtime.clock.now(), self._times)
+        except SchemaMismatch:
+            if not self._refresh_schema(schema):
+                raise
+            return events_to_batch(events, self._schema, self._runtime.clock.now(), self._times)
+
+    def _write_batch(
+        self, table: pa.Table, *, atomic: bool, expected: int | None, repeatable: bool = False
+    ) -> BatchAck:
         self._require_open()
-        table = self._to_stored(to_table(data))
+        table = self._to_stored(table)
         check_sizes(table, self._settings)
         acknowledgement = Acknowledgement(self._stream, self._appender, self._queue.refusals)
         acknowledgement.total = table.num_rows
+        if self._producer is not None:
+            atomic = True
+            self._check_numbered(expected, table.num_rows)
         self._trace(acknowledgement)
         batches = deque(
             pending_batches(
@@ -187,6 +226,8 @@ class Writer(Displayed):
             )
         )
         count = len(batches)
+        for pending in batches:
+            pending.repeatable = repeatable
         try:
             while batches:
                 with self._large.before(batches[0]) as durable:
@@ -344,9 +385,12 @@ class Writer(Displayed):
             chunk.rows = [event]
         self._trace(chunk.acknowledgement)
         batches = deque(chunk.close(self._runtime.clock.now()))
+        if self._producer is not None:
+            self._check_numbered(expected, len(batches), chunk.acknowledgement.error)
         self._queue.refusals.add_all(chunk.acknowledgement.errors)
         for pending in list(batches):
             pending.expected, pending.large = expected, size > self._settings.event_bytes_max
+            pending.atomic = self._producer is not None
             with self._large.before(pending) as durable:
                 if durable:
                     self._accept(batches, chunk.acknowledgement)
@@ -359,6 +403,15 @@ class Writer(Displayed):
             acknowledgement.trace(
                 self._tracing.append(str(self._router.routes.info.name), self.id, acknowledgement.span)
             )
+
+    def _check_numbered(self, expected: int | None, count: int, error: AnabranchError | None = None) -> None:
+        """Raise for an append that a producer can't number. A number is given only to what is accepted as a whole."""
+        if error is not None:
+            raise error
+        if expected is not None:
+            raise InvalidArgument("a producer's appends take no `expected`: their numbers are their condition")
+        if count == 0:
+            raise InvalidArgument("an append of a producer has at least one event")
 
     def _require_open(self) -> None:
         if self._closed:
@@ -381,6 +434,11 @@ class Writer(Displayed):
             if not begun:
                 self._require_open()
             self._queue.close_chunk()
+            if self._producer is not None and batches[0].number is None:
+                # Counted first: after an interruption the number is lost, and the next append is refused for the gap;
+                # otherwise the next one would get the same number, and be taken for a repeat.
+                self._next_number += 1
+                batches[0].number = self._next_number - 1
             self._queue.enqueue([batches[0]], acknowledgement)
             batches.popleft()
 

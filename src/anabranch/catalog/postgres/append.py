@@ -1,5 +1,5 @@
 """Calls of the commit function: units as arrays of parameters, and its result as verdicts. The function itself is
-functions/append_1.sql."""
+functions/append_2.sql."""
 
 from __future__ import annotations
 
@@ -52,7 +52,28 @@ def call_values(
         _integers(blob.size for blob in blobs),
         _integers(blob.begun_at for blob in blobs),
         [blob.encoding for blob in blobs] or None,
+        *_producer_values(units),
     )
+
+
+def _producer_values(units: Sequence[Unit]) -> tuple[Any, Any, Any]:
+    """For each unit the name of its producer, and its numbers; for each part its place. None where no unit has one."""
+    if all(unit.producer is None for unit in units):
+        return None, None, None
+    names: list[str | None] = []
+    numbers: list[int | None] = []
+    places: list[int | None] = []
+    for unit in units:
+        carried = unit.producer
+        if carried is None:
+            names.append(None)
+            numbers += [None] * 4
+            places += [None] * (2 * len(unit.parts))
+        else:
+            names.append(carried.producer)
+            numbers += [carried.stream, carried.epoch, carried.first, carried.last]
+            places += [number for place in carried.places for number in (place.segment.packed, place.shift)]
+    return names, _integers(numbers), _integers(places)
 
 
 def verdicts(units: Sequence[Unit], row: Sequence[Any] | None) -> tuple[tuple[Verdict, ...], ...]:

@@ -25,7 +25,7 @@ class LogEnd(NamedTuple):
 
     def can_decide(self, unit: Unit) -> bool:
         """True if the verdict on the unit depends only on these values."""
-        if unit.request is not None or len(unit.parts) != 1:
+        if unit.request is not None or unit.producer is not None or len(unit.parts) != 1:
             return False
         (part,) = unit.parts
         writer = None if part.sequence is None else part.sequence.writer

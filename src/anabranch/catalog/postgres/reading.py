@@ -34,10 +34,10 @@ class PostgresReading(SqlReading):
         return list(values)
 
     def _exported(self, table: str, row: rows.Row) -> rows.Row:
-        if table != "writers":
+        if table not in ("writers", "producers"):
             return row
-        *rest, recent, seen_at = row
-        return (*rest, struct.pack(f"<{len(recent)}q", *recent), seen_at)
+        *rest, numbers, seen_at = row
+        return (*rest, struct.pack(f"<{len(numbers)}q", *numbers), seen_at)
 
     def matches_log(self, state: LogState) -> bool:
         return bool(self._rows("matches_log", rows.log_values(state)))

@@ -127,6 +127,18 @@ create table writers (
     primary key (log, writer)
 ) with (fillfactor = 50);
 
+-- Of each stream, one row for each producer that ever appended to it.
+create table producers (
+    stream bigint not null references streams (id),
+    producer text collate "C" not null,
+    epoch bigint not null,
+    last bigint not null,                  -- number of the last append, -1: none yet
+    answers bigint[] not null,             -- the last answers: anabranch.model.producer
+    seen_at bigint not null,
+    digest bigint not null,
+    primary key (stream, producer)
+) with (fillfactor = 50);
+
 create table leases (
     id text collate "C" primary key,
     kind text not null,

@@ -47,6 +47,7 @@ from anabranch.catalog.writing import SqlWriting
 from anabranch.model.append import BlobEntry, LogState, Progress, Unit, Verdict
 from anabranch.model.ids import LogId, Micros, SegmentId, StreamId, WriterId
 from anabranch.model.names import StreamName
+from anabranch.model.producer import ProducerState
 from anabranch.model.stream import Extent, Segment, Span, StreamInfo, StreamView
 from anabranch.runtime.retry import Retries
 
@@ -125,11 +126,11 @@ class PostgresWriting(PostgresRoundTrips, SqlWriting):
         assert self._on is None or stream in self._streams, f"a transaction on {self._on} touched stream {stream:016x}"
 
     def _from_exported(self, table: str, row: Sequence[Value]) -> Sequence[Any]:
-        if table != "writers":
+        if table not in ("writers", "producers"):
             return row
-        *rest, recent, seen_at = row
-        assert isinstance(recent, bytes)
-        return (*rest, list(struct.unpack(f"<{len(recent) // 8}q", recent)), seen_at)
+        *rest, packed, seen_at = row
+        assert isinstance(packed, bytes)
+        return (*rest, _unpacked(packed), seen_at)
 
     def wipe(self) -> None:
         # Without it, a concurrent commit could add rows to a table that is empty already.
@@ -143,6 +144,9 @@ class PostgresWriting(PostgresRoundTrips, SqlWriting):
 
     def _encode_recent(self, progress: Progress) -> list[int]:
         return [number for batch in progress.recent for number in batch]
+
+    def _encode_answers(self, producer: ProducerState) -> list[int]:
+        return _unpacked(producer.answers.packed)
 
     def _lock_logs(self, *logs: LogId) -> None:
         """Lock logs before the next query or change."""
@@ -221,6 +225,11 @@ class PostgresWriting(PostgresRoundTrips, SqlWriting):
     def progress(self, log: LogId, writer: WriterId) -> Progress | None:
         self._lock_logs(log)
         return super().progress(log, writer)
+
+    def producer(self, stream: StreamId, name: str) -> ProducerState | None:
+        self._require_subject(stream)
+        row = self._row("producer_for_update", (stream, name))
+        return None if row is None else rows.producer(row)
 
     def request(self, request: str) -> tuple[str, str] | None:
         self._lock_before_next(f"request {request}")
@@ -327,6 +336,10 @@ class PostgresWriting(PostgresRoundTrips, SqlWriting):
             super().add_change(stream, kind, detail, now=now)
         else:
             self._changes.append((stream, now, kind, compact_json(dict(detail))))
+
+
+def _unpacked(packed: bytes) -> list[int]:
+    return list(struct.unpack(f"<{len(packed) // 8}q", packed))
 
 
 def _open_logs(view: StreamView) -> set[LogId]:

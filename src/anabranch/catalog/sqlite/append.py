@@ -10,9 +10,10 @@ import apsw
 
 from anabranch.catalog import rows
 from anabranch.catalog.digests import row_digest
-from anabranch.catalog.sqlite.known_states import KnownStates, LogWriter
+from anabranch.catalog.sqlite.known_states import KnownStates, LogWriter, StreamProducer
 from anabranch.catalog.sqlite.reading import SQL, SqliteReading
 from anabranch.core.decide import advance_log, advance_progress, decide
+from anabranch.core.producer import advance_producer, decide_sequence
 from anabranch.model.append import (
     Appended,
     BlobEntry,
@@ -24,7 +25,8 @@ from anabranch.model.append import (
     Unit,
     Verdict,
 )
-from anabranch.model.ids import BlobId, LogId, Micros, WriterId
+from anabranch.model.ids import BlobId, LogId, Micros, StreamId, WriterId
+from anabranch.model.producer import ProducerSequence
 
 
 def _digested_extent(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -38,7 +40,7 @@ def _digested_log(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return (*values, row_digest((log, stream, *changing)))
 
 
-def _digested_progress(values: tuple[Any, ...]) -> tuple[Any, ...]:
+def _digested_row(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return (*values, row_digest(values))
 
 
@@ -46,7 +48,8 @@ def _digested_progress(values: tuple[Any, ...]) -> tuple[Any, ...]:
 DIGESTED: Final[dict[str, Callable[[Any], tuple[Any, ...]]]] = {
     "insert_extent": _digested_extent,
     "update_log": _digested_log,
-    "put_progress": _digested_progress,
+    "put_progress": _digested_row,
+    "put_producer": _digested_row,
 }
 
 
@@ -70,16 +73,39 @@ class AppendBatch:
         known = known or KnownStates()
         self._logs = known.logs
         self._progress = known.progress
+        self._producers = known.producers
         if blobs and known.horizon is None:
             known.horizon = self._reading.horizon()
         self._horizon = known.horizon or Micros(0)
         self._read([part for unit in units for part in unit.parts])
+        self._read_producers(units)
         self._changed_logs: set[LogId] = set()
         self._changed_writers: set[LogWriter] = set()
+        self._changed_producers: set[StreamProducer] = set()
         self._extents: list[tuple[object, ...]] = []
 
     def unit(self, unit: Unit) -> tuple[Verdict, ...]:
         """Decide one unit, taking into account those before it."""
+        if unit.producer is not None:
+            return self._numbered(unit, unit.producer)
+        return self._unit(unit)
+
+    def _numbered(self, unit: Unit, carried: ProducerSequence) -> tuple[Verdict, ...]:
+        """Decide a unit of a producer: its numbers first, then its parts."""
+        key = (carried.stream, carried.producer)
+        producer = self._producers[key]
+        refused = decide_sequence(carried, producer)
+        if refused is not None:
+            return (refused,) * len(unit.parts)
+        verdicts = self._unit(unit)
+        appended = [verdict for verdict in verdicts if isinstance(verdict, Appended)]
+        if len(appended) == len(verdicts):
+            assert producer is not None, "else it was refused"
+            self._producers[key] = advance_producer(producer, carried, unit.parts, appended, now=self._now)
+            self._changed_producers.add(key)
+        return verdicts
+
+    def _unit(self, unit: Unit) -> tuple[Verdict, ...]:
         if len(unit.parts) == 1 and unit.request is None:
             return (self._lone(unit.parts[0]),)
         if unit.request is not None and (recorded := self._reading.request(unit.request)):
@@ -142,7 +168,14 @@ class AppendBatch:
                 (log, writer, progress.next, progress.fence, rows.pack_recent(progress.recent), self._now)
             )
         self._write_rows("put_progress", progress_rows)
+        if self._changed_producers:
+            self._write_rows("put_producer", [self._producer_row(*key) for key in sorted(self._changed_producers)])
         return True
+
+    def _producer_row(self, stream: StreamId, name: str) -> tuple[object, ...]:
+        producer = self._producers[stream, name]
+        assert producer is not None
+        return (stream, name, producer.epoch, producer.last, producer.answers.packed, producer.seen_at)
 
     def _write_rows(self, name: str, values: Sequence[tuple[object, ...]]) -> None:
         digested = DIGESTED[name]
@@ -168,6 +201,13 @@ class AppendBatch:
             self._progress[unknown[0]] = None if row is None else rows.progress(row)
         elif unknown:
             self._progress.update(self._progress_of(unknown))
+
+    def _read_producers(self, units: Sequence[Unit]) -> None:
+        for unit in units:
+            if (carried := unit.producer) is not None:
+                key = (carried.stream, carried.producer)
+                if key not in self._producers:
+                    self._producers[key] = self._reading.producer(*key)
 
     def _progress_of(self, writers: Iterable[LogWriter]) -> dict[LogWriter, Progress | None]:
         logs_of: dict[WriterId, list[LogId]] = {}

@@ -14,6 +14,7 @@ from anabranch.catalog.tables import Value
 from anabranch.catalog.writing import SqlWriting
 from anabranch.model.append import BlobEntry, Progress, Unit, Verdict
 from anabranch.model.ids import BlobId, LogId, Micros, StreamId
+from anabranch.model.producer import ProducerState
 
 
 class SqliteWriting(SqliteReading, SqlWriting):
@@ -64,6 +65,9 @@ class SqliteWriting(SqliteReading, SqlWriting):
 
     def _encode_recent(self, progress: Progress) -> bytes:
         return rows.pack_recent(progress.recent)
+
+    def _encode_answers(self, producer: ProducerState) -> bytes:
+        return producer.answers.packed
 
     def append(self, unit: Unit, *, now: Micros, blobs: Sequence[BlobEntry] = ()) -> tuple[Verdict, ...]:
         appending = AppendBatch(self._database, now, [unit], blobs)

@@ -18,6 +18,7 @@ from anabranch.model.append import Batches
 from anabranch.model.ids import SegmentId
 from anabranch.model.keyspace import KeyRange
 from anabranch.model.names import StreamName, check_scope
+from anabranch.model.producer import ProducerAnswers
 
 _Row = Mapping[str, Any]
 _ASSIGNED_MAX: Final = 1 << 62
@@ -113,6 +114,15 @@ def _writer(row: _Row) -> None:
     tuple(Batches(row["recent"]))
 
 
+def _producer(row: _Row) -> None:
+    _counts(row, "stream", "epoch")
+    if type(row["last"]) is not int or row["last"] < -1:
+        raise ValueError("the number of an append counts from 0")
+    answers = ProducerAnswers(row["answers"])
+    if ProducerAnswers.of(tuple(answers)) != answers:
+        raise ValueError("its answers are not packed as a producer's are")
+
+
 def _request(row: _Row) -> None:
     parse_json(row["result"])
 
@@ -141,6 +151,7 @@ _CHECKS: Final[Mapping[str, Callable[[_Row], None]]] = {
     "blobs": _blob,
     "extents": _extent,
     "writers": _writer,
+    "producers": _producer,
     "requests": _request,
     "changes": _change,
     "aliases": _alias,

@@ -12,6 +12,7 @@ from anabranch.testing.contracts.blobs import BlobContract
 from anabranch.testing.contracts.catalog import CatalogContract
 from anabranch.testing.contracts.extents import ExtentContract
 from anabranch.testing.contracts.manifests import ExportContract
+from anabranch.testing.contracts.producers import ProducerContract
 from anabranch.testing.contracts.state import StateContract
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "CatalogContract",
     "ExportContract",
     "ExtentContract",
+    "ProducerContract",
     "StateContract",
     "run",
 ]

@@ -8,6 +8,7 @@ from anabranch.catalog.tables import TABLES, Value
 from anabranch.model.append import Appended, Batch, Progress
 from anabranch.model.ids import BlobId, LogId, Micros, SegmentId, WriterId
 from anabranch.model.names import StreamName
+from anabranch.model.producer import PlacedEvents, ProducerAnswer, ProducerAnswers, ProducerState
 from anabranch.model.stream import Scope
 from anabranch.testing.contracts.base import expecting
 from anabranch.testing.contracts.samples import NOW, SEGMENT, STREAM, append, info, new_stream, part
@@ -45,6 +46,9 @@ class ExportContract:
             writing.insert_blob("commits/b", 10, NOW, "arrow")
             writing.set_blob_dead(blob, Micros(NOW + 1))
             writing.put_progress(self.log, WriterId("fenced"), Progress(0, 7, ()), now=NOW)
+            answer = ProducerAnswer(3, 4, 4, (PlacedEvents(SEGMENT.packed, 5, 6, NOW),))
+            writing.put_producer(STREAM, "p", ProducerState(3, 4, ProducerAnswers.of([answer]), NOW))
+            writing.put_producer(STREAM, "ü", ProducerState(seen_at=NOW))
             writing.record_request("r", "scale", "{}", now=NOW)
             writing.add_change(STREAM, "created", {"x": 1}, now=NOW)
             writing.add_change(None, "scope", {}, now=NOW)

@@ -43,6 +43,8 @@ def filled() -> Blobs:
     blobs = MemoryBlobs()
     with Store(SqliteCatalog(None, RUNTIME), blobs, RUNTIME) as store:
         fill(store)
+        with store.producer("iot/raw", "p") as producer:
+            producer.append([{"device": "p", "n": 1}])
         store.streams.copy("iot/raw", "iot/copy")
         store.streams.rename("iot/sealed", "iot/closed")
         store.aliases.add("iot/raw", "iot/alias")

@@ -96,6 +96,15 @@ returns bigint language sql immutable parallel safe as $$
     select hash_record_extended(row($1, $2 collate "C", $3, $4, $5, $6), 0) # $1 # $3 # $4 # $6
 $$;
 
+create or replace function producers_digest(stream bigint, producer text, epoch bigint, last bigint, answers bigint[], seen_at bigint)
+returns bigint language sql immutable parallel safe as $$
+    select hash_record_extended(row($1, $2 collate "C", $3, $4, $5, $6), 0) # $1 # $3 # $4 # $6
+$$;
+
+create or replace function sound(producers) returns boolean language sql immutable parallel safe as $$
+    select $1.digest = producers_digest($1.stream, $1.producer, $1.epoch, $1.last, $1.answers, $1.seen_at)
+$$;
+
 create or replace function sound(writers) returns boolean language sql immutable parallel safe as $$
     select $1.digest = writers_digest($1.log, $1.writer, $1.next, $1.fence, $1.recent, $1.seen_at)
 $$;

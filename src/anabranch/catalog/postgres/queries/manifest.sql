@@ -49,6 +49,10 @@ where (e.log, e.start) > (%s, %s) order by e.log, e.start limit %s;
 select log, writer, next, fence, recent, seen_at, sound(writers)
 from writers where (log, writer) > (%s, %s) order by log, writer limit %s;
 
+-- name: export_producers
+select stream, producer, epoch, last, answers, seen_at, sound(producers)
+from producers where (stream, producer) > (%s, %s) order by stream, producer limit %s;
+
 -- name: export_requests
 select id, operation, result, "at", sound(requests)
 from requests where id > %s order by id limit %s;
@@ -162,6 +166,13 @@ select log, writer, next, fence, recent, seen_at,
 from (values (%s::bigint, %s::text, %s::bigint, %s::bigint, %s::bigint[], %s::bigint))
      as v (log, writer, next, fence, recent, seen_at);
 
+-- name: load_producers
+insert into producers (stream, producer, epoch, last, answers, seen_at, digest)
+select stream, producer, epoch, last, answers, seen_at,
+       producers_digest(stream, producer, epoch, last, answers, seen_at)
+from (values (%s::bigint, %s::text, %s::bigint, %s::bigint, %s::bigint[], %s::bigint))
+     as v (stream, producer, epoch, last, answers, seen_at);
+
 -- name: load_requests
 insert into requests (id, operation, result, "at", digest)
 select id, operation, result, "at",
@@ -217,6 +228,9 @@ delete from extents;
 -- name: wipe_writers
 delete from writers;
 
+-- name: wipe_producers
+delete from producers;
+
 -- name: wipe_requests
 delete from requests;
 
@@ -230,8 +244,8 @@ delete from aliases;
 delete from states;
 
 -- name: lock_tables
-lock table scopes, streams, schemas, segments, logs, spans, blobs, extents, writers, requests, changes, aliases,
-    states in access exclusive mode;
+lock table scopes, streams, schemas, segments, logs, spans, blobs, extents, writers, producers, requests, changes,
+    aliases, states in access exclusive mode;
 
 -- Ids that a lost catalog may have assigned are not assigned again.
 -- name: skip_logs

@@ -182,6 +182,17 @@ from writers where log = %s and writer = %s;
 select log, writer, next, fence, recent, seen_at, sound(writers)
 from writers where log = %s and writer > %s order by writer limit %s;
 
+-- name: producer
+select stream, producer, epoch, last, answers, seen_at, sound(producers)
+from producers where stream = %s and producer = %s;
+
+-- name: producers_of_stream
+select stream, producer, epoch, last, answers, seen_at, sound(producers)
+from producers where stream = %s and producer > %s order by producer limit %s;
+
+-- name: count_producers
+select count(*) from producers where stream = %s;
+
 -- name: blobs_after
 select key, id, size, encoding, begun_at, dead_at, sound(blobs)
 from blobs where id > %s order by id limit %s;

@@ -62,13 +62,14 @@ release savepoint lock;
 rollback to savepoint lock;
 
 -- name: append
-select verdicts, numbers, times from append_1(
+select verdicts, numbers, times from append_2(
     %s::bigint, %s::text, %s::integer[], %s::text[],
     %s::bigint[], %s::bigint[], %s::integer[], %s::bigint[], %s::bigint[], %s::bigint[],
     %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[],
     %s::text[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[],
     %s::integer[], %b::bytea[],
-    %s::text[], %s::bigint[], %s::bigint[], %s::text[]);
+    %s::text[], %s::bigint[], %s::bigint[], %s::text[],
+    %s::text[], %s::bigint[], %s::bigint[]);
 
 -- A notification need not survive a crash.
 -- name: set_async_commit

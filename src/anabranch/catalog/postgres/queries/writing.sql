@@ -228,6 +228,27 @@ on conflict (log, writer) do update
 set next = excluded.next, fence = excluded.fence, recent = excluded.recent, seen_at = excluded.seen_at,
     digest = excluded.digest;
 
+-- name: put_producer
+insert into producers (stream, producer, epoch, last, answers, seen_at, digest)
+select stream, producer, epoch, last, answers, seen_at,
+       producers_digest(stream, producer, epoch, last, answers, seen_at)
+from (values (%s::bigint, %s::text, %s::bigint, %s::bigint, %s::bigint[], %s::bigint))
+     as v (stream, producer, epoch, last, answers, seen_at)
+on conflict (stream, producer) do update
+set epoch = excluded.epoch, last = excluded.last, answers = excluded.answers, seen_at = excluded.seen_at,
+    digest = excluded.digest;
+
+-- Read under its lock, behind the commits that carry its numbers.
+-- name: producer_for_update
+select stream, producer, epoch, last, answers, seen_at, sound(producers)
+from producers where stream = %s and producer = %s for update;
+
+-- name: drop_producer
+delete from producers where stream = %s and producer = %s;
+
+-- name: drop_stream_producers
+delete from producers where stream = %s;
+
 -- name: copy_fences
 insert into writers (log, writer, next, fence, recent, seen_at, digest)
 select %(successor)s, writer, 0, fence, '{}', seen_at, writers_digest(%(successor)s, writer, 0, fence, '{}', seen_at)

@@ -47,6 +47,10 @@ where (e.log, e.start) > (?, ?) order by e.log, e.start limit ?;
 select log, writer, next, fence, recent, seen_at, digest
 from writers where (log, writer) > (?, ?) order by log, writer limit ?;
 
+-- name: export_producers
+select stream, producer, epoch, last, answers, seen_at, digest
+from producers where (stream, producer) > (?, ?) order by stream, producer limit ?;
+
 -- name: export_requests
 select id, operation, result, at, digest
 from requests where id > ? order by id limit ?;
@@ -133,6 +137,11 @@ insert into writers (log, writer, next, fence, recent, seen_at, digest)
 values (?1, ?2, ?3, ?4, ?5, ?6,
         row_digest(?1, ?2, ?3, ?4, ?5, ?6));
 
+-- name: load_producers
+insert into producers (stream, producer, epoch, last, answers, seen_at, digest)
+values (?1, ?2, ?3, ?4, ?5, ?6,
+        row_digest(?1, ?2, ?3, ?4, ?5, ?6));
+
 -- name: load_requests
 insert into requests (id, operation, result, at, digest)
 values (?1, ?2, ?3, ?4,
@@ -179,6 +188,9 @@ delete from extents;
 
 -- name: wipe_writers
 delete from writers;
+
+-- name: wipe_producers
+delete from producers;
 
 -- name: wipe_requests
 delete from requests;

@@ -173,6 +173,17 @@ from json_each(?2) l join writers w on w.log = l.value and w.writer = ?1;
 select log, writer, next, fence, recent, seen_at, digest
 from writers where log = ? and writer > ? order by writer limit ?;
 
+-- name: producer
+select stream, producer, epoch, last, answers, seen_at, digest
+from producers where stream = ? and producer = ?;
+
+-- name: producers_of_stream
+select stream, producer, epoch, last, answers, seen_at, digest
+from producers where stream = ? and producer > ? order by producer limit ?;
+
+-- name: count_producers
+select count(*) from producers where stream = ?;
+
 -- name: blobs_after
 select key, id, size, encoding, begun_at, dead_at, digest
 from blobs where id > ? order by id limit ?;

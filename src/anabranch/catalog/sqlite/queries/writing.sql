@@ -1,5 +1,6 @@
 -- Statements that change something. All run after `begin immediate`. `row_digest` is `anabranch.catalog.digests`; for what
--- every commit writes (`insert_extent`, `update_log`, `put_progress`) it is made beforehand and comes as the last value.
+-- every commit writes (`insert_extent`, `update_log`, `put_progress`,
+-- `put_producer`) it is made beforehand and comes as the last value.
 
 -- name: put_scope
 insert into scopes (name, tags, created_at, digest) values (?1, ?2, ?3, row_digest(?1, ?2, ?3))
@@ -103,6 +104,18 @@ insert into writers (log, writer, next, fence, recent, seen_at, digest) values (
 on conflict (log, writer) do update
 set next = excluded.next, fence = excluded.fence, recent = excluded.recent, seen_at = excluded.seen_at,
     digest = excluded.digest;
+
+-- name: put_producer
+insert into producers (stream, producer, epoch, last, answers, seen_at, digest) values (?, ?, ?, ?, ?, ?, ?)
+on conflict (stream, producer) do update
+set epoch = excluded.epoch, last = excluded.last, answers = excluded.answers, seen_at = excluded.seen_at,
+    digest = excluded.digest;
+
+-- name: drop_producer
+delete from producers where stream = ? and producer = ?;
+
+-- name: drop_stream_producers
+delete from producers where stream = ?;
 
 -- name: copy_fences
 insert into writers (log, writer, next, fence, recent, seen_at, digest)

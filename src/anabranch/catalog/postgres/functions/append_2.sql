@@ -1,8 +1,9 @@
--- The commit function, version 1: appends units of parts to logs, as `anabranch.core.decide` says, its oracle in tests.
+-- The commit function, version 2: appends units of parts to logs, as `anabranch.core.decide` says, its oracle in tests.
 -- The number in the name increases when its parameters or meaning change, so that a process of an older release finds no
 -- function instead of a wrong one.
 --
--- First it locks: request ids, then the horizon (shared; the collector takes it alone), then the logs in ascending id.
+-- First it locks: request ids, then the horizon (shared; the collector takes it alone), then the logs in ascending id, then
+-- the producers of the units.
 -- Then, in a separate statement and so with a snapshot taken under the locks, it reads logs and writers for all parts at
 -- once; decides part by part in memory, each after those before it; and writes the accepted parts with one statement a
 -- table. A lone part is decided the same way with plain statements, which cost less.
@@ -16,21 +17,26 @@
 -- locks, it fails with lock_not_available and nothing is done: a transaction that locks logs in another order would
 -- otherwise wait for it forever, and the commit can simply be called again.
 --
+-- `producers_` is null where no unit has a producer. Else it has the name for each unit, or null; `producer_numbers` the
+-- stream, the epoch, the first and the last number of each unit, and `places` the segment and the shift of each part.
+--
 -- For each part it returns a verdict ('appended', 'duplicate', or why it was refused), its number (start, or what
 -- decided) and the append time.
-create or replace function append_1(
+create or replace function append_2(
     now bigint, patience text, unit_ends integer[], request_ids text[],
     logs_ bigint[], counts bigint[], schemas_ integer[], ats bigint[], lengths bigint[], rows_ bigint[],
     checksums bigint[], sizes bigint[], lows bigint[], highs bigint[],
     writers_ text[], firsts bigint[], carried bigint[], expected bigint[], fences bigint[],
     blob_of integer[], data bytea[],
     blob_keys text[], blob_sizes bigint[], blob_begun bigint[], blob_encodings text[],
+    producers_ text[], producer_numbers bigint[], places bigint[],
     out verdicts text[], out numbers bigint[], out times bigint[]
 ) language plpgsql volatile as $$
 #variable_conflict use_column
 declare
     parts constant integer := cardinality(logs_);
     kept constant integer := 16;           -- limits.WRITER_BATCHES_KEPT
+    answers_kept constant integer := 16;   -- limits.PRODUCER_ANSWERS_KEPT
     horizon bigint := 0;
     -- For each part: the index of the first part with its log, and of the first with its log and writer. The arrays of
     -- states below are filled at these indexes.
@@ -60,9 +66,12 @@ declare
     damaged text[];                        -- table and key of a row
     hit record;
     g record;                              -- a lone part's log and writer
-    r record;
+    r writers;
+    d producers;                           -- a unit's producer
     blob_id bigint;
     refused boolean;
+    sequence_verdict text;
+    sequence_number bigint;
     accepted integer := 0;
     l integer;
     w integer;
@@ -85,7 +94,17 @@ begin
     if parts = 1 and request_ids is null then
         -- A lone part, the usual case of a durable event, is decided and written without set operations.
         select * into g from logs where id = logs_[1] for update;  -- the row, read under its lock
-        if not found then
+        if producers_ is not null then
+            select * into d from producers where stream = producer_numbers[1] and producer = producers_[1] for update;
+            select t.verdict, t.number into sequence_verdict, sequence_number
+            from decide_sequence(d, producer_numbers[2], producer_numbers[3], producer_numbers[4]) as t;
+            if sequence_verdict is not null then
+                verdicts[1] := sequence_verdict;
+                numbers[1] := sequence_number;
+                return;
+            end if;
+        end if;
+        if g.id is null then
             verdicts[1] := 'gone';
             return;
         end if;
@@ -100,9 +119,11 @@ begin
             end if;
             horizon := coalesce(mark.value, 0);
         end if;
-        select * into r from writers where log = logs_[1] and writer = writers_[1];
-        if found and r.digest <> writers_digest(r.log, r.writer, r.next, r.fence, r.recent, r.seen_at) then
-            perform refuse_damaged('writers', r.log || ', ' || r.writer);
+        if writers_[1] is not null then
+            select * into r from writers where log = logs_[1] and writer = writers_[1];
+            if found and r.digest <> writers_digest(r.log, r.writer, r.next, r.fence, r.recent, r.seen_at) then
+                perform refuse_damaged('writers', r.log || ', ' || r.writer);
+            end if;
         end if;
         if firsts[1] < r.next then
             for i in 1 .. cardinality(r.recent) / 5 loop
@@ -175,10 +196,26 @@ begin
                 from (select g.id as log, writers_[1] as writer, firsts[1] + counts[1] as next, carried[1] as fence,
                              array[firsts[1], counts[1], numbers[1], times[1], carried[1]] as recent offset 0) as v;
             end if;
+            if producers_ is not null then
+                d.answers := followed_by(d.answers, array[
+                    producer_numbers[2], producer_numbers[3], producer_numbers[4], 1,
+                    places[1], numbers[1] + places[2], counts[1], times[1]], answers_kept);
+                update producers
+                set last = producer_numbers[4], answers = d.answers, seen_at = now,
+                    digest = producers_digest(d.stream, d.producer, d.epoch, producer_numbers[4], d.answers, now)
+                where stream = d.stream and producer = d.producer;
+            end if;
         end if;
         return;
     end if;
     perform 1 from logs where id = any (logs_) order by id for update;
+    if producers_ is not null then
+        perform 1 from producers as d
+        where (d.stream, d.producer) in (
+            select producer_numbers[n * 4 - 3], producers_[n] from generate_subscripts(producers_, 1) as n
+        )
+        order by d.stream, d.producer for update;
+    end if;
 
     -- Behind the locks.
     if blob_keys is not null then
@@ -223,6 +260,21 @@ begin
                     verdicts[p] := 'duplicate';
                     numbers[p] := coalesce((known.result::json -> (p - first_part) ->> 0)::bigint, 0);
                     times[p] := coalesce((known.result::json -> (p - first_part) ->> 1)::bigint, 0);
+                end loop;
+                first_part := unit_ends[u] + 1;
+                continue;
+            end if;
+        end if;
+
+        if producers_ is not null and producers_[u] is not null then
+            -- As the units before it have left it: each writes its producer at once.
+            select * into d from producers where stream = producer_numbers[u * 4 - 3] and producer = producers_[u];
+            select t.verdict, t.number into sequence_verdict, sequence_number
+            from decide_sequence(d, producer_numbers[u * 4 - 2], producer_numbers[u * 4 - 1], producer_numbers[u * 4]) as t;
+            if sequence_verdict is not null then
+                for p in first_part .. unit_ends[u] loop
+                    verdicts[p] := sequence_verdict;
+                    numbers[p] := sequence_number;
                 end loop;
                 first_part := unit_ends[u] + 1;
                 continue;
@@ -337,6 +389,20 @@ begin
                        coalesce(json_agg(json_build_array(numbers[q], times[q]) order by q)::text, '[]') as result
                 from generate_series(first_part, unit_ends[u]) as q
             ) as v;
+        elsif producers_ is not null and producers_[u] is not null then
+            d.answers := followed_by(d.answers, array[
+                    producer_numbers[u * 4 - 2], producer_numbers[u * 4 - 1], producer_numbers[u * 4],
+                    (unit_ends[u] - first_part + 1)::bigint
+                ] || (
+                    select array_agg(v order by q, i)
+                    from generate_series(first_part, unit_ends[u]) as q,
+                         unnest(array[places[q * 2 - 1], numbers[q] + places[q * 2], counts[q], times[q]])
+                         with ordinality as run (v, i)
+                ), answers_kept);
+            update producers
+            set last = producer_numbers[u * 4], answers = d.answers, seen_at = now,
+                digest = producers_digest(d.stream, d.producer, d.epoch, producer_numbers[u * 4], d.answers, now)
+            where stream = d.stream and producer = d.producer;
         end if;
         first_part := unit_ends[u] + 1;
     end loop;

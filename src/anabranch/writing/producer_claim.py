@@ -1,0 +1,66 @@
+"""Opening a producer: reads its row, or claims it for a new epoch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from anabranch import limits
+from anabranch.catalog.port import Catalog, Writing
+from anabranch.errors import Conflict, Fenced, InvalidArgument, StreamNotFound
+from anabranch.model.ids import StreamId
+from anabranch.model.producer import ProducerState
+from anabranch.runtime.ports import Runtime
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedProducer:
+    """A producer as it was opened. `last` is the number of the last append before that, -1 if there was none in this
+    epoch."""
+
+    stream: StreamId
+    name: str
+    epoch: int
+    last: int
+
+
+def open_producer(catalog: Catalog, runtime: Runtime, stream: StreamId, name: str, epoch: int | None) -> OpenedProducer:
+    """Open a producer of a stream, new or not; see `Store.producer`. Durable when it returns. Raises StreamNotFound,
+    Fenced, InvalidArgument, and Conflict for a stream that has too many."""
+    _check(name, epoch)
+    if epoch is not None:
+        with catalog.reading() as txn:
+            found = txn.producer(stream, name)
+        if found is not None and found.epoch == epoch:
+            return OpenedProducer(stream, name, epoch, found.last)
+    with catalog.writing(stream) as writing:
+        if writing.stream(stream) is None:
+            raise StreamNotFound(f"{stream:016x}")
+        opened = _claimed(writing, stream, name, epoch)
+        writing.put_producer(stream, name, replace(opened, seen_at=runtime.clock.now()))
+    return OpenedProducer(stream, name, opened.epoch, opened.last)
+
+
+def _claimed(txn: Writing, stream: StreamId, name: str, epoch: int | None) -> ProducerState:
+    found = txn.producer(stream, name)
+    if found is None:
+        if (count := txn.count_producers(stream)) >= limits.PRODUCERS_PER_STREAM_MAX:
+            # None is removed by itself: a repeat of its last append could no longer be told from a new one.
+            raise Conflict(
+                f"the stream has {count:,} producers, the most that it keeps; remove those that will not append again "
+                "(store.producers.drop)"
+            )
+        return ProducerState(epoch or 0)
+    if epoch is None:
+        return replace(found, epoch=found.epoch + 1)
+    if epoch < found.epoch:
+        raise Fenced(epoch, found.epoch)
+    return found if epoch == found.epoch else replace(found, epoch=epoch, last=-1)
+
+
+def _check(name: str, epoch: int | None) -> None:
+    if not isinstance(name, str) or not name or "\0" in name or len(name.encode()) > limits.PRODUCER_NAME_BYTES_MAX:
+        raise InvalidArgument(
+            f"a producer's name is text of 1 to {limits.PRODUCER_NAME_BYTES_MAX} bytes without NUL, not {name!r:.100}"
+        )
+    if epoch is not None and (isinstance(epoch, bool) or not isinstance(epoch, int) or not 0 <= epoch < 1 << 62):
+        raise InvalidArgument(f"a producer's epoch is a whole number from 0 on, not {epoch!r:.100}")
