@@ -76,7 +76,7 @@ def test_places_below_those_allowed_are_opened(tmp_path: Path, places: tuple[str
     ],
 )
 def test_all_other_places_are_refused(tmp_path: Path, places: tuple[str, ...], place: str) -> None:
-    with pytest.raises(PermissionDenied, match="server_places"):
+    with pytest.raises(PermissionDenied, match="allowed_places"):
         check_place(place.format(folder=tmp_path), places)
 
 

@@ -108,9 +108,6 @@ certificate
 resource
 peer
 OpenGuard
-Broker
-StoreGuard
-require_safe
 _.connections  # of a quota, by name
 _.followers
 

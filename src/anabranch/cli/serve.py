@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import sys
 from pathlib import Path
@@ -14,7 +13,7 @@ import typer
 from anabranch.cli.interrupts import interrupts
 from anabranch.cli.options import JsonOption, StoreOption, invocation, new_app
 from anabranch.cli.output import print_note, put_json, put_line, put_text
-from anabranch.core.redact import redacted, shown_address
+from anabranch.core.redact import shown_address
 from anabranch.errors import InvalidArgument, MissingExtra
 
 if TYPE_CHECKING:
@@ -46,6 +45,14 @@ def serve(
     workers: Annotated[
         int | None, typer.Option("--workers", metavar="N", help="Processes that serve HTTP on one socket.")
     ] = None,
+    auth: Annotated[
+        str | None,
+        typer.Option("--auth", metavar="KIND", help="Who may enter: tokens, or off. Default: off on loopback."),
+    ] = None,
+    tls_certificate: Annotated[
+        Path | None, typer.Option("--tls-certificate", metavar="FILE", help="The certificate chain, in PEM.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="Its private key, in PEM.")] = None,
     dev_tls: Annotated[bool | None, typer.Option("--dev-tls", help="Make a certificate for this start.")] = None,
     insecure: Annotated[
         bool | None, typer.Option("--insecure", help="Serve other machines without TLS or authentication.")
@@ -73,7 +80,7 @@ def serve(
 
       anabranch serve
       anabranch serve --config server.toml --workers 4
-      anabranch serve --host 0.0.0.0 --set tls_certificate=server.pem --set tls_key=server-key.pem
+      anabranch serve --host 0.0.0.0 --tls-certificate server.pem --tls-key server-key.pem
       curl -N 'localhost:7411/v1/streams/iot/sensors/events?follow'
     """
     flags: dict[str, Any] = {
@@ -82,6 +89,9 @@ def serve(
         "http_port": http_port,
         "grpc_port": grpc_port,
         "workers": workers,
+        "auth": auth,
+        "tls_certificate": tls_certificate,
+        "tls_key": tls_key,
         "dev_tls": dev_tls,
         "insecure": insecure,
     }
@@ -90,7 +100,6 @@ def serve(
     if print_config:
         put_text(loaded.as_toml(), end="")
         return
-    _log_to_stderr(loaded.settings.log_level)
     _run(loaded.settings, as_json=as_json)
 
 
@@ -127,24 +136,11 @@ def _pairs(texts: list[str] | tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-class _StderrLines(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        return redacted(super().format(record))
-
-
-def _log_to_stderr(level: str) -> None:
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_StderrLines("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    for name in ("anabranch", "uvicorn"):
-        logger = logging.getLogger(name)
-        logger.addHandler(handler)
-        logger.setLevel(level.upper())
-        logger.propagate = False
-    logging.getLogger("uvicorn").setLevel(max(logging.WARNING, logging.getLogger("anabranch").level))
-
-
 def _run(settings: ServerSettings, *, as_json: bool) -> None:
+    from anabranch.server.logs import log_to_stderr
     from anabranch.server.run import run
+
+    log_to_stderr(settings.log_level)
 
     note = f"ending: calls under way have {settings.drain_s:g} s; Ctrl-C again ends at once"
     with interrupts(note) as stopping:

@@ -27,7 +27,7 @@ def check_place(place: str, allowed: Iterable[str]) -> None:
             return
     raise PermissionDenied(
         f"the broker does not open '{shown_address(place)}': it is not below a place that its configuration allows "
-        "(server_places)"
+        "(allowed_places)"
     )
 
 

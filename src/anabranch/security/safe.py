@@ -27,8 +27,8 @@ def require_safe(host: str, *, tls: bool, authentication: bool, insecure: bool) 
         return
     missing = " and ".join(
         [
-            *([] if tls else ["TLS (--tls-cert and --tls-key, or --dev-tls)"]),
-            *([] if authentication else ["authentication (--auth)"]),
+            *([] if tls else ["TLS (--tls-certificate and --tls-key, or --dev-tls)"]),
+            *([] if authentication else ["authentication (--auth tokens)"]),
         ]
     )
     raise InvalidArgument(

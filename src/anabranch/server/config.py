@@ -19,6 +19,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from anabranch.core.redact import shown_address
 from anabranch.errors import InvalidArgument
+from anabranch.security.safe import is_loopback, require_safe
 
 __all__ = ["CONFIG_VARIABLE", "PREFIX", "LoadedSettings", "ServerSettings", "load"]
 
@@ -89,7 +90,7 @@ class ServerSettings(BaseSettings):
     jwks_url: OptionalText = Field(None, description="The keys of an issuer of JSON Web Tokens.")
     jwt_issuer: OptionalText = Field(None, description="Its name, as `iss` in its tokens.")
     jwt_audience: OptionalText = Field(None, description="This broker's name, as `aud` in its tokens.")
-    places: Names = Field(
+    allowed_places: Names = Field(
         (), description="Folders and URLs of this server that admins may name in calls, by prefix. None by default."
     )
 
@@ -125,7 +126,7 @@ class ServerSettings(BaseSettings):
     @property
     def on_loopback(self) -> bool:
         """Whether only this machine can reach the broker."""
-        return self.host in ("localhost", "::1", "127.0.0.1") or self.host.startswith("127.")
+        return is_loopback(self.host)
 
     @property
     def tls(self) -> bool:
@@ -240,21 +241,7 @@ def _check_together(settings: ServerSettings) -> None:
         raise InvalidArgument("flight, http and grpc are all off: nothing would be served")
     if settings.store == "memory://" and settings.workers > 1:
         raise InvalidArgument("a store in memory belongs to one process: leave workers at 1")
-    if settings.on_loopback or settings.insecure:
-        return
-    missing = [
-        what
-        for what, there in (
-            ("TLS (tls_certificate and tls_key, or dev_tls)", settings.tls),
-            ("authentication (auth = tokens)", settings.authenticates),
-        )
-        if not there
-    ]
-    if missing:
-        raise InvalidArgument(
-            f"a broker on {settings.host} can be reached by other machines and needs {' and '.join(missing)}; "
-            "--insecure starts it without"
-        )
+    require_safe(settings.host, tls=settings.tls, authentication=settings.authenticates, insecure=settings.insecure)
 
 
 def _toml(value: Any) -> str:

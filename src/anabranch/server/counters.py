@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import tempfile
 import threading
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -56,7 +57,8 @@ class Counters:
         self._slots = slots
         self._lock = threading.Lock()
         if descriptor is None:
-            descriptor = os.memfd_create("anabranch-counters", os.MFD_CLOEXEC)
+            with tempfile.TemporaryFile(prefix="anabranch-") as file:
+                descriptor = os.dup(file.fileno())
             os.ftruncate(descriptor, slots * _SLOT_BYTES)
         self.descriptor = descriptor
         self._cells = memoryview(mmap.mmap(descriptor, slots * _SLOT_BYTES)).cast("d")

@@ -19,7 +19,7 @@ from anabranch.server.counters import Counters
 from anabranch.server.edge.app import HttpEdge
 from anabranch.server.edge.protocol import timed_protocol
 
-__all__ = ["HttpFrontEnd", "listen"]
+__all__ = ["HttpFrontEnd", "listen", "shown_url"]
 
 _START_S = 30.0
 
@@ -32,6 +32,12 @@ def listen(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as exc:
         reason = getattr(exc, "strerror", None) or exc
         raise InvalidArgument(f"can't listen on {host}, port {port}: {reason}") from exc
+
+
+def shown_url(door: socket.socket, *, tls: bool) -> str:
+    """The URL of a listening socket."""
+    host, port = door.getsockname()[:2]
+    return f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 class _AnnouncedServer(uvicorn.Server):
@@ -90,11 +96,10 @@ class HttpFrontEnd:
         self._server = _AnnouncedServer(config, self._serving.set)
         self._thread = threading.Thread(target=self._run, args=(door,), name="http", daemon=True)
         self._thread.start()
-        host, port = door.getsockname()[:2]
+        address = shown_url(door, tls=settings.tls)
         if not self._serving.wait(_START_S) or self._error is not None:
             raise InvalidArgument(f"HTTP did not start: {self._error or 'no answer'}")
-        scheme = "https" if settings.tls else "http"
-        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+        return address
 
     def failed(self) -> str | None:
         if self._thread is None or self._thread.is_alive() or self._draining:

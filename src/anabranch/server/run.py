@@ -1,29 +1,25 @@
-"""`run`: one broker from its start to its end. The only place where a broker's parts are put together."""
+"""`run`: one broker from its start to its end."""
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from anabranch.errors import AnabranchError
-from anabranch.runtime.settings import Settings
-from anabranch.security.guard import Guard, OpenGuard
+from anabranch.server.assemble import close_broker, open_broker
 from anabranch.server.broker import Broker
 from anabranch.server.config import ServerSettings
 from anabranch.server.counters import Counters
 from anabranch.server.front_end import FrontEnd
 from anabranch.server.http_front_end import HttpFrontEnd
-from anabranch.store import Store, connect
+from anabranch.server.processes.workers import HttpWorkers
 
-__all__ = ["Ended", "Serving", "open_broker", "run"]
+__all__ = ["Ended", "Serving", "run"]
 
 _LOOK_S: Final = 0.5
 _STOP_S: Final = 5.0
-_log = logging.getLogger("anabranch.server")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,33 +38,6 @@ class Ended:
     failure: str | None = None
 
 
-def open_broker(settings: ServerSettings, *, upkeep: bool) -> Broker:
-    """Open the store and put its guard in front. `upkeep`: this process compacts, collects and scales in the background;
-    one process of a broker does. The caller closes `store`. Raises what `connect` raises."""
-    store = connect(
-        settings.store,
-        blobs=settings.blobs,
-        history=settings.history,
-        keys=settings.keys,
-        create=settings.create,
-        settings=Settings(
-            maintenance_s=settings.maintenance_s if upkeep else None,
-            scaling_s=settings.scaling_s if upkeep else None,
-        ),
-    )
-    store.changes.retry_uncertain = True
-    try:
-        return Broker(store, _guard(settings, store))
-    except BaseException:
-        store.close()
-        raise
-
-
-def _guard(settings: ServerSettings, store: Store) -> Guard:
-    del settings, store
-    return OpenGuard()
-
-
 def run(
     settings: ServerSettings, *, stopping: threading.Event, ready: Callable[[Serving], None] = lambda serving: None
 ) -> Ended:
@@ -78,7 +47,7 @@ def run(
 
     `ready` is called once all front ends accept connections. Raises what `connect` raises, InvalidArgument."""
     broker = open_broker(settings, upkeep=True)
-    counters = Counters(slots=settings.workers + 2)
+    counters = Counters(slots=_slots(settings))
     try:
         front_ends = _front_ends(settings, broker, counters)
         started: list[FrontEnd] = []
@@ -99,12 +68,19 @@ def run(
         _stop(started)
         return Ended(drained, failure)
     finally:
-        _close(broker.store)
+        close_broker(broker)
+
+
+def _slots(settings: ServerSettings) -> int:
+    """How many processes count: the main one, gRPC's and the workers."""
+    return 2 + settings.workers
 
 
 def _front_ends(settings: ServerSettings, broker: Broker, counters: Counters) -> Sequence[FrontEnd]:
     found: list[FrontEnd] = []
-    if settings.http:
+    if settings.http and settings.workers > 1:
+        found.append(HttpWorkers(settings, counters, slots=_slots(settings), first_slot=2))
+    elif settings.http:
         found.append(HttpFrontEnd(broker, settings, counters))
     return found
 
@@ -139,10 +115,3 @@ def _stop(front_ends: Sequence[FrontEnd]) -> None:
         thread = threading.Thread(target=front_end.stop, daemon=True)
         thread.start()
         thread.join(_STOP_S)
-
-
-def _close(store: Store) -> None:
-    try:
-        store.close()
-    except AnabranchError as exc:
-        _log.error("the store did not close in order: %s", exc)

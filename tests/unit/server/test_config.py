@@ -42,8 +42,8 @@ def test_the_store_of_other_verbs_is_served_unless_the_broker_has_its_own() -> N
 
 
 def test_lists_and_absent_values_can_be_written_in_the_environment() -> None:
-    found = settings(ANABRANCH_SERVER_PLACES="/data, s3://lake", ANABRANCH_SERVER_MAINTENANCE_S="off")
-    assert (found.places, found.maintenance_s) == (("/data", "s3://lake"), None)
+    found = settings(ANABRANCH_SERVER_ALLOWED_PLACES="/data, s3://lake", ANABRANCH_SERVER_MAINTENANCE_S="off")
+    assert (found.allowed_places, found.maintenance_s) == (("/data", "s3://lake"), None)
 
 
 def test_an_unknown_name_is_refused_with_the_nearest_one(tmp_path: Path) -> None:

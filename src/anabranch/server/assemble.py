@@ -1,0 +1,56 @@
+"""Opening the store of a broker's process, and the guard in front of it."""
+
+from __future__ import annotations
+
+import logging
+
+from anabranch.errors import AnabranchError
+from anabranch.runtime.settings import Settings
+from anabranch.security.guard import Guard, OpenGuard
+from anabranch.security.store_guard import GuardSettings, StoreGuard
+from anabranch.server.broker import Broker
+from anabranch.server.config import ServerSettings
+from anabranch.store import Store, connect
+
+__all__ = ["close_broker", "open_broker"]
+
+_log = logging.getLogger("anabranch.server")
+
+
+def open_broker(settings: ServerSettings, *, upkeep: bool) -> Broker:
+    """Open the store and put its guard in front. `upkeep`: this process compacts, collects and scales in the background;
+    one process of a broker does. The caller closes it. Raises what `connect` raises."""
+    store = connect(
+        settings.store,
+        blobs=settings.blobs,
+        history=settings.history,
+        keys=settings.keys,
+        create=settings.create,
+        settings=Settings(
+            maintenance_s=settings.maintenance_s if upkeep else None,
+            scaling_s=settings.scaling_s if upkeep else None,
+        ),
+    )
+    store.changes.retry_uncertain = True
+    try:
+        return Broker(store, _guard(settings, store))
+    except BaseException:
+        store.close()
+        raise
+
+
+def close_broker(broker: Broker) -> None:
+    """Close guard and store. What does not close in order is logged: all that was acknowledged is durable before."""
+    close = getattr(broker.guard, "close", None)
+    try:
+        if close is not None:
+            close()
+        broker.store.close()
+    except AnabranchError as exc:
+        _log.error("the store did not close in order: %s", exc)
+
+
+def _guard(settings: ServerSettings, store: Store) -> Guard:
+    if not settings.authenticates:
+        return OpenGuard()
+    return StoreGuard(store, GuardSettings(places=settings.allowed_places))

@@ -1,0 +1,1 @@
+"""Further processes of a broker: HTTP workers on one socket, and gRPC."""

@@ -1,0 +1,76 @@
+"""A further process of a broker, as `supervisor` starts it: `python -m anabranch.server.processes.child`.
+
+Its order is one JSON line on stdin, so that no secret is among the arguments of a process. It answers with one JSON line
+on stdout once it serves, and ends when stdin does: then the main process is gone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+from typing import Any
+
+from anabranch.errors import AnabranchError
+from anabranch.server.assemble import close_broker, open_broker
+from anabranch.server.config import ServerSettings
+from anabranch.server.counters import Counters
+from anabranch.server.front_end import FrontEnd
+from anabranch.server.http_front_end import HttpFrontEnd
+from anabranch.server.logs import log_to_stderr
+
+_LOOK_S = 0.5
+
+
+def main() -> None:
+    """Serve one front end until SIGTERM, or until the main process is gone."""
+    order = json.loads(sys.stdin.readline())
+    settings = ServerSettings(**order["settings"])
+    log_to_stderr(settings.log_level)
+    stopping = threading.Event()
+    # Ctrl-C reaches every process of a terminal; the main process tells this one when to end.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda signum, frame: stopping.set())
+    threading.Thread(target=_await_end_of_stdin, args=(stopping,), daemon=True).start()
+    try:
+        code = _serve(order, settings, stopping)
+    except AnabranchError as exc:
+        _answer(error=str(exc))
+        code = 1
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _serve(order: dict[str, Any], settings: ServerSettings, stopping: threading.Event) -> int:
+    counters = Counters(slots=order["slots"], slot=order["slot"], descriptor=order["counters"])
+    broker = open_broker(settings, upkeep=False)
+    try:
+        door = socket.socket(fileno=order["door"])
+        front_end: FrontEnd = HttpFrontEnd(broker, settings, counters, door=door)
+        _answer(address=front_end.start())
+        failure = None
+        while failure is None and not stopping.wait(_LOOK_S):
+            failure = front_end.failed()
+        broker.drain.start()
+        front_end.drain(settings.drain_s)
+        front_end.stop()
+        return 0 if failure is None else 1
+    finally:
+        close_broker(broker)
+
+
+def _answer(**fields: str) -> None:
+    sys.stdout.write(json.dumps(fields) + "\n")
+    sys.stdout.flush()
+
+
+def _await_end_of_stdin(stopping: threading.Event) -> None:
+    sys.stdin.buffer.read()
+    stopping.set()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""HTTP in several processes that accept on one listening socket."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+from anabranch.server.config import ServerSettings
+from anabranch.server.counters import Counters
+from anabranch.server.http_front_end import listen, shown_url
+from anabranch.server.processes.supervisor import SupervisedProcess
+
+__all__ = ["HttpWorkers"]
+
+
+class HttpWorkers:
+    """The HTTP front end of a broker with several workers. The main process holds the socket, so that connections wait
+    in its queue while a worker is replaced. `first_slot` is that of the first worker among the counters."""
+
+    name = "http"
+
+    def __init__(self, settings: ServerSettings, counters: Counters, *, slots: int, first_slot: int) -> None:
+        self._settings = settings
+        self._counters = counters
+        self._slots = slots
+        self._first_slot = first_slot
+        self._door: socket.socket | None = None
+        self._workers: list[SupervisedProcess] = []
+
+    def start(self) -> str:
+        settings = self._settings
+        self._door = listen(settings.host, settings.http_port)
+        self._door.set_inheritable(True)
+        order = {
+            "settings": settings.model_dump(mode="json"),
+            "slots": self._slots,
+            "counters": self._counters.descriptor,
+            "door": self._door.fileno(),
+        }
+        shared = (self._door.fileno(), self._counters.descriptor)
+        for number in range(settings.workers):
+            worker = SupervisedProcess(
+                f"HTTP worker {number + 1}",
+                {**order, "slot": self._first_slot + number},
+                shared,
+                replaced=self._counters.restarted,
+            )
+            self._workers.append(worker)
+            worker.start()
+        return shown_url(self._door, tls=settings.tls)
+
+    def failed(self) -> str | None:
+        return next((problem for worker in self._workers if (problem := worker.failed()) is not None), None)
+
+    def drain(self, seconds: float) -> bool:
+        if self._door is not None:
+            self._door.close()
+        results: list[bool] = []
+        threads = [
+            threading.Thread(target=lambda worker=worker: results.append(worker.drain(seconds)), daemon=True)
+            for worker in self._workers
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(seconds + 1.0)
+        return len(results) == len(threads) and all(results)
+
+    def stop(self) -> None:
+        if self._door is not None:
+            self._door.close()
+        for worker in self._workers:
+            worker.stop()
