@@ -133,3 +133,10 @@ error_to_json
 error_from_json
 parse_bytes
 _.repeatable
+dev_tls
+server_context
+TlsWatch
+CertificateProtocol
+certificate_in
+OidcTokens
+_.redirect_request  # of urllib
