@@ -238,12 +238,6 @@ ROLES_MAX: Final = 1_000  # of a store, and of one principal
 PRINCIPAL_CHARS_MAX: Final = 200
 TOKEN_EXPIRED_KEPT_US: Final = 30 * 24 * 3600 * 1_000_000  # how long `token list` still shows an expired token
 ACCESS_REFRESH_S: Final = 0.5  # how often a broker looks whether tokens or roles have changed
-TLS_REFRESH_S: Final = 10.0  # how often a broker looks whether its certificate's files have changed
-KEY_SET_S: Final = 300.0  # how often it fetches the keys of the identity provider
-KEY_SET_AGAIN_S: Final = 10.0  # the shortest time between two fetches, where a token names an unknown key
-KEY_SET_ANSWER_S: Final = 10.0
-KEY_SET_BYTES_MAX: Final = MIB
-SIGNED_TOKENS_KEPT: Final = 10_000  # verified tokens that a broker remembers until they expire; as many refused ones
 AUDIT_FLUSH_S: Final = 1.0  # how often a broker writes what it noted to the audit stream
 AUDIT_PENDING_MAX: Final = 10_000  # notes that wait for it; what is more is dropped and counted
 AUDIT_KEPT_US: Final = 365 * 24 * 3600 * 1_000_000
@@ -253,3 +247,10 @@ ACCESS_STALE_S: Final = 30.0  # a broker that could not look for this long serve
 SPARK_START_S: Final = 300.0  # until a session has started; then its Java process is killed
 JAVA_ANSWER_S: Final = 60.0  # Spark's Java process that answers no question for this long is taken to be stopped
 PIPELINE_STOP_S: Final = 300.0  # until the queries of a pipeline have ended after `Pipeline.stop`
+
+# Arrow Flight
+COMMAND_BYTES_MAX: Final = MIB
+CONNECTION_BYTES_MAX: Final = 4 * MIB  # of one call: read ahead of its consumer, or accepted and not yet durable
+CONNECTION_BATCHES_MAX: Final = 16  # of one append: accepted and not yet durable
+FLIGHT_POLL_S: Final = 0.5  # how often a follower without events looks whether its client is gone
+FLIGHT_RECHECK_S: Final = 5.0  # how often a call that lasts asks again whether it is still allowed

@@ -133,10 +133,21 @@ error_to_json
 error_from_json
 parse_bytes
 _.repeatable
-dev_tls
-server_context
-TlsWatch
-CertificateProtocol
-certificate_in
-OidcTokens
-_.redirect_request  # of urllib
+from_flight
+_.appended_times
+
+# pyarrow calls the methods of a Flight server by name.
+_.do_action
+_.do_exchange
+_.do_get
+_.do_put
+_.get_flight_info
+_.get_schema
+_.list_actions
+_.list_flights
+_.start_call
+
+# What protoc generates.
+_._loaded_options
+_._serialized_end
+_._serialized_start

@@ -288,6 +288,11 @@ class Reader(Displayed):
     # closing
 
     @property
+    def at_end(self) -> bool:
+        """True if nothing can follow the position: it is the end, or the stream is sealed and read whole."""
+        return self._ready is None and self._under_way is None and self._flow.exhausted
+
+    @property
     def closed(self) -> bool:
         """True once `close` was called."""
         return self._closed

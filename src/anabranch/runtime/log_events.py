@@ -139,6 +139,10 @@ READER_LOST: Final = LogEvent(
 )
 LISTENER_FAILED: Final = LogEvent("notifications", "listener_failed", _ERROR, "%(problem)s: %(error)r")
 
+# brokers and their clients
+
+FLIGHT_FAILED: Final = LogEvent("server", "flight_failed", _ERROR, "a call of Arrow Flight failed: %(error)r")
+
 # jobs
 
 JOB_STARTED: Final = LogEvent("transfer", "job_started", _INFO, "job %(job)s (%(verb)s into '%(target)s') runs here")

@@ -20,7 +20,8 @@ from anabranch.errors import (
 )
 from anabranch.log.progress import ProgressCallback, no_progress
 from anabranch.model.names import StreamName
-from anabranch.security.guard import Principal
+from anabranch.model.stream import StreamInfo
+from anabranch.security.guard import Operation, Principal
 from anabranch.server.broker import Broker
 from anabranch.store.facade import Store
 from anabranch.streams.arguments import stream_key
@@ -68,6 +69,16 @@ def authorize(broker: Broker, principal: Principal, need: Need, verb: str = "") 
     resource = resolve(broker.store, need)
     broker.guard.authorize(principal, need.operation, resource, verb=verb)
     return resource
+
+
+def allowed_stream(broker: Broker, principal: Principal, stream: str, operation: Operation, verb: str) -> StreamInfo:
+    """The stream, after checking that the caller may do this to it. Raises PermissionDenied, StreamNotFound,
+    InvalidName."""
+    authorize(broker, principal, Need(operation, "stream", stream), verb)
+    try:
+        return broker.store.streams.get(stream)
+    except Exception as exc:
+        raise _without_hints(broker, principal, exc) from None
 
 
 def resolve(store: Store, need: Need) -> str | None:

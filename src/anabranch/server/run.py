@@ -12,6 +12,7 @@ from anabranch.server.assemble import close_broker, open_broker
 from anabranch.server.broker import Broker
 from anabranch.server.config import ServerSettings
 from anabranch.server.counters import Counters
+from anabranch.server.flight.front_end import FlightFrontEnd
 from anabranch.server.front_end import FrontEnd
 from anabranch.server.http_front_end import HttpFrontEnd
 from anabranch.server.processes.workers import HttpWorkers
@@ -78,6 +79,8 @@ def _slots(settings: ServerSettings) -> int:
 
 def _front_ends(settings: ServerSettings, broker: Broker, counters: Counters) -> Sequence[FrontEnd]:
     found: list[FrontEnd] = []
+    if settings.flight:
+        found.append(FlightFrontEnd(broker, settings))
     if settings.http and settings.workers > 1:
         found.append(HttpWorkers(settings, counters, slots=_slots(settings), first_slot=2))
     elif settings.http:

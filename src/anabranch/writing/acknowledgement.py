@@ -174,6 +174,13 @@ class Acknowledgement:
         segments, offsets = self._pointers
         return EventPointer(self.stream, SegmentId.unpack(int(segments[row])), int(offsets[row]))
 
+    def landings(self) -> list[tuple[SegmentId, int, Rows]]:
+        """As runs: a segment, the offset of the first event in it, and the numbers of the events. Raises the error of the
+        first refused part."""
+        if self._refused:
+            raise self._seen(self._first_error())
+        return list(self._appended.values())
+
     def ranges(self) -> tuple[EventRange, ...]:
         """Where the events landed. Raises the error of the first refused part."""
         if self._refused:
@@ -261,6 +268,11 @@ class BatchAck(Displayed):
     def error(self) -> AnabranchError | None:
         """The first refusal so far, or None."""
         return self._acknowledgement.error
+
+    def landings(self, timeout: float | None = None) -> list[tuple[SegmentId, int, Rows]]:
+        """Which of the batch's events landed where; see `Acknowledgement.landings`. Waits as `result` does."""
+        self._acknowledgement.wait(timeout)
+        return self._acknowledgement.landings()
 
     def pointer(self, row: int) -> EventPointer:
         """The pointer of the batch's event `row`; waits as `result` does."""

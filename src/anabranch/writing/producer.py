@@ -15,7 +15,7 @@ from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.pointer import EventPointer
 from anabranch.model.producer import ProducerState
 from anabranch.runtime.ports import Runtime
-from anabranch.writing.acknowledgement import BatchAck, EventRange
+from anabranch.writing.acknowledgement import BatchAck, EventRange, Rows
 from anabranch.writing.producer_claim import OpenedProducer
 from anabranch.writing.writer import Writer
 
@@ -83,6 +83,11 @@ class ProducerAck(Displayed):
             ranges = self._ack.result(timeout)
             self._result = ProducerResult(self._stream, self.sequence, ranges, self._repeat or self._ack.repeated)
         return self._result
+
+    def landings(self) -> list[tuple[SegmentId, int, Rows]]:
+        """Which of the batch's events landed where, once all are durable; empty if they had been appended before. Raises
+        what `result` raises."""
+        return [] if self._ack is None or self.result().duplicate else self._ack.landings()
 
     def __await__(self) -> Generator[object, None, ProducerResult]:
         if self._ack is not None:

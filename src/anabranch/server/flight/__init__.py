@@ -1,0 +1,1 @@
+"""Arrow Flight: append, read, describe, and where sessions and verbs are plugged in."""

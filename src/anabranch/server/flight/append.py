@@ -1,0 +1,294 @@
+"""DoPut: appends the batches of one client, and answers each once it is durable."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch import limits
+from anabranch.core.codec import check_values
+from anabranch.errors import AnabranchError, AppendRefused, InvalidArgument, TooLarge
+from anabranch.model.ids import Micros, SegmentId
+from anabranch.runtime.log_events import FLIGHT_FAILED
+from anabranch.security.guard import Principal
+from anabranch.server.broker import Broker
+from anabranch.server.calls import allowed_stream
+from anabranch.wire.commands import parse
+from anabranch.wire.flight_errors import error_text
+from anabranch.wire.v1 import anabranch_pb2 as v1
+from anabranch.writing.producer import ProducerAck
+
+
+class Landed(NamedTuple):
+    """Where the rows of a batch are; the range of each row, if there is more than one."""
+
+    ranges: Sequence[tuple[SegmentId, int, int]]
+    range_of_row: bytes = b""
+    duplicate: bool = False
+
+
+class Target(Protocol):
+    """What batches are appended by."""
+
+    epoch: int
+    last_sequence: int
+
+    def append(self, batch: pa.RecordBatch, metadata: v1.AppendMetadata) -> Callable[[], Landed]:
+        """Accept a batch. Returns what waits until it is durable; that raises the refusal."""
+        ...
+
+    def close(self) -> None:
+        """Accept no more."""
+        ...
+
+
+class _WriterTarget:
+    """Appends without a producer: at least once, as the client repeats or not."""
+
+    def __init__(self, broker: Broker, command: v1.AppendCommand) -> None:
+        fence = command.fence if command.HasField("fence") else None
+        self._writer = broker.store.writer(command.stream, fence=fence)
+        self.epoch, self.last_sequence = 0, -1
+
+    def append(self, batch: pa.RecordBatch, metadata: v1.AppendMetadata) -> Callable[[], Landed]:
+        if metadata.HasField("note_time_us"):
+            self._writer.note_time(metadata.note_time_us)
+        expected = metadata.expected if metadata.HasField("expected") else None
+        accepted = self._writer.write_batch(batch, atomic=metadata.atomic, expected=expected)
+        return lambda: _landed(accepted.landings())
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _ProducerTarget:
+    """Appends by a producer: each number once, whoever repeats it."""
+
+    def __init__(self, broker: Broker, command: v1.AppendCommand) -> None:
+        if command.HasField("fence"):
+            raise InvalidArgument("a producer is guarded by its epoch, not by a fence")
+        epoch = command.epoch if command.HasField("epoch") else None
+        self._store = broker.store
+        self._producer = broker.store.producer(command.stream, command.producer, epoch=epoch)
+        self.epoch, self.last_sequence = self._producer.epoch, self._producer.last_sequence
+
+    def append(self, batch: pa.RecordBatch, metadata: v1.AppendMetadata) -> Callable[[], Landed]:
+        if metadata.HasField("expected"):
+            raise InvalidArgument("a producer's append has no condition on the length")
+        if metadata.HasField("note_time_us"):
+            self._store.watermarks.note(self._producer.stream_id, self._producer.name, Micros(metadata.note_time_us))
+            return lambda: Landed([])
+        accepted = self._producer.append(batch, sequence=metadata.sequence)
+        return lambda: _produced(accepted)
+
+    def close(self) -> None:
+        self._producer.close()
+
+
+class _Waiting(NamedTuple):
+    sequence: int
+    size: int
+    outcome: Callable[[], Landed]
+
+
+class _Answers:
+    """The batches that are not durable yet, and the task that answers them in order. `in_sequence`: nothing is appended
+    after a refused batch."""
+
+    def __init__(self, broker: Broker, writer: Any, *, in_sequence: bool) -> None:
+        self._writer = writer
+        self._in_sequence = in_sequence
+        self._changed = broker.store.runtime.tasks.condition()
+        self._waiting: deque[_Waiting] = deque()
+        self._bytes = 0
+        self._ended = self._ending = self._refused = False
+        self._task = broker.store.runtime.tasks.spawn("flight-append", self._run)
+
+    def add(self, waiting: _Waiting) -> bool:
+        """Queue an outcome; waits while too many are queued. Returns False if nothing more is to be appended: a batch was
+        refused, or the client is gone."""
+        with self._changed:
+            self._waiting.append(waiting)
+            self._bytes += waiting.size
+            self._changed.notify_all()
+            while (
+                self._bytes > limits.CONNECTION_BYTES_MAX or len(self._waiting) >= limits.CONNECTION_BATCHES_MAX
+            ) and not self._refused:
+                self._changed.wait()
+            return not self._refused
+
+    def announce_end(self) -> None:
+        """Tell the client to continue on another broker. Does not wait."""
+        with self._changed:
+            self._ending = True
+            self._changed.notify_all()
+
+    def end(self) -> None:
+        """Return once all are answered."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+        self._task.join()
+
+    def _run(self) -> None:
+        told = False
+        while True:
+            with self._changed:
+                while not self._waiting and not self._ended and (told or not self._ending):
+                    self._changed.wait()
+                first = self._waiting[0] if self._waiting else None
+                if first is None and (told or not self._ending):
+                    return
+            if first is None:
+                told = True
+                self._write(v1.AppendAnswer(ending=True))
+                continue
+            self._write(_outcome(first))
+            with self._changed:
+                self._waiting.popleft()
+                self._bytes -= first.size
+                self._changed.notify_all()
+
+    def _write(self, answer: v1.AppendAnswer) -> None:
+        """Answer, unless the client is gone or a batch before was refused: the client numbers anew what came after it."""
+        refused = bool(answer.error) and self._in_sequence
+        if not self._refused:
+            try:
+                self._writer.write(answer.SerializeToString())
+            except (pa.ArrowException, OSError):
+                refused = True  # the client is gone; the rest becomes durable or not
+        if refused:
+            with self._changed:
+                self._refused = True
+                self._changed.notify_all()
+
+
+def append(broker: Broker, principal: Principal, command: v1.AppendCommand, reader: Any, writer: Any) -> None:
+    """Append what the client sends until it stops. Refusals are messages, because Flight does not send an error before
+    the client has ended its side. A producer's refused batch is the last one: what it sent after it is not appended."""
+    try:
+        info = allowed_stream(broker, principal, command.stream, "write", "append")
+        holding = broker.guard.hold(principal, "connections")
+        target = _target(broker, command)
+    except AnabranchError as exc:
+        writer.write(v1.AppendOpened(error=error_text(exc)).SerializeToString())
+        return
+    with holding:
+        try:
+            opened = v1.AppendOpened(stream_id=info.id, epoch=target.epoch, last_sequence=target.last_sequence)
+            writer.write(opened.SerializeToString())
+            answers = _Answers(broker, writer, in_sequence=command.HasField("producer"))
+            forget = broker.drain.on_start(answers.announce_end)
+            try:
+                _take(broker, principal, str(info.name), target, reader, answers)
+            finally:
+                forget()
+        finally:
+            _close(target)
+
+
+def _take(broker: Broker, principal: Principal, name: str, target: Target, reader: Any, answers: _Answers) -> None:
+    clock, guard = broker.store.runtime.clock, broker.guard
+    checked_at = clock.monotonic()
+
+    def accepted(batch: pa.RecordBatch, metadata: v1.AppendMetadata) -> Callable[[], Landed]:
+        nonlocal checked_at
+        if clock.monotonic() - checked_at > limits.FLIGHT_RECHECK_S:
+            guard.authorize(principal, "write", name, verb="append")
+            checked_at = clock.monotonic()
+        guard.admit(principal, calls=0, bytes_=batch.nbytes)
+        _check(batch)
+        return target.append(batch, metadata)
+
+    try:
+        while (chunk := _next(reader)) is not None:
+            batch, metadata = chunk
+            try:
+                outcome = accepted(batch, metadata)
+            except AnabranchError as exc:
+                outcome = _refused(exc)
+            if not answers.add(_Waiting(metadata.sequence, batch.nbytes, outcome)):
+                return
+    except AnabranchError as exc:
+        answers.add(_Waiting(-1, 0, _refused(exc)))
+    finally:
+        answers.end()
+
+
+def _next(reader: Any) -> tuple[pa.RecordBatch, v1.AppendMetadata] | None:
+    try:
+        chunk = reader.read_chunk()
+    except StopIteration:
+        return None
+    except pa.ArrowException as exc:
+        raise InvalidArgument(f"the Arrow data can't be read: {exc}") from exc
+    if chunk.data is None:
+        raise InvalidArgument("expected a batch with every AppendMetadata")
+    return chunk.data, parse(v1.AppendMetadata, b"" if chunk.app_metadata is None else chunk.app_metadata.to_pybytes())
+
+
+def _check(batch: pa.RecordBatch) -> None:
+    """Check what a stranger encoded. Raises InvalidArgument, TooLarge."""
+    if batch.nbytes > limits.BATCH_BYTES_MAX:
+        raise TooLarge("a batch", batch.nbytes, limits.BATCH_BYTES_MAX)
+    try:
+        batch.validate()
+        check_values(batch)
+    except (pa.ArrowException, ValueError) as exc:
+        raise InvalidArgument(f"the batch is not valid Arrow data: {exc}") from exc
+
+
+def _refused(error: AnabranchError) -> Callable[[], Landed]:
+    def outcome() -> Landed:
+        raise error
+
+    return outcome
+
+
+def _outcome(waiting: _Waiting) -> v1.AppendAnswer:
+    try:
+        landed = waiting.outcome()
+    except AnabranchError as exc:
+        return v1.AppendAnswer(sequence=waiting.sequence, error=error_text(exc))
+    except Exception as exc:
+        FLIGHT_FAILED(error=exc, traceback=exc)
+        return v1.AppendAnswer(sequence=waiting.sequence, error=error_text(AppendRefused("the broker failed")))
+    return v1.AppendAnswer(
+        sequence=waiting.sequence,
+        ranges=[v1.AppendedRange(segment=s.packed, start=start, count=count) for s, start, count in landed.ranges],
+        duplicate=landed.duplicate,
+        range_of_row=landed.range_of_row,
+    )
+
+
+def _landed(runs: Sequence[tuple[SegmentId, int, Any]]) -> Landed:
+    ranges = [(segment, start, len(rows)) for segment, start, rows in runs]
+    if len(runs) == 1:
+        return Landed(ranges)
+    of_row = np.zeros(sum(count for _, _, count in ranges), "<u2")
+    for number, (_, _, rows) in enumerate(runs):
+        of_row[rows] = number
+    return Landed(ranges, of_row.tobytes())
+
+
+def _produced(accepted: ProducerAck) -> Landed:
+    result = accepted.result()
+    runs = [] if result.duplicate else accepted.landings()
+    if runs:
+        return _landed(runs)
+    return Landed([(each.segment, each.start, each.stop - each.start) for each in result.ranges], b"", result.duplicate)
+
+
+def _target(broker: Broker, command: v1.AppendCommand) -> Target:
+    return _ProducerTarget(broker, command) if command.HasField("producer") else _WriterTarget(broker, command)
+
+
+def _close(target: Target) -> None:
+    try:
+        target.close()
+    except AnabranchError:
+        return  # its batches were answered with it, or the client is gone

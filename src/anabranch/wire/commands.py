@@ -1,0 +1,54 @@
+"""The commands of Arrow Flight, as bytes: a message in a google.protobuf.Any, as Flight SQL does it."""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+from google.protobuf.any_pb2 import Any
+from google.protobuf.message import DecodeError, Message
+
+from anabranch import limits
+from anabranch.errors import InvalidArgument
+from anabranch.wire.v1 import anabranch_pb2 as v1
+
+M = TypeVar("M", bound=Message)
+
+_COMMANDS: Final = {kind.DESCRIPTOR.full_name: kind for kind in (v1.AppendCommand, v1.ReadCommand, v1.DescribeCommand)}
+
+
+def pack(command: Message) -> bytes:
+    """The bytes of a command."""
+    packed = Any()
+    packed.Pack(command)
+    return packed.SerializeToString()
+
+
+def kind_of(data: bytes) -> str:
+    """The full name of the packed message, such as `anabranch.v1.ReadCommand`; "" if these bytes are none."""
+    try:
+        return Any.FromString(data).type_url.rpartition("/")[2] if len(data) <= limits.COMMAND_BYTES_MAX else ""
+    except DecodeError:
+        return ""
+
+
+def unpack(data: bytes) -> Message:
+    """The command of these bytes. Raises InvalidArgument."""
+    if len(data) > limits.COMMAND_BYTES_MAX:
+        raise InvalidArgument(f"a command has at most {limits.COMMAND_BYTES_MAX:,} bytes, not {len(data):,}")
+    try:
+        packed = Any.FromString(data)
+    except DecodeError as exc:
+        raise InvalidArgument("expected a command: a message of anabranch.v1 in a google.protobuf.Any") from exc
+    name = packed.type_url.rpartition("/")[2]
+    kind = _COMMANDS.get(name)
+    if kind is None:
+        raise InvalidArgument(f"unknown command '{name:.100}'; known are {', '.join(_COMMANDS)}")
+    return parse(kind, packed.value)
+
+
+def parse(kind: type[M], data: bytes) -> M:
+    """The message of these bytes. Raises InvalidArgument."""
+    try:
+        return kind.FromString(data)
+    except DecodeError as exc:
+        raise InvalidArgument(f"these bytes are no {kind.DESCRIPTOR.full_name}") from exc
