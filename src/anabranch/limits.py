@@ -254,3 +254,24 @@ CONNECTION_BYTES_MAX: Final = 4 * MIB  # of one call: read ahead of its consumer
 CONNECTION_BATCHES_MAX: Final = 16  # of one append: accepted and not yet durable
 FLIGHT_POLL_S: Final = 0.5  # how often a follower without events looks whether its client is gone
 FLIGHT_RECHECK_S: Final = 5.0  # how often a call that lasts asks again whether it is still allowed
+
+# Broker: HTTP and followers
+HTTP_BODY_BYTES_MAX: Final = 64 * MIB  # of a request, after decompression too
+HTTP_ARROW_BYTES_MAX: Final = 256 * MIB  # of a request's Arrow batches, decompressed
+HTTP_SMALL_BYTES: Final = 64 * KIB  # a single event up to this size is appended without a thread of its own
+HTTP_PENDING_BYTES_MAX: Final = 16 * MIB  # single events of one stream that are not durable yet
+HTTP_NAME_S: Final = 1.0  # how long a name, and its stream's schema, is used without looking it up again
+HTTP_NAMES_MAX: Final = 4_096  # names kept that way
+HTTP_WRITERS_MAX: Final = 256  # writers kept open, one a stream
+HTTP_THREADS_MAX: Final = 16  # calls that wait for the catalog, or move many events, at the same time
+HTTP_PAGE_EVENTS: Final = 100  # of a page of JSON, unless the request says otherwise
+HTTP_PAGE_EVENTS_MAX: Final = 10_000
+HTTP_PAGE_BYTES_MAX: Final = 8 * MIB  # a page ends here even if it holds fewer events
+HTTP_POINTERS_MAX: Final = 1_000  # pointers in the answer to an append; for more events there are only ranges
+FOLLOW_IDLE_S: Final = 15.0  # after this long without events, a follower gets a sign of life
+FOLLOW_RECHECK_S: Final = 5.0  # how often a follower's permission is checked again
+FOLLOW_SEND_BYTES: Final = 64 * KIB  # handed to a follower's connection at a time
+TAIL_ROWS_MAX: Final = 1_024  # rows in one batch of a shared tail
+TAIL_KEPT_BYTES_MAX: Final = 8 * MIB  # recent batches of a shared tail, with their encoded forms
+TAIL_LINGER_S: Final = 5.0  # how long a shared tail stays open without followers
+TAIL_SPACING_US: Final = 40  # per follower, between two deliveries to all: bounds what followers cost

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 import uvicorn
-from starlette.applications import Starlette
 
 from anabranch.errors import InvalidArgument
 from anabranch.server.broker import Broker
@@ -18,6 +17,7 @@ from anabranch.server.config import ServerSettings
 from anabranch.server.counters import Counters
 from anabranch.server.edge.app import HttpEdge
 from anabranch.server.edge.protocol import timed_protocol
+from anabranch.server.http.app import create_app
 
 __all__ = ["HttpFrontEnd", "listen", "shown_url"]
 
@@ -145,5 +145,4 @@ class HttpFrontEnd:
 
 
 def _application(broker: Broker) -> Any:
-    del broker
-    return Starlette()
+    return create_app(broker)

@@ -232,6 +232,11 @@ class Ack(Displayed):
         self._acknowledgement.wait(timeout)
         return self._acknowledgement.pointer(self._row)
 
+    def when_done(self, callback: Callable[[], None]) -> None:
+        """Call back once `result` will not wait: perhaps at once, perhaps twice, in a thread that commits. The callback
+        must neither wait nor raise."""
+        self._acknowledgement.when_done(callback)
+
     def __await__(self) -> Generator[object, None, EventPointer]:
         yield from _until_done(self._acknowledgement)
         return self.result()
@@ -278,6 +283,11 @@ class BatchAck(Displayed):
         """The pointer of the batch's event `row`; waits as `result` does."""
         self._acknowledgement.wait(None)
         return self._acknowledgement.pointer(row)
+
+    def when_done(self, callback: Callable[[], None]) -> None:
+        """Call back once `result` will not wait: perhaps at once, perhaps twice, in a thread that commits. The callback
+        must neither wait nor raise."""
+        self._acknowledgement.when_done(callback)
 
     def __await__(self) -> Generator[object, None, tuple[EventRange, ...]]:
         yield from _until_done(self._acknowledgement)

@@ -1,0 +1,141 @@
+"""The ASGI application of a broker. The time that a caller may take to send and to receive is the server's business."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from anabranch.security.guard import Principal
+from anabranch.server.broker import Broker
+from anabranch.server.http.access import authenticate
+from anabranch.server.http.endpoints import Endpoint
+from anabranch.server.http.fast_append import append_fast
+from anabranch.server.http.front import HttpCall, HttpFront
+from anabranch.server.http.names import stream_name
+from anabranch.server.http.problem import HttpRefusal, problem_response
+from anabranch.server.http.table import ENDPOINTS
+
+_LOG: Final = logging.getLogger(__name__)
+_NOBODY: Final = Principal("anonymous")
+
+
+class HttpApp:
+    """The application of one broker. Once the broker drains, followers end, each with the cut where it can go on."""
+
+    def __init__(self, broker: Broker, endpoints: Sequence[Endpoint] = ENDPOINTS) -> None:
+        self._broker = broker
+        self.front: HttpFront | None = None
+        self._app = Starlette(
+            routes=[_route(self, endpoint) for endpoint in endpoints],
+            lifespan=self._lifespan,
+            exception_handlers={HTTPException: _refused},
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and self.front is not None:
+            started = _Started(send)
+            try:
+                again = await append_fast(self.front, scope, receive, started)
+            except ClientDisconnect:
+                return
+            except Exception as exc:
+                if started.started:
+                    raise
+                await problem_response(exc)(scope, receive, send)
+                return
+            if again is None:
+                return
+            receive = again
+        await self._app(scope, receive, send)
+
+    @asynccontextmanager
+    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        self.front = HttpFront(self._broker)
+        try:
+            yield
+        finally:
+            await self.front.close()
+
+
+def create_app(broker: Broker) -> HttpApp:
+    """The ASGI application that serves a broker's store over HTTP. It needs the lifespan protocol, and one event loop a
+    process. It closes neither the store nor the guard."""
+    return HttpApp(broker)
+
+
+class _Served:
+    """An endpoint as an ASGI application: authenticates, checks, counts, and answers errors."""
+
+    def __init__(self, app: HttpApp, endpoint: Endpoint) -> None:
+        self._app = app
+        self._endpoint = endpoint
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = _Started(send)
+        try:
+            response = await self._answer(Request(scope, receive))
+        except ClientDisconnect:
+            return
+        except asyncio.CancelledError:
+            raise
+        except Exception as exc:
+            response = problem_response(exc)
+        try:
+            await response(scope, receive, started)
+        except (ClientDisconnect, TimeoutError):  # it goes no further: the connection is closed
+            _LOG.debug("a caller of %s went away", self._endpoint.path)
+
+    async def _answer(self, request: Request) -> Response:
+        front, endpoint = self._app.front, self._endpoint
+        if front is None or front.draining:
+            raise HttpRefusal(503, "draining", "the broker is stopping", Retry_After="1", Connection="close")
+        if endpoint.resource == "open":
+            return await endpoint.handler(HttpCall(front, request, _NOBODY))
+        principal = authenticate(front.guard, request.scope)
+        front.guard.admit(principal)
+        stream = None
+        if endpoint.resource == "stream":
+            assert endpoint.operation is not None, "an endpoint of a stream has an operation"
+            name = stream_name(request.path_params["scope"], request.path_params["name"])
+            stream = await front.names.get(name, principal, endpoint.operation, verb=endpoint.name)
+        elif endpoint.operation is not None:
+            front.guard.authorize(principal, endpoint.operation, None, verb=endpoint.name)
+        return await endpoint.handler(HttpCall(front, request, principal, stream))
+
+
+class _Started:
+    """Notes whether an answer has begun."""
+
+    __slots__ = ("_send", "started")
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.started = False
+
+    async def __call__(self, message: Any) -> None:
+        self.started = True
+        await self._send(message)
+
+
+def _route(app: HttpApp, endpoint: Endpoint) -> Route:
+    route = Route(endpoint.path, _Served(app, endpoint), methods=[endpoint.method], name=endpoint.name)
+    if endpoint.method == "GET" and route.methods is not None:
+        route.methods.discard("HEAD")
+    return route
+
+
+async def _refused(_: Request, exc: Exception) -> Response:
+    """What Starlette refuses itself: unknown paths and methods."""
+    assert isinstance(exc, HTTPException), "the only kind that it is registered for"
+    code = {404: "no_such_path", 405: "method_not_allowed"}.get(exc.status_code, "refused")
+    return problem_response(HttpRefusal(exc.status_code, code, str(exc.detail), **dict(exc.headers or {})))

@@ -1,0 +1,163 @@
+"""`POST /v1/streams/{scope}/{name}/events`: append events. The answer comes once they are durable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+from urllib.parse import unquote
+
+import msgspec
+import pyarrow as pa
+from starlette.datastructures import Headers
+from starlette.responses import Response
+
+from anabranch import limits
+from anabranch.core.ipc_bounds import open_bounded
+from anabranch.errors import Closed, InvalidArgument, StreamNotFound, TooLarge
+from anabranch.model.pointer import EventPointer
+from anabranch.model.stream import StreamInfo
+from anabranch.model.times import to_micros
+from anabranch.server.http.body import read_body
+from anabranch.server.http.front import HttpCall
+from anabranch.server.http.problem import HttpRefusal
+from anabranch.server.http.row_decoder import RowDecoder, parse
+from anabranch.server.http.writers import StreamWriter
+from anabranch.writing.acknowledgement import Ack, BatchAck
+
+JSON: Final = frozenset(("application/json",))
+LINES: Final = frozenset(("application/x-ndjson", "application/ndjson", "application/jsonl", "application/json-lines"))
+ARROW: Final = frozenset(("application/vnd.apache.arrow.stream",))
+# What curl says of itself for -d, and what says nothing: JSON for a typed stream, bytes for a raw one.
+UNSAID: Final = frozenset(("", "application/x-www-form-urlencoded"))
+
+
+async def append(call: HttpCall) -> Response:
+    """Append the events of the body."""
+    headers = call.request.headers
+    body = await read_body(call.request.receive, call.request.scope["headers"])
+    call.front.guard.admit(call.principal, calls=0, bytes_=len(body))
+    kind = media_type(headers)
+    if kind in UNSAID:
+        kind = "application/octet-stream" if call.info.schema.raw else "application/json"
+    try:
+        return await _append(call, call.info, kind, headers, body)
+    except (Closed, StreamNotFound):
+        # Nothing was appended: another request closed the writer, or the name belongs to another stream now.
+        call.front.names.forget(str(call.info.name))
+        info = await call.front.names.get(str(call.info.name), call.principal, "write", verb="append")
+        return await _append(call, info, kind, headers, body)
+
+
+async def _append(call: HttpCall, info: StreamInfo, kind: str, headers: Headers, body: bytes) -> Response:
+    try:
+        writer = await call.front.writers.get(info)
+        ack, count = await _accept(call, writer, kind, headers, body)
+        await call.front.writers.until_done(ack)
+        return Response(answer(ack, count), media_type="application/json")
+    except Exception as exc:
+        call.front.writers.forget(info, exc)
+        raise
+
+
+async def _accept(
+    call: HttpCall, writer: StreamWriter, kind: str, headers: Headers, body: bytes
+) -> tuple[Ack | BatchAck, int]:
+    """Hand the events to the writer; returns their acknowledgement, and how many they are."""
+    if kind in JSON and body.lstrip()[:1] != b"[":
+        return await call.front.run(lambda: (append_value(writer, parse(body)), 1))
+    if kind in JSON or kind in LINES:
+        return await call.front.run(lambda: _append_all(call, writer, _values(body, lines=kind in LINES)))
+    if kind in ARROW:
+        return await call.front.run(lambda: _append_arrow(call, writer, body))
+    if not call.info.schema.raw:
+        raise HttpRefusal(
+            415,
+            "unsupported_media_type",
+            f"'{call.info.name}' has columns: send application/json, application/x-ndjson or "
+            f"application/vnd.apache.arrow.stream, not '{kind}'",
+        )
+    key, moment = raw_headers(headers, writer.decoder)
+    return await call.front.run(lambda: (writer.writer.write(body, key=key, time=moment), 1))
+
+
+def append_value(writer: StreamWriter, value: Any) -> Ack:
+    """Hand one event, parsed from JSON, to the writer."""
+    decoder = writer.decoder
+    if not decoder.schema.raw:
+        return writer.writer.write(decoder.row(value))
+    payload, key, moment = decoder.raw(value)
+    return writer.writer.write(payload, key=key, time=moment)
+
+
+def _values(body: bytes, *, lines: bool) -> list[Any]:
+    values = parse(body, lines=lines)
+    assert isinstance(values, list), "the body begins with a bracket, or is a list of lines"
+    return values
+
+
+def _append_all(call: HttpCall, writer: StreamWriter, values: Sequence[Any]) -> tuple[BatchAck, int]:
+    if not values:
+        raise InvalidArgument("expected at least one event")
+    batch = writer.decoder.batch(values)
+    return writer.writer.write_batch(batch, atomic=call.flag("atomic")), batch.num_rows
+
+
+def _append_arrow(call: HttpCall, writer: StreamWriter, body: bytes) -> tuple[BatchAck, int]:
+    table = read_arrow(body)
+    if not table.num_rows:
+        raise InvalidArgument("expected at least one event")
+    return writer.writer.write_batch(table, atomic=call.flag("atomic")), table.num_rows
+
+
+def read_arrow(body: bytes) -> pa.Table:
+    """An Arrow IPC stream from the network as a table: checked, and of bounded size. Raises InvalidArgument, TooLarge."""
+    batches, size = [], 0
+    try:
+        found = open_bounded(pa.py_buffer(body))
+        for batch in found:
+            size += batch.nbytes
+            if size > limits.HTTP_ARROW_BYTES_MAX:
+                raise TooLarge("the decompressed body of a request", size, limits.HTTP_ARROW_BYTES_MAX)
+            batches.append(batch)
+        return pa.Table.from_batches(batches, schema=found.schema)
+    except TooLarge:
+        raise
+    except (pa.ArrowException, OSError, ValueError) as exc:
+        raise InvalidArgument(f"the body is no Arrow IPC stream: {exc}") from exc
+
+
+def raw_headers(headers: Headers, decoder: RowDecoder) -> tuple[str | None, int | None]:
+    """The key and the time of a raw event: `Anabranch-Key` (percent-encoded UTF-8) and `Anabranch-Time`."""
+    key, moment = headers.get("anabranch-key"), headers.get("anabranch-time")
+    if key is not None:
+        key = unquote(key, errors="strict") if "%" in key else key
+    if moment is not None and moment.isascii() and moment.removeprefix("-").isdigit() and len(moment) < 20:
+        return key, int(to_micros(int(moment), decoder.rules))
+    return key, None if moment is None else int(to_micros(moment, decoder.rules))
+
+
+def media_type(headers: Headers) -> str:
+    """The media type of the body, without its parameters."""
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def answer(ack: Ack | BatchAck, count: int) -> bytes:
+    """`{"events": N, "pointers": […], "ranges": […]}` of an append that is done. Raises what it was refused with."""
+    if isinstance(ack, Ack):
+        return single_answer(ack.result(0))
+    ranges = ack.result(0)
+    pointers = [str(ack.pointer(row)) for row in range(count)] if count <= limits.HTTP_POINTERS_MAX else None
+    found: dict[str, Any] = {"events": count}
+    if pointers is not None:
+        found["pointers"] = pointers
+    found["ranges"] = [{"segment": str(each.segment), "start": each.start, "stop": each.stop} for each in ranges]
+    return msgspec.json.encode(found)
+
+
+def single_answer(pointer: EventPointer) -> bytes:
+    """`answer` for one event."""
+    _, segment, offset = pointer
+    return (
+        f'{{"events":1,"pointers":["{pointer}"],'
+        f'"ranges":[{{"segment":"{segment}","start":{offset},"stop":{offset + 1}}}]}}'
+    ).encode()

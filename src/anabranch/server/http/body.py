@@ -1,0 +1,67 @@
+"""Reads the body of a request, within its limits."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from typing import Final
+
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive
+
+from anabranch import limits
+from anabranch.errors import InvalidArgument, TooLarge
+from anabranch.server.http.problem import HttpRefusal
+
+_GZIP: Final = 16 + zlib.MAX_WBITS
+
+
+async def read_body(
+    receive: Receive, headers: Iterable[tuple[bytes, bytes]], *, bytes_max: int = limits.HTTP_BODY_BYTES_MAX
+) -> bytes:
+    """The whole body, decompressed. At most `bytes_max` bytes, before and after decompression. Raises TooLarge,
+    InvalidArgument, HttpRefusal for an unknown encoding and
+    ClientDisconnect. How long it may take is for the server to bound."""
+    length, encoding = None, b""
+    for name, value in headers:
+        if name == b"content-length":
+            length = value
+        elif name == b"content-encoding":
+            encoding = value.strip().lower()
+    if length is not None and length.isdigit() and int(length) > bytes_max:
+        raise TooLarge("the body of a request", int(length), bytes_max)
+    if encoding not in (b"", b"identity", b"gzip", b"deflate"):
+        raise HttpRefusal(415, "unsupported_encoding", "Content-Encoding is gzip, deflate or identity")
+    data = await _gather(receive, bytes_max)
+    if encoding in (b"gzip", b"deflate"):
+        return _unpacked(data, _GZIP if encoding == b"gzip" else zlib.MAX_WBITS, bytes_max)
+    return data
+
+
+async def _gather(receive: Receive, bytes_max: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        part = message.get("body", b"")
+        size += len(part)
+        if size > bytes_max:
+            raise TooLarge("the body of a request", size, bytes_max)
+        parts.append(part)
+        if not message.get("more_body", False):
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _unpacked(data: bytes, bits: int, bytes_max: int) -> bytes:
+    unpacker = zlib.decompressobj(bits)
+    try:
+        found = unpacker.decompress(data, bytes_max + 1)
+    except zlib.error as exc:
+        raise InvalidArgument(f"the body can't be decompressed: {exc}") from exc
+    if len(found) > bytes_max:
+        raise TooLarge("the decompressed body of a request", len(found), bytes_max)
+    if not unpacker.eof or unpacker.unused_data:
+        raise InvalidArgument("the compressed body is cut off, or something follows it")
+    return found

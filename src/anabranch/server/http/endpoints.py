@@ -1,0 +1,35 @@
+"""The table of endpoints: what the app serves, what OpenAPI describes, and what tests of access go through."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from starlette.responses import Response
+
+from anabranch.security.guard import Operation
+from anabranch.server.http.front import HttpCall
+
+Handler = Callable[[HttpCall], Awaitable[Response]]
+Resource = Literal["stream", "store", "open", "verb"]
+"""What an endpoint's operation is checked on before its handler runs: `stream`, that of the path's `{scope}/{name}`;
+`store`, the store itself; `open`, nothing, for pages that tell nothing of the store; `verb`: the handler's verb has its
+own checks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One method of one path. `operation` is None where `resource` is `open` or `verb`. `parameters`, `body` and
+    `answers` are objects of OpenAPI 3.1."""
+
+    method: str
+    path: str
+    handler: Handler
+    operation: Operation | None
+    resource: Resource
+    name: str
+    summary: str
+    parameters: tuple[Mapping[str, Any], ...] = ()
+    body: Mapping[str, Any] | None = None
+    answers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

@@ -1,0 +1,284 @@
+"""`GET /v1/streams/{scope}/{name}/events`: events between two places, as a page or as one long answer."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlencode
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from starlette.responses import Response, StreamingResponse
+
+from anabranch import limits
+from anabranch.errors import InvalidArgument
+from anabranch.model.cut import StreamCut
+from anabranch.reading.bounds import TimeKind
+from anabranch.reading.reader import Reader
+from anabranch.server.http.front import HttpCall
+from anabranch.server.http.problem import HttpRefusal
+from anabranch.server.http.row_encoder import encode_rows
+
+TYPES: Final = {
+    "json": "application/json",
+    "ndjson": "application/x-ndjson",
+    "arrow": "application/vnd.apache.arrow.stream",
+    "parquet": "application/vnd.apache.parquet",
+    "sse": "text/event-stream",
+}
+_ACCEPTED: Final = {
+    **{kind: name for name, kind in TYPES.items()},
+    "application/ndjson": "ndjson",
+    "application/jsonl": "ndjson",
+    "application/parquet": "parquet",
+}
+
+
+class Range(NamedTuple):
+    """What is read: the parameters `from`, `to`, `by`, `columns`, `between`, `limit` and `meta` of a query."""
+
+    start: str
+    end: str | None
+    by: TimeKind
+    columns: list[str] | None
+    between: tuple[str, str] | None
+    limit: int | None
+    meta: bool
+
+
+async def read(call: HttpCall) -> Response:
+    """The events in the form that `format` or `Accept` asks for."""
+    form = wanted_form(call, default="json")
+    if form == "sse":
+        raise HttpRefusal(406, "not_acceptable", "server-sent events are what ?follow gives")
+    asked = range_of(call)
+    if form == "json" and asked.limit is None:
+        asked = asked._replace(limit=limits.HTTP_PAGE_EVENTS)
+    reader = await call.front.run(lambda: _open(call, asked))
+    if asked.limit is not None:
+        return await _page(call, reader, asked, form)
+    return StreamingResponse(
+        _whole(call, reader, form, asked), media_type=TYPES[form], headers={"Anabranch-From": str(reader.position)}
+    )
+
+
+def wanted_form(call: HttpCall, *, default: str) -> str:
+    """The form of the answer. Raises InvalidArgument for an unknown `format`, HttpRefusal if nothing in `Accept` can be
+    had."""
+    form = call.text("format")
+    if form is not None:
+        if form not in TYPES:
+            raise InvalidArgument(f"format is one of {', '.join(TYPES)}; not '{form}'")
+        return form
+    accepted = call.request.headers.get("accept", "*/*")
+    for part in accepted.split(","):
+        kind = part.partition(";")[0].strip().lower()
+        if kind in ("*/*", "application/*", ""):
+            return default
+        if kind in _ACCEPTED:
+            return _ACCEPTED[kind]
+    raise HttpRefusal(406, "not_acceptable", f"events are given as {', '.join(sorted(_ACCEPTED))}")
+
+
+def range_of(call: HttpCall) -> Range:
+    """What the query asks for. Raises InvalidArgument."""
+    by = call.text("by", "append")
+    if by not in ("append", "event"):
+        raise InvalidArgument(f"by is append or event, not '{by}'")
+    columns = call.text("columns")
+    between = call.text("between")
+    low, dots, high = (between or "").partition("..")
+    if between is not None and not (low and dots and high):
+        raise InvalidArgument(f"between is FROM..TO, two times, TO exclusive; not '{between}'")
+    return Range(
+        start=call.text("from") or "head",
+        end=call.text("to"),
+        by="event" if by == "event" else "append",
+        columns=None if columns is None else [name for name in columns.split(",") if name],
+        between=None if between is None else (low, high),
+        limit=call.count("limit", None, most=limits.HTTP_PAGE_EVENTS_MAX),
+        meta=call.flag("meta"),
+    )
+
+
+def place(text: str) -> int | str:
+    """A place as the reader takes it: a number is a time in µs."""
+    digits = text.removeprefix("-")
+    return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 20 else text
+
+
+def _open(call: HttpCall, asked: Range) -> Reader:
+    between = asked.between
+    return call.front.store.reader(
+        call.info.name,
+        start=place(asked.start),
+        end=None if asked.end is None else place(asked.end),
+        by=asked.by,
+        columns=asked.columns,
+        between=None if between is None else (place(between[0]), place(between[1])),
+        batch_rows=min(asked.limit or limits.READ_ROWS_MAX, limits.READ_ROWS_MAX),
+    )
+
+
+# a page
+
+
+class Page(NamedTuple):
+    """The events of a page; `after` is the cut behind them; `complete` if nothing follows before the end."""
+
+    batches: list[tuple[pa.RecordBatch, StreamCut]]
+    after: StreamCut
+    complete: bool
+
+
+def read_page(reader: Reader, limit: int) -> Page:
+    """At most `limit` events, and about `limits.HTTP_PAGE_BYTES_MAX` bytes."""
+    found: list[tuple[pa.RecordBatch, StreamCut]] = []
+    left, size, after = limit, 0, reader.position
+    while left and size < limits.HTTP_PAGE_BYTES_MAX:
+        batch = reader.read()
+        if batch is None:
+            return Page(found, reader.position, complete=True)
+        after = reader.position
+        keep = min(left, _fitting(batch, limits.HTTP_PAGE_BYTES_MAX - size))
+        if keep < batch.num_rows:
+            batch = batch.slice(0, keep)
+            after = cut_behind(batch, after)
+            return Page([*found, (batch, after)], after, complete=False)
+        found.append((batch, after))
+        left, size = left - batch.num_rows, size + batch.nbytes
+    return Page(found, after, complete=False)
+
+
+def cut_behind(batch: pa.RecordBatch, after: StreamCut) -> StreamCut:
+    """The cut behind the last row of the first part of a batch, where `after` is the cut behind the whole batch."""
+    segment, offset = batch.column("_segment")[-1].as_py(), batch.column("_offset")[-1].as_py()
+    return StreamCut.of(after.stream, {s: offset + 1 if s.packed == segment else o for s, o in after})
+
+
+def _fitting(batch: pa.RecordBatch, bytes_left: int) -> int:
+    """How many of the rows take about so many bytes; at least one."""
+    return max(1, int(batch.num_rows * bytes_left // max(1, batch.nbytes)))
+
+
+async def _page(call: HttpCall, reader: Reader, asked: Range, form: str) -> Response:
+    assert asked.limit is not None, "a page has a limit"
+    limit = asked.limit
+
+    def work() -> tuple[bytes, Page]:
+        with reader:
+            page = read_page(reader, limit)
+            return _encoded_page(page, reader.schema, asked, form, _next_link(call, page)), page
+
+    body, page = await call.front.run(work)
+    call.front.guard.admit(call.principal, calls=0, bytes_=len(body))
+    headers = {"Anabranch-Next": str(page.after)}
+    if (following := _next_link(call, page)) is not None:
+        headers["Link"] = f'<{following}>; rel="next"'
+    return Response(body, media_type=TYPES[form], headers=headers)
+
+
+def _next_link(call: HttpCall, page: Page) -> str | None:
+    """The address of the page that follows, as a path; None if this one is the last."""
+    if page.complete:
+        return None
+    query = [(name, value) for name, value in call.request.query_params.multi_items() if name != "from"]
+    return f"{call.request.scope['path']}?{urlencode([*query, ('from', str(page.after))])}"
+
+
+def _encoded_page(page: Page, schema: pa.Schema, asked: Range, form: str, following: str | None) -> bytes:
+    if form in ("arrow", "parquet"):
+        table = pa.Table.from_batches([batch for batch, _ in page.batches], schema=schema)
+        sink = io.BytesIO()
+        if form == "parquet":
+            pq.write_table(_visible(table, asked), sink)
+        else:
+            shown = _visible(table, asked)
+            with pa.ipc.new_stream(sink, shown.schema) as writer:
+                writer.write_table(shown)
+        return sink.getvalue()
+    rows = [row for batch, after in page.batches for row in encode_rows(batch, after=after if asked.meta else None)]
+    if form == "ndjson":
+        return b"".join(row + b"\n" for row in rows)
+    link = "null" if following is None else f'"{following}"'
+    return b'{"events":[' + b",".join(rows) + f'],"cut":"{page.after}","next":{link}}}'.encode()
+
+
+# everything
+
+
+async def _whole(call: HttpCall, reader: Reader, form: str, asked: Range) -> AsyncIterator[bytes]:
+    """All events to the end, in parts; each waits until the connection has taken the one before."""
+    encode = _encoder(form, reader.schema, asked)
+    guard = call.front.guard
+
+    def step() -> bytes | None:
+        batch = reader.read()
+        return None if batch is None else encode(batch, reader.position)
+
+    try:
+        while (part := await call.front.run(step)) is not None:
+            guard.authorize(call.principal, "read", str(call.info.name), verb="read")
+            guard.admit(call.principal, calls=0, bytes_=len(part))
+            for start in range(0, len(part), limits.FOLLOW_SEND_BYTES):
+                yield part[start : start + limits.FOLLOW_SEND_BYTES]
+        yield encode(None, reader.position)
+    finally:
+        reader.close()
+
+
+Encoder = Callable[[pa.RecordBatch | None, StreamCut], bytes]
+
+
+def _encoder(form: str, schema: pa.Schema, asked: Range) -> Encoder:
+    """Encodes one batch after another; None is the end."""
+    if form == "ndjson":
+        return lambda batch, after: b"" if batch is None else _lines(batch, after if asked.meta else None)
+    sink = _Pipe()
+    shown = _visible(schema.empty_table(), asked).schema
+    writer: Any = pq.ParquetWriter(sink, shown) if form == "parquet" else pa.ipc.new_stream(sink, shown)
+
+    def encode(batch: pa.RecordBatch | None, _: StreamCut) -> bytes:
+        if batch is None:
+            writer.close()
+        else:
+            writer.write_table(_visible(pa.Table.from_batches([batch]), asked))
+        return sink.take()
+
+    return encode
+
+
+class _Pipe(io.RawIOBase):
+    """A file that is only written to; what was written is taken out again."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._position = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def write(self, data: Any, /) -> int:
+        part = bytes(data)
+        self._parts.append(part)
+        self._position += len(part)
+        return len(part)
+
+    def take(self) -> bytes:
+        """What was written since the last call."""
+        found = b"".join(self._parts)
+        self._parts.clear()
+        return found
+
+
+def _lines(batch: pa.RecordBatch, after: StreamCut | None) -> bytes:
+    return b"".join(row + b"\n" for row in encode_rows(batch, after=after))
+
+
+def _visible(table: pa.Table, asked: Range) -> pa.Table:
+    """The table without `_segment`, `_offset` and `_appended`, unless they are asked for."""
+    return table if asked.meta else table.drop_columns(["_segment", "_offset", "_appended"])

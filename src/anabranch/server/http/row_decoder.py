@@ -1,0 +1,194 @@
+"""Decodes JSON objects to events of a stream."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal, InvalidOperation
+from math import inf, nan
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import pyarrow as pa
+
+from anabranch.core.python_rows import RowChecker, rows_to_batch
+from anabranch.core.routing import check_key
+from anabranch.errors import InvalidArgument, SchemaMismatch
+from anabranch.model.columns import RAW_COLUMNS, RESERVED
+from anabranch.model.schema import StreamSchema
+from anabranch.model.times import TimeRules, to_micros
+
+_SPECIAL: Final = {"NaN": nan, "Infinity": inf, "-Infinity": -inf}
+_ADDED: Final = frozenset((*RESERVED, "_pointer", "_cut"))  # what a read adds, so what was read can be sent as it is
+_RAW: Final = frozenset(("key", "time", "payload", "payload_base64"))
+_decode: Final = msgspec.json.Decoder().decode
+_decode_lines: Final = msgspec.json.Decoder().decode_lines
+
+Convert = Callable[[Any], Any]
+
+
+class RawRow(NamedTuple):
+    """An event of a raw stream."""
+
+    payload: bytes
+    key: str | None
+    time: int | None
+
+
+def parse(body: bytes, *, lines: bool = False) -> Any:
+    """The JSON value; with `lines` the list of the values, one a line. Raises InvalidArgument."""
+    try:
+        return _decode_lines(body) if lines else _decode(body)
+    except RecursionError as exc:
+        raise InvalidArgument("the JSON is nested too deeply") from exc
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        raise InvalidArgument(f"the body is not JSON: {exc}") from exc
+
+
+class RowDecoder:
+    """Decodes objects to events of one version of a stream's schema. `rules` say how times are interpreted."""
+
+    def __init__(self, schema: StreamSchema, rules: TimeRules) -> None:
+        self.schema = schema
+        self.rules = rules
+        self._checker = RowChecker(schema, rules)
+        kinds = {field.name: field.type for field in schema.columns}
+        self._convert = {name: convert for name, kind in kinds.items() if (convert := _converter(kind, rules))}
+        self._binary = {f"{name}_base64": name for name, kind in kinds.items() if pa.types.is_binary(kind)}
+        self._plain = not self._binary
+
+    def raw(self, value: Any) -> RawRow:
+        """An event of a raw stream: `payload` (text) or `payload_base64`, and optionally `key` and `time`. Raises
+        SchemaMismatch, InvalidKey."""
+        if not isinstance(value, dict) or not (value.keys() - _ADDED) <= _RAW:
+            raise SchemaMismatch(
+                "an event of a raw stream is an object of payload or payload_base64, and optionally key and time; "
+                "send anything else as application/octet-stream, which is stored as it is"
+            )
+        payload, coded = value.get("payload"), value.get("payload_base64")
+        if (payload is None) == (coded is None):
+            raise SchemaMismatch("an event of a raw stream has either payload or payload_base64")
+        if not isinstance(payload if coded is None else coded, str):
+            raise SchemaMismatch("payload and payload_base64 are text")
+        data = _from_base64("payload_base64", coded) if payload is None else payload.encode()
+        key, moment = value.get("key"), value.get("time")
+        if key is not None:
+            if not isinstance(key, str):
+                raise SchemaMismatch("the key of an event of a raw stream is text", column="key")
+            check_key(key)
+        return RawRow(data, key, None if moment is None else _micros("time", moment, self.rules))
+
+    def row(self, value: Any) -> dict[str, Any]:
+        """An event of a typed stream, as a writer takes it. Raises SchemaMismatch."""
+        if not isinstance(value, dict):
+            raise SchemaMismatch(f"an event is a JSON object, not {_json_name(value)}")
+        row = value
+        if not _ADDED.isdisjoint(row):
+            row = {name: item for name, item in row.items() if name not in _ADDED}
+        if not self._plain and not self._binary.keys().isdisjoint(row):
+            row = {
+                self._binary.get(name, name): item
+                if item is None or name not in self._binary
+                else _from_base64(name, item)
+                for name, item in row.items()
+            }
+        for name, convert in self._convert.items():
+            item = row.get(name)
+            if item is not None:
+                try:
+                    row[name] = convert(item)
+                except (ValueError, InvalidOperation, OverflowError, TypeError) as exc:
+                    kind = self.schema.columns.field(name).type
+                    raise SchemaMismatch(f"column '{name}' takes {kind}: {exc}", column=name) from exc
+        self._checker.check(row)
+        return self._checker.normalized(row)
+
+    def batch(self, values: Sequence[Any]) -> pa.RecordBatch:
+        """Events as one batch of the stream's columns. Raises SchemaMismatch with the number of the first wrong one,
+        from 0."""
+        rows: list[Mapping[str, Any]] = []
+        for number, value in enumerate(values):
+            try:
+                if self.schema.raw:
+                    payload, key, moment = self.raw(value)
+                    rows.append({"key": key, "time": moment, "payload": payload})
+                else:
+                    rows.append(self.row(value))
+            except InvalidArgument as exc:
+                exc.args = (f"event {number}: {exc.args[0]}", *exc.args[1:])
+                raise
+        if self.schema.raw:
+            return pa.RecordBatch.from_pylist(rows, schema=RAW_COLUMNS)
+        return rows_to_batch(rows, self.schema)
+
+
+def _converter(kind: pa.DataType, rules: TimeRules) -> Convert | None:
+    """How a JSON value becomes what Arrow takes for a column of this type; None if it is taken as it is."""
+    types = pa.types
+    if types.is_timestamp(kind):
+        return lambda item: int(to_micros(item, rules)) if isinstance(item, str) else item
+    if types.is_date(kind):
+        return lambda item: date.fromisoformat(item) if isinstance(item, str) else item
+    if types.is_time(kind):
+        return lambda item: time.fromisoformat(item) if isinstance(item, str) else item
+    if types.is_duration(kind):
+        return lambda item: msgspec.convert(item, timedelta, strict=False) if isinstance(item, str) else item
+    if types.is_binary(kind):
+        return lambda item: item.encode() if isinstance(item, str) else item
+    if types.is_decimal(kind):
+        return lambda item: item if isinstance(item, bool) else Decimal(str(item))
+    if types.is_floating(kind):
+        return _to_float
+    if types.is_list(kind) and (inner := _converter(kind.value_type, rules)) is not None:
+        return lambda item: [_inside(inner, each) for each in item] if isinstance(item, list) else item
+    if types.is_struct(kind):
+        fields = {field.name: found for field in kind if (found := _converter(field.type, rules)) is not None}
+        if fields:
+            return lambda item: _struct(item, fields)
+    return None
+
+
+def _inside(convert: Convert, item: Any) -> Any:
+    return None if item is None else convert(item)
+
+
+def _struct(item: Any, fields: Mapping[str, Convert]) -> Any:
+    if not isinstance(item, dict):
+        return item
+    return {name: _inside(fields[name], each) if name in fields else each for name, each in item.items()}
+
+
+def _to_float(item: Any) -> Any:
+    if item.__class__ is float:
+        return item
+    if isinstance(item, str):
+        return _SPECIAL.get(item, item)
+    if item.__class__ is int:
+        found = float(item)
+        if found != item:
+            raise ValueError(f"{item} would become {found!r}")
+        return found
+    return item
+
+
+def _micros(name: str, value: Any, rules: TimeRules) -> int:
+    try:
+        return int(to_micros(value, rules))
+    except InvalidArgument as exc:
+        raise SchemaMismatch(f"column '{name}' takes a time: {exc}", column=name) from exc
+
+
+def _from_base64(name: str, value: Any) -> bytes:
+    try:
+        if not isinstance(value, str):
+            raise ValueError("expected text")
+        return base64.b64decode(value, validate=True)
+    except (ValueError, binascii.Error) as exc:
+        raise SchemaMismatch(f"'{name}' is not base64: {exc}", column=name) from exc
+
+
+def _json_name(value: Any) -> str:
+    names = {str: "text", bool: "a boolean", int: "a number", float: "a number", list: "an array", datetime: "a time"}
+    return names.get(type(value), "null")

@@ -1,0 +1,154 @@
+"""One writer a stream for all requests, and a way to wait for its acknowledgements without a thread each."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from concurrent.futures import Executor
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+from anabranch import limits
+from anabranch.errors import (
+    AnabranchError,
+    AppendRefused,
+    AppendUncertain,
+    Closed,
+    Conflict,
+    StreamNotFound,
+    StreamSealed,
+)
+from anabranch.model.ids import StreamId
+from anabranch.model.stream import StreamInfo
+from anabranch.server.http.row_decoder import RowDecoder
+from anabranch.store.facade import Store
+from anabranch.writing.acknowledgement import Ack, BatchAck
+from anabranch.writing.writer import Writer
+
+_LOG: Final = logging.getLogger(__name__)
+_ENDED: Final = (StreamNotFound, StreamSealed, Closed, Conflict, AppendRefused, AppendUncertain)
+
+
+class StreamWriter:
+    """The writer of one stream, and how its events are decoded."""
+
+    __slots__ = ("decoder", "pending_bytes", "room", "schema_version", "writer")
+
+    def __init__(self, writer: Writer, decoder: RowDecoder, schema_version: int) -> None:
+        self.writer = writer
+        self.decoder = decoder
+        self.schema_version = schema_version
+        self.pending_bytes = 0  # of single events
+        self.room: asyncio.Future[None] | None = None
+
+
+class SharedWriters:
+    """The writers of a broker's HTTP front end. For one event loop: but for `threads`, no method is called from
+    elsewhere."""
+
+    def __init__(self, store: Store, threads: Executor) -> None:
+        self._store = store
+        self._threads = threads
+        self._loop = asyncio.get_running_loop()
+        self._writers: dict[StreamId, StreamWriter] = {}  # the last one used is last
+        self._opening: dict[StreamId, asyncio.Future[Writer]] = {}
+        self._done: deque[asyncio.Future[None]] = deque()
+        self._woken = False
+
+    def known(self, info: StreamInfo) -> StreamWriter | None:
+        """The stream's writer, if it is open and knows these columns."""
+        found = self._writers.get(info.id)
+        return found if found is not None and found.schema_version == info.schema_version else None
+
+    async def get(self, info: StreamInfo) -> StreamWriter:
+        """The stream's writer. Raises StreamNotFound, StreamSealed, and InvalidArgument for a byte stream."""
+        if (found := self.known(info)) is not None:
+            return found
+        held = self._writers.get(info.id)
+        if held is None:
+            opening = self._opening.get(info.id)
+            if opening is None:
+                opening = self._loop.run_in_executor(self._threads, self._store.writer, info.name)
+                self._opening[info.id] = opening
+                opening.add_done_callback(lambda _: self._opening.pop(info.id, None))
+            writer = await asyncio.shield(opening)
+            held = self._writers.get(info.id)
+            if held is None and writer.stream_id == info.id:
+                held = self._keep(info, writer)
+            elif held is None:  # the name was given to another stream meanwhile
+                self._close(writer)
+                raise StreamNotFound(str(info.name))
+        if held.schema_version != info.schema_version:
+            held.decoder = RowDecoder(info.schema, self._store.runtime.settings.times)
+            held.schema_version = info.schema_version
+        return held
+
+    def forget(self, info: StreamInfo, error: BaseException) -> None:
+        """Open another writer next time, if the error says that this one is of no more use."""
+        if isinstance(error, _ENDED) and (found := self._writers.pop(info.id, None)) is not None:
+            self._close(found.writer)
+
+    async def until_done(self, ack: Ack | BatchAck) -> None:
+        """Return once the events are durable or refused. Many may wait: one wake-up of the loop serves all that are done
+        together."""
+        done = self._loop.create_future()
+        ack.when_done(partial(self._note, done))
+        await done
+
+    async def make_room(self, writer: StreamWriter) -> None:
+        """Wait while too many single events of the stream are not durable yet."""
+        while writer.pending_bytes > limits.HTTP_PENDING_BYTES_MAX:
+            if writer.room is None:
+                writer.room = self._loop.create_future()
+            await asyncio.shield(writer.room)
+
+    def release(self, writer: StreamWriter, size: int) -> None:
+        """An event of `size` bytes is durable or refused."""
+        writer.pending_bytes -= size
+        if writer.room is not None and writer.pending_bytes <= limits.HTTP_PENDING_BYTES_MAX // 2:
+            writer.room.set_result(None)
+            writer.room = None
+
+    async def close(self) -> None:
+        """Wait until everything accepted is durable, and close the writers. May be called again."""
+        writers, self._writers = list(self._writers.values()), {}
+        if writers:
+            await asyncio.gather(
+                *(self._loop.run_in_executor(self._threads, _close_quietly, each.writer) for each in writers)
+            )
+
+    def _keep(self, info: StreamInfo, writer: Writer) -> StreamWriter:
+        while len(self._writers) >= limits.HTTP_WRITERS_MAX:
+            oldest = next(iter(self._writers))
+            self._close(self._writers.pop(oldest).writer)
+        decoder = RowDecoder(info.schema, self._store.runtime.settings.times)
+        made = self._writers[info.id] = StreamWriter(writer, decoder, info.schema_version)
+        return made
+
+    def _close(self, writer: Writer) -> None:
+        self._loop.run_in_executor(self._threads, _close_quietly, writer)
+
+    def _note(self, done: asyncio.Future[None]) -> None:
+        """Called in the thread that commits."""
+        self._done.append(done)
+        if not self._woken:
+            self._woken = True
+            with suppress(RuntimeError):  # the loop is closed, and with it the caller is gone
+                self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        self._woken = False  # first: what is noted from here on wakes again
+        while self._done:
+            done = self._done.popleft()
+            if not done.done():
+                done.set_result(None)
+
+
+def _close_quietly(writer: Any) -> None:
+    """Close a writer whose errors were answered to the requests that caused them."""
+    try:
+        writer.close()
+    except AnabranchError as exc:
+        _LOG.debug("a writer was closed after an error: %s", exc)

@@ -1,0 +1,174 @@
+"""Followers of streams: history first, then what the shared tail reads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Executor
+from contextlib import suppress
+from typing import Any
+
+from anabranch import limits
+from anabranch.errors import Closed, InvalidCut
+from anabranch.model.cut import TAIL, StreamCut
+from anabranch.model.ids import StreamId
+from anabranch.model.stream import StreamInfo
+from anabranch.reading.bounds import Place, TimeKind
+from anabranch.reading.reader import Reader
+from anabranch.server.tail.shared import SharedTail, TailBatch, TailEnded, TailPassed
+from anabranch.store.facade import Store
+
+
+class SharedTails:
+    """The shared tails of a broker, one for each stream that is followed now. For one event loop; `threads` run what
+    waits for the catalog and the blobs."""
+
+    def __init__(self, store: Store, threads: Executor) -> None:
+        self._store = store
+        self._threads = threads
+        self._tails: dict[StreamId, SharedTail] = {}
+        self._opening: dict[StreamId, asyncio.Lock] = {}
+        self._lingering: dict[StreamId, asyncio.TimerHandle] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def follow(self, info: StreamInfo, start: Place, *, by: TimeKind = "append") -> Follower:
+        """A follower of the stream from a place on. Raises what opening a reader there raises, and Closed."""
+        if self._closed:
+            raise Closed("broker")
+        position = await self.run(lambda: self._place(info, start, by))
+        tail = await self._tail(info)
+        tail.followers += 1
+        return Follower(self, tail, info, position)
+
+    async def run(self, work: Callable[[], Any]) -> Any:
+        """Run something in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def read(self, info: StreamInfo, start: StreamCut, end: StreamCut) -> Reader:
+        """A reader of the history between two cuts."""
+        return self._store.reader(info.name, start=start, end=end, batch_rows=limits.TAIL_ROWS_MAX)
+
+    def leave(self, info: StreamInfo, tail: SharedTail) -> None:
+        """A follower has ended. The last one's tail is closed a little later."""
+        tail.followers -= 1
+        if tail.followers or self._closed:
+            return
+        if self._tails.get(info.id) is tail:
+            loop = asyncio.get_running_loop()
+            self._lingering[info.id] = loop.call_later(limits.TAIL_LINGER_S, self._close_idle, info.id)
+        else:
+            self._close_later(tail)
+
+    async def close(self) -> None:
+        """Close all tails; their followers end with TailEnded. May be called again."""
+        self._closed = True
+        for handle in self._lingering.values():
+            handle.cancel()
+        tails = list(self._tails.values())
+        self._tails.clear()
+        for tail in tails:
+            await tail.close()
+
+    def _place(self, info: StreamInfo, start: Place, by: TimeKind) -> StreamCut:
+        with self._store.reader(info.name, start=start, end=TAIL, by=by) as reader:
+            return reader.position
+
+    async def _tail(self, info: StreamInfo) -> SharedTail:
+        handle = self._lingering.pop(info.id, None)
+        if handle is not None:
+            handle.cancel()
+        async with self._opening.setdefault(info.id, asyncio.Lock()):
+            tail = self._tails.get(info.id)
+            if tail is None or tail.ended:
+                reader: Reader = await self.run(
+                    lambda: self._store.reader(info.name, start=TAIL, follow=True, batch_rows=limits.TAIL_ROWS_MAX)
+                )
+                tail = self._tails[info.id] = SharedTail(reader)
+        return tail
+
+    def _close_idle(self, stream: StreamId) -> None:
+        self._lingering.pop(stream, None)
+        tail = self._tails.get(stream)
+        if tail is not None and tail.followers == 0:
+            del self._tails[stream]
+            if (lock := self._opening.get(stream)) is not None and not lock.locked():
+                del self._opening[stream]
+            self._close_later(tail)
+
+    def _close_later(self, tail: SharedTail) -> None:
+        task = asyncio.get_running_loop().create_task(tail.close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+
+class Follower:
+    """One follower. `position` is the cut behind the last batch that it was given: another one that starts there goes
+    on exactly. Close it."""
+
+    def __init__(self, tails: SharedTails, tail: SharedTail, info: StreamInfo, position: StreamCut) -> None:
+        self._tails = tails
+        self._tail = tail
+        self._info = info
+        self.position = position
+        self._number: int | None = None  # of the next batch of the shared tail; None while it reads history
+        self._closed = False
+
+    async def batches(self) -> AsyncIterator[TailBatch | None]:
+        """The batches from the position on; None after `limits.FOLLOW_IDLE_S` without one. Ends once the stream is sealed and everything is read. Raises Truncated,
+        StreamNotFound, CorruptBlob, BlobMissing, Closed."""
+        while True:
+            if self._number is None:
+                async for batch in self._history():
+                    yield batch
+                continue
+            try:
+                following = await self._tail.get(self._number)
+            except TailEnded as ended:
+                if ended.error is not None:
+                    raise ended.error from None
+                return
+            except TailPassed:  # the follower was too slow
+                self._number = None
+                continue
+            if following is None:
+                yield None
+                continue
+            self._number += 1
+            self.position = following.after
+            yield following
+
+    def close(self) -> None:
+        """Leave the tail. May be called again."""
+        if not self._closed:
+            self._closed = True
+            self._tails.leave(self._info, self._tail)
+
+    async def _history(self) -> AsyncIterator[TailBatch]:
+        """What lies between the position and the shared tail's; then the follower is at the tail."""
+        goal, number = self._tail.position, self._tail.next_number
+        if self.position == goal:
+            self._number = number
+            return
+        start = self.position
+        try:
+            reader: Reader = await self._tails.run(lambda: self._tails.read(self._info, start, goal))
+        except InvalidCut:  # the shared tail has not come as far as this follower yet
+            if self._tail.ended:
+                self._number = self._tail.next_number
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await self._tail.changed()
+            return
+        try:
+            while (batch := await self._tails.run(reader.read)) is not None:
+                self.position = reader.position
+                yield TailBatch(-1, batch, self.position, _not_kept)
+        finally:
+            reader.close()
+        self.position, self._number = goal, number
+
+
+def _not_kept(_number: int, _size: int) -> None:
+    """A batch of history is not kept for others."""

@@ -1,0 +1,303 @@
+"""Appending, reading and following over HTTP, by a real server and real sockets."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
+
+import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import anabranch as ab
+from anabranch.model.cut import TAIL
+from anabranch.store import Store
+from tests.server.http.serving import COLUMNS, Serving
+
+SENSORS = "/v1/streams/iot/sensors/events"
+RAW = "/v1/streams/iot/raw/events"
+
+
+def event(number: int, **more: object) -> dict[str, object]:
+    return {"sensor": f"s{number % 4}", "at": "2026-01-01T00:00:00.000001Z", "count": number, **more}
+
+
+def counts(rows: list[dict[str, object]]) -> list[object]:
+    return sorted((row["count"] for row in rows), key=int)  # type: ignore[arg-type]
+
+
+def test_an_event_is_durable_when_it_is_answered(http: httpx.Client, store: Store) -> None:
+    answer = http.post(SENSORS, json=event(1, value=2.5))
+    assert answer.status_code == 200, answer.text
+    (pointer,) = answer.json()["pointers"]
+    assert store.fetch(pointer).body["value"] == 2.5
+    assert answer.json()["ranges"][0]["stop"] - answer.json()["ranges"][0]["start"] == 1
+
+
+def test_many_single_events_at_once_are_all_appended_once(http: httpx.Client, store: Store) -> None:
+    with ThreadPoolExecutor(16) as threads:
+        answers = list(threads.map(lambda n: http.post(SENSORS, json=event(n)), range(400)))
+    assert {answer.status_code for answer in answers} == {200}
+    pointers = [answer.json()["pointers"][0] for answer in answers]
+    assert len(set(pointers)) == 400
+    assert [store.fetch(pointer).body["count"] for pointer in pointers] == list(range(400))
+    with store.reader("iot/sensors") as reader:
+        assert sorted(each.body["count"] for each in reader) == list(range(400))
+
+
+@pytest.mark.parametrize("kind", ["array", "ndjson", "gzip", "arrow"])
+def test_many_events_in_one_request(http: httpx.Client, store: Store, kind: str) -> None:
+    rows = [event(n) for n in range(50)]
+    lines = "\n".join(map(json.dumps, rows)).encode()
+    if kind == "array":
+        answer = http.post(SENSORS, json=rows)
+    elif kind == "ndjson":
+        answer = http.post(SENSORS, content=lines, headers={"Content-Type": "application/x-ndjson"})
+    elif kind == "gzip":
+        headers = {"Content-Type": "application/x-ndjson", "Content-Encoding": "gzip"}
+        answer = http.post(SENSORS, content=gzip.compress(lines), headers=headers)
+    else:
+        table = pa.table({"sensor": [str(row["sensor"]) for row in rows], "count": [row["count"] for row in rows]})
+        sink = BytesIO()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        answer = http.post(
+            SENSORS, content=sink.getvalue(), headers={"Content-Type": "application/vnd.apache.arrow.stream"}
+        )
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["events"] == 50
+    assert [store.fetch(pointer).body["count"] for pointer in answer.json()["pointers"]] == list(range(50))
+    assert counts(http.get(SENSORS).json()["events"]) == list(range(50))
+
+
+def test_bytes_go_to_a_raw_stream_as_they_are(http: httpx.Client, store: Store) -> None:
+    headers = {
+        "Content-Type": "application/octet-stream",
+        "Anabranch-Key": "k%C3%A4",
+        "Anabranch-Time": "1700000000000000",
+    }
+    answer = http.post(RAW, content=b"\x00\xff", headers=headers)
+    (pointer,) = answer.json()["pointers"]
+    found = store.fetch(pointer)
+    assert (found.body, found.key, found.time_us) == (b"\x00\xff", "kä", 1700000000000000)
+    (row,) = http.get(RAW).json()["events"]
+    assert row["payload_base64"] == "AP8=" and row["key"] == "kä"
+    assert http.post(RAW, json=row).status_code == 200  # what was read can be sent as it is
+    assert [each["payload_base64"] for each in http.get(RAW).json()["events"]] == ["AP8=", "AP8="]
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ('{"nope": 1}', "schema_mismatch"),
+        ('{"count": "seven"}', "schema_mismatch"),
+        ('{"count": 1.5}', "schema_mismatch"),
+        ('{"at": "yesterday"}', "schema_mismatch"),
+        ('{"count": 99999999999999999999}', "schema_mismatch"),
+        ("[1]", "schema_mismatch"),
+        ("[]", "invalid_argument"),
+        ("{", "invalid_argument"),
+        ("", "invalid_argument"),
+        ("[" * 100_000, "invalid_argument"),
+        ("\ud800".encode("utf-8", "surrogatepass"), "invalid_argument"),
+    ],
+)
+@pytest.mark.parametrize("warm", [False, True])
+def test_a_wrong_event_is_one_clear_problem_and_appends_nothing(
+    http: httpx.Client, body: str | bytes, code: str, warm: bool
+) -> None:
+    if warm:  # so that the next one goes the short way
+        http.post(SENSORS, json=event(0))
+    answer = http.post(SENSORS, content=body, headers={"Content-Type": "application/json"})
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem = answer.json()
+    assert problem["code"] == code and problem["status"] == answer.status_code and problem["detail"]
+    assert len(http.get(SENSORS).json()["events"]) == warm
+
+
+def test_one_wrong_event_of_many_appends_none_and_is_named(http: httpx.Client) -> None:
+    answer = http.post(SENSORS, json=[event(0), event(1, count="x")])
+    assert answer.status_code == 422 and "event 1" in answer.json()["detail"]
+    assert http.get(SENSORS).json()["events"] == []
+
+
+def test_an_unknown_stream_is_a_problem_with_its_code(http: httpx.Client) -> None:
+    answer = http.post("/v1/streams/iot/nothing/events", json={})
+    assert (answer.status_code, answer.json()["code"]) == (404, "stream_not_found")
+    assert http.get("/v1/nothing").json()["code"] == "no_such_path"
+    assert http.delete(SENSORS).json()["code"] == "method_not_allowed"
+
+
+def test_a_column_added_meanwhile_is_found(http: httpx.Client, store: Store) -> None:
+    http.post(SENSORS, json=event(0))
+    store.streams.evolve("iot/sensors", pa.schema([*COLUMNS, pa.field("more", pa.string())]))
+    assert http.post(SENSORS, json=event(1, more="new")).status_code == 200
+
+
+def test_a_stream_deleted_and_made_again_is_found(http: httpx.Client, store: Store) -> None:
+    http.post(RAW, content=b"old")
+    store.streams.delete("iot/raw")
+    store.streams.create("iot/raw")
+    until_appended(http, b"new")
+    with store.reader("iot/raw") as reader:
+        assert [each.body for each in reader] == [b"new"]
+
+
+def until_appended(http: httpx.Client, body: bytes) -> None:
+    """The name may be remembered for a moment."""
+    for _ in range(3):
+        answer = http.post(RAW, content=body)
+        if answer.status_code == 200:
+            return
+    raise AssertionError(answer.text)
+
+
+def test_pages_follow_one_another_to_the_end(http: httpx.Client) -> None:
+    http.post(SENSORS, json=[event(n) for n in range(25)])
+    page = http.get(SENSORS, params={"limit": 10, "columns": "count"})
+    found, pages = list(page.json()["events"]), 1
+    while (following := page.json()["next"]) is not None:
+        assert page.links["next"]["url"] == following
+        page = http.get(following)
+        found += page.json()["events"]
+        pages += 1
+    assert counts(found) == list(range(25)) and pages == 3
+    assert all(row.keys() == {"count"} for row in found)
+
+
+@pytest.mark.parametrize("limit", [None, 20])
+@pytest.mark.parametrize("form", ["ndjson", "arrow", "parquet"])
+def test_every_form_holds_the_same_events(http: httpx.Client, form: str, limit: int | None) -> None:
+    http.post(SENSORS, json=[event(n, data="x") for n in range(20)])
+    params = {"format": form, "meta": ""} | ({} if limit is None else {"limit": str(limit)})
+    answer = http.get(SENSORS, params=params)
+    assert answer.status_code == 200, answer.text
+    if form == "ndjson":
+        rows = [json.loads(line) for line in answer.text.splitlines()]
+        assert all(row.keys() >= {"_pointer", "_appended", "_cut"} for row in rows)
+    else:
+        table = (
+            pq.read_table(BytesIO(answer.content))
+            if form == "parquet"
+            else pa.ipc.open_stream(answer.content).read_all()
+        )
+        assert table.column_names[-3:] == ["_segment", "_offset", "_appended"]
+        rows = table.to_pylist()
+    assert counts(rows) == list(range(20))
+
+
+def test_the_cut_of_an_event_is_where_a_read_goes_on(http: httpx.Client) -> None:
+    http.post(SENSORS, json=[event(n) for n in range(12)])
+    rows = http.get(SENSORS, params={"meta": ""}).json()["events"]
+    for done, row in enumerate(rows, start=1):
+        rest = http.get(SENSORS, params={"from": row["_cut"]}).json()["events"]
+        assert counts(rest + rows[:done]) == list(range(12))
+        assert len(rest) == 12 - done
+
+
+def test_a_range_of_times_and_by_pointer(http: httpx.Client) -> None:
+    http.post(SENSORS, json=[event(n, sensor="one", at=f"2026-01-01T00:00:{n:02d}Z") for n in range(10)])
+    params = {"by": "event", "from": "2026-01-01T00:00:03Z", "to": "2026-01-01T00:00:06Z"}
+    assert counts(http.get(SENSORS, params=params).json()["events"]) == [3, 4, 5]
+    between = {"between": "2026-01-01T00:00:03Z..2026-01-01T00:00:05Z"}
+    rows = http.get(SENSORS, params={**between, "meta": ""}).json()["events"]
+    assert counts(rows) == [3, 4]
+
+
+@pytest.mark.parametrize(
+    "params",
+    [{"limit": "0"}, {"limit": "x"}, {"from": "nowhere"}, {"by": "luck"}, {"format": "xml"}, {"columns": "nope"}],
+)
+def test_a_wrong_parameter_is_refused(http: httpx.Client, params: dict[str, str]) -> None:
+    answer = http.get(SENSORS, params=params)
+    assert answer.status_code in (400, 422), answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_a_follower_gets_history_and_then_what_comes(served: Serving, http: httpx.Client) -> None:
+    http.post(SENSORS, json=[event(n) for n in range(5)])
+    with httpx.stream("GET", f"{served.url}{SENSORS}?follow", timeout=60) as answer:
+        lines = answer.iter_lines()
+        assert counts([json.loads(next(lines)) for _ in range(5)]) == list(range(5))
+        for number in range(5, 9):
+            http.post(SENSORS, json=event(number))
+            assert json.loads(next(lines))["count"] == number
+
+
+def test_a_follower_of_server_sent_events_resumes_by_its_last_id(served: Serving, http: httpx.Client) -> None:
+    http.post(SENSORS, json=[event(n) for n in range(8)])
+    seen: list[int] = []
+    last: dict[str, str] = {}
+    for _ in range(4):
+        headers = {"Accept": "text/event-stream", **last}
+        with httpx.stream("GET", f"{served.url}{SENSORS}?follow", headers=headers, timeout=60) as answer:
+            assert answer.headers["content-type"].startswith("text/event-stream")
+            lines = (line for line in answer.iter_lines() if line)
+            for _ in range(2):
+                ident, data = next(lines), next(lines)
+                last = {"Last-Event-ID": ident.removeprefix("id: ")}
+                seen.append(json.loads(data.removeprefix("data: "))["count"])
+    assert sorted(seen) == list(range(8))
+
+
+def test_followers_share_one_reader_and_none_misses_or_doubles(served: Serving, http: httpx.Client) -> None:
+    def take(start: str) -> list[int]:
+        with httpx.stream("GET", f"{served.url}{SENSORS}?follow&from={start}&columns=count", timeout=60) as answer:
+            found = []
+            for line in answer.iter_lines():
+                found.append(json.loads(line)["count"])
+                if found[-1] == -1:
+                    return found
+        raise AssertionError("the follower ended")
+
+    http.post(SENSORS, json=[event(n, sensor="one") for n in range(50)])
+    with ThreadPoolExecutor(12) as threads:
+        followers = [threads.submit(take, "head") for _ in range(12)]
+        for number in range(50, 120):
+            http.post(SENSORS, json=event(number, sensor="one"))
+        http.post(SENSORS, json=event(-1, sensor="one"))
+        for follower in followers:
+            assert follower.result(60) == [*range(120), -1]
+
+
+def test_a_follower_of_a_sealed_stream_ends(served: Serving, http: httpx.Client, store: Store) -> None:
+    http.post(SENSORS, json=[event(n) for n in range(3)])
+    with httpx.stream("GET", f"{served.url}{SENSORS}?follow", timeout=60) as answer:
+        lines = answer.iter_lines()
+        for _ in range(3):
+            next(lines)
+        store.streams.seal("iot/sensors")
+        assert list(lines) == []
+    answer = http.post(SENSORS, json=event(1))
+    assert (answer.status_code, answer.json()["code"]) == (409, "stream_sealed")
+
+
+def test_a_follower_goes_on_across_a_split(served: Serving, http: httpx.Client, store: Store) -> None:
+    with httpx.stream("GET", f"{served.url}{SENSORS}?follow&meta", timeout=60) as answer:
+        lines = answer.iter_lines()
+        rows = []
+        for round_ in range(3):
+            http.post(SENSORS, json=[event(round_ * 10 + n) for n in range(10)])
+            rows += [json.loads(next(lines)) for _ in range(10)]
+            store.streams.scale("iot/sensors", 3 + round_)
+    assert counts(rows) == list(range(30))
+    for done, row in enumerate(rows, start=1):
+        rest = http.get(SENSORS, params={"from": row["_cut"]}).json()["events"]
+        assert counts(rest + rows[:done]) == list(range(30))
+
+
+def test_a_draining_broker_tells_followers_where_to_resume(served: Serving, http: httpx.Client, store: Store) -> None:
+    http.post(SENSORS, json=[event(n) for n in range(3)])
+    with httpx.stream("GET", f"{served.url}{SENSORS}?follow", timeout=60) as answer:
+        lines = answer.iter_lines()
+        for _ in range(3):
+            next(lines)
+        served.broker.drain.start()
+        problem = json.loads(next(lines))["_problem"]
+    assert problem["code"] == "draining"
+    with store.reader("iot/sensors", start=ab.StreamCut.parse(problem["cut"]), end=TAIL) as reader:
+        assert list(reader) == []
+    assert http.get(SENSORS).status_code == 503
