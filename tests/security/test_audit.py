@@ -59,7 +59,7 @@ def test_nobody_changes_the_audit_stream_through_a_broker(store: Store, guard: S
     for operation in ("write", "create", "manage"):
         for resource in (str(AUDIT), "_store/"):
             with pytest.raises(PermissionDenied):
-                guard.authorize(ADMIN, operation, resource)  # type: ignore[arg-type]
+                guard.authorize(ADMIN, operation, resource)
     Roles(store.changes).bind("reader", "auditor", str(AUDIT))
     until(lambda: guard.allows(Principal("auditor"), "read", str(AUDIT)))
     assert not guard.allows(Principal("auditor"), "read", "iot/sensors")
