@@ -37,7 +37,10 @@ def test_only_loopback_needs_neither_tls_nor_authentication(host: str) -> None:
             continue
         with pytest.raises(InvalidArgument, match="--insecure") as refused:
             require_safe(host, tls=tls, authentication=authentication, insecure=insecure)
-        assert ("--dev-tls" in str(refused.value), "--auth" in str(refused.value)) == (not tls, not authentication)
+        assert ("--dev-tls" in str(refused.value), "--auth tokens" in str(refused.value)) == (
+            not tls,
+            not authentication,
+        )
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from anabranch.security.tls import (
     reload_certificate,
     server_context,
 )
-from anabranch.server.tls import CertificateProtocol, certificate_in
+from anabranch.server.tls import CertificateProtocol
 from tests.waiting import until, until_ended
 
 NOW = Runtime().clock.now()
@@ -139,7 +139,7 @@ def test_changed_files_are_loaded_and_broken_ones_are_not(files: TlsFiles, autho
 
 
 async def who(scope: Any, _receive: Any, send: Any) -> None:
-    body = json.dumps(certificate_in(scope)).encode()
+    body = json.dumps(scope["extensions"]["tls"]["client_cert_name"]).encode()
     headers = [(b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": body})

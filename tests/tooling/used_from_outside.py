@@ -151,10 +151,4 @@ _.start_call
 _._loaded_options
 _._serialized_end
 _._serialized_start
-dev_tls
-server_context
-TlsWatch
-CertificateProtocol
-certificate_in
-OidcTokens
 _.redirect_request  # of urllib

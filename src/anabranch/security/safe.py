@@ -25,13 +25,11 @@ def require_safe(host: str, *, tls: bool, authentication: bool, insecure: bool) 
     told `insecure`."""
     if insecure or is_loopback(host) or (tls and authentication):
         return
-    missing = " and ".join(
-        [
-            *([] if tls else ["TLS (--tls-certificate and --tls-key, or --dev-tls)"]),
-            *([] if authentication else ["authentication (--auth tokens)"]),
-        ]
-    )
+    missing = {
+        "TLS (--tls-certificate and --tls-key, or --dev-tls)": tls,
+        "authentication (--auth tokens)": authentication,
+    }
     raise InvalidArgument(
-        f"a broker on '{host}' can be reached by others, and has no {missing}. Add what is missing, listen on "
-        "127.0.0.1, or say --insecure if the network is trusted"
+        f"others can reach a broker on '{host}', so it needs {' and '.join(each for each, given in missing.items() if not given)}. "
+        "Or listen on 127.0.0.1; or say --insecure, where the network is trusted"
     )

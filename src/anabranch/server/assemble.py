@@ -7,6 +7,7 @@ import logging
 from anabranch.errors import AnabranchError
 from anabranch.runtime.settings import Settings
 from anabranch.security.guard import Guard, OpenGuard
+from anabranch.security.oidc import OidcSettings, OidcTokens
 from anabranch.security.store_guard import GuardSettings, StoreGuard
 from anabranch.server.broker import Broker
 from anabranch.server.config import ServerSettings
@@ -53,4 +54,9 @@ def close_broker(broker: Broker) -> None:
 def _guard(settings: ServerSettings, store: Store) -> Guard:
     if not settings.authenticates:
         return OpenGuard()
-    return StoreGuard(store, GuardSettings(places=settings.allowed_places))
+    signed = None
+    if settings.jwt_issuer is not None and settings.jwt_audience is not None:
+        signed = OidcTokens(
+            OidcSettings(settings.jwt_issuer, settings.jwt_audience, jwks=settings.jwks_url), store.runtime
+        )
+    return StoreGuard(store, GuardSettings(places=settings.allowed_places), signed=signed)

@@ -79,16 +79,19 @@ class ServerSettings(BaseSettings):
 
     insecure: bool = Field(False, description="Serve other machines without TLS or without authentication.")
     auth: Literal["off", "tokens"] | None = Field(
-        None, description="Who may enter: with `tokens`, callers with a token or certificate; default: off on loopback."
+        None,
+        description="Who may enter: with `tokens`, callers with a token or certificate. Default: off on loopback, unless there is a jwt_issuer or a tls_client_ca.",
     )
     dev_tls: bool = Field(
-        False, description="Make a certificate authority and a certificate for this start: for tests."
+        False, description="Make a certificate authority and a certificate, kept in the store's folder: for tests."
     )
     tls_certificate: Path | None = Field(None, description="The certificate chain, in PEM.")
     tls_key: Path | None = Field(None, description="Its private key, in PEM.")
     tls_client_ca: Path | None = Field(None, description="Callers' certificates have to be signed by this; in PEM.")
-    jwks_url: OptionalText = Field(None, description="The keys of an issuer of JSON Web Tokens.")
-    jwt_issuer: OptionalText = Field(None, description="Its name, as `iss` in its tokens.")
+    jwks_url: OptionalText = Field(None, description="The address of its keys. Default: the issuer is asked.")
+    jwt_issuer: OptionalText = Field(
+        None, description="An issuer of JSON Web Tokens (OpenID Connect), as `iss` in them."
+    )
     jwt_audience: OptionalText = Field(None, description="This broker's name, as `aud` in its tokens.")
     allowed_places: Names = Field(
         (), description="Folders and URLs of this server that admins may name in calls, by prefix. None by default."
@@ -138,6 +141,8 @@ class ServerSettings(BaseSettings):
         """Whether callers have to say who they are."""
         if self.auth is not None:
             return self.auth != "off"
+        if self.jwt_issuer is not None or self.tls_client_ca is not None:
+            return True
         return not self.on_loopback and not self.insecure
 
 
@@ -235,6 +240,8 @@ def _check_together(settings: ServerSettings) -> None:
         raise InvalidArgument("dev_tls makes a certificate of its own: leave tls_certificate and tls_key out")
     if settings.tls_client_ca is not None and not settings.tls:
         raise InvalidArgument("tls_client_ca verifies callers over TLS: set tls_certificate and tls_key too")
+    if (settings.jwt_issuer is None) != (settings.jwt_audience is None):
+        raise InvalidArgument("jwt_issuer and jwt_audience belong together: set both, or neither")
     if settings.jwks_url is not None and not (settings.jwt_issuer and settings.jwt_audience):
         raise InvalidArgument("jwks_url needs jwt_issuer and jwt_audience, or tokens of anybody would be accepted")
     if not (settings.flight or settings.http or settings.grpc):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +12,7 @@ import uvicorn
 
 from anabranch.errors import InvalidArgument
 from anabranch.server.broker import Broker
+from anabranch.server.certificates import ServerCertificate
 from anabranch.server.config import ServerSettings
 from anabranch.server.counters import Counters
 from anabranch.server.edge.app import HttpEdge
@@ -64,11 +64,10 @@ class HttpFrontEnd:
         counters: Counters,
         *,
         door: socket.socket | None = None,
-        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._settings = settings
         self._door = door
-        self._tls = tls
+        self._certificate = ServerCertificate.of(settings, broker.store.runtime)
         self._edge = HttpEdge(_application(broker), broker, settings, counters)
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
@@ -77,7 +76,7 @@ class HttpFrontEnd:
         self._draining = False
 
     def start(self) -> str:
-        settings = self._settings
+        settings, certificate = self._settings, self._certificate
         door = self._door or listen(settings.host, settings.http_port)
         config = uvicorn.Config(
             self._edge,
@@ -91,7 +90,7 @@ class HttpFrontEnd:
             proxy_headers=False,
             limit_concurrency=settings.connections_max,
             timeout_keep_alive=max(1, int(settings.idle_timeout_s)),
-            ssl_context_factory=None if self._tls is None else (lambda _config, _default: self._context()),
+            ssl_context_factory=None if certificate is None else (lambda _config, _default: certificate.context),
         )
         self._server = _AnnouncedServer(config, self._serving.set)
         self._thread = threading.Thread(target=self._run, args=(door,), name="http", daemon=True)
@@ -116,14 +115,12 @@ class HttpFrontEnd:
 
     def stop(self) -> None:
         self._draining = True
+        if self._certificate is not None:
+            self._certificate.close()
         if self._server is None or self._thread is None:
             return
         self._server.should_exit = self._server.force_exit = True
         self._thread.join(1.0)
-
-    def _context(self) -> ssl.SSLContext:
-        assert self._tls is not None
-        return self._tls
 
     def _run(self, door: socket.socket) -> None:
         assert self._server is not None

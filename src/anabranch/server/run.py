@@ -10,6 +10,7 @@ from typing import Final
 
 from anabranch.server.assemble import close_broker, open_broker
 from anabranch.server.broker import Broker
+from anabranch.server.certificates import with_dev_tls
 from anabranch.server.config import ServerSettings
 from anabranch.server.counters import Counters
 from anabranch.server.flight.front_end import FlightFrontEnd
@@ -50,7 +51,7 @@ def run(
     broker = open_broker(settings, upkeep=True)
     counters = Counters(slots=_slots(settings))
     try:
-        front_ends = _front_ends(settings, broker, counters)
+        front_ends = _front_ends(with_dev_tls(settings, broker.store.runtime), broker, counters)
         started: list[FrontEnd] = []
         try:
             addresses = {}

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from anabranch.security.tls import certificate_name
 
-_EXTENSION: Final = "anabranch.tls"
-
 
 class CertificateProtocol(HttpToolsProtocol):
-    """Give it to `uvicorn.Config(http=…)`: requests then have the name that `certificate_in` returns."""
+    """Connections whose requests have the ASGI extension `tls`, with the name in the verified certificate of the caller
+    as `client_cert_name`; None without one."""
 
     _certificate: str | None = None
 
@@ -27,10 +25,4 @@ class CertificateProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Called by the parser at the start of each request."""
         super().on_message_begin()
-        cast(dict[str, Any], self.scope)["extensions"] = {_EXTENSION: {"name": self._certificate}}
-
-
-def certificate_in(scope: Mapping[str, Any]) -> str | None:
-    """The name in the verified certificate of whoever made the request of this ASGI scope."""
-    found: str | None = scope.get("extensions", {}).get(_EXTENSION, {}).get("name")
-    return found
+        cast(dict[str, Any], self.scope)["extensions"] = {"tls": {"client_cert_name": self._certificate}}

@@ -115,7 +115,7 @@ class HttpEdge:
 
     async def _serve(self, call: _Call, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["path"] in PATHS and scope["method"] in ("GET", "HEAD"):
-            status, text = await self._health.answer(scope["path"], _token(scope), _peer(scope))
+            status, text = await self._health.answer(scope["path"], _token(scope), _certificate(scope), _peer(scope))
             call.status, call.sent = status, len(text)
             await _answer(send, status, b"text/plain; version=0.0.4; charset=utf-8", text.encode())
             return
@@ -213,6 +213,11 @@ def _token(scope: MutableMapping[str, Any]) -> str | None:
         if name == b"authorization" and value[:7].lower() == b"bearer ":
             return str(value[7:].strip(), "latin-1")
     return None
+
+
+def _certificate(scope: MutableMapping[str, Any]) -> str | None:
+    found: str | None = scope.get("extensions", {}).get("tls", {}).get("client_cert_name")
+    return found
 
 
 def _peer(scope: MutableMapping[str, Any]) -> str:

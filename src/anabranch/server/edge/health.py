@@ -25,7 +25,7 @@ class Health:
         self._probe: asyncio.Future[str | None] | None = None
         self._scrape: asyncio.Future[str] | None = None
 
-    async def answer(self, path: str, token: str | None, peer: str) -> tuple[int, str]:
+    async def answer(self, path: str, token: str | None, certificate: str | None, peer: str) -> tuple[int, str]:
         """The status and text of an answer. Anybody may ask for health and readiness; metrics name streams and groups,
         so they are for those who may read the store."""
         if path == "/healthz":
@@ -35,7 +35,7 @@ class Health:
             return (200, "ready\n") if problem is None else (503, f"{problem}\n")
         try:
             guard = self._broker.guard
-            principal = guard.authenticate(token=token, certificate=None, peer=peer)
+            principal = guard.authenticate(token=token, certificate=certificate, peer=peer)
             guard.authorize(principal, "read", None)
             return 200, await self._metrics()
         except Unauthenticated as exc:

@@ -7,6 +7,8 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from anabranch.server.tls import CertificateProtocol
+
 __all__ = ["CONNECTION", "timed_protocol"]
 
 CONNECTION = "anabranch.connection"
@@ -17,7 +19,7 @@ def timed_protocol(header_timeout_s: float) -> type[HttpToolsProtocol]:
     """The class of connections that are aborted where the head of a request takes longer than this: also the first
     head, so that connections that send nothing end too."""
 
-    class TimedProtocol(HttpToolsProtocol):
+    class TimedProtocol(CertificateProtocol):
         _head_timer: TimerHandle | None = None
         _in_message = False
 
