@@ -18,7 +18,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from anabranch.runtime.version import VERSION
+
+__version__ = VERSION
 
 if TYPE_CHECKING:
     from anabranch import errors as errors
@@ -43,13 +45,13 @@ if TYPE_CHECKING:
     from anabranch.notifications.subscription import Subscription
     from anabranch.reading.byte_reader import ByteReader
     from anabranch.reading.reader import Reader
+    from anabranch.remote.open import connect
     from anabranch.runtime.sealing import KeyService
     from anabranch.runtime.settings import Settings
     from anabranch.shared_state.revisioned_stream import RevisionedStream
     from anabranch.shared_state.synchronizer import StateSynchronizer
     from anabranch.store.archives import read_archive, verify_archive
     from anabranch.store.facade import Store
-    from anabranch.store.open import connect
     from anabranch.store.producers import ProducerInfo
     from anabranch.store.recovery import rebuild, restore
     from anabranch.store.subscribers import Subscriber
@@ -114,7 +116,7 @@ _PLACES = {
     "Watermark": "core.watermarks",
     "WatermarkStatus": "core.watermarks",
     "Writer": "writing.writer",
-    "connect": "store.open",
+    "connect": "remote.open",
     "read_archive": "store.archives",
     "rebuild": "store.recovery",
     "restore": "store.recovery",

@@ -133,7 +133,6 @@ error_to_json
 error_from_json
 parse_bytes
 _.repeatable
-from_flight
 _.appended_times
 
 # pyarrow calls the methods of a Flight server by name.
@@ -152,3 +151,5 @@ _._loaded_options
 _._serialized_end
 _._serialized_start
 _.redirect_request  # of urllib
+StoreActions
+_.exchange

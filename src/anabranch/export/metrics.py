@@ -17,7 +17,7 @@ from anabranch.export.sample import MetricSample
 from anabranch.store import Store, Subscriber
 
 if TYPE_CHECKING:
-    from anabranch import ReaderGroup
+    from anabranch.groups.group import ReaderGroup
 
 _HELP: Final = {
     "anabranch_group_unread_events": "Events that the reader group has still to read.",

@@ -12,7 +12,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from anabranch import __version__, limits
+from anabranch import limits
 from anabranch.blobs.attached import AttachedBlobs
 from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Catalog, Lease
@@ -59,6 +59,7 @@ from anabranch.reading.history.cache import RangeCache
 from anabranch.reading.reader import Reader
 from anabranch.runtime.periodic import Periodic
 from anabranch.runtime.ports import Runtime
+from anabranch.runtime.version import VERSION
 from anabranch.store.addresses import StoreAddresses
 from anabranch.store.archives import Archives, open_archive_place
 from anabranch.store.byte_streams import ByteStreams
@@ -198,7 +199,7 @@ class Store(Displayed):
             self.runtime,
             {"url": self.url, **addresses},
             open_location,
-            f"anabranch {__version__}",
+            f"anabranch {VERSION}",
         )
 
     # writing and reading
@@ -596,7 +597,7 @@ class Store(Displayed):
 
     def _open_source(self, place: Mapping[str, str]) -> Store:
         """Open the store that a resumed job reads; closed with this one."""
-        from anabranch import connect
+        from anabranch.store import connect
 
         source = connect(
             place["url"],

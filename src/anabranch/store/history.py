@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import pandas
     import polars
 
-    from anabranch import Store
+    from anabranch.store import Store
 
 
 class HistoryOrigin(Protocol):
@@ -128,7 +128,7 @@ class HistoryRange(SegmentPartRange):
             raise InvalidArgument(
                 "this range belongs to a store in the memory of another process; pass a store: batches(store=…)"
             )
-        from anabranch import connect
+        from anabranch.store import connect
 
         with connect(
             addresses.url, blobs=addresses.blobs, history=addresses.history, keys=addresses.keys, create=False

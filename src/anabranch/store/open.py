@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anabranch import __version__, limits
+from anabranch import limits
 from anabranch.blobs.address import is_remote
 from anabranch.blobs.local import LocalBlobs
 from anabranch.blobs.port import Blobs
@@ -26,6 +26,7 @@ from anabranch.runtime.folders import make_folder
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
 from anabranch.runtime.tracing import Tracing
+from anabranch.runtime.version import VERSION
 from anabranch.store.addresses import MEMORY, POSTGRES, StoreAddresses, folder_of, is_database, size_of
 from anabranch.store.facade import Store
 from anabranch.store.open_postgres import open_postgres
@@ -74,7 +75,7 @@ def connect(
     """
     runtime = _paced(runtime or Runtime(settings=settings or Settings()), blobs)
     if tracer_provider is not None:
-        runtime = replace(runtime, tracing=Tracing(tracer_provider, runtime.clock, version=__version__))
+        runtime = replace(runtime, tracing=Tracing(tracer_provider, runtime.clock, version=VERSION))
     service = _service(keys, runtime)  # first, so that unavailable keys leave nothing behind
     text = os.fspath(url)
     if text.startswith(POSTGRES):

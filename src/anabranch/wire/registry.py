@@ -42,6 +42,7 @@ from anabranch.model.stream_range import StreamRange
 from anabranch.model.transaction import TransactionInfo, TransactionState
 from anabranch.notifications.kinds import GroupSummary, Notification
 from anabranch.store.addresses import StoreAddresses
+from anabranch.store.producers import ProducerInfo
 from anabranch.store.subscribers import Subscriber
 from anabranch.store.write import WriteReport
 from anabranch.streams.arguments import segment_id
@@ -128,6 +129,7 @@ RECORDS: Final[tuple[type, ...]] = (
     Origin,
     OriginPart,
     PinnedBytes,
+    ProducerInfo,
     RangeProgress,
     RangesBetween,
     RelocatedCut,

@@ -66,11 +66,11 @@ def to_bytes(value: Json) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8", "replace")
 
 
-def parse_bytes(data: bytes | memoryview) -> Json:
+def parse_bytes(data: bytes | memoryview, bytes_max: int = limits.WIRE_JSON_BYTES_MAX) -> Json:
     """JSON from a stranger. Raises InvalidArgument for malformed JSON, a duplicate member, numbers that are not JSON's,
-    and more than `limits.WIRE_JSON_BYTES_MAX` bytes."""
-    if len(data) > limits.WIRE_JSON_BYTES_MAX:
-        raise InvalidArgument(f"the JSON has {len(data):,} bytes, over the limit of {limits.WIRE_JSON_BYTES_MAX:,}")
+    and more than `bytes_max` bytes."""
+    if len(data) > bytes_max:
+        raise InvalidArgument(f"the JSON has {len(data):,} bytes, over the limit of {bytes_max:,}")
     try:
         return json.loads(bytes(data), parse_constant=_no_constant, object_pairs_hook=_object)
     except (ValueError, RecursionError) as exc:  # also UnicodeDecodeError, and an integer of too many digits

@@ -95,6 +95,12 @@ class Ephemeral(Displayed):
 
         return self._held(self._changes.apply(f"hold {request_label(full)}", request, change, on=full))
 
+    def hand_over(self, held: Held) -> Holder:
+        """Let somebody else hold the stream in place of this process, as the returned holder: a client of a broker. It
+        has to renew the hold before the holder's `until`."""
+        self._holds.hand_over(held)
+        return held.holder
+
     def keep(self, name: StreamKey, *, request: str | None = None) -> StreamInfo:
         """Make an ephemeral stream permanent, whatever its holders. A permanent one stays as it is. Raises
         StreamNotFound."""

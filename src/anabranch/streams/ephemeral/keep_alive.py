@@ -138,6 +138,14 @@ class HeldStreams:
             if not self._held:
                 self._loop.stop()
 
+    def hand_over(self, held: Held) -> None:
+        """Renew it no longer, without leaving."""
+        with self._transaction_lock, self._lock:
+            held.left = True
+            self._held.pop(held.holder.token, None)
+            if not self._held:
+                self._loop.stop()
+
     def close(self) -> None:
         """Leave all, and end the task. Holds that can't be released expire by themselves. A second call is harmless."""
         with self._lock:

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from anabranch.errors import InvalidArgument
+from anabranch.store.facade import Store
 from anabranch.wire.verbs.handles import job_handle
+from anabranch.wire.verbs.holds import HOLD_VERBS
 from anabranch.wire.verbs.jobs import JOB_VERBS
 from anabranch.wire.verbs.needs import (
     Need,
@@ -28,6 +30,11 @@ from anabranch.wire.verbs.verb import Verb
 def _read(name: str, *arguments: str) -> Verb:
     """A verb that reads about the streams in these arguments."""
     return Verb(name, stream("read", *arguments), changes=False)
+
+
+def store_id(store: Store) -> str:
+    """The store's id; see `Store.id`."""
+    return store.id
 
 
 def _shown_stream(name: Any) -> Need:
@@ -104,6 +111,8 @@ _NAMES: Final = (
 _POLICIES: Final = (
     Verb("policies.retention", if_given("policy", stream("manage", "name"), stream("read", "name"))),
     Verb("policies.scaling", if_given("policy", stream("manage", "name"), stream("read", "name"))),
+    _read("producers.list", "stream"),
+    Verb("producers.drop", stream("manage", "stream")),
     Verb("subscribers.list", lambda a: [], shown=lambda item: _shown_stream(item.stream), changes=False),
     Verb("subscribers.release", stream("manage", "stream")),
     _read("watermarks.get", "stream"),
@@ -120,6 +129,7 @@ _EPHEMERAL: Final = (
     _read("ephemeral.is_ephemeral", "name"),
     Verb("ephemeral.keep", stream("manage", "name")),
     Verb("ephemeral.sweep", store("admin")),
+    *HOLD_VERBS,
 )
 _JOBS: Final = (
     Verb("jobs.append", each(stream("read", "stream"), stream("write", "onto")), sent=job_handle),
@@ -167,7 +177,7 @@ _STORE: Final = (
     Verb("export_manifest", store("admin")),
     _read("fetch", "pointer"),
     Verb("forget_newer", store("admin")),
-    Verb("id", store("read"), changes=False, run=lambda store_: store_.id),
+    Verb("id", store("read"), changes=False, run=store_id),
     Verb("repair", upkeep(), streaming=True),
     Verb("rescale", store("admin")),
     Verb("retain", upkeep()),

@@ -12,7 +12,9 @@ from anabranch.store.facade import Store
 from anabranch.store.groups import Groups
 from anabranch.store.notifications import StoreNotifications
 from anabranch.store.policies import StorePolicies
+from anabranch.store.producers import Producers
 from anabranch.store.scopes import StoreScopes
+from anabranch.store.shared_state import SharedState
 from anabranch.store.streams import StoreStreams
 from anabranch.store.subscribers import StoreSubscribers
 from anabranch.store.transactions import Transactions
@@ -35,13 +37,22 @@ NOUNS: Final[Mapping[str, type]] = {
     "lineage": Lineage,
     "notifications": StoreNotifications,
     "policies": StorePolicies,
+    "producers": Producers,
     "scopes": StoreScopes,
+    "shared": SharedState,
     "streams": StoreStreams,
     "subscribers": StoreSubscribers,
     "transactions": Transactions,
     "watermarks": StoreWatermarks,
 }
 """The attributes of a store whose methods are verbs, each with its class; the empty one is the store itself."""
+
+_REPEATABLE: Final = {
+    *("check", "collect", "compact", "ephemeral.sweep", "export_manifest", "rescale", "retain", "subscribers.release"),
+    *("hold.leave", "hold.renew", "job.cancel", "job.pause", "jobs.confirm", "notifications.forget_listener"),
+    *("watermarks.idle", "archives.confirm_attachment", "forget_newer", "repair"),
+}
+"""Verbs without a request id that may be done twice: upkeep, and what only sets a state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,4 +91,4 @@ class Verb:
     @property
     def repeatable(self) -> bool:
         """True if a call may be sent again after its answer was lost: it changes nothing, or takes a request id."""
-        return not self.changes or "request" in self.parameters
+        return not self.changes or "request" in self.parameters or self.name in _REPEATABLE

@@ -1,0 +1,51 @@
+"""Opens the store that a broker serves."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from anabranch.errors import InvalidArgument
+from anabranch.errors.system import unavailable
+from anabranch.remote.address import BrokerAddress
+from anabranch.remote.connection import Credentials
+from anabranch.remote.store import RemoteStore
+from anabranch.runtime.ports import Runtime
+from anabranch.runtime.settings import Settings
+
+TOKEN_VARIABLE: Final = "ANABRANCH_TOKEN"
+
+File = str | os.PathLike[str]
+
+
+def connect_to_broker(
+    url: str,
+    *,
+    token: str | None = None,
+    ca: File | None = None,
+    certificate: File | None = None,
+    private_key: File | None = None,
+    settings: Settings | None = None,
+    runtime: Runtime | None = None,
+) -> RemoteStore:
+    """See `anabranch.remote.open.connect`."""
+    address = BrokerAddress.parse(url)
+    token = token or os.environ.get(TOKEN_VARIABLE) or None
+    if token is not None and not (token.isascii() and token.isprintable()):
+        raise InvalidArgument("a token is printable ASCII text")
+    if not address.tls and (ca or certificate or private_key):
+        raise InvalidArgument("certificates belong to a connection with TLS: anabranch+tls://host:port")
+    if (certificate is None) != (private_key is None):
+        raise InvalidArgument("certificate= and private_key= belong together")
+    credentials = Credentials(token, _read(ca), _read(certificate), _read(private_key))
+    return RemoteStore(address, credentials, runtime or Runtime(settings=settings or Settings()))
+
+
+def _read(file: File | None) -> bytes | None:
+    if file is None:
+        return None
+    try:
+        return Path(file).read_bytes()
+    except OSError as exc:
+        raise unavailable(exc, f"{os.fspath(file)} can't be read") from exc

@@ -1,0 +1,134 @@
+"""The connection of a remote store to its brokers: one Flight client at a time, and the next broker when one is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from pyarrow import flight
+
+from anabranch.errors import Closed, StoreUnavailable
+from anabranch.remote.address import BrokerAddress
+from anabranch.runtime.log_events import BROKER_LOST
+from anabranch.runtime.ports import Runtime
+from anabranch.runtime.retry import RetryPolicy
+from anabranch.wire.flight_errors import from_flight
+
+T = TypeVar("T")
+
+_AGAIN: Final = RetryPolicy(pause_s_min=0.02, pause_s_max=1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Who the client is, and whom it trusts: a bearer token; the CA's certificate, and the client's own with its key,
+    as PEM. Without `ca` the machine's CAs are trusted."""
+
+    token: str | None = field(default=None, repr=False)
+    ca: bytes | None = None
+    certificate: bytes | None = None
+    private_key: bytes | None = field(default=None, repr=False)
+
+
+class Connection:
+    """Calls to whichever of the brokers answers. Thread-safe."""
+
+    def __init__(self, address: BrokerAddress, credentials: Credentials, runtime: Runtime) -> None:
+        self._address = address
+        self._credentials = credentials
+        self._runtime = runtime
+        self._lock = runtime.tasks.lock()
+        self._current = 0
+        self._client: flight.FlightClient | None = None
+        self._closed = False
+        self._generation = 0
+
+    @property
+    def options(self) -> flight.FlightCallOptions:
+        """What a call says of the caller. Not kept: their `repr` shows the token."""
+        token = self._credentials.token
+        return flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {token}".encode())] if token else [])
+
+    @property
+    def place(self) -> str:
+        """The `host:port` of the broker that is used at present."""
+        return self._address.places[self._current]
+
+    @property
+    def client(self) -> flight.FlightClient:
+        """The client of that broker; pass `options` to its calls, and call `lost` when one fails. Raises Closed."""
+        with self._lock:
+            if self._closed:
+                raise Closed("store")
+            if self._client is None:
+                self._client = self._connect()
+            return self._client
+
+    def _connect(self) -> flight.FlightClient:
+        given = self._credentials
+        secure: dict[str, Any] = {}
+        if self._address.tls:
+            pem = {"tls_root_certs": given.ca, "cert_chain": given.certificate, "private_key": given.private_key}
+            secure = {name: value for name, value in pem.items() if value is not None}
+        options = [("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 1000)]
+        return flight.FlightClient(self._address.locations[self._current], generic_options=options, **secure)
+
+    @property
+    def generation(self) -> int:
+        """Counts the connections."""
+        return self._generation
+
+    def lost(self, error: Exception, generation: int | None = None) -> None:
+        """Take note that the broker did not answer: the next call is to the next one, over a new connection. With a
+        `generation`, only if that is still the connection: of many calls that fail together, one changes it."""
+        with self._lock:
+            if self._closed or generation not in (None, self._generation):
+                return
+            self._generation += 1
+            BROKER_LOST(place=self.place, error=error)
+            self._current = (self._current + 1) % len(self._address.places)
+            client, self._client = self._client, None
+        del client  # calls under way on it go on; it is closed when the last has ended
+
+    def action(self, kind: str, body: bytes) -> Iterator[bytes]:
+        """The results of one action, as they come. Raises what the broker raised; StoreUnavailable if it does not
+        answer."""
+        try:
+            for result in self.client.do_action(flight.Action(kind, body), self.options):
+                yield result.body.to_pybytes()
+        except flight.FlightError as exc:
+            raise from_flight(exc) from None
+        except (OSError, ValueError, RuntimeError) as exc:  # what pyarrow makes of a broken connection
+            raise from_flight(exc) from None
+
+    def exchange(self, command: bytes) -> tuple[Any, Any]:
+        """Open an exchange. Raises StoreUnavailable."""
+        try:
+            writer, reader = self.client.do_exchange(flight.FlightDescriptor.for_command(command), self.options)
+        except flight.FlightError as exc:
+            raise from_flight(exc) from None
+        return writer, reader
+
+    def retried(self, act: Callable[[], T]) -> T:
+        """The result of `act`, called again while no broker answers, for at most `Settings.catalog_lock_s`."""
+        until = self._runtime.clock.monotonic() + self._runtime.settings.catalog_lock_s
+        retries = _AGAIN.begin(self._runtime, until=until)
+        while True:
+            generation = self._generation
+            try:
+                return act()
+            except StoreUnavailable as exc:
+                if type(exc) is not StoreUnavailable:  # the store's own trouble: another broker has it too
+                    raise
+                self.lost(exc, generation)
+                if not retries.again(exc):
+                    raise
+
+    def close(self) -> None:
+        """Close it. A second call does nothing."""
+        with self._lock:
+            self._closed = True
+            client, self._client = self._client, None
+        if client is not None:
+            client.close()

@@ -1,0 +1,66 @@
+"""A job of a broker's store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from anabranch import limits
+from anabranch.catalog.state.job import JobRow
+from anabranch.core.display import Displayed
+from anabranch.remote.verbs import Caller
+from anabranch.transfer.jobs.progress import JobProgress
+from anabranch.wire.verbs import VERBS
+
+
+class RemoteJob(Displayed):
+    """`anabranch.transfer.jobs.job.Job`, which runs in a broker or elsewhere, never here."""
+
+    alive = False
+    window: int | None = None
+    memory_peak: int | None = None
+
+    def __init__(self, caller: Caller, job: str) -> None:
+        self.id = job
+        self._caller = caller
+
+    def _facts(self) -> Mapping[str, object]:
+        return {"id": self.id, "state": "elsewhere"}
+
+    def _call(self, method: str, **arguments: Any) -> Any:
+        return self._caller.call(VERBS[f"job.{method}"], {"job": self.id, **arguments})
+
+    def row(self) -> JobRow:
+        """See `Job.row`."""
+        found: JobRow = self._call("row")
+        return found
+
+    def progress(self) -> JobProgress:
+        """See `Job.progress`."""
+        found: JobProgress = self._call("progress")
+        return found
+
+    def wait(self, timeout_s: float | None = None) -> Any:
+        """See `Job.wait`."""
+        clock = self._caller.runtime.clock
+        until = None if timeout_s is None else clock.monotonic() + timeout_s
+        while True:
+            left = limits.REMOTE_WAIT_S if until is None else max(0.0, until - clock.monotonic())
+            try:
+                return self._call("wait", timeout_s=left)
+            except TimeoutError:
+                if until is not None and clock.monotonic() >= until:
+                    raise
+
+    def pause(self) -> JobRow:
+        """See `Job.pause`. Returns once the run was asked to stop, or has stopped."""
+        row: JobRow = self._call("pause")
+        return row
+
+    def cancel(self) -> JobRow:
+        """See `Job.cancel`. Returns as `pause`."""
+        row: JobRow = self._call("cancel")
+        return row
+
+    def stop(self) -> None:
+        """See `Job.stop`: it never runs here."""
