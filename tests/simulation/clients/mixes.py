@@ -17,6 +17,7 @@ from tests.simulation.clients.hold import hold
 from tests.simulation.clients.listeners import attend, perform
 from tests.simulation.clients.maintain import collect, collect_ahead, maintain
 from tests.simulation.clients.notifications import change, listen
+from tests.simulation.clients.produce import go_on, produce
 from tests.simulation.clients.publish import publish
 from tests.simulation.clients.read import follow, read
 from tests.simulation.clients.recovery import back_up, export, made_anew
@@ -46,6 +47,7 @@ __all__ = [
     "GROUPS",
     "MIXES",
     "NOTIFICATIONS",
+    "PRODUCERS",
     "RECOVERY",
     "RETENTION",
     "SUBSCRIBERS",
@@ -139,6 +141,12 @@ TRANSACTIONS: Final[Sequence[ClientMix]] = (
     (("transact", transact), ("write", write), ("follow", follow), ("rename", rename), ("copy", copy)),
     (("transact", transact), ("read", read), ("maintain", maintain), ("append", append)),
 )
+# Appends that several processes send for one client, beside clients that scale, rename, truncate, compact and collect.
+PRODUCERS: Final[Sequence[ClientMix]] = (
+    (("produce", produce), ("produce", produce), ("go_on", go_on), ("scale", scale), ("maintain", maintain)),
+    (("produce", produce), ("go_on", go_on), ("write", write), ("rename", rename), ("collect", collect)),
+    (("produce", produce), ("scale", scale), ("read", read)),
+)
 # Writers that note times, and readers of watermarks.
 WATERMARKS: Final[Sequence[ClientMix]] = (
     (("note", note), ("note", note), ("observe", observe), ("maintain", maintain)),
@@ -177,6 +185,7 @@ BY_NAME: Final[Mapping[str, Sequence[ClientMix]]] = {
     "groups": GROUPS,
     "subscribers": SUBSCRIBERS,
     "transactions": TRANSACTIONS,
+    "producers": PRODUCERS,
     "bytes": BYTE_STREAMS,
     "notifications": NOTIFICATIONS,
     "upkeep": UPKEEP,
@@ -185,6 +194,14 @@ BY_NAME: Final[Mapping[str, Sequence[ClientMix]]] = {
     "clocks": CLOCKS,
 }
 # All mixes in which clients of several processes share their work.
-TOGETHER: Final[Sequence[ClientMix]] = (*GROUPS, *TRANSACTIONS, *BYTE_STREAMS, *UPKEEP, *WATERMARKS, *NOTIFICATIONS)
+TOGETHER: Final[Sequence[ClientMix]] = (
+    *GROUPS,
+    *TRANSACTIONS,
+    *PRODUCERS,
+    *BYTE_STREAMS,
+    *UPKEEP,
+    *WATERMARKS,
+    *NOTIFICATIONS,
+)
 # Clocks that differ widely have runs of their own: in others they would break what clients expect of each other.
 ALL: Final[Sequence[ClientMix]] = tuple(mix for name, mixes in BY_NAME.items() if name != "clocks" for mix in mixes)

@@ -11,6 +11,7 @@ from tests.simulation.clients import (
     BYTE_STREAMS,
     GROUPS,
     NOTIFICATIONS,
+    PRODUCERS,
     TOGETHER,
     TRANSACTIONS,
     UPKEEP,
@@ -30,10 +31,11 @@ SHORT = 1_200  # steps of a life that is one interleaving of many
         (TRANSACTIONS, ("transaction committed", "transaction aborted", "transaction flushed", "transaction resumed")),
         (BYTE_STREAMS, ("bytes flushed", "bytes read", "bytes followed", "bytes let go", "bytes copied")),
         (UPKEEP, ("round of upkeep", "rescaled")),
+        (PRODUCERS, ("repeated append", "take-over", "append of an old owner", "event of a producer")),
         (WATERMARKS, ("timed event", "watermark", "timed stream scaled")),
         (NOTIFICATIONS, ("life to tell of", "notification heard", "told to a listener", "scene read to its end")),
     ],
-    ids=["transactions", "bytes", "upkeep", "watermarks", "notifications"],
+    ids=["transactions", "bytes", "upkeep", "producers", "watermarks", "notifications"],
 )
 def test_what_is_done_together_is_sound_whatever_happens(mixes: Sequence[ClientMix], done: Sequence[str]) -> None:
     total = dict.fromkeys(done, 0)

@@ -10,6 +10,7 @@ from tests.simulation.planted_faults.bucket import BUCKET_FAULTS
 from tests.simulation.planted_faults.core import PLANTED_FAULTS, PlantedFault, retry_blindly
 from tests.simulation.planted_faults.groups import GROUP_FAULTS
 from tests.simulation.planted_faults.listeners import LISTENER_FAULTS
+from tests.simulation.planted_faults.producers import PRODUCER_FAULTS
 from tests.simulation.planted_faults.recovery import RECOVERY_FAULTS
 from tests.simulation.planted_faults.transactions import TRANSACTION_FAULTS
 from tests.simulation.simulation import Outcome, Simulation
@@ -52,6 +53,7 @@ FAULTS = [
     *BUCKET_FAULTS,
     *GROUP_FAULTS,
     *LISTENER_FAULTS,
+    *PRODUCER_FAULTS,
     *RECOVERY_FAULTS,
     *TRANSACTION_FAULTS,
 ]
