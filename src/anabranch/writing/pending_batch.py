@@ -23,7 +23,9 @@ class PendingBatch:
     """Events waiting to be routed. `origins` say to which acknowledgements they belong, in order: the events of the
     first acknowledgement, as their numbers in it, then those of the next. `points`, if known, are the events' key
     points. An `atomic` batch is appended as a whole or not at all; an `expected` one only if its segment holds that
-    many events. `number` is that of the append, given by its producer; such a batch is atomic. If it is `repeatable`, its caller chose the number, so it may be a repeat. A `large` one is a single event, which is `prewritten` once it is durable."""
+    many events. A `large` one is a single event, which is `prewritten` once it is durable. One that a producer has
+    numbered is atomic, and holds so many `appends` from `number` on; if it is `repeatable`, its caller chose the number, so
+    it may be a repeat."""
 
     events: pa.RecordBatch | RawEvent
     origins: list[tuple[Acknowledgement, Rows]]
@@ -31,6 +33,7 @@ class PendingBatch:
     atomic: bool = False
     expected: int | None = None
     number: int | None = None
+    appends: int = 1
     repeatable: bool = False
     large: bool = False
     prewritten: PrewrittenMessage | None = None

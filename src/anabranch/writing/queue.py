@@ -59,6 +59,7 @@ class WriterQueue:
         producer: OpenedProducer | None = None,
     ) -> None:
         self._producer = producer
+        self.next_number = 0 if producer is None else producer.last + 1  # of a producer's next append
         self._runs_max = _RUNS_PER_TAKE_MAX if producer is None else limits.PRODUCER_ANSWERS_KEPT
         self._appender = appender
         self._buffer = buffer
@@ -92,6 +93,11 @@ class WriterQueue:
             return
         assert chunk.batches is not None, "it is closed"
         self.refusals.add_all(chunk.acknowledgement.errors)  # of rows that no column type accepts
+        if self._producer is not None:
+            if self.fatal is None:
+                self.fatal = chunk.acknowledgement.error  # the events after a refused one must not get its number
+            for pending in chunk.batches:
+                pending.appends = pending.events.num_rows
         self.enqueue(chunk.batches, chunk.acknowledgement)
         self._buffer.queued()
 
@@ -104,12 +110,22 @@ class WriterQueue:
             self._outstanding[acknowledgement] = None
             for pending in batches:
                 repeated, pending.offered = pending.offered, True
+                if self._producer is not None:
+                    self._number(pending)
                 if not repeated or not self._has(pending):
                     self._waiting.append(pending)
                     self._waiting_bytes += pending.size
                 pending.queued = True
             for pending in batches:
                 pending.mark_accepted()
+
+    def _number(self, pending: PendingBatch) -> None:
+        pending.atomic = True
+        if pending.number is None:
+            # Counted first: if this is interrupted in between, the next append is refused for the gap. The other way round
+            # it would get the same numbers, and be taken for a repeat.
+            self.next_number += pending.appends
+            pending.number = self.next_number - pending.appends
 
     def abandon(self, batches: Iterable[PendingBatch], error: AnabranchError) -> None:
         """Refuse those of the pending batches that never got into the queue."""
@@ -275,7 +291,8 @@ class WriterQueue:
         assert number is not None, "every append of a producer has a number"
         offsets = self._router.routes.offsets
         places = tuple(Place(each.segment, offsets[each.log]) for each in rows)
-        return ProducerSequence(producer.stream, producer.name, producer.epoch, number, number, places)
+        last = number + pending.appends - 1
+        return ProducerSequence(producer.stream, producer.name, producer.epoch, number, last, places)
 
     # outcomes
 

@@ -90,7 +90,6 @@ class Writer(Displayed):
         self._handle = WriterHandle(WriterId(writer_id or token(runtime.ids)))
         progress = WriterProgress(catalog, runtime, stream, self._handle, named=writer_id is not None)
         self._producer = producer
-        self._next_number = 0 if producer is None else producer.last + 1
         self._router = Router(progress, runtime.ids, fence=fence)
         self._buffer = ChunkBuffer(appender, runtime, stream, self._router.schema)
         self._queue = WriterQueue(
@@ -102,8 +101,6 @@ class Writer(Displayed):
         self._text_key: str | None
         self._adopt(self._router.schema)
         self._small_bytes_max = min(self._settings.event_bytes_max, self._settings.large_event_bytes_max)
-        if producer is not None:
-            self._small_bytes_max = -1  # each event is an append with a number of its own
         self._large = LargeEvents(self._queue, self._router, appender, self._handle.id, runtime.tasks.lock())
         self._note = note
         self._noted = False
@@ -128,7 +125,8 @@ class Writer(Displayed):
     @property
     def next_number(self) -> int:
         """The number of the next write, if the writer is a producer's; see `Store.writer`."""
-        return self._next_number
+        with self._buffer.lock:
+            return self._queue.next_number + len(self._buffer.chunk)
 
     # accepting events
 
@@ -196,7 +194,7 @@ class Writer(Displayed):
         one. `repeatable`: the caller chose the number, so another process may have appended it."""
         if isinstance(data, list | tuple):
             data = self._events_batch(data)
-        self._next_number = number
+        self._queue.next_number = number
         return self._write_batch(to_table(data), atomic=True, expected=None, repeatable=repeatable)
 
     def _events_batch(self, events: Sequence[Any]) -> pa.RecordBatch:
@@ -390,7 +388,6 @@ class Writer(Displayed):
         self._queue.refusals.add_all(chunk.acknowledgement.errors)
         for pending in list(batches):
             pending.expected, pending.large = expected, size > self._settings.event_bytes_max
-            pending.atomic = self._producer is not None
             with self._large.before(pending) as durable:
                 if durable:
                     self._accept(batches, chunk.acknowledgement)
@@ -434,11 +431,6 @@ class Writer(Displayed):
             if not begun:
                 self._require_open()
             self._queue.close_chunk()
-            if self._producer is not None and batches[0].number is None:
-                # Counted first: after an interruption the number is lost, and the next append is refused for the gap;
-                # otherwise the next one would get the same number, and be taken for a repeat.
-                self._next_number += 1
-                batches[0].number = self._next_number - 1
             self._queue.enqueue([batches[0]], acknowledgement)
             batches.popleft()
 

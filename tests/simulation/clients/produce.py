@@ -45,6 +45,11 @@ class Sender:
         """The greatest number that was answered, -1 before the first."""
         return max(self.answers, default=-1)
 
+    @property
+    def known(self) -> tuple[int, int]:
+        """What a producer that is opened from now on must know: the generation, and what was answered."""
+        return self.generation, self.answered
+
     def opened(self, epoch: int) -> None:
         """Note that a producer was opened in this epoch: perhaps the later one has begun."""
         if self.later is not None and epoch >= self.later:
@@ -60,13 +65,13 @@ def produce(arena: Arena, store: Store, name: str) -> None:
         sender = _sender(arena)
         if arena.chance(0.05) and sender.later is None:
             sender.later = sender.epoch + _LATER  # so that no take-over reaches it
-        epoch = sender.epoch if sender.later is None else sender.later
+        epoch, known = sender.epoch if sender.later is None else sender.later, sender.known
         try:
             with store.producer(sender.ledger.stream, sender.name, epoch=epoch) as producer:
                 arena.done["later epoch"] += epoch == sender.later
                 sender.opened(epoch)
                 if epoch == sender.epoch:
-                    _judge_start(arena, sender, producer.last_sequence)
+                    _judge_start(arena, sender, known, producer.last_sequence)
                     _send(arena, store, sender, producer)
         except EXPECTED:
             arena.done["producer refused"] += 1
@@ -76,24 +81,25 @@ def go_on(arena: Arena, store: Store, name: str) -> None:
     """Takes a client over, as its process does when it starts again, and goes on behind the last append."""
     for _ in arena.turns(store, 12):
         sender = _sender(arena)
+        known = sender.known
         try:
             if arena.chance(0.5):
                 with store.producer(sender.ledger.stream, sender.name) as producer:
-                    if _taken_over(arena, sender, producer.epoch, producer.last_sequence):
+                    if _taken_over(arena, sender, known, producer.epoch, producer.last_sequence):
                         _send(arena, store, sender, producer, numbered=False)
             else:
-                _write(arena, store, sender)
+                _write(arena, store, sender, known)
         except EXPECTED:
             arena.done["take-over refused"] += 1
 
 
-def _write(arena: Arena, store: Store, sender: Sender) -> None:
+def _write(arena: Arena, store: Store, sender: Sender, known: tuple[int, int]) -> None:
     """The same by a writer, event by event: a number for each."""
     with store.writer(sender.ledger.stream, producer=sender.name) as writer:
         (info,) = [each for each in store.producers.list(sender.ledger.stream) if each.name == sender.name]
         # Perhaps another has taken over since: then this writer is refused.
         if info.last_sequence != writer.next_number - 1 or not _taken_over(
-            arena, sender, info.epoch, writer.next_number - 1
+            arena, sender, known, info.epoch, writer.next_number - 1
         ):
             return
         for number in range(writer.next_number, writer.next_number + arena.rng.randrange(1, 8)):
@@ -112,20 +118,21 @@ def _sender(arena: Arena) -> Sender:
     return senders.setdefault((ledger.label, name), Sender(ledger, name))
 
 
-def _taken_over(arena: Arena, sender: Sender, epoch: int, last: int) -> bool:
+def _taken_over(arena: Arena, sender: Sender, known: tuple[int, int], epoch: int, last: int) -> bool:
     """Note that the client goes on in this epoch; False if others have taken it over meanwhile."""
     if epoch <= sender.epoch:
         return False
     sender.opened(epoch)
-    _judge_start(arena, sender, last)
+    _judge_start(arena, sender, known, last)
     arena.done["take-over"] += 1
     return True
 
 
-def _judge_start(arena: Arena, sender: Sender, last: int) -> None:
-    if last < sender.answered or last >= len(sender.batches):
+def _judge_start(arena: Arena, sender: Sender, known: tuple[int, int], last: int) -> None:
+    generation, answered = known
+    if sender.generation == generation and not answered <= last < len(sender.batches):
         arena.violations.append(
-            f"{sender.name} of {sender.ledger.label} goes on after {last}, answered was {sender.answered} "
+            f"{sender.name} of {sender.ledger.label} goes on after {last}, answered was {answered} "
             f"and sent {len(sender.batches) - 1}"
         )
 

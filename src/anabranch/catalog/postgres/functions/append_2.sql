@@ -70,6 +70,7 @@ declare
     d producers;                           -- a unit's producer
     blob_id bigint;
     refused boolean;
+    producer_changed boolean := false;     -- `d` is to be written
     sequence_verdict text;
     sequence_number bigint;
     accepted integer := 0;
@@ -96,9 +97,12 @@ begin
         select * into g from logs where id = logs_[1] for update;  -- the row, read under its lock
         if producers_ is not null then
             select * into d from producers where stream = producer_numbers[1] and producer = producers_[1] for update;
-            select t.verdict, t.number into sequence_verdict, sequence_number
-            from decide_sequence(d, producer_numbers[2], producer_numbers[3], producer_numbers[4]) as t;
-            if sequence_verdict is not null then
+            if found and d.digest <> producers_digest(d.stream, d.producer, d.epoch, d.last, d.answers, d.seen_at) then
+                perform refuse_damaged('producers', d.stream || ', ' || d.producer);
+            end if;
+            if d.stream is null or d.epoch <> producer_numbers[2] or d.last + 1 <> producer_numbers[3] then
+                select t.verdict, t.number into sequence_verdict, sequence_number
+                from decide_sequence(d, producer_numbers[2], producer_numbers[3], producer_numbers[4]) as t;
                 verdicts[1] := sequence_verdict;
                 numbers[1] := sequence_number;
                 return;
@@ -267,8 +271,17 @@ begin
         end if;
 
         if producers_ is not null and producers_[u] is not null then
-            -- As the units before it have left it: each writes its producer at once.
-            select * into d from producers where stream = producer_numbers[u * 4 - 3] and producer = producers_[u];
+            -- As the units before it have left it. Most units of a call have the same producer, which is written once.
+            if d.stream is distinct from producer_numbers[u * 4 - 3] or d.producer is distinct from producers_[u] then
+                if producer_changed then
+                    perform put_producer(d);
+                    producer_changed := false;
+                end if;
+                select * into d from producers where stream = producer_numbers[u * 4 - 3] and producer = producers_[u];
+                if found and not sound(d) then
+                    perform refuse_damaged('producers', d.stream || ', ' || d.producer);
+                end if;
+            end if;
             select t.verdict, t.number into sequence_verdict, sequence_number
             from decide_sequence(d, producer_numbers[u * 4 - 2], producer_numbers[u * 4 - 1], producer_numbers[u * 4]) as t;
             if sequence_verdict is not null then
@@ -399,13 +412,15 @@ begin
                          unnest(array[places[q * 2 - 1], numbers[q] + places[q * 2], counts[q], times[q]])
                          with ordinality as run (v, i)
                 ), answers_kept);
-            update producers
-            set last = producer_numbers[u * 4], answers = d.answers, seen_at = now,
-                digest = producers_digest(d.stream, d.producer, d.epoch, producer_numbers[u * 4], d.answers, now)
-            where stream = d.stream and producer = d.producer;
+            d.last := producer_numbers[u * 4];
+            d.seen_at := now;
+            producer_changed := true;
         end if;
         first_part := unit_ends[u] + 1;
     end loop;
+    if producer_changed then
+        perform put_producer(d);
+    end if;
     if accepted = 0 then
         return;
     end if;

@@ -1,7 +1,7 @@
 -- Parts of the commit function for units with a producer, as `anabranch.core.producer` and `anabranch.model.producer` say.
 
 -- Whether a unit is the producer's next one: the verdict is null, or why it is refused. `d` is null where the producer does
--- not exist. Fails for a damaged row.
+-- not exist.
 create or replace function decide_sequence(d producers, epoch bigint, first bigint, last bigint, out verdict text, out number bigint)
 language plpgsql immutable as $$
 declare
@@ -11,9 +11,6 @@ begin
         verdict := 'unknown_writer';
         number := 0;
         return;
-    end if;
-    if not sound(d) then
-        perform refuse_damaged('producers', d.stream || ', ' || d.producer);
     end if;
     if epoch > d.epoch then
         verdict := 'unknown_writer';
@@ -51,5 +48,15 @@ begin
         count := count - 1;
     end loop;
     return (count + 1) || answers[at:] || answer;
+end
+$$;
+
+-- Write a producer that exists. Not in SQL, which would be planned again in every transaction.
+create or replace function put_producer(d producers) returns void language plpgsql as $$
+begin
+    update producers as p
+    set last = d.last, answers = d.answers, seen_at = d.seen_at,
+        digest = producers_digest(d.stream, d.producer, d.epoch, d.last, d.answers, d.seen_at)
+    where p.stream = d.stream and p.producer = d.producer;
 end
 $$;
