@@ -283,3 +283,19 @@ TAIL_ROWS_MAX: Final = 1_024  # rows in one batch of a shared tail
 TAIL_KEPT_BYTES_MAX: Final = 8 * MIB  # recent batches of a shared tail, with their encoded forms
 TAIL_LINGER_S: Final = 5.0  # how long a shared tail stays open without followers
 TAIL_SPACING_US: Final = 40  # per follower, between two deliveries to all: bounds what followers cost
+
+# Sessions: what a broker holds for one client while the exchange lasts
+SESSION_HEADER_BYTES_MAX: Final = MIB  # of one message, without its Arrow data
+SESSION_QUEUE_BYTES_MAX: Final = 4 * MIB  # unanswered requests of one session; while it has more, none is read
+SESSION_WAIT_S: Final = 5.0  # a request that waits for events is answered after this long in any case
+SESSION_SILENT_S: Final = 60.0  # a session whose client gives no sign of life for this long ends
+SESSION_PROBE_S: Final = 5.0  # how often an idle client is asked for a sign of life
+SESSION_AUTHORIZE_S: Final = 5.0  # how often the client's rights are checked again
+SESSION_OUTPUT_BYTES_MAX: Final = 64 * MIB  # the outputs of one commit of a group reader
+SESSION_REOPEN_S: Final = 30.0  # for how long a client tries to reach a broker before its calls raise StoreUnavailable
+SESSION_WATCH_S: Final = 1.0  # how often a broker looks for silent clients
+CONSUMER_CHARS_MAX: Final = 32  # of the id by which a client continues a session elsewhere
+SESSION_CLOSE_S: Final = 10.0  # for how long a client that closes a session waits for the broker
+SESSION_PART_BYTES: Final = 4 * MIB  # more Arrow data is sent in parts of about this size
+TRANSACTION_UNFLUSHED_BYTES_MAX: Final = 64 * MIB  # what a broker takes before a flush
+TRANSACTION_CLIENT_BYTES_MAX: Final = 4 * MIB  # a client that has sent more than this flushes

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from anabranch.core.group import check_offsets
 from anabranch.errors import Truncated
 from anabranch.groups.cursor import GroupCursor, GroupDelivery
 from anabranch.groups.membership import Membership
 from anabranch.groups.ports import StoredPositions
 from anabranch.groups.progress import GroupReaderProgress
+from anabranch.model.position import StreamSegment
 
 
 class AssignedSegments:
@@ -65,6 +69,23 @@ class AssignedSegments:
     def refresh_and_sync(self) -> None:
         """Like `sync_with_group`, after reloading the streams' views."""
         self._cursor.refresh()
+        self.sync_with_group()
+
+    def resume(self, handed_out: Mapping[StreamSegment, int], processed: Mapping[StreamSegment, int]) -> None:
+        """Continue after what was handed out to the same consumer before, in the segments that it still has. Raises
+        InvalidCut for a position after the end of what can be read."""
+        owned = self._membership.owned
+        check_offsets(
+            self._membership.state,
+            {each: handed_out[each] for each in handed_out.keys() & owned.keys()},
+            self._cursor.views,
+        )
+        for segment, accepted in owned.items():
+            offset = handed_out.get(segment, 0)
+            if offset > accepted:
+                done = min(max(accepted, processed.get(segment, 0)), offset)
+                self._progress.resume(segment, handed_out=offset, processed=done)
+                self._cursor.seek(segment, offset)
         self.sync_with_group()
 
     def leave(self) -> None:

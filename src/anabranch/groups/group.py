@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from anabranch import limits
 from anabranch.catalog.port import Catalog, Reading
@@ -22,8 +22,9 @@ from anabranch.errors import (
 )
 from anabranch.groups.checkpoints import GroupCheckpoints
 from anabranch.groups.cursor import GroupCursor
+from anabranch.groups.hosted import HostedGroupReader
 from anabranch.groups.load import Distribution, Unread
-from anabranch.groups.membership import Membership
+from anabranch.groups.membership import Membership, Opening
 from anabranch.groups.ports import Outputs, StoredPositions
 from anabranch.groups.progress import DeliveryMode
 from anabranch.groups.reader import GroupReader
@@ -44,6 +45,8 @@ from anabranch.shared_state.synchronizer import StateSynchronizer
 if TYPE_CHECKING:
     from anabranch.groups.audit import ReaderAudit, Source
     from anabranch.groups.elastic import ElasticReaders
+
+R = TypeVar("R", bound=GroupReader)
 
 
 class ReaderGroup(GroupCheckpoints, GroupListening, Displayed):
@@ -101,13 +104,37 @@ class ReaderGroup(GroupCheckpoints, GroupListening, Displayed):
         """Open a reader of this name; see `GroupReader`. If one is open under the name, here or elsewhere, it gets
         ReaderNotInGroup and this one continues from its accepted positions. Raises GroupStreamDeleted,
         InvalidArgument."""
+        return self._opened(GroupReader, name, delivery, positions, batch_rows, None)
+
+    def hosted_reader(
+        self,
+        name: str,
+        opening: Opening,
+        *,
+        delivery: DeliveryMode = "at_least_once",
+        positions: StoredPositions | None = None,
+        batch_rows: int = limits.READER_ROWS_MAX,
+    ) -> HostedGroupReader:
+        """Open a reader whose consumer is in another process. One that was opened before by the same consumer is
+        continued; raises ReaderNotInGroup where another one has opened the name since, or the group was reset."""
+        return self._opened(HostedGroupReader, name, delivery, positions, batch_rows, opening)
+
+    def _opened(
+        self,
+        kind: type[R],
+        name: str,
+        delivery: DeliveryMode,
+        positions: StoredPositions | None,
+        batch_rows: int,
+        opening: Opening | None,
+    ) -> R:
         if not isinstance(name, str) or not 0 < len(name) <= limits.NAME_CHARS_MAX:
             raise InvalidArgument(f"expected a reader name of 1 to {limits.NAME_CHARS_MAX} characters, got {name!r}")
         if batch_rows < 1:
             raise InvalidArgument(f"expected batch_rows of at least 1, got {batch_rows}")
         self._state()  # raises GroupNotFound
         while True:
-            membership = Membership(self.name, name, self._open_synchronizer(), self._runtime)
+            membership = Membership(self.name, name, self._open_synchronizer(), self._runtime, opening=opening)
             state = membership.state
             cursor = GroupCursor(
                 self._catalog,
@@ -118,7 +145,7 @@ class ReaderGroup(GroupCheckpoints, GroupListening, Displayed):
                 deleted=lambda: self._deleted_stream(self._state()),
             )
             try:
-                reader = GroupReader(
+                reader = kind(
                     membership,
                     cursor,
                     self._tail,
@@ -128,10 +155,11 @@ class ReaderGroup(GroupCheckpoints, GroupListening, Displayed):
                     positions=positions,
                     on_close=self._on_close,
                     window=self.time_window,
+                    series=None if opening is None else opening.consumer,
                 )
                 break
             except ReaderNotInGroup:
-                if self._state().resets == state.resets:
+                if self._state().resets == state.resets or (opening is not None and opening.resets is not None):
                     raise  # it was taken over at once
         self._on_open(reader)
         return reader

@@ -6,6 +6,7 @@ For one thread at a time; the owner locks.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 
 from anabranch.core import group as changes
 from anabranch.core.group import Checkpoint, GroupState, Views
@@ -21,16 +22,50 @@ from anabranch.shared_state.synchronizer import StateSynchronizer
 _HEARTBEATS_PER_LEASE = 4
 
 
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """One of several openings, numbered by `attempt`, of a reader by the same consumer, who has the unique `consumer`.
+    `resets` is the group's count of resets at the first one; None for the first."""
+
+    consumer: str
+    attempt: int
+    resets: int | None = None
+
+    @property
+    def session(self) -> str:
+        """The session of this opening."""
+        return f"{self.consumer}-{self.attempt}"
+
+    def follows(self, session: str) -> bool:
+        """True if this opening may replace the one of that session: anyone's if it is the first, else an earlier one of
+        the same consumer."""
+        if self.resets is None:
+            return True
+        consumer, _, attempt = session.rpartition("-")
+        return consumer == self.consumer and int(attempt) <= self.attempt
+
+
 class Membership:
     """A membership. Every call raises ReaderNotInGroup once it ended, GroupNotFound where the group was deleted."""
 
-    def __init__(self, group: str, reader: str, shared: StateSynchronizer[GroupState], runtime: Runtime) -> None:
+    def __init__(
+        self,
+        group: str,
+        reader: str,
+        shared: StateSynchronizer[GroupState],
+        runtime: Runtime,
+        *,
+        opening: Opening | None = None,
+    ) -> None:
+        """With `opening` it continues an earlier membership of the same consumer, unless the name was opened by
+        another one since."""
         self.group = group
         self.reader = reader
         self._shared = shared
         self._clock = runtime.clock
-        self.session = token(runtime.ids)  # unique to this opening of the reader
-        self._resets = shared.state.resets
+        self.session = token(runtime.ids) if opening is None else opening.session  # unique to this opening
+        self._opening = opening
+        self._resets = shared.state.resets if opening is None or opening.resets is None else opening.resets
         self._lease_s = shared.state.lease_us / 1e6
         self._liveness = LivenessMonitor(reader, self._lease_s)
         self._last_heartbeat_at = self._clock.monotonic()
@@ -71,7 +106,9 @@ class Membership:
         names = {stream: str(view.info.name) for stream, view in views.items()}
 
         def change(state: GroupState) -> GroupState:
-            if state.resets != self._resets:
+            member = state.members.get(self.reader)
+            taken = self._opening is not None and member is not None and not self._opening.follows(member.session)
+            if state.resets != self._resets or taken:
                 raise ReaderNotInGroup(self.group, self.reader)
             return changes.join(state, self.reader, self.session, Micros(self._clock.now()), names)
 

@@ -32,11 +32,19 @@ class OutputUnits:
     For one thread at a time.
     """
 
-    def __init__(self, membership: Membership, outputs: Outputs) -> None:
+    def __init__(self, membership: Membership, outputs: Outputs, *, series: str | None = None) -> None:
+        """`series` is the name of the series if it continues across openings of the reader; by default it ends with
+        this one."""
         self._membership = membership
         self._outputs = outputs
-        self._number = 0
+        self._series = series or membership.session
+        self._number = 0 if series is None else outputs.last(series)
         self._pending: deque[_OutputUnit] = deque()
+
+    @property
+    def number(self) -> int:
+        """The number of the last unit; 0 before the first."""
+        return self._number
 
     def commit(self, positions: Mapping[StreamSegment, int], outputs: Mapping[str, Any], *, handed_out: int) -> None:
         """Write batches by stream and have the positions accepted, both or neither. `handed_out` counts the events
@@ -61,7 +69,7 @@ class OutputUnits:
 
     def _write(self, unit: _OutputUnit) -> None:
         def publish(part: Part) -> None:
-            if not self._outputs.publish(unit.staged, part, series=self._membership.session, number=unit.number):
+            if not self._outputs.publish(unit.staged, part, series=self._series, number=unit.number):
                 raise _AlreadyWritten
 
         try:
@@ -78,4 +86,4 @@ class OutputUnits:
         """End the series; nothing more is written. After StoreUnavailable or AppendUncertain the series' row may stay
         in the catalog, which is harmless."""
         if self._number:
-            self._outputs.end(self._membership.session)
+            self._outputs.end(self._series)

@@ -29,6 +29,10 @@ class Outputs(Protocol):
         published before. Raises ConditionFailed where the part's condition does not hold, AppendUncertain."""
         ...
 
+    def last(self, series: str) -> int:
+        """The number that was published last in a series; 0 where there is none."""
+        ...
+
     def end(self, series: str) -> None:
         """End a series: nothing more will be published in it."""
         ...

@@ -59,6 +59,10 @@ class GroupReaderProgress:
         """Add a segment, or move to another offset in it."""
         self._handed_out_offsets[segment] = self._processed[segment] = offset
 
+    def resume(self, segment: StreamSegment, *, handed_out: int, processed: int) -> None:
+        """Continue a segment after what another object handed out to the same consumer."""
+        self._handed_out_offsets[segment], self._processed[segment] = handed_out, processed
+
     def remove(self, segment: StreamSegment) -> None:
         """Remove a segment."""
         del self._handed_out_offsets[segment], self._processed[segment]

@@ -71,7 +71,9 @@ class GroupReader(Displayed):
         positions: StoredPositions | None = None,
         on_close: Callable[[GroupReader], None] | None = None,
         window: Callable[[str | None], TimeWindow],
+        series: str | None = None,
     ) -> None:
+        """`series`: see `OutputUnits`."""
         if delivery not in ("at_least_once", "at_most_once", "exactly_once"):
             raise InvalidArgument(f"expected delivery at_least_once, at_most_once or exactly_once, got '{delivery}'")
         if positions is not None and delivery != "exactly_once":
@@ -83,7 +85,7 @@ class GroupReader(Displayed):
         self._clock = runtime.clock
         self._tracing = runtime.tracing
         self._refresh_s = min(membership.state.refresh_us, membership.state.lease_us // 8) / 1e6
-        self._output = OutputUnits(membership, outputs)
+        self._output = OutputUnits(membership, outputs, series=series)
         self._on_close = on_close
         self._window = window
         self._on_checkpoint: list[Callable[[str], None]] = []

@@ -30,7 +30,7 @@ from anabranch.shared_state.synchronizer import StateSynchronizer
 from anabranch.store.parts import StoreContext
 from anabranch.store.shared_state import SharedState
 from anabranch.streams.manager import Streams
-from anabranch.streams.publish import NumberedUnit, Publication, end_series, publish
+from anabranch.streams.publish import NumberedUnit, Publication, end_series, last_published, publish
 from anabranch.writing.staging import Stager
 
 
@@ -251,6 +251,10 @@ class _Outputs:
         )
         self._parts.tail.notify()
         return first
+
+    def last(self, series: str) -> int:
+        """The number that was published last."""
+        return last_published(self._parts.catalog, _series(series)) or 0
 
     def end(self, series: str) -> None:
         """Remove the record of a series."""

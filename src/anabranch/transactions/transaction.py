@@ -140,6 +140,11 @@ class Transaction(Displayed):
             row = need_open(txn, ident)
         return cls(catalog, blobs, runtime, row, changed=changed, note=note)
 
+    def act_for(self, consumer: str) -> None:
+        """Act for a consumer in another process, who has this unique id: what it has committed through another object
+        of this transaction counts as committed by this one."""
+        self._holder = consumer
+
     def _facts(self) -> Mapping[str, object]:
         return {
             "id": self.id,
@@ -175,9 +180,10 @@ class Transaction(Displayed):
             self._require_open()
             self._ping()
 
-    def flush(self) -> None:
+    def flush(self, *, request: str | None = None) -> None:
         """Make durable what was written so far; it stays invisible, but survives this process. Renews the lease. Raises
-        TransactionAborted, StoreUnavailable, AppendUncertain; a repeated call continues where the last one stopped."""
+        TransactionAborted, StoreUnavailable, AppendUncertain; a repeated call continues where the last one stopped.
+        After a crash, the same events may be written again and flushed under the same `request` id: they count once."""
         with self._lock:
             self._require_open()
             self._record_flush()
@@ -189,7 +195,7 @@ class Transaction(Displayed):
             }
             counts = self._pending_flush.counts
             counts = counts | {each: counts.get(each, 0) + len(staged) for each, staged in self._unflushed.items()}
-            self._pending_flush = _PendingFlush(token(self._runtime.ids), batches, counts)
+            self._pending_flush = _PendingFlush(request or token(self._runtime.ids), batches, counts)
             self._unflushed = {}
             self._record_flush()
 

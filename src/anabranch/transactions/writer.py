@@ -4,18 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from anabranch import limits
 from anabranch.core.python_rows import RowChecker, payload_bytes, rows_to_batch, to_table
 from anabranch.core.routing import check_key, key_text
 from anabranch.errors import InvalidArgument, SchemaMismatch, TooLarge
+from anabranch.model.schema import StreamSchema
 from anabranch.model.times import to_micros
 from anabranch.runtime.ports import Runtime
-from anabranch.writing.staging import StagedBatch, Stager
+from anabranch.writing.staging import StagedBatch
 
 _ROWS_BYTES_MAX: Final = 4 * limits.MIB  # single events are staged as a batch at this size
 _ROW_BYTES: Final = 64  # assumed size of a row, besides its values
+
+
+class Staging(Protocol):
+    """Where a writer puts its batches: a `Stager`, or a connection to a broker that has one."""
+
+    @property
+    def schema(self) -> StreamSchema:
+        """The columns it takes."""
+        ...
+
+    def write(self, data: Any, *, number: int | None = None) -> None:
+        """See `Stager.write`."""
+        ...
+
+    def finish(self) -> tuple[StagedBatch, ...]:
+        """See `Stager.finish`."""
+        ...
 
 
 class _RowBuffer:
@@ -40,11 +58,11 @@ class TransactionWriter:
 
     def __init__(
         self,
-        stager: Stager,
+        stager: Staging,
         runtime: Runtime,
         before_write: Callable[[], None],
         require_writable: Callable[[], None],
-        make_stager: Callable[[], Stager],
+        make_stager: Callable[[], Staging],
     ) -> None:
         """`before_write` is called before each write: it raises if the transaction has ended, and renews its lease.
         `require_writable` only raises; it is called under the writer's lock, so no commit can begin in between.

@@ -1,0 +1,70 @@
+"""A group reader whose consumer is in another process: a broker holds it, and tells it what the consumer has done."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from itertools import islice
+
+from anabranch.groups.cursor import GroupDelivery
+from anabranch.groups.reader import GroupReader
+from anabranch.model.position import StreamSegment
+
+
+class HostedGroupReader(GroupReader):
+    """A group reader that is told how far its consumer got in the current batch. For one thread at a time, as every
+    group reader."""
+
+    @property
+    def resets(self) -> int:
+        """The group's count of resets when it was opened."""
+        return self._membership.state.resets
+
+    @property
+    def refresh_s(self) -> float:
+        """How often it reads the group's state and reports its position, in seconds."""
+        return self._refresh_s
+
+    @property
+    def lease_s(self) -> float:
+        """How long the group waits for a sign of life, in seconds."""
+        return self._membership.state.lease_us / 1e6
+
+    @property
+    def last_output(self) -> int:
+        """The number of the consumer's last `commit` with outputs that was written; 0 before the first."""
+        return self._output.number
+
+    def resume(self, handed_out: Mapping[StreamSegment, int], processed: Mapping[StreamSegment, int]) -> None:
+        """Continue after what the consumer was given through another object, and has processed, in the segments that it
+        still has. Raises InvalidCut for a position after the end of what can be read."""
+        with self._lock:
+            self._require_usable()
+            self._assigned.resume(handed_out, processed)
+
+    def pull(self, timeout_s: float | None, interrupted: Callable[[], bool]) -> GroupDelivery | None:
+        """The next batch, of which nothing counts as handed out yet; the current one counts as processed as far as it
+        was handed out. None if there is none within `timeout_s` seconds, at the group's end, or once `interrupted()`:
+        after a change of that, call `wake`."""
+        return self._wait_until(timeout_s, lambda: self._closed or interrupted())
+
+    def wake(self) -> None:
+        """Have a `pull` in another thread look at `interrupted()`."""
+        self._tail.notify()
+
+    @property
+    def at_end(self) -> bool:
+        """True if the group has read everything, and nothing can follow."""
+        with self._lock:
+            return self._closed or self._assigned.finished()
+
+    def advance(self, handed_out: int, *, whole: bool) -> None:
+        """The consumer was given so many events of the current batch, one by one, or the batch as a `whole`."""
+        with self._lock:
+            current = self._progress.current
+            if current is None or current.remaining is None:
+                return
+            if whole:
+                self._progress.hand_out_whole(current.delivery)
+            else:
+                deque(islice(current.remaining, max(0, handed_out - current.handed_out)), maxlen=0)

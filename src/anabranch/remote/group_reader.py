@@ -1,0 +1,389 @@
+"""A reader of a group, held by a broker."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from anabranch import limits
+from anabranch.core.display import Displayed
+from anabranch.core.python_rows import to_table
+from anabranch.core.watermarks import TimeWindow
+from anabranch.errors import AppendUncertain, Closed, InvalidArgument, ReaderNotInGroup, StoreUnavailable
+from anabranch.groups.ports import StoredPositions
+from anabranch.groups.progress import DeliveryMode
+from anabranch.model.event import Event
+from anabranch.model.position import Position, StreamSegment
+from anabranch.reading.async_bridge import AsyncBridge
+from anabranch.remote.group_batch import GroupBatch
+from anabranch.remote.session import ConnectionLost, Exchanges, Session
+from anabranch.runtime.ids import token
+from anabranch.runtime.ports import Runtime
+from anabranch.wire.fields import Fields
+from anabranch.wire.frames import Frame, pack_table
+
+
+class GroupPort(Protocol):
+    """What a reader asks its group."""
+
+    def time_window(self, stream: str | None = None) -> TimeWindow:
+        """See `ReaderGroup.time_window`."""
+        ...
+
+
+class RemoteGroupReader(Displayed):
+    """Like `GroupReader`, over a connection. When that is lost, the reader is opened again on another broker, at once,
+    and continues after what the application was given: nothing is lost. An event that was handed out is given to another
+    reader of the group only where its position was not accepted before its segment moved there.
+
+    The session's own task tells the broker how far the application is, whenever the broker wants a sign of life.
+    """
+
+    def __init__(
+        self,
+        exchanges: Exchanges,
+        runtime: Runtime,
+        group: str,
+        name: str,
+        port: GroupPort,
+        *,
+        delivery: DeliveryMode = "at_least_once",
+        positions: StoredPositions | None = None,
+        batch_rows: int = limits.READER_ROWS_MAX,
+        on_close: Callable[[RemoteGroupReader], None] | None = None,
+    ) -> None:
+        if positions is not None and delivery != "exactly_once":
+            raise InvalidArgument(f"positions= requires delivery='exactly_once', got '{delivery}'")
+        self._group = group
+        self._name = name
+        self._port = port
+        self._delivery = delivery
+        self._positions = positions
+        self._batch_rows = batch_rows
+        self._clock = runtime.clock
+        self._on_close = on_close
+        self._on_checkpoint: list[Callable[[str], None]] = []
+        self._callback_error: BaseException | None = None
+        self._consumer = token(runtime.ids)
+        self._attempt = 0
+        self._resets: int | None = None
+        self._current: GroupBatch | None = None
+        self._finishing = False  # more was requested: what was handed out is processed
+        self._handed_out: dict[StreamSegment, int] = {}  # before the current batch
+        self._processed: dict[StreamSegment, int] = {}  # the same, as far as it is processed
+        self._committed: dict[StreamSegment, int] = {}  # the same, as far as it was committed
+        self._output = 0  # the number of the last commit with outputs that was written
+        self._uncertain = False  # the outcome of the last one is unknown
+        self._closed = False
+        self._session = Session(
+            f"reader {name} of group {group}",
+            exchanges,
+            runtime,
+            opening=self._opening,
+            on_opened=self._opened,
+            asked=self._answer,
+            progress=self._progress,
+        )
+        self._bridge = AsyncBridge(runtime.tasks, self._prefetch, lambda: None)
+        self._prefetched: GroupBatch | None = None
+
+    def _facts(self) -> Mapping[str, object]:
+        return {"name": self._name, "group": self._group, "state": "closed" if self._closed else "open"}
+
+    # what it reads
+
+    @property
+    def name(self) -> str:
+        """The reader's name in its group."""
+        return self._name
+
+    @property
+    def group(self) -> str:
+        """The group's name."""
+        return self._group
+
+    @property
+    def segments(self) -> list[StreamSegment]:
+        """The segments that it reads now."""
+        return [StreamSegment.parse(each) for each in self._request("state").fields["segments"]]
+
+    @property
+    def position(self) -> Position:
+        """The position after the last event or batch handed out, in each segment that the reader has now."""
+        return Fields(self._request("state").fields).position("position")
+
+    def time_window(self, stream: str | None = None) -> TimeWindow:
+        """See `GroupReader.time_window`."""
+        return self._port.time_window(stream)
+
+    def on_checkpoint(self, callback: Callable[[str], None]) -> None:
+        """See `GroupReader.on_checkpoint`."""
+        self._on_checkpoint.append(callback)
+
+    # events and batches
+
+    def __iter__(self) -> Iterator[Event]:
+        """The events, until the group's end, or forever. Raises Closed."""
+        self._require_idle()
+        return self._events()
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        """Like `__iter__`, for coroutines; the event loop is never blocked. Raises Closed."""
+        self._require_idle()
+        return self._events_async()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The events as record batches; see `GroupReader.batches`."""
+        self._require_idle()
+        while (batch := self._wait(None)) is not None:
+            yield batch.as_batch()
+
+    def read(self, timeout_s: float = 0.0) -> pa.RecordBatch | None:
+        """The next batch; None if there is none within `timeout_s` seconds, or at the group's end. Raises Closed."""
+        self._require_idle()
+        batch = self._wait(timeout_s)
+        return None if batch is None else batch.as_batch()
+
+    def _events(self) -> Iterator[Event]:
+        while True:
+            if self._current is not None:
+                yield from self._current.events
+            if self._wait(None) is None:
+                return
+
+    async def _events_async(self) -> AsyncIterator[Event]:
+        while True:
+            if self._current is not None:
+                for event in self._current.events:
+                    yield event
+            if self._prefetched is None and not self._closed:
+                with suppress(Closed):
+                    await self._bridge.call()
+            batch, self._prefetched = self._prefetched, None
+            if batch is None or self._closed:
+                return
+
+    # positions
+
+    def commit(self, outputs: Mapping[str, Any] | None = None) -> None:
+        """Accept everything handed out so far, durably; see `GroupReader.commit`. An answer that is lost with its
+        connection is looked up, so the outputs are written once."""
+        if self._closed:
+            raise Closed("reader")
+        tables = {stream: to_table(data) for stream, data in (outputs or {}).items()}
+        written = self._output
+        while True:
+            try:
+                self._send_outputs(tables)
+                answer = self._session.request("commit", self._progress())
+                break
+            except ConnectionLost:
+                self._session.await_open()
+                if tables and self._output > written:
+                    break  # it was written before the connection was lost
+            except (AppendUncertain, StoreUnavailable):
+                self._uncertain = bool(tables)
+                raise
+        if not tables or self._output == written:
+            self._output = Fields(answer.fields).count("output")
+        self._uncertain = False
+        self._committed |= self._handed_out
+        if self._current is not None:
+            self._committed[self._current.segment] = self._current.next_offset
+            self._processed[self._current.segment] = self._current.next_offset
+
+    def _send_outputs(self, tables: Mapping[str, pa.Table]) -> None:
+        for stream, table in tables.items():
+            rows = max(1, table.num_rows * limits.SESSION_PART_BYTES // max(1, table.nbytes))
+            for start in range(0, max(1, table.num_rows), rows):
+                fields = {**self._progress(), "stream": stream}
+                self._session.request("output", fields, data=pack_table(table.slice(start, rows)))
+
+    # the session
+
+    def _opening(self) -> Frame:
+        self._attempt += 1
+        fields: dict[str, Any] = {
+            "group": self._group,
+            "reader": self._name,
+            "delivery": self._delivery,
+            "batch_rows": self._batch_rows,
+            "stored": self._positions is not None,
+            "consumer": self._consumer,
+            "attempt": self._attempt,
+        }
+        if self._resets is not None:
+            fields["resets"] = self._resets
+            self._drop_rest()
+            if self._delivery != "at_most_once":
+                fields["handed_out"] = str(Position.of(self._handed_out))
+                fields["processed"] = "" if self._delivery == "exactly_once" else str(Position.of(self._processed))
+        return Frame("group.read", 0, fields)
+
+    def _drop_rest(self) -> None:
+        """Leave the rest of the current batch to the next broker, which sends it again. With `at_most_once` it would
+        not: there all of the batch counts as processed."""
+        batch = self._current
+        if batch is None or self._delivery == "at_most_once":
+            return
+        offset = batch.stop()
+        self._handed_out[batch.segment] = offset
+        if self._finishing:
+            self._processed[batch.segment] = offset
+        elif not batch.whole:  # the event that was handed out last may be in use
+            self._processed[batch.segment] = max(batch.first, offset - 1)
+        self._current = None
+
+    def _opened(self, frame: Frame) -> None:
+        """Raises ReaderNotInGroup where output was made from events that another reader has now."""
+        fields = Fields(frame.fields)
+        position, output = fields.position("position").as_dict(), fields.count("output")
+        if self._resets is not None and self._delivery == "exactly_once":
+            written = output > self._output
+            uncommitted = {each: at for each, at in self._handed_out.items() if at > self._committed.get(each, 0)}
+            moved = any(position.get(each) != at for each, at in uncommitted.items())
+            if (moved and not written) or (self._uncertain and not written):
+                raise ReaderNotInGroup(self._group, self._name)
+            if written:
+                self._uncertain = False
+        self._resets, self._output, self._group = fields.count("resets"), output, fields.text("group")
+
+    def _progress(self) -> dict[str, Any]:
+        batch = self._current
+        if batch is None:
+            return {"batch": 0, "handed_out": 0}
+        return {"batch": batch.number, "handed_out": batch.handed_out, "whole": batch.whole}
+
+    def _answer(self, asked: Frame) -> dict[str, Any]:
+        fields = Fields(asked.fields)
+        try:
+            if asked.verb == "checkpoint":
+                for callback in self._on_checkpoint:
+                    callback(fields.text("name"))
+                return {}
+            if asked.verb == "load" and self._positions is not None:
+                segment = StreamSegment.parse(fields.text("segment"))
+                return {"offset": self._positions.load(self._group, segment)}
+        except BaseException as exc:
+            self._callback_error = exc
+        return {"failed": True}
+
+    def _request(self, verb: str) -> Frame:
+        if self._closed:
+            raise Closed("reader")
+        while True:
+            with suppress(ConnectionLost):
+                return self._session.request(verb, self._progress())
+
+    # waiting
+
+    def _require_idle(self) -> None:
+        if self._bridge.busy:
+            raise InvalidArgument("this reader is being read by another consumer; open another reader")
+        if self._closed:
+            raise Closed("reader")
+
+    def _wait(self, timeout_s: float | None) -> GroupBatch | None:
+        return self._wait_until(timeout_s, lambda: self._closed)
+
+    def _prefetch(self, interrupted: Callable[[], bool]) -> bool:
+        if self._prefetched is None:
+            self._prefetched = self._wait_until(None, lambda: self._closed or interrupted())
+        return self._prefetched is not None or not interrupted()
+
+    def _wait_until(self, timeout_s: float | None, interrupted: Callable[[], bool]) -> GroupBatch | None:
+        deadline = None if timeout_s is None else self._clock.monotonic() + timeout_s
+        while not interrupted():
+            left_s = None if deadline is None else max(0.0, deadline - self._clock.monotonic())
+            answer = self._next(left_s)
+            if answer is None:
+                continue
+            if answer.verb == "batch":
+                return self._start(answer)
+            self._finish()
+            if Fields(answer.fields).flag("end"):
+                return None
+            if deadline is not None and self._clock.monotonic() >= deadline:
+                return None
+        return None
+
+    def _next(self, timeout_s: float | None) -> Frame | None:
+        """The answer; None where the connection was lost, or the reader closed by another thread."""
+        self._finishing = True
+        try:
+            return self._session.request("next", {**self._progress(), "timeout_s": timeout_s})
+        except ConnectionLost:
+            return None
+        except Closed:
+            if self._closed:
+                return None
+            raise
+        except BaseException:
+            if self._callback_error is not None:
+                error, self._callback_error = self._callback_error, None
+                raise error from None
+            raise
+        finally:
+            self._finishing = False
+
+    def _start(self, answer: Frame) -> GroupBatch:
+        self._finish()
+        batch = GroupBatch(answer)
+        # Segments that the reader no longer has are left out: others read them.
+        self._handed_out = dict(batch.position)
+        for segment, offset in batch.position.items():
+            self._committed.setdefault(segment, offset)
+        self._committed = {each: self._committed[each] for each in batch.position}
+        self._processed = dict(batch.position)
+        self._current = batch
+        return batch
+
+    def _finish(self) -> None:
+        if self._current is not None:
+            self._handed_out[self._current.segment] = self._current.next_offset
+            self._processed[self._current.segment] = self._current.next_offset
+            self._current = None
+
+    # closing
+
+    @property
+    def closed(self) -> bool:
+        """True once `close` was called."""
+        return self._closed
+
+    def close(self) -> None:
+        """Leave the group; see `GroupReader.close`."""
+        self._close(done=True)
+
+    def abandon(self) -> None:
+        """Leave the group without accepting the last event or batch handed out, as after an error."""
+        self._close(done=False)
+
+    def __enter__(self) -> RemoteGroupReader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close(done=error is None)
+
+    async def __aenter__(self) -> RemoteGroupReader:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close(done=error is None)
+
+    def _close(self, *, done: bool) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._bridge.close()
+        self._session.close({**self._progress(), "done": done})
+        if self._on_close is not None:
+            self._on_close(self)

@@ -1,0 +1,302 @@
+"""Transactions held by a broker; see `anabranch.transactions`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import datetime
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from anabranch import limits
+from anabranch.core.display import Displayed
+from anabranch.core.python_rows import to_table
+from anabranch.errors import AnabranchError, AppendUncertain, Closed, TransactionAborted
+from anabranch.model.ids import StreamId
+from anabranch.model.names import StreamName
+from anabranch.model.schema import StreamSchema
+from anabranch.model.times import to_micros
+from anabranch.model.transaction import TransactionInfo, TransactionState
+from anabranch.remote.session import ConnectionLost, Exchanges, Session
+from anabranch.runtime.ids import token
+from anabranch.runtime.ports import Runtime
+from anabranch.transactions.writer import TransactionWriter
+from anabranch.wire.fields import Fields
+from anabranch.wire.frames import Frame, pack_table
+from anabranch.wire.sessions import transaction_info
+
+
+class _Unflushed(NamedTuple):
+    """A batch that the broker has accepted but not flushed: it is kept, to be sent again to another one."""
+
+    stream: StreamId
+    rows: int
+    data: pa.Buffer
+
+
+class RemoteTransaction(Displayed):
+    """Like `Transaction`, over a connection. When that is lost, the transaction is resumed on another broker: what was
+    written since the last flush is sent again, and nothing counts twice. The client keeps what is not flushed, and
+    flushes by itself when that is more than `limits.TRANSACTION_CLIENT_BYTES_MAX`. Thread-safe."""
+
+    def __init__(
+        self,
+        exchanges: Exchanges,
+        runtime: Runtime,
+        ident: str | None = None,
+        *,
+        lease_s: float = limits.TRANSACTION_LEASE_S,
+        on_close: Callable[[RemoteTransaction], None] | None = None,
+    ) -> None:
+        self._runtime = runtime
+        self._clock = runtime.clock
+        self._lease_s = lease_s
+        self._on_close = on_close
+        self._consumer = token(runtime.ids)
+        self._ident = ident
+        self._again = False
+        self._lock = runtime.tasks.lock()
+        self._sending = runtime.tasks.lock()  # taken inside `_lock` and a writer's lock
+        self._writers: dict[StreamId, TransactionWriter] = {}
+        self._unflushed: list[_Unflushed] = []
+        self._unflushed_bytes = 0
+        self._flushes = 0
+        self._sent_in = 1  # the opening of the session in which `_unflushed` was sent
+        self._ended: TransactionState | None = None
+        self._committing = False  # a commit is in progress, or its outcome is unknown
+        self._renewed_at = self._clock.monotonic()
+        self._session = Session(
+            "transaction", exchanges, runtime, opening=self._opening, on_opened=self._opened
+        )
+
+    def _opening(self) -> Frame:
+        fields = {"consumer": self._consumer, "ident": self._ident, "lease_s": self._lease_s, "again": self._again}
+        return Frame("transaction", 0, fields)
+
+    def _opened(self, frame: Frame) -> None:
+        self._ident = Fields(frame.fields).text("ident")
+        if not self._again:
+            info = transaction_info(Fields(frame.fields).value("info"))
+            self._lease_s = min(self._lease_s, max(0.0, (info.expires_at - info.begun_at) / 1e6))
+        self._again = True
+
+    def _facts(self) -> Mapping[str, object]:
+        return {
+            "id": self._ident,
+            "state": "open" if self._ended is None else self._ended.value,
+            "writers": len(self._writers),
+        }
+
+    @property
+    def id(self) -> str:
+        """The id by which another process can resume it, through a broker or with the store itself."""
+        assert self._ident is not None, "it was begun"
+        return self._ident
+
+    @property
+    def info(self) -> TransactionInfo:
+        """The transaction's state in the catalog."""
+        return transaction_info(Fields(self._request("info", {}).fields).value("info"))
+
+    def writer(self, stream: str | StreamName) -> TransactionWriter:
+        """The transaction's writer to a stream; see `Transaction.writer`."""
+        with self._lock:
+            self._require_open()
+            ident, schema = self._describe(str(stream))
+            known = self._writers.get(ident)
+            if known is None:
+                known = self._writers[ident] = TransactionWriter(
+                    _Sender(self, ident, schema),
+                    self._runtime,
+                    self._before_write,
+                    self._require_writable,
+                    lambda: _Sender(self, ident, self._describe(f"{ident}")[1]),
+                )
+            return known
+
+    def ping(self) -> None:
+        """Renew the lease. Raises TransactionAborted."""
+        with self._lock:
+            self._require_open()
+            self._request("ping", {})
+            self._renewed_at = self._clock.monotonic()
+
+    def flush(self) -> None:
+        """Make durable what was written so far; see `Transaction.flush`."""
+        with self._lock:
+            self._require_open()
+            self._send_buffered()
+            with self._sending:
+                self._flush()
+
+    def commit(self, *, note_time: datetime | int | str | None = None, writer: str | None = None) -> None:
+        """Make all events visible, durably; see `Transaction.commit`. An answer that is lost with its connection is
+        looked up."""
+        with self._lock:
+            time_us = None if note_time is None else to_micros(note_time, self._runtime.settings.times)
+            if self._ended is not TransactionState.COMMITTED:
+                self._require_open()
+                self._committing = True  # first: writes from here on are refused, else they would be left out
+                try:
+                    self._send_buffered()
+                    self._commit(time_us, writer)
+                except AnabranchError as exc:
+                    self._committing = isinstance(exc, AppendUncertain)
+                    raise
+                self._ended = TransactionState.COMMITTED
+                self._unflushed, self._unflushed_bytes = [], 0
+            elif time_us is not None:
+                self._commit(time_us, writer)
+
+    def _commit(self, time_us: int | None, writer: str | None) -> None:
+        left = sum(each.rows for each in self._unflushed)
+        self._request("commit", {"note_time_us": time_us, "writer": writer, "left": left})
+
+    def abort(self, reason: str = "aborted by its owner") -> None:
+        """Discard all its events; see `Transaction.abort`."""
+        with self._lock:
+            if self._ended is not TransactionState.ABORTED:
+                with suppress(TransactionAborted):
+                    self._request("abort", {"reason": reason}, again=False)
+            self._ended = TransactionState.ABORTED
+            self._unflushed, self._unflushed_bytes = [], 0
+
+    def close(self) -> None:
+        """Give up the session; an open transaction can be resumed by its id until its lease expires. A second call is
+        harmless."""
+        self._session.close({})
+        if self._on_close is not None:
+            self._on_close(self)
+
+    def __enter__(self) -> RemoteTransaction:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._leave(error)
+        finally:
+            with suppress(AnabranchError):
+                self.close()
+
+    def _leave(self, error: BaseException | None) -> None:
+        if self._ended is not None:
+            return
+        if error is None:
+            try:
+                self.commit()
+                return
+            except AppendUncertain:
+                raise  # it may be committed
+            except AnabranchError as exc:
+                with suppress(AnabranchError):
+                    self.abort(f"its commit failed: {exc}")
+                raise
+        with suppress(AnabranchError):  # then its lease expires by itself
+            self.abort(f"{type(error).__name__} in its with block")
+
+    # used by the writers
+
+    def _require_open(self) -> None:
+        if self._ended is TransactionState.ABORTED:
+            raise TransactionAborted(self.id, None)
+        if self._ended is not None:
+            raise Closed("transaction")
+
+    def _require_writable(self) -> None:
+        self._require_open()
+        if self._committing:
+            raise Closed("transaction")
+
+    def _before_write(self) -> None:
+        self._require_writable()
+        if self._clock.monotonic() - self._renewed_at > self._lease_s / 2:
+            self.ping()
+
+    def _describe(self, stream: str) -> tuple[StreamId, StreamSchema]:
+        answer = self._request("writer", {"stream": stream})
+        fields = Fields(answer.fields)
+        assert answer.data is not None, "a writer's answer has the columns"
+        data = answer.data.to_pybytes()
+        schema = StreamSchema.from_bytes(
+            data, fields.optional_text("key"), fields.optional_text("time"), fields.flag("raw")
+        )
+        return StreamId(int(fields.text("stream"), 16)), schema
+
+    def _write(self, stream: StreamId, table: pa.Table) -> None:
+        """Send a batch, in parts; it is accepted once the broker has staged it."""
+        rows = max(1, table.num_rows * limits.SESSION_PART_BYTES // max(1, table.nbytes))
+        with self._sending:
+            for start in range(0, max(1, table.num_rows), rows):
+                part = table.slice(start, rows)
+                batch = _Unflushed(stream, part.num_rows, pack_table(part))
+                self._request_sending("write", {"stream": f"{stream:016x}"}, batch.data)
+                self._unflushed.append(batch)
+                self._unflushed_bytes += batch.data.size
+                self._renewed_at = self._clock.monotonic()
+                if self._unflushed_bytes > limits.TRANSACTION_CLIENT_BYTES_MAX:
+                    self._flush()
+
+    # requests
+
+    def _send_buffered(self) -> None:
+        for writer in list(self._writers.values()):
+            writer.staged()
+
+    def _flush(self) -> None:
+        """Needs the lock for sending."""
+        self._request_sending("flush", {"number": self._flushes})
+        self._flushes += 1
+        self._unflushed, self._unflushed_bytes = [], 0
+        self._renewed_at = self._clock.monotonic()
+
+    def _request(self, verb: str, fields: dict[str, Any], *, again: bool = True) -> Frame:
+        with self._sending:
+            return self._request_sending(verb, fields, again=again)
+
+    def _request_sending(
+        self, verb: str, fields: dict[str, Any], data: pa.Buffer | None = None, *, again: bool = True
+    ) -> Frame:
+        """Request something, on as many brokers as it takes; before, send each what the one before had not flushed.
+        Without `again`, that is left out."""
+        while True:
+            with suppress(ConnectionLost):
+                self._session.await_open()
+                opening = self._session.opening
+                if again and opening != self._sent_in:
+                    for each in self._unflushed:
+                        self._session.request(
+                            "write", {"stream": f"{each.stream:016x}"}, data=each.data, opening=opening
+                        )
+                    self._sent_in = opening
+                return self._session.request(verb, fields, data=data, opening=opening)
+
+
+class _Sender:
+    """What a writer of a transaction writes to: the connection."""
+
+    def __init__(self, transaction: RemoteTransaction, stream: StreamId, schema: StreamSchema) -> None:
+        self._transaction = transaction
+        self._stream = stream
+        self._schema = schema
+        self._number = -1
+
+    @property
+    def schema(self) -> StreamSchema:
+        """See `Staging.schema`."""
+        return self._schema
+
+    def write(self, data: Any, *, number: int | None = None) -> None:
+        """See `Staging.write`. A batch of the same number was sent before."""
+        if number is not None and number == self._number:
+            return
+        self._transaction._write(self._stream, to_table(data))
+        if number is not None:
+            self._number = number
+
+    def finish(self) -> tuple[()]:
+        """The broker has all that was written."""
+        return ()

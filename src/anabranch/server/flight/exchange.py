@@ -1,0 +1,223 @@
+"""One open exchange: a client's requests are answered in order, by one task, while another one receives them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+
+from anabranch import limits
+from anabranch.errors import AnabranchError, Closed, InvalidArgument
+from anabranch.runtime.log_events import SESSION_FAILED
+from anabranch.runtime.ports import Runtime
+from anabranch.wire.errors import error_to_json
+from anabranch.wire.frames import Frame
+
+CLOSE: Final = "close"
+ANSWERED: Final = "answered"
+PROGRESS: Final = "progress"
+
+
+class Outgoing(Protocol):
+    """What an exchange writes to: Flight's writer."""
+
+    def write_metadata(self, buf: Any) -> None:
+        """Send a message that has metadata alone."""
+        ...
+
+
+class Session(Protocol):
+    """What a broker holds for one client while the exchange lasts. All calls come from one task, except `interrupt`."""
+
+    probe_s: float
+    silent_s: float
+
+    def opened(self) -> Frame:
+        """The answer to the request that opened it."""
+        ...
+
+    def call(self, request: Frame) -> Frame:
+        """Do what is requested, and return the answer. What it raises is the answer too."""
+        ...
+
+    def tell(self, message: Frame) -> None:
+        """Take note of what the client tells."""
+        ...
+
+    def authorize(self) -> None:
+        """Check again that the client may do this. Raises PermissionDenied, Unauthenticated."""
+        ...
+
+    def interrupt(self) -> None:
+        """Have a call in progress look at `Exchange.interrupted`."""
+        ...
+
+    def close(self, request: Frame | None) -> None:
+        """End it: as the client requests, or with None because the client is gone."""
+        ...
+
+
+class Exchange:
+    """The messages of one session. `receive` and `end` are for the task that reads from the client, all else for the
+    one that runs the session."""
+
+    def __init__(self, runtime: Runtime, outgoing: Outgoing) -> None:
+        self._runtime = runtime
+        self._clock = runtime.clock
+        self._outgoing = outgoing
+        self._changed = runtime.tasks.condition()
+        self._incoming: deque[Frame] = deque()
+        self._bytes = 0
+        self._ended = False
+        self._heard_at = self._clock.monotonic()
+        self._waits = True  # for the client, not for the store
+        self._interrupt: Callable[[], None] = lambda: None
+
+    # the task that reads from the client
+
+    def receive(self, message: pa.Buffer | None) -> bool:
+        """Take a message of the client; waits while too many are unanswered. Returns False once the session has
+        ended. Raises InvalidArgument."""
+        frame = Frame.unpack(message)
+        with self._changed:
+            self._heard_at = self._clock.monotonic()
+            self._incoming.append(frame)
+            self._bytes += _size(frame)
+            self._changed.notify_all()
+        self._interrupt()
+        with self._changed:
+            while self._bytes > limits.SESSION_QUEUE_BYTES_MAX and not self._ended:
+                self._changed.wait()
+            return not self._ended
+
+    def end(self) -> None:
+        """The client is gone, or is to be treated so."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+        self._interrupt()
+
+    @property
+    def silent_s(self) -> float:
+        """For how long the client has owed a sign of life; 0 while its request is being answered."""
+        return self._clock.monotonic() - self._heard_at if self._waits else 0.0
+
+    # the task that runs the session
+
+    def interrupted(self) -> bool:
+        """True if a call that waits should return: the client has requested something else, or is gone."""
+        return self._ended or any(frame.verb != PROGRESS for frame in self._incoming)
+
+    def ask(self, verb: str, **fields: Any) -> Frame:
+        """Ask the client something in the middle of its request. Raises Closed where the client is gone, or closes the
+        session instead of answering."""
+        self.send(Frame(verb, 0, fields))
+        self._expect()
+        while (frame := self._next(None)) is not None:
+            if frame.verb == ANSWERED:
+                self._waits = False
+                return frame
+            if frame.verb != PROGRESS:
+                with self._changed:
+                    self._incoming.appendleft(frame)
+                    self._bytes += _size(frame)
+                break
+        raise Closed("session")
+
+    def send(self, frame: Frame) -> None:
+        """Send a message. Raises Closed where the client is gone."""
+        message, waits = frame.pack(), self._waits
+        self._expect()
+        try:
+            self._outgoing.write_metadata(message)
+        except (pa.ArrowException, OSError) as exc:
+            self.end()
+            raise Closed("session") from exc
+        self._waits = waits
+
+    def _expect(self) -> None:
+        """From now on it is the client's turn."""
+        if not self._waits:
+            self._heard_at, self._waits = self._clock.monotonic(), True
+
+    def run(self, session: Session) -> None:
+        """Answer requests until the session ends; closes it."""
+        self._interrupt = session.interrupt
+        last: Frame | None = None
+        try:
+            with suppress(Closed):
+                last = self._serve(session)
+        finally:
+            self._close(session, last)
+
+    def _close(self, session: Session, request: Frame | None) -> None:
+        answer = Frame("closed", 0 if request is None else request.number)
+        try:
+            session.close(request)
+        except AnabranchError as exc:
+            answer = Frame("error", answer.number, {"error": error_to_json(exc)})
+        self.end()
+        if request is not None:
+            with suppress(Closed):
+                self.send(answer)
+
+    def _serve(self, session: Session) -> Frame | None:
+        """Answer requests; returns the one to close the session, None where the client is gone."""
+        authorized_at = self._clock.monotonic()
+        while True:
+            frame = self._next(session.probe_s)
+            if frame is None:
+                if self._ended or self.silent_s > session.silent_s:
+                    return None
+                self.send(Frame("probe"))
+                continue
+            if frame.verb == CLOSE:
+                return frame
+            try:
+                if self._clock.monotonic() - authorized_at > limits.SESSION_AUTHORIZE_S:
+                    session.authorize()
+                    authorized_at = self._clock.monotonic()
+                self._answer(session, frame)
+            except Closed:
+                raise
+            except Exception as exc:
+                if not isinstance(exc, AnabranchError | TimeoutError):
+                    SESSION_FAILED(verb=frame.verb, error=exc, traceback=exc)
+                self.send(Frame("error", frame.number, {"error": error_to_json(exc)}))
+
+    def _answer(self, session: Session, frame: Frame) -> None:
+        if frame.number == 0:
+            session.tell(frame)
+            return
+        self._waits = False
+        try:
+            answer = session.call(frame)
+        finally:
+            self._expect()
+        self.send(Frame(answer.verb, frame.number, answer.fields, answer.data))
+
+    def _next(self, timeout_s: float | None) -> Frame | None:
+        """The next message; None after the time, or once the client is gone."""
+        with self._changed:
+            if not self._incoming and not self._ended:
+                self._changed.wait(timeout_s)
+            while timeout_s is None and not self._incoming and not self._ended:
+                self._changed.wait()
+            if self._ended or not self._incoming:
+                return None
+            frame = self._incoming.popleft()
+            self._bytes -= _size(frame)
+            self._changed.notify_all()
+            return frame
+
+
+def unknown(frame: Frame) -> InvalidArgument:
+    """The error for a request that a session does not have."""
+    return InvalidArgument(f"a session of this kind has no request '{frame.verb}'")
+
+
+def _size(frame: Frame) -> int:
+    return 256 + (0 if frame.data is None else frame.data.size)
