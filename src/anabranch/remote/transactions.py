@@ -67,9 +67,7 @@ class RemoteTransaction(Displayed):
         self._ended: TransactionState | None = None
         self._committing = False  # a commit is in progress, or its outcome is unknown
         self._renewed_at = self._clock.monotonic()
-        self._session = Session(
-            "transaction", exchanges, runtime, opening=self._opening, on_opened=self._opened
-        )
+        self._session = Session("transaction", exchanges, runtime, opening=self._opening, on_opened=self._opened)
 
     def _opening(self) -> Frame:
         fields = {"consumer": self._consumer, "ident": self._ident, "lease_s": self._lease_s, "again": self._again}

@@ -141,14 +141,13 @@ LISTENER_FAILED: Final = LogEvent("notifications", "listener_failed", _ERROR, "%
 
 # brokers and their clients
 
-<<<<<<< HEAD
 FLIGHT_FAILED: Final = LogEvent("server", "flight_failed", _ERROR, "a call of Arrow Flight failed: %(error)r")
-=======
-SESSION_FAILED: Final = LogEvent("server", "session_failed", _ERROR, "the request '%(verb)s' of a client failed: %(error)r")
+SESSION_FAILED: Final = LogEvent(
+    "server", "session_failed", _ERROR, "the request '%(verb)s' of a client failed: %(error)r"
+)
 SESSION_REOPENED: Final = LogEvent(
     "remote", "session_reopened", _INFO, "%(session)s continues on %(place)s after its connection was lost: %(error)s"
 )
->>>>>>> 9fd6d60 (Group readers and transactions held by a broker, over Arrow Flight exchanges that survive a lost broker)
 
 # jobs
 

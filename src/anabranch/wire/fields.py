@@ -34,7 +34,7 @@ class Fields:
         """An integer from 0 to 2**63 - 1."""
         value = self._typed(name, int, "an integer")
         if not 0 <= value < 1 << 63:
-            raise InvalidArgument(f"expected '{name}' from 0 to 2**63 - 1, got {value:.100}")
+            raise InvalidArgument(f"expected '{name}' from 0 to 2**63 - 1, got {value!r:.100}")
         return value
 
     def optional_count(self, name: str) -> int | None:

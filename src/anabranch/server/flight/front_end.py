@@ -6,6 +6,7 @@ from anabranch.errors import InvalidArgument
 from anabranch.server.broker import Broker
 from anabranch.server.config import ServerSettings
 from anabranch.server.flight.service import FlightService
+from anabranch.server.flight.sessions import SessionHost
 
 __all__ = ["FlightFrontEnd"]
 
@@ -31,6 +32,7 @@ class FlightFrontEnd:
             self._service = FlightService(
                 self._broker,
                 f"{scheme}://{host}:{settings.flight_port}",
+                exchanges=SessionHost(self._broker),
                 tls_certificates=certificates,
                 client_ca=None if settings.tls_client_ca is None else settings.tls_client_ca.read_bytes(),
             )

@@ -126,7 +126,9 @@ class GroupSession:
         self._reader.abandon()
 
     def _next(self, timeout_s: float | None) -> Frame:
-        wait_s = min(limits.SESSION_WAIT_S, self.silent_s / 4, limits.SESSION_WAIT_S if timeout_s is None else timeout_s)
+        wait_s = min(
+            limits.SESSION_WAIT_S, self.silent_s / 4, limits.SESSION_WAIT_S if timeout_s is None else timeout_s
+        )
         delivery = self._reader.pull(wait_s, self._exchange.interrupted)
         if delivery is None:
             return Frame("nothing", fields={"end": self._reader.at_end})

@@ -1,0 +1,262 @@
+"""Group readers over a connection: what embedded readers promise, and what happens when brokers and clients vanish."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import anabranch as ab
+from anabranch.errors import PermissionDenied, ReaderNotInGroup
+from anabranch.remote.group_reader import RemoteGroupReader
+from anabranch.runtime.ports import Runtime
+from anabranch.security.guard import OpenGuard
+from anabranch.store import Store
+from tests.remote.kit import Connection, SessionServer, served
+from tests.waiting import until
+
+COUNT = 1_000
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with ab.connect(tmp_path / "store", create=True) as made:
+        made.scopes.create("s")
+        made.streams.create("s/a", scaling=3)
+        made.streams.create("s/out")
+        yield made
+
+
+def write(store: Store, count: int = COUNT, start: int = 0) -> None:
+    with store.writer("s/a") as writer:
+        for number in range(start, start + count):
+            writer.write(b"%d" % number, key=str(number % 7))
+
+
+def opened(connection: Connection, group: ab.ReaderGroup, name: str = "r", **options: Any) -> RemoteGroupReader:
+    return RemoteGroupReader(connection, Runtime(), group.name, name, group, **options)
+
+
+def numbers(events: Any) -> list[int]:
+    return [int(event.body) for event in events]
+
+
+def test_events_arrive_once_with_all_their_fields(store: Store) -> None:
+    write(store)
+    group = store.groups.open("s/g", streams="s/a", end="tail")
+    with served(store) as connection, opened(connection, group) as reader:
+        events = list(reader)
+        assert sorted(numbers(events)) == list(range(COUNT))
+        for event in events[:: COUNT // 5]:
+            same = store.fetch(event.pointer)
+            assert (same.key, same.body, same.time, same.appended_us) == (
+                event.key,
+                event.body,
+                event.time,
+                event.appended_us,
+            )
+    assert group.unread().events == 0
+    assert group.readers == []
+
+
+def test_batches_are_those_of_an_embedded_reader(store: Store) -> None:
+    write(store)
+    group = store.groups.open("s/g", streams="s/a", end="tail")
+    with group.reader("embedded") as reader:
+        expected = pa.Table.from_batches(list(reader.batches()))
+    group.reset("head", end="tail")
+    with served(store) as connection, opened(connection, group) as remote:
+        found = pa.Table.from_batches(list(remote.batches()))
+    order = [("_segment", "ascending"), ("_offset", "ascending")]
+    assert found.sort_by(order).equals(expected.sort_by(order))
+    assert found.schema.metadata == expected.schema.metadata
+
+
+def test_a_reader_that_ends_with_an_error_does_not_accept_its_last_event(store: Store) -> None:
+    write(store, 10)
+    group = store.groups.open("s/g", streams="s/a", end="tail")
+    with served(store) as connection:
+        with pytest.raises(ZeroDivisionError), opened(connection, group) as reader:
+            _fail_at_the_fifth(reader)
+        until(lambda: not group.readers)
+        assert group.unread().events == 6
+
+
+def _fail_at_the_fifth(reader: RemoteGroupReader) -> None:
+    for count, _ in enumerate(reader, 1):
+        if count == 5:
+            raise ZeroDivisionError
+
+
+def test_a_reader_whose_client_vanishes_leaves_the_group(store: Store) -> None:
+    write(store)
+    group = store.groups.open("s/g", streams="s/a")
+    with served(store) as connection:
+        reader = opened(connection, group)
+        first = next(iter(reader))
+        reader._session.cancel()
+        until(lambda: not group.readers)
+        with opened(connection, group, "other") as other:
+            assert int(next(iter(other)).body) == int(first.body)
+
+
+def test_a_reader_opened_elsewhere_under_its_name_ends(store: Store) -> None:
+    write(store)
+    group = store.groups.open("s/g", streams="s/a")
+    with served(store) as connection, opened(connection, group) as reader:
+        taken = numbers(event for event, _ in zip(reader, range(10), strict=False))
+        with group.reader("r") as thief:
+            assert next(iter(thief))
+            with pytest.raises(ReaderNotInGroup):
+                taken.extend(numbers(reader))
+        assert len(taken) < COUNT
+
+
+def test_a_reader_of_a_group_that_is_reset_ends(store: Store) -> None:
+    write(store)
+    group = store.groups.open("s/g", streams="s/a")
+    with served(store) as connection, opened(connection, group) as reader:
+        next(iter(reader))
+        group.rewind()
+        with pytest.raises(ReaderNotInGroup):
+            list(reader)
+
+
+def test_checkpoints_call_back_at_the_client(store: Store) -> None:
+    write(store)
+    group = store.groups.open("s/g", streams="s/a")
+    with served(store) as connection, opened(connection, group) as reader:
+        reached: list[tuple[str, int]] = []
+        got: list[int] = []
+        reader.on_checkpoint(lambda name: reached.append((name, len(got))))
+        with pytest.raises(TimeoutError):
+            group.checkpoint("c", timeout_s=0.01)
+        while not reached:
+            batch = reader.read(0.05)
+            got.extend([0] * (0 if batch is None else batch.num_rows))
+        (name, before), *_ = reached
+        assert name == "c"
+        until(lambda: group.checkpoints)
+        assert sum(offset for _, offset in group.checkpoints[0].offsets.items()) == before
+
+
+def test_an_error_of_a_checkpoint_callback_is_raised_where_events_are_requested(store: Store) -> None:
+    write(store, 10)
+    group = store.groups.open("s/g", streams="s/a")
+    with served(store) as connection, opened(connection, group) as reader:
+        reader.on_checkpoint(lambda name: 1 // 0)
+        with pytest.raises(TimeoutError):
+            group.checkpoint("c", timeout_s=0.01)
+        with pytest.raises(ZeroDivisionError):
+            list(reader)
+
+
+def test_coroutines_read_and_cancel(store: Store) -> None:
+    write(store)
+    group = store.groups.open("s/g", streams="s/a")
+
+    async def consume(reader: RemoteGroupReader) -> list[int]:
+        got: list[int] = []
+        async for event in reader:
+            got.append(int(event.body))
+            if len(got) == COUNT:
+                break
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(aiter(reader)), 0.05)
+        return got
+
+    with served(store) as connection, opened(connection, group) as reader:
+        assert sorted(asyncio.run(consume(reader))) == list(range(COUNT))
+
+
+def test_output_is_written_once_with_its_positions(store: Store) -> None:
+    write(store)
+    group = store.groups.open("s/g", streams="s/a", end="tail")
+    with served(store) as connection, opened(connection, group, delivery="exactly_once") as reader:
+        for batch in reader.batches():
+            reader.commit({"s/out": batch.select(["key", "time", "payload"])})
+    with store.reader("s/out", end="tail") as out:
+        assert sorted(numbers(out)) == list(range(COUNT))
+    assert group.unread().events == 0
+
+
+class _NoOutput(OpenGuard):
+    def authorize(self, principal: Any, operation: Any, resource: str | None, *, verb: str = "") -> None:
+        if operation == "write" and resource == "s/out":
+            raise PermissionDenied("no")
+
+
+def test_output_needs_the_right_to_write_its_stream(store: Store) -> None:
+    write(store, 10)
+    group = store.groups.open("s/g", streams="s/a", end="tail")
+    server = SessionServer(store, _NoOutput())
+    with opened(Connection(server.url), group, delivery="exactly_once") as reader:
+        batch = next(reader.batches())
+        with pytest.raises(PermissionDenied):
+            reader.commit({"s/out": batch.select(["key", "time", "payload"])})
+    assert group.unread().events == 10
+    server.end()
+
+
+# two brokers
+
+_BROKER = """
+import sys
+import anabranch as ab
+from tests.remote.kit import SessionServer
+server = SessionServer(ab.connect(sys.argv[1]))
+print(server.url, flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def two_brokers(folder: Path) -> Iterator[tuple[Connection, subprocess.Popen[str]]]:
+    """A connection to two broker processes of one store, and the one that it uses first."""
+    command = [sys.executable, "-c", _BROKER, str(folder)]
+    processes = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path.cwd())
+        for _ in range(2)
+    ]
+    try:
+        urls = [process.stdout.readline().strip() for process in processes if process.stdout]
+        yield Connection(*urls), processes[0]
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+
+
+def test_a_reader_continues_on_another_broker_and_gets_nothing_twice(store: Store, tmp_path: Path) -> None:
+    write(store, 20_000)
+    group = store.groups.open("s/g", streams="s/a", end="tail")
+    with two_brokers(tmp_path / "store") as (connection, used), opened(connection, group) as reader:
+        got: list[int] = []
+        for event in reader:
+            got.append(int(event.body))
+            if len(got) == 5_000:
+                used.kill()
+                used.wait()
+    assert sorted(got) == list(range(20_000))
+    assert group.unread().events == 0
+
+
+def test_output_is_written_once_whichever_broker_dies(store: Store, tmp_path: Path) -> None:
+    write(store, 20_000)
+    group = store.groups.open("s/g", streams="s/a", end="tail")
+    options: Any = {"delivery": "exactly_once", "batch_rows": 1_000}
+    with two_brokers(tmp_path / "store") as (connection, used), opened(connection, group, **options) as reader:
+        for count, batch in enumerate(reader.batches(), 1):
+            if count == 5:  # between a batch and its output
+                used.kill()
+                used.wait()
+            reader.commit({"s/out": batch.select(["key", "time", "payload"])})
+    with store.reader("s/out", end="tail") as out:
+        assert sorted(numbers(out)) == list(range(20_000))
