@@ -59,7 +59,7 @@ class _Losing:
         self._writer.write_metadata(buf)
 
 
-class SessionServer(fl.FlightServerBase):
+class SessionServer(fl.FlightServerBase):  # type: ignore[misc]
     """Serves the sessions of one store on a free port."""
 
     def __init__(self, store: Store, guard: Any = None) -> None:

@@ -89,6 +89,10 @@ def test_a_reader_that_ends_with_an_error_does_not_accept_its_last_event(store: 
         assert group.unread().events == 6
 
 
+def _fail(name: str) -> None:
+    raise ZeroDivisionError
+
+
 def _fail_at_the_fifth(reader: RemoteGroupReader) -> None:
     for count, _ in enumerate(reader, 1):
         if count == 5:
@@ -151,7 +155,7 @@ def test_an_error_of_a_checkpoint_callback_is_raised_where_events_are_requested(
     write(store, 10)
     group = store.groups.open("s/g", streams="s/a")
     with served(store) as connection, opened(connection, group) as reader:
-        reader.on_checkpoint(lambda name: 1 // 0)
+        reader.on_checkpoint(_fail)
         with pytest.raises(TimeoutError):
             group.checkpoint("c", timeout_s=0.01)
         with pytest.raises(ZeroDivisionError):

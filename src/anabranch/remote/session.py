@@ -265,10 +265,17 @@ class Session:
                 self._lost_at = self._runtime.clock.monotonic()
                 self._changed.notify_all()
             if lost is not None:
-                with suppress(pa.ArrowException, OSError):
-                    lost.close()
+                self._hang_up(lost)
             if self._closed or not self._reopened(error):
                 return
+
+    def _hang_up(self, writer: ExchangeWriter) -> None:
+        """End an exchange that is of no use any more, without waiting for the broker."""
+        if self._reader is not None and not self._closed:
+            with suppress(pa.ArrowException, OSError):
+                self._reader.cancel()
+        with suppress(pa.ArrowException, OSError):
+            writer.close()
 
     def _reopened(self, error: Exception) -> bool:
         """Open it again, on another broker if there is one. Returns False where it has ended."""
@@ -297,6 +304,8 @@ class Session:
         try:
             while True:
                 frame = Frame.unpack(reader.read_chunk().app_metadata)
+                if frame.verb == "ended":
+                    return StoreUnavailable("the broker ended the session")
                 if frame.verb == "probe":
                     self._send(Frame("progress", 0, {} if self._progress is None else self._progress()), opened)
                     continue

@@ -65,6 +65,7 @@ class RemoteTransaction(Displayed):
         self._flushes = 0
         self._sent_in = 1  # the opening of the session in which `_unflushed` was sent
         self._ended: TransactionState | None = None
+        self._landed = False  # when the session was opened last, it was committed already
         self._committing = False  # a commit is in progress, or its outcome is unknown
         self._renewed_at = self._clock.monotonic()
         self._session = Session("transaction", exchanges, runtime, opening=self._opening, on_opened=self._opened)
@@ -75,8 +76,9 @@ class RemoteTransaction(Displayed):
 
     def _opened(self, frame: Frame) -> None:
         self._ident = Fields(frame.fields).text("ident")
+        info = transaction_info(Fields(frame.fields).value("info"))
+        self._landed = info.state is TransactionState.COMMITTED
         if not self._again:
-            info = transaction_info(Fields(frame.fields).value("info"))
             self._lease_s = min(self._lease_s, max(0.0, (info.expires_at - info.begun_at) / 1e6))
         self._again = True
 
@@ -102,7 +104,7 @@ class RemoteTransaction(Displayed):
         """The transaction's writer to a stream; see `Transaction.writer`."""
         with self._lock:
             self._require_open()
-            ident, schema = self._describe(str(stream))
+            ident, schema = self._describe({"stream": str(stream)})
             known = self._writers.get(ident)
             if known is None:
                 known = self._writers[ident] = TransactionWriter(
@@ -110,7 +112,7 @@ class RemoteTransaction(Displayed):
                     self._runtime,
                     self._before_write,
                     self._require_writable,
-                    lambda: _Sender(self, ident, self._describe(f"{ident}")[1]),
+                    lambda: _Sender(self, ident, self._describe({"id": f"{ident:016x}"})[1]),
                 )
             return known
 
@@ -214,8 +216,8 @@ class RemoteTransaction(Displayed):
         if self._clock.monotonic() - self._renewed_at > self._lease_s / 2:
             self.ping()
 
-    def _describe(self, stream: str) -> tuple[StreamId, StreamSchema]:
-        answer = self._request("writer", {"stream": stream})
+    def _describe(self, stream: dict[str, Any]) -> tuple[StreamId, StreamSchema]:
+        answer = self._request("writer", stream)
         fields = Fields(answer.fields)
         assert answer.data is not None, "a writer's answer has the columns"
         data = answer.data.to_pybytes()
@@ -264,7 +266,7 @@ class RemoteTransaction(Displayed):
             with suppress(ConnectionLost):
                 self._session.await_open()
                 opening = self._session.opening
-                if again and opening != self._sent_in:
+                if again and opening != self._sent_in and not self._landed:
                     for each in self._unflushed:
                         self._session.request(
                             "write", {"stream": f"{each.stream:016x}"}, data=each.data, opening=opening

@@ -154,15 +154,15 @@ class Exchange:
             self._close(session, last)
 
     def _close(self, session: Session, request: Frame | None) -> None:
-        answer = Frame("closed", 0 if request is None else request.number)
+        # Without a request the client is told, if it still listens, to continue on another broker.
+        answer = Frame("ended") if request is None else Frame("closed", request.number)
         try:
             session.close(request)
         except AnabranchError as exc:
             answer = Frame("error", answer.number, {"error": error_to_json(exc)})
         self.end()
-        if request is not None:
-            with suppress(Closed):
-                self.send(answer)
+        with suppress(Closed):
+            self.send(answer)
 
     def _serve(self, session: Session) -> Frame | None:
         """Answer requests; returns the one to close the session, None where the client is gone."""

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 import pyarrow as pa
 
 from anabranch import limits
-from anabranch.errors import AnabranchError, Closed, InvalidArgument
+from anabranch.errors import AnabranchError, Closed, InvalidArgument, StoreUnavailable
 from anabranch.runtime.log_events import SESSION_FAILED
 from anabranch.runtime.periodic import Periodic
 from anabranch.security.guard import Principal
@@ -55,8 +55,9 @@ class SessionHost:
         exchange = Exchange(self._runtime, outgoing)
         guard = self._broker.guard
         try:
+            if self._closed:
+                raise StoreUnavailable("this broker is about to end; call another one")
             request = Frame.unpack(pa.py_buffer(command))
-            guard.admit(principal)
             with guard.hold(principal, "followers"):
                 self._serve(self._session(principal, exchange, request), exchange, incoming)
         except Closed:
@@ -76,10 +77,9 @@ class SessionHost:
     def _serve(self, session: Session, exchange: Exchange, incoming: Incoming) -> None:
         with self._lock:
             self._open[exchange] = session.silent_s
-            closed = self._closed
-        try:
-            if closed:
+            if self._closed:
                 exchange.end()
+        try:
             exchange.send(session.opened())
         except Closed:
             exchange.end()

@@ -5,7 +5,7 @@ transaction that was begun before, or `lease_s` for a new one. When the connecti
 with `ident`, on any broker, and sends the batches again that were not flushed; what it had flushed or committed counts
 once, because flushes have the client's numbers and commits its id.
 
-Requests: `writer` (`stream`: its columns), `write` (`stream`, an id, with the rows), `flush` (`number`), `ping`, `info`,
+Requests: `writer` (`stream` a name, or `id`: its columns), `write` (`stream`, an id, with the rows), `flush` (`number`), `ping`, `info`,
 `commit` (`note_time_us`, `writer`, `left`: how many events were not flushed), `abort` (`reason`), `close`.
 """
 
@@ -121,10 +121,13 @@ class TransactionSession:
         return transaction_fields(self._row().info)
 
     def _describe(self, fields: Fields) -> Frame:
-        found = fields.text("stream")
-        writer = self._open.writer(found)
-        info = self._store.streams.get(found)
+        ident = fields.optional_text("id")
+        if ident is None:
+            info = self._store.streams.get(fields.text("stream"))
+        else:
+            info = self._store.streams.view(_stream_id(ident)).info
         self._authorize(info)
+        writer = self._open.writer(info.name)
         self._writers[info.id] = writer
         schema = info.schema
         described = {
@@ -137,7 +140,7 @@ class TransactionSession:
         return Frame("writer", fields=described, data=schema.columns.serialize())
 
     def _write(self, fields: Fields, request: Frame) -> Frame:
-        stream = StreamId(int(fields.text("stream"), 16))
+        stream = _stream_id(fields.text("stream"))
         writer = self._writers.get(stream)
         if writer is None:
             info = self._store.streams.view(stream).info
@@ -163,3 +166,10 @@ class TransactionSession:
                 f"another process committed transaction '{self._ident}' without {left:,} events written by this one"
             )
         return Frame("done")
+
+
+def _stream_id(text: str) -> StreamId:
+    try:
+        return StreamId(int(text, 16))
+    except ValueError:
+        raise InvalidArgument(f"expected a stream's id as 16 hex digits, got {text!r:.100}") from None
