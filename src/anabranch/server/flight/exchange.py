@@ -24,7 +24,7 @@ PROGRESS: Final = "progress"
 class Outgoing(Protocol):
     """What an exchange writes to: Flight's writer."""
 
-    def write_metadata(self, buf: Any) -> None:
+    def write_metadata(self, _message: Any, /) -> None:
         """Send a message that has metadata alone."""
         ...
 
