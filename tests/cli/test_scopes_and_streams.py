@@ -157,7 +157,7 @@ def test_a_schema_that_makes_no_sense_is_refused(line: Line, text: str, complain
 def test_a_schema_may_nest() -> None:
     import pyarrow as pa
 
-    from anabranch.cli.schema_text import parse_schema
+    from anabranch.core.schema_text import parse_schema
 
     parsed = parse_schema('a: list<struct<b:int, c:decimal(10,2)>>, m:map<string,date>, "odd name":text,')
     assert parsed.field("a").type == pa.list_(pa.struct([("b", pa.int64()), ("c", pa.decimal128(10, 2))]))

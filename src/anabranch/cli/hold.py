@@ -67,7 +67,7 @@ def hold(
     """
     columns: Any = None
     if schema is not None:
-        from anabranch.cli.schema_text import parse_schema
+        from anabranch.core.schema_text import parse_schema
 
         columns = parse_schema(schema)
     with open_catalog(store) as names:

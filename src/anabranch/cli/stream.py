@@ -109,7 +109,7 @@ def create(
         raise InvalidArgument("pass --schema or --schema-from, not both")
     columns: Any = None
     if schema is not None:
-        from anabranch.cli.schema_text import parse_schema
+        from anabranch.core.schema_text import parse_schema
 
         columns = parse_schema(schema)
     elif schema_from is not None:
@@ -346,7 +346,7 @@ def _events(names: CatalogStore, stream: str) -> int:
 def _columns_to_add(text: str | None, file: Path | None, present: Sequence[str]) -> Any:
     """The columns written as text, or those of a file that are not `present`."""
     if text is not None:
-        from anabranch.cli.schema_text import parse_schema
+        from anabranch.core.schema_text import parse_schema
 
         return parse_schema(text)
     from anabranch.cli.intake.open import schema_of_file

@@ -218,7 +218,7 @@ class _New(NamedTuple):
     def schema_of(self, intake: Intake, *, skip_bad: bool) -> StreamSchema:
         """Returns the stream's schema: the given one, or the one inferred from the input; see `Intake.schema`."""
         from anabranch.cli.intake.times import as_times
-        from anabranch.cli.schema_text import parse_schema
+        from anabranch.core.schema_text import parse_schema
         from anabranch.model.schema import RAW, StreamSchema
 
         columns = intake.schema(skip_bad=skip_bad) if self.schema is None else parse_schema(self.schema)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -22,6 +23,7 @@ from anabranch.server.http.endpoints import Endpoint
 from anabranch.server.http.fast_append import append_fast
 from anabranch.server.http.front import HttpCall, HttpFront
 from anabranch.server.http.names import stream_name
+from anabranch.server.http.openapi import openapi
 from anabranch.server.http.problem import HttpRefusal, problem_response
 from anabranch.server.http.table import ENDPOINTS
 
@@ -35,8 +37,9 @@ class HttpApp:
     def __init__(self, broker: Broker, endpoints: Sequence[Endpoint] = ENDPOINTS) -> None:
         self._broker = broker
         self.front: HttpFront | None = None
+        self._description = msgspec.json.encode(openapi(endpoints))
         self._app = Starlette(
-            routes=[_route(self, endpoint) for endpoint in endpoints],
+            routes=_routes(self, endpoints),
             lifespan=self._lifespan,
             exception_handlers={HTTPException: _refused},
         )
@@ -60,7 +63,7 @@ class HttpApp:
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
-        self.front = HttpFront(self._broker)
+        self.front = HttpFront(self._broker, self._description)
         try:
             yield
         finally:
@@ -74,11 +77,12 @@ def create_app(broker: Broker) -> HttpApp:
 
 
 class _Served:
-    """An endpoint as an ASGI application: authenticates, checks, counts, and answers errors."""
+    """The endpoints of a path as an ASGI application: authenticates, checks, counts, and answers errors."""
 
-    def __init__(self, app: HttpApp, endpoint: Endpoint) -> None:
+    def __init__(self, app: HttpApp, endpoints: Mapping[str, Endpoint]) -> None:
+        """`endpoints` are those of one path, by method."""
         self._app = app
-        self._endpoint = endpoint
+        self._endpoints = endpoints
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = _Started(send)
@@ -93,10 +97,10 @@ class _Served:
         try:
             await response(scope, receive, started)
         except (ClientDisconnect, TimeoutError):  # it goes no further: the connection is closed
-            _LOG.debug("a caller of %s went away", self._endpoint.path)
+            _LOG.debug("a caller went away")
 
     async def _answer(self, request: Request) -> Response:
-        front, endpoint = self._app.front, self._endpoint
+        front, endpoint = self._app.front, self._endpoints[request.method]
         if front is None or front.draining:
             raise HttpRefusal(503, "draining", "the broker is stopping", Retry_After="1", Connection="close")
         if endpoint.resource == "open":
@@ -127,11 +131,15 @@ class _Started:
         await self._send(message)
 
 
-def _route(app: HttpApp, endpoint: Endpoint) -> Route:
-    route = Route(endpoint.path, _Served(app, endpoint), methods=[endpoint.method], name=endpoint.name)
-    if endpoint.method == "GET" and route.methods is not None:
-        route.methods.discard("HEAD")
-    return route
+def _routes(app: HttpApp, endpoints: Sequence[Endpoint]) -> list[Route]:
+    """One route a path, with all its methods, so that a wrong method is told which there are."""
+    paths: dict[str, dict[str, Endpoint]] = {}
+    for endpoint in endpoints:
+        paths.setdefault(endpoint.path, {})[endpoint.method] = endpoint
+    routes = [Route(path, _Served(app, methods), methods=list(methods)) for path, methods in paths.items()]
+    for route, methods in zip(routes, paths.values(), strict=True):
+        route.methods = set(methods)  # Starlette adds HEAD to GET
+    return routes
 
 
 async def _refused(_: Request, exc: Exception) -> Response:

@@ -26,11 +26,14 @@ T = TypeVar("T")
 class HttpFront:
     """One broker's HTTP front end, for one event loop. Close it before the store."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, description: bytes) -> None:
+        """`description` is that of the API, as OpenAPI."""
+        self.description = description
         self.broker = broker
         self.store = broker.store
         self.guard = broker.guard
         self.threads = ThreadPoolExecutor(limits.HTTP_THREADS_MAX, "anabranch-http")
+        self._long_threads = ThreadPoolExecutor(limits.HTTP_VERBS_MAX, "anabranch-verb")
         self.names = StreamNames(self.store, self.guard, self.threads)
         self.writers = SharedWriters(self.store, self.threads)
         self.tails = SharedTails(self.store, self.threads)
@@ -43,6 +46,11 @@ class HttpFront:
         """Run what waits for the catalog, the blobs or a commit, in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self.threads, work)
 
+    async def run_long(self, work: Callable[[], T]) -> T:
+        """Run what may take long, such as a verb that moves bytes, in one of other threads: requests for events don't
+        wait for it."""
+        return await asyncio.get_running_loop().run_in_executor(self._long_threads, work)
+
     async def close(self) -> None:
         """End the followers, and wait until what was accepted is durable. May be called again."""
         self._forget_drain()
@@ -51,6 +59,7 @@ class HttpFront:
         await self._ending
         await self.writers.close()
         self.threads.shutdown(wait=False)
+        self._long_threads.shutdown(wait=False, cancel_futures=True)
 
     def _drain_soon(self) -> None:
         """Called in any thread."""

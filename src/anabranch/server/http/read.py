@@ -83,9 +83,6 @@ def wanted_form(call: HttpCall, *, default: str) -> str:
 
 def range_of(call: HttpCall) -> Range:
     """What the query asks for. Raises InvalidArgument."""
-    by = call.text("by", "append")
-    if by not in ("append", "event"):
-        raise InvalidArgument(f"by is append or event, not '{by}'")
     columns = call.text("columns")
     between = call.text("between")
     low, dots, high = (between or "").partition("..")
@@ -94,12 +91,20 @@ def range_of(call: HttpCall) -> Range:
     return Range(
         start=call.text("from") or "head",
         end=call.text("to"),
-        by="event" if by == "event" else "append",
+        by=time_kind(call),
         columns=None if columns is None else [name for name in columns.split(",") if name],
         between=None if between is None else (low, high),
         limit=call.count("limit", None, most=limits.HTTP_PAGE_EVENTS_MAX),
         meta=call.flag("meta"),
     )
+
+
+def time_kind(call: HttpCall) -> TimeKind:
+    """Which times the places of a query are. Raises InvalidArgument."""
+    by = call.text("by", "append")
+    if by not in ("append", "event"):
+        raise InvalidArgument(f"by is append or event, not '{by}'")
+    return "event" if by == "event" else "append"
 
 
 def place(text: str) -> int | str:

@@ -1,0 +1,80 @@
+"""`POST /v1/call/{verb}`: every management verb, by the one door that all front ends use."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from functools import partial
+from itertools import islice
+from typing import Any, Final
+
+from starlette.responses import Response, StreamingResponse
+
+from anabranch.errors import InvalidArgument
+from anabranch.server.calls import run
+from anabranch.server.http.body import read_body
+from anabranch.server.http.front import HttpCall
+from anabranch.server.http.problem import HttpRefusal, problem_of
+from anabranch.wire.values import parse_bytes, to_bytes, to_json
+from anabranch.wire.verbs import VERBS, Verb
+
+_ITEMS_AT_A_TIME: Final = 256
+
+Shown = Callable[[Any], Any]
+
+
+async def call_verb(call: HttpCall) -> Response:
+    """Call the verb of the path with the arguments in the body, a JSON object; no body is no arguments."""
+    name = call.request.path_params["verb"]
+    if name not in VERBS:
+        raise HttpRefusal(404, "no_such_verb", f"'{name:.100}' is no verb; /v1/openapi.json lists them")
+    return await answer_of(call, name, await arguments_of(call))
+
+
+async def arguments_of(call: HttpCall) -> dict[str, Any]:
+    """The JSON object in the body. Raises InvalidArgument."""
+    body = await read_body(call.request.receive, call.request.scope["headers"])
+    found = parse_bytes(body) if body.strip() else {}
+    if not isinstance(found, dict):
+        raise InvalidArgument("the arguments are expected as a JSON object")
+    return found
+
+
+async def answer_of(call: HttpCall, name: str, arguments: Mapping[str, Any], *, status: int = 200) -> Response:
+    """Call a verb, and answer `{"result": …}`; the items of a streaming verb one a line."""
+    verb = VERBS[name]
+    result = await done(call, name, arguments)
+    if verb.streaming or isinstance(result, Iterator):
+        return StreamingResponse(_lines(call, iter(result)), media_type="application/x-ndjson")
+    return Response(to_bytes({"result": to_json(result)}), status, media_type="application/json")
+
+
+async def done(call: HttpCall, name: str, arguments: Mapping[str, Any]) -> Any:
+    """Call a verb. An `Idempotency-Key` is its request id: asked again, it does nothing and returns the first result.
+    Raises InvalidArgument for a key of a verb that takes none, and what the verb raises."""
+    given = with_request(VERBS[name], arguments, call.request.headers.get("idempotency-key"))
+    front = call.front
+    return await front.run_long(partial(run, front.broker, call.principal, name, given, admit=False))
+
+
+def with_request(verb: Verb, arguments: Mapping[str, Any], key: str | None) -> Mapping[str, Any]:
+    """The arguments, with the idempotency key as the request id."""
+    if key is None or not verb.changes:
+        return arguments
+    if "request" not in verb.parameters:
+        raise InvalidArgument(f"{verb.name} takes no Idempotency-Key")
+    if arguments.get("request", key) != key:
+        raise InvalidArgument("Idempotency-Key and the argument 'request' differ")
+    return {**arguments, "request": key}
+
+
+async def _lines(call: HttpCall, items: Iterator[Any]) -> AsyncIterator[bytes]:
+    """Items as JSON, one a line. An error ends them with a line of its own."""
+
+    def step() -> list[bytes]:
+        return [to_bytes(to_json(item)) + b"\n" for item in islice(items, _ITEMS_AT_A_TIME)]
+
+    try:
+        while found := await call.front.run_long(step):
+            yield b"".join(found)
+    except Exception as exc:
+        yield to_bytes({"_problem": problem_of(exc)}) + b"\n"

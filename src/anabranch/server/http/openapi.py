@@ -1,0 +1,239 @@
+"""The OpenAPI 3.1 description of the HTTP API, made from the table of endpoints and the table of verbs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from inspect import Parameter, getdoc
+from types import UnionType
+from typing import Any, Final, Union, get_args, get_origin
+
+from anabranch import __version__
+from anabranch.server.http.endpoints import Endpoint
+from anabranch.server.http.problem import PROBLEM
+from anabranch.wire.hints import hints_of
+from anabranch.wire.verbs import VERBS, Verb
+
+_PARAMETER: Final = re.compile(r"{(\w+)(?::\w+)?}")
+_CALL: Final = "/v1/call/{verb}"
+_UNSENT: Final = ("progress", "started")
+_TYPES: Final = {str: "string", int: "integer", float: "number", bool: "boolean"}
+_TEXT: Final = {"type": "string"}
+_NAME: Final = {"type": "string", "pattern": "^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$"}
+
+_SCHEMAS: Final[Mapping[str, Any]] = {
+    "Problem": {
+        "type": "object",
+        "required": ["type", "title", "status", "detail", "code", "fields"],
+        "properties": {
+            "type": _TEXT,
+            "title": _TEXT,
+            "status": {"type": "integer"},
+            "detail": _TEXT,
+            "code": {"type": "string", "description": "Never changes for a kind of error: `stream_not_found`."},
+            "fields": {"type": "object"},
+        },
+    },
+    "Event": {
+        "type": "object",
+        "description": "The columns of the stream. Times are ISO 8601; bytes are text, or base64 under `NAME_base64`. "
+        "An event of a raw stream has `payload`, `key` and `time`.",
+    },
+    "Events": {
+        "oneOf": [
+            {"$ref": "#/components/schemas/Event"},
+            {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/Event"}},
+        ]
+    },
+    "Appended": {
+        "type": "object",
+        "required": ["events", "ranges"],
+        "properties": {
+            "events": {"type": "integer"},
+            "pointers": {"type": "array", "items": _TEXT},
+            "ranges": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["segment", "start", "stop"],
+                    "properties": {"segment": _TEXT, "start": {"type": "integer"}, "stop": {"type": "integer"}},
+                },
+            },
+        },
+    },
+    "Page": {
+        "type": "object",
+        "required": ["events", "cut", "next"],
+        "properties": {
+            "events": {"type": "array", "items": {"$ref": "#/components/schemas/Event"}},
+            "cut": {"type": "string", "description": "The position behind the page."},
+            "next": {"type": ["string", "null"], "description": "The page that follows."},
+        },
+    },
+    "Cut": {"type": "object", "required": ["cut"], "properties": {"cut": _TEXT}},
+    "Scope": {
+        "type": "object",
+        "required": ["name", "tags", "created_at"],
+        "properties": {"name": _TEXT, "tags": {"type": "object"}, "created_at": _TEXT},
+    },
+    "NewScope": {
+        "type": "object",
+        "required": ["name"],
+        "properties": {
+            "name": _NAME,
+            "tags": {"type": "object", "additionalProperties": _TEXT},
+            "exist_ok": {"type": "boolean"},
+        },
+        "additionalProperties": False,
+    },
+    "Stream": {
+        "type": "object",
+        "required": ["name", "id", "columns", "key", "time", "raw", "tags", "created_at", "sealed", "epoch"],
+        "properties": {
+            "name": _TEXT,
+            "id": _TEXT,
+            "columns": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["name", "type"],
+                    "properties": {"name": _TEXT, "type": _TEXT},
+                },
+            },
+            "key": {"type": ["string", "null"]},
+            "time": {"type": ["string", "null"]},
+            "raw": {"type": "boolean"},
+            "tags": {"type": "object"},
+            "created_at": _TEXT,
+            "sealed": {"type": "boolean"},
+            "epoch": {"type": "integer"},
+        },
+    },
+    "NewStream": {
+        "type": "object",
+        "required": ["name"],
+        "properties": {
+            "name": {"type": "string", "examples": ["iot/sensors"]},
+            "schema": {"type": "string", "examples": ["sensor:string, at:timestamp, value:double"]},
+            "key": _TEXT,
+            "time": _TEXT,
+            "scaling": {"description": "A number of segments, or a policy."},
+            "tags": {"type": "object", "additionalProperties": _TEXT},
+            "retention": {},
+            "exist_ok": {"type": "boolean"},
+        },
+        "additionalProperties": False,
+    },
+    "Scopes": {
+        "type": "object",
+        "required": ["items", "next"],
+        "properties": {
+            "items": {"type": "array", "items": {"$ref": "#/components/schemas/Scope"}},
+            "next": {"type": ["string", "null"]},
+        },
+    },
+    "Streams": {
+        "type": "object",
+        "required": ["items", "next"],
+        "properties": {
+            "items": {"type": "array", "items": {"$ref": "#/components/schemas/Stream"}},
+            "next": {"type": ["string", "null"]},
+        },
+    },
+    "Arguments": {"type": "object", "description": "The arguments of the verb, by name."},
+    "Result": {"type": "object", "required": ["result"], "properties": {"result": {}}},
+}
+
+
+def openapi(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
+    """The description. Each verb stands in it as a path of its own."""
+    paths: dict[str, dict[str, Any]] = {}
+    for endpoint in endpoints:
+        if endpoint.path != _CALL:
+            path = _PARAMETER.sub(r"{\1}", endpoint.path)
+            paths.setdefault(path, {})[endpoint.method.lower()] = _operation(endpoint)
+            continue
+        for verb in VERBS.values():
+            paths[_CALL.replace("{verb}", verb.name)] = {"post": _call_operation(endpoint, verb)}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Anabranch",
+            "version": __version__,
+            "summary": "A stream store",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "security": [{"bearer": []}, {}],
+        "paths": paths,
+        "components": {
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+            "schemas": _SCHEMAS,
+        },
+    }
+
+
+def _operation(endpoint: Endpoint) -> dict[str, Any]:
+    """One operation. Whatever fails is answered with a problem."""
+    names = _PARAMETER.findall(endpoint.path)
+    in_path = [{"name": name, "in": "path", "required": True, "schema": _NAME} for name in names]
+    found: dict[str, Any] = {
+        "operationId": endpoint.name,
+        "summary": endpoint.summary,
+        "tags": [endpoint.path.split("/")[2] if endpoint.path.startswith("/v1/") else "docs"],
+        "parameters": [*in_path, *endpoint.parameters],
+        "responses": {
+            **(endpoint.answers or {"200": {"description": "The page."}}),
+            "default": {
+                "description": "A problem.",
+                "content": {PROBLEM: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+            },
+        },
+    }
+    if endpoint.body is not None:
+        found["requestBody"] = endpoint.body
+    if endpoint.resource == "open":
+        found["security"] = []
+    return found
+
+
+def _call_operation(endpoint: Endpoint, verb: Verb) -> dict[str, Any]:
+    doc = (getdoc(verb.function) or "").split("\n\n")[0].replace("\n", " ")
+    found = _operation(endpoint)
+    found |= {
+        "operationId": verb.name,
+        "summary": f"{verb.name}",
+        "description": doc,
+        "tags": [verb.name.rpartition(".")[0] or "store"],
+        "parameters": list(endpoint.parameters) if "request" in verb.parameters else [],
+        "requestBody": {"content": {"application/json": {"schema": _arguments(verb)}}},
+    }
+    if verb.streaming:
+        found["responses"]["200"] = {
+            "description": "The items, one a line.",
+            "content": {"application/x-ndjson": {"schema": _TEXT}},
+        }
+    return found
+
+
+def _arguments(verb: Verb) -> dict[str, Any]:
+    """The schema of a verb's arguments. What is no plain JSON is described in the wire's own form (`$type`)."""
+    hints = hints_of(verb.function)
+    names = {name: parameter for name, parameter in verb.parameters.items() if name not in _UNSENT}
+    required = [name for name, parameter in names.items() if parameter.default is Parameter.empty]
+    found: dict[str, Any] = {
+        "type": "object",
+        "properties": {name: _schema(hints.get(name)) for name in names},
+        "additionalProperties": False,
+    }
+    return {**found, "required": required} if required else found
+
+
+def _schema(hint: Any) -> dict[str, Any]:
+    if hint in _TYPES:
+        return {"type": _TYPES[hint]}
+    if get_origin(hint) in (Union, UnionType):
+        kinds = {_TYPES.get(each, "null" if each is type(None) else "") for each in get_args(hint)}
+        if "" not in kinds:
+            return {"type": sorted(kinds)}
+    return {}

@@ -1,0 +1,185 @@
+"""Scopes and streams as resources: plain JSON for the verbs that people use most."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import pyarrow as pa
+from starlette.responses import Response
+
+from anabranch import limits
+from anabranch.core.schema_text import parse_schema
+from anabranch.errors import InvalidArgument
+from anabranch.model.stream import Scope, StreamInfo
+from anabranch.model.times import to_datetime
+from anabranch.reading.bounds import to_cut
+from anabranch.server.http.calls import answer_of, arguments_of, done
+from anabranch.server.http.front import HttpCall
+from anabranch.server.http.names import stream_name
+from anabranch.server.http.problem import HttpRefusal
+from anabranch.server.http.read import place, time_kind
+from anabranch.wire.values import to_bytes, to_json
+from anabranch.wire.verbs import VERBS
+
+_OF_STREAM: Final = ("name", "stream", "source", "first", "part")  # how verbs call the stream that they are about
+
+
+async def list_scopes(call: HttpCall) -> Response:
+    """The scopes that the caller may read, in name order."""
+    return await _list(call, "scopes.list", ("pattern", "tag"), scope_json, lambda scope: scope.name)
+
+
+async def list_streams(call: HttpCall) -> Response:
+    """The streams that the caller may read, in name order."""
+    return await _list(
+        call, "streams.list", ("scope", "pattern", "tag", "internal"), stream_json, lambda info: str(info.name)
+    )
+
+
+async def create_scope(call: HttpCall) -> Response:
+    """Create a scope: `name`, and optionally `tags`, `exist_ok`."""
+    arguments = await arguments_of(call)
+    return _created(scope_json(await done(call, "scopes.create", arguments)))
+
+
+async def create_stream(call: HttpCall) -> Response:
+    """Create a stream: `name`, `schema` as text (`sensor:string, at:timestamp`) or none for a raw stream, `key`, `time`
+    and what else `streams.create` takes."""
+    arguments = await arguments_of(call)
+    if isinstance(arguments.get("schema"), str):
+        arguments["schema"] = to_json(parse_schema(arguments["schema"]))
+    return _created(stream_json(await done(call, "streams.create", arguments)))
+
+
+async def get_scope(call: HttpCall) -> Response:
+    """One scope."""
+    return _json(scope_json(await done(call, "scopes.get", {"name": call.request.path_params["scope"]})))
+
+
+async def get_stream(call: HttpCall) -> Response:
+    """One stream, by its name or an alias."""
+    return _json(stream_json(await done(call, "streams.get", {"name": _name(call)})))
+
+
+async def delete_scope(call: HttpCall) -> Response:
+    """Delete a scope; with `?recursive` its streams too."""
+    arguments = {"name": call.request.path_params["scope"], "recursive": call.flag("recursive")}
+    await done(call, "scopes.delete", arguments)
+    return Response(status_code=204)
+
+
+async def delete_stream(call: HttpCall) -> Response:
+    """Delete a stream."""
+    await done(call, "streams.delete", {"name": _name(call)})
+    call.front.names.forget(_name(call))
+    return Response(status_code=204)
+
+
+async def call_stream(call: HttpCall) -> Response:
+    """A verb of a stream: `POST /v1/streams/iot/sensors:seal` is `streams.seal` of that stream."""
+    return await _call_noun(call, "streams", _name(call))
+
+
+async def call_scope(call: HttpCall) -> Response:
+    """A verb of a scope: `POST /v1/scopes/iot:rename`."""
+    return await _call_noun(call, "scopes", call.request.path_params["scope"])
+
+
+async def get_cut(call: HttpCall) -> Response:
+    """The cut at a place: `?at=head`, `tail`, a time, a pointer."""
+    where, by = place(call.text("at") or "tail"), time_kind(call)
+
+    def work() -> str:
+        view = call.front.store.streams.view(call.info.name)
+        return str(to_cut(call.front.store.internals.logs, view, where, by=by))
+
+    return _json({"cut": await call.front.run(work)})
+
+
+def stream_json(info: StreamInfo) -> dict[str, Any]:
+    """A stream as a resource."""
+    schema = info.schema
+    return {
+        "name": str(info.name),
+        "id": f"{info.id:016x}",
+        "columns": [{"name": field.name, "type": _type_text(field.type)} for field in schema.columns],
+        "key": schema.key,
+        "time": schema.time,
+        "raw": schema.raw,
+        "tags": dict(info.tags),
+        "created_at": to_datetime(info.created_at).isoformat(),
+        "sealed": info.sealed,
+        "epoch": info.epoch,
+    }
+
+
+def scope_json(scope: Scope) -> dict[str, Any]:
+    """A scope as a resource."""
+    return {
+        "name": scope.name,
+        "tags": dict(scope.tags),
+        "created_at": to_datetime(scope.created_at).isoformat(),
+    }
+
+
+def _type_text(kind: pa.DataType) -> str:
+    """The type as `parse_schema` reads it, where that has a word for it."""
+    return "timestamp" if pa.types.is_timestamp(kind) and kind.tz else str(kind)
+
+
+async def _list(
+    call: HttpCall,
+    verb: str,
+    filters: Iterable[str],
+    shown: Callable[[Any], dict[str, Any]],
+    name_of: Callable[[Any], str],
+) -> Response:
+    """A page: `{"items": […], "next": address or null}`. `after` is the last name of the page before."""
+    limit = call.count("limit", limits.HTTP_PAGE_EVENTS, most=limits.CATALOG_PAGE_ROWS)
+    after = call.text("after")
+    arguments: dict[str, Any] = {}
+    for each in filters:
+        if (value := call.text(each)) is not None:
+            arguments[each] = call.flag(each) if each == "internal" else value
+    found = await done(call, verb, arguments)
+
+    def page() -> list[Any]:
+        wanted = (item for item in found if after is None or name_of(item) > after)
+        return list(islice(wanted, (limit or 0) + 1))
+
+    items = await call.front.run_long(page)
+    more, items = len(items) > (limit or 0), items[:limit]
+    following = None
+    if more:
+        query = [(name, value) for name, value in call.request.query_params.multi_items() if name != "after"]
+        following = f"{call.request.scope['path']}?{urlencode([*query, ('after', name_of(items[-1]))])}"
+    headers = {} if following is None else {"Link": f'<{following}>; rel="next"'}
+    return _json({"items": [shown(item) for item in items], "next": following}, headers=headers)
+
+
+async def _call_noun(call: HttpCall, noun: str, name: str) -> Response:
+    verb = VERBS.get(f"{noun}.{call.request.path_params['verb']}")
+    parameter = None if verb is None else next(iter(verb.parameters), None)
+    if verb is None or parameter not in (*_OF_STREAM, "scope") or verb.name.endswith((".create", ".list")):
+        raise HttpRefusal(404, "no_such_verb", f"'{call.request.path_params['verb']:.100}' is no verb of {noun}")
+    arguments = await arguments_of(call)
+    if parameter in arguments:
+        raise InvalidArgument(f"'{parameter}' is given by the path")
+    call.front.names.forget(name)
+    return await answer_of(call, verb.name, {parameter: name, **arguments})
+
+
+def _name(call: HttpCall) -> str:
+    return stream_name(call.request.path_params["scope"], call.request.path_params["name"])
+
+
+def _json(value: Any, *, headers: dict[str, str] | None = None) -> Response:
+    return Response(to_bytes(value), headers=headers, media_type="application/json")
+
+
+def _created(value: dict[str, Any]) -> Response:
+    noun = "streams" if "/" in value["name"] else "scopes"
+    return Response(to_bytes(value), 201, {"Location": f"/v1/{noun}/{value['name']}"}, media_type="application/json")
