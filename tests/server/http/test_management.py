@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
+from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     response_schema_conformance,
@@ -111,7 +112,7 @@ def operations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Any]]:
         store.streams.create("iot/raw")
         with serving(store) as served:
             described = schemathesis.openapi.from_url(f"{served.url}/v1/openapi.json")
-            found = [each.ok() for each in described.get_all_operations()]
+            found = [each.ok() for each in described.get_all_operations() if isinstance(each, Ok)]
             yield [each for each in found if not each.path.startswith(tuple(f"/v1/call/{name}" for name in LEFT_OUT))]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from typing import Any, Final
@@ -18,8 +18,6 @@ from anabranch.wire.values import parse_bytes, to_bytes, to_json
 from anabranch.wire.verbs import VERBS, Verb
 
 _ITEMS_AT_A_TIME: Final = 256
-
-Shown = Callable[[Any], Any]
 
 
 async def call_verb(call: HttpCall) -> Response:
