@@ -17,6 +17,7 @@ PROCESSES = {"run", "call", "check_call", "check_output"}
 _CONDITION = "a condition, which looks again every limits.CONDITION_WAIT_S; "
 _JOB = "the call that moves bytes: it takes as long as they do, and each of its requests has a deadline"
 _DURABLE = "until it is durable or refused: both follow from the deadlines of the catalog and the blobs"
+_ANSWERED = "a broker answers, or is given up after settings.catalog_lock_s"
 ALLOWED = {
     "query/scan.py::Scans.close self._changed.wait": _CONDITION
     + "the pull under way was stopped, and its fetches have deadlines",
@@ -58,6 +59,15 @@ ALLOWED = {
     "writing/acknowledgement.py::BatchAck.pointer self._acknowledgement.wait": _DURABLE,
     "writing/producer.py::ProducerAck.__await__ self.result": "it is done by then",
     "transfer/jobs/window.py::WorkWindow._hand_out self._changed.wait": _CONDITION + "steps of a job have deadlines",
+    "remote/append_queue.py::AppendQueue._run self.changed.wait": _CONDITION + "a task that has nothing to do",
+    "remote/append_queue.py::AppendQueue._due self.changed.wait": _CONDITION + _ANSWERED,
+    "remote/append_queue.py::AppendQueue.wait_drained self.changed.wait": _CONDITION + _ANSWERED,
+    "remote/append_queue.py::AppendQueue.wait_for_room self.changed.wait": _CONDITION + _ANSWERED,
+    "remote/read_call.py::ReadCall._receive self.changed.wait": _CONDITION + "until the consumer takes what is ahead",
+    "remote/writer.py::RemoteWriter.note_time BatchAck(acknowledgement).result": _ANSWERED,
+    "server/flight/append.py::_Answers._run self._changed.wait": _CONDITION + "a task that has nothing to do",
+    "server/flight/append.py::_Answers.add self._changed.wait": _CONDITION + _DURABLE,
+    "server/flight/append.py::_produced accepted.result": _DURABLE,
     "transfer/jobs/window.py::WorkWindow.run task.join": "steps of a job have deadlines",
 }
 

@@ -412,3 +412,12 @@ def _preceding(graph: SegmentGraph, segment: SegmentId) -> set[SegmentId]:
         if not needed.isdisjoint(handover.after):
             needed.update(handover.before)
     return needed - {segment}
+
+
+def skip_truncated(view: StreamView, position: StreamCut) -> tuple[StreamCut, int]:
+    """The position, or the stream's head in segments where that has passed it; and how many events lie between. If a
+    replacement removed segments of the position, it is clamped first."""
+    if not position.as_dict().keys() <= view.segments.keys():
+        position = clamp_to_head(view, position)
+    goal = union(view, position, head_cut(view))
+    return goal, distance(view, position, goal)

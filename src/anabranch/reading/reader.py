@@ -27,7 +27,6 @@ from anabranch.model.cut import HEAD, StreamCut
 from anabranch.model.event import Event, EventRun
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
-from anabranch.model.stream import StreamView
 from anabranch.model.times import TimeRules, to_micros
 from anabranch.reading.arrow_export import to_pandas, to_polars
 from anabranch.reading.async_bridge import AsyncBridge
@@ -158,6 +157,11 @@ class Reader(Displayed):
                 positions[self._under_way.delivery.segment] = rows.stop if complete else last + 1
         return StreamCut.of(self._info.id, positions)
 
+    @property
+    def end(self) -> StreamCut | None:
+        """The cut at which it ends; None if it follows the stream."""
+        return self._end
+
     def time_window(self) -> TimeWindow:
         """The time bounds of the position, from the times that writers noted: all events after it have times of at
         least `lower`. Both bounds are None if nothing was noted."""
@@ -268,22 +272,16 @@ class Reader(Displayed):
         with self._busy:
             with self._catalog.reading() as reading:
                 view = load(reading, self._info.id)
-            position = self.position
-            if self._moved(view):
-                position = cuts.clamp_to_head(view, position)
+            if not self.position.as_dict().keys() <= view.segments.keys():  # a replacement removed some of them
                 self._end = None if self._end is None else cuts.map_relocated(view, self._end) or cuts.tail_cut(view)
-            goal = cuts.union(view, position, cuts.head_cut(view))
+            goal, gone = cuts.skip_truncated(view, self.position)
             self._flow.close()
             self._under_way, self._ready, self._delivered = None, None, goal.as_dict()
             self._flow = StreamCursor(
                 self._catalog, self._logs, view, start=goal, end=self._end, selection=self._selection()
             )
             self._astray = False
-            return cuts.distance(view, position, goal)
-
-    def _moved(self, view: StreamView) -> bool:
-        """True if a replacement removed segments of the position."""
-        return not self.position.as_dict().keys() <= view.segments.keys()
+            return gone
 
     # closing
 

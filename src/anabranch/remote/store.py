@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import atexit
+import os
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from anabranch import limits
 from anabranch.core.display import Displayed
-from anabranch.errors import NotRemote
+from anabranch.errors import AnabranchError, Closed, NotRemote
+from anabranch.model.cut import HEAD
 from anabranch.model.names import StreamName
+from anabranch.reading.bounds import Place, TimeKind
 from anabranch.remote.address import BrokerAddress
 from anabranch.remote.connection import Connection, Credentials
 from anabranch.remote.ephemeral import RemoteEphemeral, RemoteHolds
 from anabranch.remote.jobs import RemoteJob
+from anabranch.remote.reader import RemoteReader
 from anabranch.remote.verbs import Caller, RemoteNoun, public_methods, remote_method, remote_noun
+from anabranch.remote.writer import RemoteWriter
 from anabranch.runtime.ports import Runtime
-from anabranch.store.facade import Store
+from anabranch.store.facade import Closing, Store
 from anabranch.wire.values import Handle
 from anabranch.wire.verbs import NOUNS, VERBS
+
+H = TypeVar("H", bound=Closing)
 
 _BASES: Final = {"ephemeral": RemoteEphemeral}
 _CLASSES: Final[Mapping[str, Callable[..., Any]]] = {
@@ -41,6 +52,9 @@ class RemoteStore(Displayed):
         self.caller = Caller(self.connection, runtime, self._wrapped)
         self._caller, self._own = self.caller, self
         self._closed = False
+        self._lock = runtime.tasks.lock()
+        self._open: dict[Closing, None] = {}
+        self._at_exit = _close_at_exit(self)
         self._holds = RemoteHolds(self.caller)
         self.streams: Any = _CLASSES["streams"](self.caller, self)
         self.scopes: Any = _CLASSES["scopes"](self.caller, self)
@@ -73,17 +87,90 @@ class RemoteStore(Displayed):
         found: str = self.caller.call(VERBS["id"], {})
         return found
 
+    def writer(
+        self,
+        stream: str | StreamName,
+        *,
+        writer_id: str | None = None,
+        producer: str | None = None,
+        fence: int | None = None,
+        note_time_s: float | None = None,
+    ) -> RemoteWriter:
+        """See `Store.writer` and `RemoteWriter`."""
+        opened = RemoteWriter(
+            self.connection,
+            self.runtime,
+            stream,
+            writer_id=writer_id,
+            producer=producer,
+            fence=fence,
+            note_time_s=note_time_s,
+            on_close=self._forget,
+        )
+        return self._keep(opened)
+
+    def reader(
+        self,
+        stream: str | StreamName,
+        *,
+        start: Place = HEAD,
+        end: Place | None = None,
+        follow: bool = False,
+        columns: Sequence[str] | None = None,
+        between: tuple[datetime | int | str, datetime | int | str] | None = None,
+        by: TimeKind = "append",
+        batch_rows: int = limits.READ_ROWS_MAX,
+    ) -> RemoteReader:
+        """See `Store.reader` and `RemoteReader`."""
+        opened = RemoteReader(
+            self.connection,
+            self.runtime,
+            stream,
+            start=start,
+            end=end,
+            follow=follow,
+            columns=columns,
+            between=between,
+            by=by,
+            batch_rows=batch_rows,
+            on_close=self._forget,
+            window=lambda position: self.watermarks.window(position.stream, position),
+        )
+        return self._keep(opened)
+
+    def _keep(self, opened: H) -> H:
+        with self._lock:
+            if not self._closed:
+                self._open[opened] = None
+                return opened
+        opened.close()
+        raise Closed("store")
+
+    def _forget(self, opened: Closing) -> None:
+        self._open.pop(opened, None)
+
     def bytes(self, name: str | StreamName, mode: str = "rb", *, follow: bool = False) -> Any:
         """See `ByteStreams.open`."""
         raise NotRemote("byte streams are not served by brokers yet")
 
     def close(self) -> None:
-        """Leave the ephemeral streams that are held here, and close the connection. A second call does nothing."""
+        """Close the open writers and readers, leave the ephemeral streams that are held here, and close the connection. A
+        second call does nothing. Raises the first refusal of an accepted event that was not raised before."""
         if self._closed:
             return
-        self._closed = True
+        with self._lock:
+            self._closed = True
+        errors = []
+        for opened in list(self._open):
+            try:
+                opened.close()
+            except AnabranchError as exc:
+                errors.append(exc)
         self._holds.close()
         self.connection.close()
+        atexit.unregister(self._at_exit)
+        if errors:
+            raise errors[0]
 
     def __enter__(self) -> RemoteStore:
         return self
@@ -92,6 +179,17 @@ class RemoteStore(Displayed):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _close_at_exit(store: RemoteStore) -> Callable[[], None]:
+    here, process = weakref.ref(store), os.getpid()
+
+    def close() -> None:
+        if (opened := here()) is not None and os.getpid() == process:
+            opened.close()
+
+    atexit.register(close)
+    return close
 
 
 for _name in public_methods(Store):

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anabranch.core.display import Displayed
-from anabranch.errors import AnabranchError, Conflict
+from anabranch.errors import AnabranchError, Conflict, EventNotFound
 from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.pointer import EventPointer
 from anabranch.runtime.tracing import AppendSpan
@@ -53,6 +53,7 @@ class Acknowledgement:
         "span",
         "stream",
         "total",
+        "unplaced",
     )
 
     def __init__(self, stream: StreamId, waiter: Waiter, refusals: Refusals) -> None:
@@ -61,6 +62,7 @@ class Acknowledgement:
         self.total = -1  # unknown until the chunk is closed
         self.accepted = 0  # rows that the writer has taken over, or refused
         self.settled = 0
+        self.unplaced = False  # the ranges are known, but not which event is in which
         self.span: AppendSpan | None = None
         self._waiter = waiter
         # By a key of the report, so that an interrupted report may be repeated.
@@ -165,6 +167,8 @@ class Acknowledgement:
         if len(self._appended) == 1 and not self._refused:
             ((segment, start, _),) = self._appended.values()  # all of them, in order
             return EventPointer(self.stream, segment, start + row)
+        if self.unplaced:
+            raise EventNotFound("the event is durable, but the broker no longer knows which of the ranges it is in")
         if self._pointers is None:
             segments, offsets = np.zeros(self.total, np.int64), np.zeros(self.total, np.int64)
             for segment, start, rows in self._appended.values():

@@ -87,7 +87,7 @@ class ProducerAck(Displayed):
     def landings(self) -> list[tuple[SegmentId, int, Rows]]:
         """Which of the batch's events landed where, once all are durable; empty if they had been appended before. Raises
         what `result` raises."""
-        return [] if self._ack is None or self.result().duplicate else self._ack.landings()
+        return [] if self._ack is None else self._ack.landings()
 
     def __await__(self) -> Generator[object, None, ProducerResult]:
         if self._ack is not None:

@@ -114,7 +114,7 @@ def test_a_compact_batch_tells_offsets_and_append_times(client: flight.FlightCli
         for i in range(4):
             writer.write_batch(pa.table({"key": ["k"] * 3, "payload": [b"%d" % i] * 3}))
             writer.flush()
-    (batch, metadata), *_ = read(client, stream="s/a", compact=True)
+    _, (batch, metadata), *_ = read(client, stream="s/a", compact=True)
     with store.reader("s/a") as reader:
         (expected,) = [each for each in reader.batches() if each.num_rows]
     assert batch.schema.names == ["key", "time", "payload"]

@@ -72,7 +72,7 @@ class _ProducerTarget:
         if command.HasField("fence"):
             raise InvalidArgument("a producer is guarded by its epoch, not by a fence")
         epoch = command.epoch if command.HasField("epoch") else None
-        self._store = broker.store
+        self._store, self._name = broker.store, command.stream
         self._producer = broker.store.producer(command.stream, command.producer, epoch=epoch)
         self.epoch, self.last_sequence = self._producer.epoch, self._producer.last_sequence
 
@@ -81,6 +81,9 @@ class _ProducerTarget:
             raise InvalidArgument("a producer's append has no condition on the length")
         if metadata.HasField("note_time_us"):
             self._store.watermarks.note(self._producer.stream_id, self._producer.name, Micros(metadata.note_time_us))
+            return lambda: Landed([])
+        if metadata.forget:
+            self._store.producers.drop(self._name, self._producer.name)
             return lambda: Landed([])
         accepted = self._producer.append(batch, sequence=metadata.sequence)
         return lambda: _produced(accepted)
@@ -132,7 +135,7 @@ class _Answers:
         with self._changed:
             self._ended = True
             self._changed.notify_all()
-        self._task.join()
+        self._task.join(limits.TASK_END_S)
 
     def _run(self) -> None:
         told = False

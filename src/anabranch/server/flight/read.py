@@ -9,7 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch import limits
+from anabranch.core import cuts
 from anabranch.errors import InvalidArgument
+from anabranch.log.view import load
 from anabranch.model.columns import ADDED
 from anabranch.model.cut import HEAD, StreamCut
 from anabranch.model.ids import SegmentId
@@ -31,11 +33,16 @@ def read(
     """The schema, and the batches with their metadata. `over` is called while waiting, and ends it. Raises what opening a
     reader raises."""
     allowed_stream(broker, principal, command.stream, "read", "read")
+    skipped = _skip(broker, command) if command.skip_truncated else 0
     reader = _open(broker, command)
     if not command.compact or command.no_columns:  # without a column, Arrow would not know how many rows there are
-        return reader.schema, _batches(broker, principal, reader, command, over, _Sender(reader.schema, compact=False))
+        return reader.schema, _batches(
+            broker, principal, reader, command, over, _BatchCutter(reader.schema, compact=False)
+        )
     schema = pa.schema(list(reader.schema)[: -len(ADDED)])
-    return schema, _batches(broker, principal, reader, command, over, _Sender(schema, compact=True))
+    return schema, _batches(
+        broker, principal, reader, command, over, _BatchCutter(schema, compact=True, skipped=skipped)
+    )
 
 
 def _open(broker: Broker, command: v1.ReadCommand) -> Reader:
@@ -60,6 +67,20 @@ def _open(broker: Broker, command: v1.ReadCommand) -> Reader:
     )
 
 
+def _skip(broker: Broker, command: v1.ReadCommand) -> int:
+    """Move the command's start past what was truncated, and its end where segments were replaced. Returns how many events
+    are gone."""
+    with broker.store.catalog.reading() as reading:
+        view = load(reading, broker.store.streams.get(command.stream).id)
+    start = StreamCut.parse(command.start.text)
+    if command.HasField("end") and not start.as_dict().keys() <= view.segments.keys():
+        end = cuts.map_relocated(view, StreamCut.parse(command.end.text)) or cuts.tail_cut(view)
+        command.end.text = str(end)
+    goal, gone = cuts.skip_truncated(view, start)
+    command.start.text = str(goal)
+    return gone
+
+
 def _place(place: v1.Place) -> Place:
     return place.time_us if place.HasField("time_us") else place.text
 
@@ -70,11 +91,12 @@ def _batches(
     reader: Reader,
     command: v1.ReadCommand,
     over: Callable[[], bool],
-    sender: _Sender,
+    sender: _BatchCutter,
 ) -> Iterator[Sent]:
     clock, guard = broker.store.runtime.clock, broker.guard
     checked_at = clock.monotonic()
     with reader, guard.hold(principal, "followers" if command.follow else "connections"):
+        yield from sender.opening(reader)
         while True:
             batch = reader.read(limits.FLIGHT_POLL_S if command.follow else 0.0)
             if command.follow and clock.monotonic() - checked_at > limits.FLIGHT_RECHECK_S:
@@ -90,10 +112,11 @@ def _batches(
                 return
 
 
-class _Sender:
+class _BatchCutter:
     """Cuts a reader's batches to pieces that fit what may be ahead of the client, and says where each ends."""
 
-    def __init__(self, schema: pa.Schema, *, compact: bool) -> None:
+    def __init__(self, schema: pa.Schema, *, compact: bool, skipped: int = 0) -> None:
+        self._skipped = skipped
         self.position: StreamCut | None = None  # after what was sent
         self._schema = schema
         self._compact = compact
@@ -110,6 +133,14 @@ class _Sender:
             stop = offsets[segment] if last else piece.column(piece.num_columns - 2)[-1].as_py() + 1
             after = position if last else StreamCut.of(position.stream, {**offsets, segment: stop})
             yield self._piece(piece, segment, stop, after)
+
+    def opening(self, reader: Reader) -> Iterator[Sent]:
+        """Where the read begins and ends."""
+        self.position = reader.position
+        if self._compact:
+            end = "" if reader.end is None else str(reader.end)
+            metadata = v1.BatchMetadata(position=str(self.position), end=end, skipped=self._skipped)
+            yield pa.RecordBatch.from_pylist([], schema=self._schema), metadata.SerializeToString()
 
     def empty(self, position: StreamCut) -> Sent:
         """Says how far was read without a row."""

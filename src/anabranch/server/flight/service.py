@@ -37,7 +37,7 @@ class Actions(Protocol):
         ...
 
 
-class Exchanges(Protocol):
+class ExchangeHost(Protocol):
     """DoExchange: group readers, transactions."""
 
     def serve(self, principal: Principal, command: bytes, reader: Any, writer: Any, /) -> None:
@@ -77,7 +77,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         location: str = "grpc://127.0.0.1:0",
         *,
         actions: Actions | None = None,
-        exchanges: Exchanges | None = None,
+        exchanges: ExchangeHost | None = None,
         queries: Queries | None = None,
         tls_certificates: list[tuple[bytes, bytes]] | None = None,
         client_ca: bytes | None = None,

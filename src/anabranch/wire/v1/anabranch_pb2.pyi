@@ -42,16 +42,18 @@ class AppendOpened(_message.Message):
     def __init__(self, stream_id: _Optional[int] = ..., epoch: _Optional[int] = ..., last_sequence: _Optional[int] = ..., error: _Optional[str] = ...) -> None: ...
 
 class AppendMetadata(_message.Message):
-    __slots__ = ("sequence", "atomic", "expected", "note_time_us")
+    __slots__ = ("sequence", "atomic", "expected", "note_time_us", "forget")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     ATOMIC_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_FIELD_NUMBER: _ClassVar[int]
     NOTE_TIME_US_FIELD_NUMBER: _ClassVar[int]
+    FORGET_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     atomic: bool
     expected: int
     note_time_us: int
-    def __init__(self, sequence: _Optional[int] = ..., atomic: _Optional[bool] = ..., expected: _Optional[int] = ..., note_time_us: _Optional[int] = ...) -> None: ...
+    forget: bool
+    def __init__(self, sequence: _Optional[int] = ..., atomic: _Optional[bool] = ..., expected: _Optional[int] = ..., note_time_us: _Optional[int] = ..., forget: _Optional[bool] = ...) -> None: ...
 
 class AppendedRange(_message.Message):
     __slots__ = ("segment", "start", "count")
@@ -80,7 +82,7 @@ class AppendAnswer(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., ranges: _Optional[_Iterable[_Union[AppendedRange, _Mapping]]] = ..., duplicate: _Optional[bool] = ..., error: _Optional[str] = ..., range_of_row: _Optional[bytes] = ..., ending: _Optional[bool] = ...) -> None: ...
 
 class ReadCommand(_message.Message):
-    __slots__ = ("stream", "start", "end", "follow", "columns", "no_columns", "not_before", "before", "by", "batch_rows", "compact")
+    __slots__ = ("stream", "start", "end", "follow", "columns", "no_columns", "not_before", "before", "by", "batch_rows", "compact", "skip_truncated")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
@@ -92,6 +94,7 @@ class ReadCommand(_message.Message):
     BY_FIELD_NUMBER: _ClassVar[int]
     BATCH_ROWS_FIELD_NUMBER: _ClassVar[int]
     COMPACT_FIELD_NUMBER: _ClassVar[int]
+    SKIP_TRUNCATED_FIELD_NUMBER: _ClassVar[int]
     stream: str
     start: Place
     end: Place
@@ -103,10 +106,11 @@ class ReadCommand(_message.Message):
     by: str
     batch_rows: int
     compact: bool
-    def __init__(self, stream: _Optional[str] = ..., start: _Optional[_Union[Place, _Mapping]] = ..., end: _Optional[_Union[Place, _Mapping]] = ..., follow: _Optional[bool] = ..., columns: _Optional[_Iterable[str]] = ..., no_columns: _Optional[bool] = ..., not_before: _Optional[_Union[Place, _Mapping]] = ..., before: _Optional[_Union[Place, _Mapping]] = ..., by: _Optional[str] = ..., batch_rows: _Optional[int] = ..., compact: _Optional[bool] = ...) -> None: ...
+    skip_truncated: bool
+    def __init__(self, stream: _Optional[str] = ..., start: _Optional[_Union[Place, _Mapping]] = ..., end: _Optional[_Union[Place, _Mapping]] = ..., follow: _Optional[bool] = ..., columns: _Optional[_Iterable[str]] = ..., no_columns: _Optional[bool] = ..., not_before: _Optional[_Union[Place, _Mapping]] = ..., before: _Optional[_Union[Place, _Mapping]] = ..., by: _Optional[str] = ..., batch_rows: _Optional[int] = ..., compact: _Optional[bool] = ..., skip_truncated: _Optional[bool] = ...) -> None: ...
 
 class BatchMetadata(_message.Message):
-    __slots__ = ("position", "segment", "first", "appended_us", "offsets", "appended_times", "stop")
+    __slots__ = ("position", "segment", "first", "appended_us", "offsets", "appended_times", "stop", "end", "skipped")
     POSITION_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     FIRST_FIELD_NUMBER: _ClassVar[int]
@@ -114,6 +118,8 @@ class BatchMetadata(_message.Message):
     OFFSETS_FIELD_NUMBER: _ClassVar[int]
     APPENDED_TIMES_FIELD_NUMBER: _ClassVar[int]
     STOP_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_FIELD_NUMBER: _ClassVar[int]
     position: str
     segment: int
     first: int
@@ -121,7 +127,9 @@ class BatchMetadata(_message.Message):
     offsets: bytes
     appended_times: bytes
     stop: int
-    def __init__(self, position: _Optional[str] = ..., segment: _Optional[int] = ..., first: _Optional[int] = ..., appended_us: _Optional[int] = ..., offsets: _Optional[bytes] = ..., appended_times: _Optional[bytes] = ..., stop: _Optional[int] = ...) -> None: ...
+    end: str
+    skipped: int
+    def __init__(self, position: _Optional[str] = ..., segment: _Optional[int] = ..., first: _Optional[int] = ..., appended_us: _Optional[int] = ..., offsets: _Optional[bytes] = ..., appended_times: _Optional[bytes] = ..., stop: _Optional[int] = ..., end: _Optional[str] = ..., skipped: _Optional[int] = ...) -> None: ...
 
 class DescribeCommand(_message.Message):
     __slots__ = ("stream",)

@@ -1,0 +1,46 @@
+"""What a writer or reader of a broker's stream needs to know of it first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyarrow import flight
+
+from anabranch.errors import InvalidArgument
+from anabranch.model.ids import StreamId
+from anabranch.model.names import StreamName
+from anabranch.model.schema import StreamSchema
+from anabranch.remote.connection import Connection
+from anabranch.wire.commands import pack, parse
+from anabranch.wire.flight_errors import from_flight
+from anabranch.wire.v1 import anabranch_pb2 as v1
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedStream:
+    """A stream as its broker describes it."""
+
+    id: StreamId
+    name: StreamName
+    schema: StreamSchema
+    sealed: bool
+
+
+def describe(connection: Connection, stream: str | StreamName) -> DescribedStream:
+    """Ask for a stream. Raises StreamNotFound, PermissionDenied, StoreUnavailable."""
+    if not isinstance(stream, str | StreamName):
+        raise InvalidArgument(f"expected the name of a stream, got {type(stream).__name__}")
+    found = connection.retried(lambda: _ask(connection, str(stream)))
+    key = found.key if found.HasField("key") else None
+    time = found.time if found.HasField("time") else None
+    schema = StreamSchema.from_bytes(found.columns, key, time, found.raw)
+    return DescribedStream(StreamId(found.id), StreamName.parse(found.name), schema, found.sealed)
+
+
+def _ask(connection: Connection, stream: str) -> v1.StreamDescription:
+    descriptor = flight.FlightDescriptor.for_command(pack(v1.DescribeCommand(stream=stream)))
+    try:
+        info = connection.client.get_flight_info(descriptor, connection.options)
+    except Exception as exc:
+        raise from_flight(exc) from None
+    return parse(v1.StreamDescription, info.app_metadata)

@@ -1,0 +1,205 @@
+"""Reads a broker's stream ahead of its consumer, in a task of its own, and continues after a lost connection at the cut
+where it stopped."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import flight
+
+from anabranch import limits
+from anabranch.errors import SchemaMismatch, StoreUnavailable
+from anabranch.model.columns import TIME_TYPE
+from anabranch.model.cut import StreamCut
+from anabranch.model.ids import SegmentId
+from anabranch.remote.connection import Connection
+from anabranch.runtime.ports import Runtime
+from anabranch.runtime.retry import Retries, RetryPolicy
+from anabranch.runtime.tasks import Task
+from anabranch.wire.commands import pack, parse
+from anabranch.wire.flight_errors import from_flight
+from anabranch.wire.v1 import anabranch_pb2 as v1
+
+_AGAIN: Final = RetryPolicy(pause_s_min=0.02, pause_s_max=1.0)
+
+
+class Received(NamedTuple):
+    """A batch of one segment, at least one row. `offsets` is None if they are consecutive from `first` on; `appended` is
+    the append time of all rows in µs, or one for each. `after` is the position after it."""
+
+    batch: pa.RecordBatch
+    segment: SegmentId
+    first: int
+    stop: int
+    offsets: pa.Array | None
+    appended: int | pa.Array
+    after: Mapping[SegmentId, int]
+
+
+class ReadCall:
+    """Supplies batches until the end. `position` is after what was received."""
+
+    def __init__(self, connection: Connection, runtime: Runtime, command: v1.ReadCommand) -> None:
+        """Open it. Raises what the broker refuses it with, StoreUnavailable."""
+        self._connection = connection
+        self._runtime = runtime
+        self._command = command
+        self.changed = runtime.tasks.condition()
+        self._ready: deque[Received | Mapping[SegmentId, int]] = deque()
+        self._bytes = 0
+        self._error: Exception | None = None
+        self._task: Task | None = None
+        self._running = False
+        self.ended = self._closed = False
+        self._chunks: Any = None
+        opening = connection.retried(self._open)
+        chunks: Any = self._chunks
+        self.schema: pa.Schema = chunks.schema
+        start = StreamCut.parse(opening.position)
+        self.stream, self.position = start.stream, start.as_dict()
+        self.end = StreamCut.parse(opening.end) if opening.end else None
+        self.skipped = opening.skipped
+        command.skip_truncated = False
+        del command.columns[:]
+        command.columns.extend(self.schema.names)
+        if self.end is not None:
+            command.end.text = opening.end
+
+    # the consumer
+
+    def next(
+        self, timeout_s: float | None, interrupted: Callable[[], bool]
+    ) -> Received | Mapping[SegmentId, int] | None:
+        """The next batch, or the position after events that were left out; None after `timeout_s`, if interrupted, or at
+        the end. Raises what the broker raised; the next call then tries again."""
+        clock = self._runtime.clock
+        until = None if timeout_s is None else clock.monotonic() + timeout_s
+        with self.changed:
+            while not self._ready:
+                if self._error is not None:
+                    error, self._error = self._error, None
+                    raise error
+                left = None if until is None else until - clock.monotonic()
+                if self.ended or self._closed or interrupted():
+                    return None
+                if not self._running:
+                    self._running = True
+                    self._task = self._runtime.tasks.spawn("remote-reader", self._run)
+                if left is not None and left <= 0:
+                    return None
+                self.changed.wait(left)
+            found = self._ready.popleft()
+            if isinstance(found, Received):
+                self._bytes -= found.batch.nbytes
+            self.changed.notify_all()
+            return found
+
+    def close(self) -> None:
+        """End the call. A second one does nothing."""
+        with self.changed:
+            self._closed = True
+            self._ready.clear()
+            self._bytes = 0
+            self.changed.notify_all()
+        self._cancel()
+        if self._task is not None:
+            self._task.join(limits.TASK_END_S)
+
+    # the receiving task
+
+    def _retries(self) -> Retries:
+        return _AGAIN.begin(
+            self._runtime, until=self._runtime.clock.monotonic() + self._runtime.settings.catalog_lock_s
+        )
+
+    def _run(self) -> None:
+        retries = self._retries()
+        while not self._closed:
+            generation = self._connection.generation
+            try:
+                if self._chunks is None:
+                    self._reopen()
+                while self._receive():
+                    retries = self._retries()
+                return
+            except Exception as exc:
+                error = from_flight(exc)
+            self._cancel()
+            self._chunks = None
+            if type(error) is StoreUnavailable and not self._closed:
+                self._connection.lost(error, generation)
+                if retries.again(error):
+                    continue
+            with self.changed:
+                self._error, self._running = error, False
+                self.changed.notify_all()
+            return
+
+    def _open(self) -> v1.BatchMetadata:
+        ticket = flight.Ticket(pack(self._command))
+        try:
+            self._chunks = self._connection.client.do_get(ticket, self._connection.options)
+            chunk = self._chunks.read_chunk()
+        except Exception as exc:
+            raise from_flight(exc) from None
+        return parse(v1.BatchMetadata, chunk.app_metadata.to_pybytes())
+
+    def _reopen(self) -> None:
+        self._command.start.text = str(StreamCut.of(self.stream, self.position))
+        self._open()
+        if self._chunks.schema != self.schema:
+            raise SchemaMismatch("a column of the stream was widened meanwhile; open another reader")
+        if self._closed:
+            self._cancel()
+
+    def _receive(self) -> bool:
+        """Take one batch; waits while too much is ahead of the consumer. False at the end."""
+        try:
+            chunk = self._chunks.read_chunk()
+        except StopIteration:
+            with self.changed:
+                self.ended, self._running = True, False
+                self.changed.notify_all()
+            return False
+        metadata = parse(v1.BatchMetadata, chunk.app_metadata.to_pybytes())
+        position = dict(self.position)
+        if metadata.position:
+            position = StreamCut.parse(metadata.position).as_dict()
+        found: Received | Mapping[SegmentId, int] = position
+        size = 0
+        if chunk.data.num_rows:
+            segment = SegmentId.unpack(metadata.segment)
+            position[segment] = metadata.stop
+            found, size = _received(chunk.data, segment, metadata, position), chunk.data.nbytes
+        with self.changed:
+            while self._bytes + size > limits.CONNECTION_BYTES_MAX and self._bytes and not self._closed:
+                self.changed.wait()
+            if self._closed:
+                self._running = False
+                return False
+            self.position = position
+            self._ready.append(found)
+            self._bytes += size
+            self.changed.notify_all()
+        return True
+
+    def _cancel(self) -> None:
+        chunks = self._chunks
+        if chunks is not None:
+            with suppress(pa.ArrowException, OSError):
+                chunks.cancel()
+
+
+def _received(
+    batch: pa.RecordBatch, segment: SegmentId, metadata: v1.BatchMetadata, after: Mapping[SegmentId, int]
+) -> Received:
+    offsets = pa.array(np.frombuffer(metadata.offsets, "<i8")) if metadata.offsets else None
+    appended: int | pa.Array = metadata.appended_us
+    if metadata.appended_times:
+        appended = pa.array(np.frombuffer(metadata.appended_times, "<i8")).cast(TIME_TYPE)
+    return Received(batch, segment, metadata.first, metadata.stop, offsets, appended, after)

@@ -1,0 +1,353 @@
+"""The writer of a broker's stream: accepts events, and has them appended exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch import limits
+from anabranch.core.display import Displayed
+from anabranch.core.python_rows import RowChecker, payload_view, to_stored_table, to_table
+from anabranch.core.raw_event import RawEvent
+from anabranch.core.routing import check_key, key_text
+from anabranch.errors import AnabranchError, Closed, InvalidArgument, SchemaMismatch, StreamSealed, TooLarge
+from anabranch.model.ids import StreamId
+from anabranch.model.names import StreamName
+from anabranch.model.schema import StreamSchema
+from anabranch.model.times import to_micros
+from anabranch.remote.append_call import SentBatch
+from anabranch.remote.append_queue import AppendQueue
+from anabranch.remote.connection import Connection
+from anabranch.remote.described import describe
+from anabranch.runtime.ids import token
+from anabranch.runtime.periodic import Periodic
+from anabranch.runtime.ports import Runtime
+from anabranch.wire.v1 import anabranch_pb2 as v1
+from anabranch.writing.acknowledgement import Ack, Acknowledgement, BatchAck, Rows
+from anabranch.writing.chunk import RawChunk, new_chunk
+from anabranch.writing.chunk_buffer import ChunkBuffer
+from anabranch.writing.table_batches import check_sizes
+
+_ROW_BYTES = 64  # assumed size of a row, besides its payload, before its batch is built
+
+
+class RemoteWriter(Displayed):
+    """`anabranch.writing.writer.Writer` through a broker. Thread-safe.
+
+    Every batch carries a number of the writer's producer, so that what was sent again after a lost connection, to the
+    same broker or another one, is appended once. A writer with a `writer_id`, or a `producer`, continues where the last one of that name
+    stopped, and fences it off. One with a `fence` has no producer: an append whose answer is lost is refused with
+    AppendUncertain. A condition (`expected`) needs such a writer.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        runtime: Runtime,
+        stream: str | StreamName,
+        *,
+        writer_id: str | None = None,
+        producer: str | None = None,
+        fence: int | None = None,
+        note_time_s: float | None = None,
+        on_close: Callable[[RemoteWriter], None] = lambda writer: None,
+    ) -> None:
+        """Raises StreamNotFound, StreamSealed, PermissionDenied, StoreUnavailable."""
+        if note_time_s is not None and note_time_s <= 0:
+            raise InvalidArgument(f"times are noted some seconds apart, not {note_time_s}")
+        if [writer_id, producer, fence].count(None) < 2:
+            raise InvalidArgument("a writer has a writer_id, a producer or a fence, not two of them")
+        named = writer_id or producer
+        self._connection = connection
+        self._runtime = runtime
+        self._settings = runtime.settings
+        self._times = runtime.settings.times
+        self._on_close = on_close
+        described = describe(connection, stream)
+        if described.sealed:
+            raise StreamSealed(str(described.name))
+        self._name, self._stream = str(described.name), described.id
+        self._id = named or f"writer-{token(runtime.ids)}"
+        command = v1.AppendCommand(stream=self._name)
+        if fence is None:
+            command.producer = self._id
+        else:
+            command.fence = fence
+        self._unconditional = fence is None
+        self._closed = self._ending = False
+        self._schema: StreamSchema = described.schema
+        self._checker = None if self._schema.raw else RowChecker(self._schema, self._times)
+        self._buffer = ChunkBuffer(self, runtime, self._stream, self._schema)
+        self._refusals = self._buffer.refusals
+        self._queue = AppendQueue(connection, runtime, command, self._refusals, named=named is not None)
+        self._queue.gathered, self._queue.close_chunk = lambda: self._buffer.bytes, self._close_chunk
+        self._noting: Periodic | None = None
+        if note_time_s is not None:
+            self._noting = Periodic(runtime, "noting", note_time_s, lambda: self.note_time(runtime.clock.now()))
+            self._noting.start()
+
+    def _facts(self) -> Mapping[str, object]:
+        return {"id": self.id, "stream": self._name, "state": "closed" if self._closed else "open"}
+
+    @property
+    def id(self) -> str:
+        """The writer's name: that of its producer."""
+        return self._id
+
+    @property
+    def stream_id(self) -> StreamId:
+        """See `Writer.stream_id`."""
+        return self._stream
+
+    # accepting events
+
+    def write(
+        self,
+        event: Any,
+        *,
+        key: Any = None,
+        time: datetime | int | str | None = None,
+        expected: int | None = None,
+    ) -> Ack:
+        """See `Writer.write`."""
+        checker = self._checker
+        if checker is None:
+            if type(event) is not bytes:
+                event = payload_view(event, self._settings.event_bytes_max)
+            size = len(event) + _ROW_BYTES
+            if key is not None:
+                if type(key) is not str:
+                    key = key_text(key)
+                check_key(key)
+            if time is not None:
+                time = to_micros(time, self._times)
+        else:
+            event = self._to_mapping(event, key, time)
+            size = checker.bytes_of(event) + _ROW_BYTES * (1 + len(event))
+        if size > limits.REMOTE_CHUNK_BYTES_MAX or expected is not None:
+            return self._write_alone(event, key, time, expected, size)
+        buffer = self._buffer
+        with buffer.lock:
+            if self._closed or self._queue.fatal is not None:
+                self._require_open()
+            chunk = buffer.chunk
+            row = len(chunk)
+            if isinstance(chunk, RawChunk):
+                chunk.add(event, key, time)  # type: ignore[arg-type]
+            else:
+                chunk.rows.append(event)
+            before, buffer.bytes = buffer.bytes, buffer.bytes + size
+        after = before + size
+        if not before or before < limits.REMOTE_CHUNK_BYTES <= after:
+            self._queue.wake()
+        elif after > limits.REMOTE_CHUNK_BYTES_MAX:
+            self._close_chunk()
+            self._queue.wait_for_room()
+        return Ack(chunk.acknowledgement, row)
+
+    def write_batch(self, data: Any, *, atomic: bool = False, expected: int | None = None) -> BatchAck:
+        """See `Writer.write_batch`."""
+        self._require_open()
+        table = self._to_stored(to_table(data))
+        check_sizes(table, self._settings)
+        self._check_condition(expected)
+        acknowledgement = Acknowledgement(self._stream, self, self._refusals)
+        acknowledgement.total = acknowledgement.accepted = table.num_rows
+        begin, whole = 0, atomic or expected is not None
+        for batch in _cut(table, whole=whole):
+            rows = np.arange(begin, begin + batch.num_rows)
+            begin += batch.num_rows
+            self._accept([self._sent(batch, acknowledgement, rows, atomic=atomic, expected=expected)])
+            self._queue.wait_for_room()
+        return BatchAck(acknowledgement)
+
+    def flush(self) -> None:
+        """See `Writer.flush`."""
+        self._wait_drained()
+        self._raise(self._refusals.first)
+
+    def note_time(self, time: datetime | int | str) -> None:
+        """See `Writer.note_time`."""
+        moment = to_micros(time, self._times)
+        self._require_open()
+        self._wait_drained()
+        acknowledgement = Acknowledgement(self._stream, self, self._refusals)
+        batch = pa.RecordBatch.from_pylist([], schema=self._schema.columns)
+        metadata = v1.AppendMetadata(note_time_us=moment)
+        acknowledgement.total = 1  # the answer makes it 0
+        note = SentBatch(batch, acknowledgement, np.zeros(1, np.intp), metadata, 0, numbered=False)
+        self._accept([note])
+        BatchAck(acknowledgement).result()
+
+    def close(self) -> None:
+        """See `Writer.close`."""
+        with self._buffer.lock:
+            if self._ending:
+                return
+            self._closed = self._ending = True
+        try:
+            if self._noting is not None:
+                self._noting.close()
+            self._wait_drained()
+            self._raise(self._refusals.unseen)
+        except AnabranchError:
+            self._end()
+            raise
+        except BaseException:  # a second call does what is left
+            self._ending = False
+            raise
+        self._end()
+
+    def _end(self) -> None:
+        self._queue.close()
+        self._on_close(self)
+
+    def __enter__(self) -> RemoteWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except AnabranchError:
+            if error is None:
+                raise
+
+    def wait(self, done: Callable[[], bool], timeout_s: float | None = None) -> bool:
+        """For acknowledgements; see `Waiter`."""
+        return self._queue.wait(done, timeout_s)
+
+    # the work
+
+    def _write_alone(self, event: Any, key: Any, time: Any, expected: int | None, size: int) -> Ack:
+        if size > self._settings.large_event_bytes_max:
+            raise TooLarge("an event", size, self._settings.large_event_bytes_max)
+        self._require_open()
+        self._check_condition(expected)
+        chunk = new_chunk(self._schema, Acknowledgement(self._stream, self, self._refusals))
+        if isinstance(chunk, RawChunk):
+            chunk.payloads, chunk.keys, chunk.times = [event], [key], [time]
+        else:
+            chunk.rows = [event]
+        batches = [
+            self._sent(_columns(each.events), chunk.acknowledgement, each.origins[0][1], expected=expected)
+            for each in chunk.close(self._runtime.clock.now())
+        ]
+        chunk.acknowledgement.accepted = 1
+        self._refusals.add_all(chunk.acknowledgement.errors)
+        self._accept(batches)
+        self._queue.wait_for_room()
+        return Ack(chunk.acknowledgement, 0)
+
+    def _sent(
+        self,
+        batch: pa.RecordBatch,
+        acknowledgement: Acknowledgement,
+        rows: Rows,
+        *,
+        atomic: bool = False,
+        expected: int | None = None,
+    ) -> SentBatch:
+        return SentBatch(
+            batch, acknowledgement, rows, v1.AppendMetadata(atomic=atomic, expected=expected), batch.nbytes
+        )
+
+    def _accept(self, batches: list[SentBatch]) -> None:
+        with self._buffer.lock:
+            self._queue_chunk()
+            self._queue.add(batches)
+
+    def _close_chunk(self) -> None:
+        with self._buffer.lock:
+            self._queue_chunk()
+
+    def _queue_chunk(self) -> None:
+        """Put the gathered events into the queue. Needs the buffer's lock."""
+        closed = self._buffer.close()
+        if closed is None:
+            return
+        batches = closed.batches or []
+        self._refusals.add_all(closed.acknowledgement.errors)
+        self._queue.add([self._sent(_columns(each.events), each.origins[0][0], each.origins[0][1]) for each in batches])
+        self._buffer.queued()
+
+    def _wait_drained(self) -> None:
+        self._close_chunk()
+        self._queue.wait_drained()
+
+    def _check_condition(self, expected: int | None) -> None:
+        if expected is not None and self._unconditional:
+            raise InvalidArgument(
+                "a conditional append through a broker needs a writer with a fence: writer(…, fence=0)"
+            )
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise Closed("writer")
+        if self._queue.fatal is not None:
+            raise self._queue.fatal
+
+    def _raise(self, error: AnabranchError | None) -> None:
+        if error is not None:
+            self._refusals.clear()
+            raise error
+
+    def _to_mapping(self, event: Any, key: Any, time: Any) -> dict[str, Any]:
+        if key is not None or time is not None:
+            raise InvalidArgument("a typed stream takes key and time from the event's columns")
+        checker = self._checker
+        assert checker is not None, "a typed stream has one"
+        try:
+            checker.check(event)
+        except SchemaMismatch:
+            checker = self._refreshed()
+            if checker is None:
+                raise
+            checker.check(event)
+        name = self._schema.key
+        if name is not None and isinstance(text := event.get(name), str):
+            check_key(text)
+        return checker.normalized(event)
+
+    def _to_stored(self, table: pa.Table) -> pa.Table:
+        try:
+            return to_stored_table(table, self._schema, self._times)
+        except SchemaMismatch:
+            if self._refreshed() is None:
+                raise
+            return to_stored_table(table, self._schema, self._times)
+
+    def _refreshed(self) -> RowChecker | None:
+        """Switch to the columns that the stream has now; None if they are the known ones."""
+        schema = describe(self._connection, self._name).schema
+        with self._buffer.lock:
+            if schema == self._schema or schema.raw:
+                return None
+            self._queue_chunk()
+            self._buffer.open(schema)
+            self._schema, self._checker = schema, RowChecker(schema, self._times)
+            return self._checker
+
+
+def _columns(events: pa.RecordBatch | RawEvent) -> pa.RecordBatch:
+    return events.batch() if isinstance(events, RawEvent) else events
+
+
+def _cut(table: pa.Table, *, whole: bool) -> Iterator[pa.RecordBatch]:
+    if whole and table.num_rows:
+        batches = table.combine_chunks().to_batches()
+        if len(batches) > 1:
+            raise TooLarge("an atomic batch", table.nbytes, limits.BATCH_BYTES_MAX)
+        yield from batches
+        return
+    for batch in table.to_batches():
+        parts = -(-batch.nbytes // limits.REMOTE_BATCH_BYTES)
+        step = -(-batch.num_rows // max(1, parts))
+        for start in range(0, batch.num_rows, max(1, step)):
+            yield batch.slice(start, step)

@@ -1,0 +1,106 @@
+"""The writer of a broker's stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from anabranch.errors import ConditionFailed, InvalidArgument, SchemaMismatch, StreamNotFound, StreamSealed
+from anabranch.remote.connection import Connection
+from anabranch.remote.writer import RemoteWriter
+from anabranch.runtime.ports import Runtime
+from anabranch.store import Store
+from tests.remote.servers import served
+from tests.store.helpers import SCHEMA, bodies_of, store_at
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with store_at("sqlite", tmp_path) as made:
+        made.streams.create("s/a", scaling=2)
+        made.streams.create("s/typed", schema=SCHEMA, key="device", time="at", scaling=2)
+        yield made
+
+
+@pytest.fixture
+def connection(store: Store) -> Iterator[Connection]:
+    with served(store) as made:
+        yield made
+
+
+def writer(connection: Connection, stream: str = "s/a", **options: object) -> RemoteWriter:
+    return RemoteWriter(connection, Runtime(), stream, **options)  # type: ignore[arg-type]
+
+
+def test_each_event_is_acknowledged_with_its_pointer(connection: Connection, store: Store) -> None:
+    with writer(connection) as w:
+        acks = [w.write(b"%d" % i, key=f"k{i % 7}") for i in range(1_000)]
+        for i, ack in enumerate(acks):
+            assert store.fetch(ack.result(30)).body == b"%d" % i
+    assert store.producers.list("s/a") == []  # an unnamed writer leaves nothing behind
+
+
+def test_batches_land_in_order_and_whole(connection: Connection, store: Store) -> None:
+    with writer(connection) as w:
+        acks = [w.write_batch(pa.table({"key": ["k"] * 5_000, "payload": [b"%d" % i] * 5_000})) for i in range(10)]
+        w.flush()
+        assert all(sum(each.stop - each.start for each in ack.result(0)) == 5_000 for ack in acks)
+    assert bodies_of(store, "s/a") == [b"%d" % i for i in range(10) for _ in range(5_000)]
+
+
+def test_typed_events_and_columns_gained_meanwhile(connection: Connection, store: Store) -> None:
+    with writer(connection, "s/typed") as w:
+        w.write({"device": "d", "at": 1_700_000_000_000_000, "n": 1})
+        store.streams.evolve("s/typed", pa.schema([*SCHEMA, ("more", pa.string())]))
+        w.write({"device": "d", "n": 2, "more": "x"})
+        with pytest.raises(SchemaMismatch):
+            w.write({"nothing": 1})
+        w.flush()
+    assert [(each["n"], each["more"]) for each in bodies_of(store, "s/typed")] == [(1, None), (2, "x")]
+
+
+def test_a_refused_batch_does_not_stop_later_ones(connection: Connection, store: Store) -> None:
+    with writer(connection, fence=0) as w:
+        first = w.write(b"a", key="k", expected=0)
+        refused = w.write(b"b", key="k", expected=0)
+        last = w.write(b"c", key="k")
+        assert first.result(30).offset == 0 and last.result(30).offset == 1
+        with pytest.raises(ConditionFailed):
+            refused.result(30)
+    assert bodies_of(store, "s/a") == [b"a", b"c"]
+
+
+def test_a_sealed_stream_refuses_what_was_accepted(connection: Connection, store: Store) -> None:
+    w = writer(connection)
+    w.write(b"a").result(30)
+    store.streams.seal("s/a")
+    with pytest.raises(StreamSealed):
+        w.write(b"b").result(30)
+    w.close()
+    with pytest.raises(StreamSealed):
+        writer(connection)
+    with pytest.raises(StreamNotFound):
+        writer(connection, "s/none")
+
+
+def test_a_named_writer_fences_off_the_one_before(connection: Connection, store: Store) -> None:
+    one = writer(connection, writer_id="me")
+    one.write(b"1").result(30)
+    with writer(connection, writer_id="me") as two:
+        two.write(b"2").result(30)
+        with pytest.raises(Exception, match=r"epoch|fence"):
+            one.write(b"3").result(30)
+    one.close()
+    assert sorted(bodies_of(store, "s/a")) == [b"1", b"2"]
+
+
+def test_times_are_noted_after_what_was_written(connection: Connection, store: Store) -> None:
+    with writer(connection, "s/typed", writer_id="w") as w:
+        w.write({"device": "d", "at": 1_700_000_000_000_000, "n": 1})
+        w.note_time(1_700_000_000_000_000)
+        assert store.watermarks.get("s/typed") is not None
+        with pytest.raises(InvalidArgument):
+            w.note_time(1_600_000_000_000_000)
