@@ -14,12 +14,14 @@ from starlette.responses import Response
 from anabranch import limits
 from anabranch.core.ipc_bounds import open_bounded
 from anabranch.errors import Closed, InvalidArgument, StreamNotFound, TooLarge
+from anabranch.model.columns import RAW_COLUMNS
 from anabranch.model.pointer import EventPointer
 from anabranch.model.stream import StreamInfo
 from anabranch.model.times import to_micros
 from anabranch.server.http.body import read_body
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.problem import HttpRefusal
+from anabranch.server.http.producers import Numbered, numbered, producer_answer
 from anabranch.server.http.row_decoder import RowDecoder, parse
 from anabranch.server.http.writers import StreamWriter
 from anabranch.writing.acknowledgement import Ack, BatchAck
@@ -51,6 +53,8 @@ async def append(call: HttpCall) -> Response:
 async def _append(call: HttpCall, info: StreamInfo, kind: str, headers: Headers, body: bytes) -> Response:
     try:
         writer = await call.front.writers.get(info)
+        if (number := numbered(headers)) is not None:
+            return await call.front.run(lambda: _append_numbered(call, info, writer, number, kind, body))
         ack, count = await _accept(call, writer, kind, headers, body)
         await call.front.writers.until_done(ack)
         return Response(answer(ack, count), media_type="application/json")
@@ -70,14 +74,33 @@ async def _accept(
     if kind in ARROW:
         return await call.front.run(lambda: _append_arrow(call, writer, body))
     if not call.info.schema.raw:
-        raise HttpRefusal(
-            415,
-            "unsupported_media_type",
-            f"'{call.info.name}' has columns: send application/json, application/x-ndjson or "
-            f"application/vnd.apache.arrow.stream, not '{kind}'",
-        )
+        raise _unsupported(call.info, kind)
     key, moment = raw_headers(headers, writer.decoder)
     return await call.front.run(lambda: (writer.writer.write(body, key=key, time=moment), 1))
+
+
+def _append_numbered(
+    call: HttpCall, info: StreamInfo, writer: StreamWriter, number: Numbered, kind: str, body: bytes
+) -> Response:
+    """Append all events of a request as one unit of its producer."""
+    decoder, headers = writer.decoder, call.request.headers
+    batch: pa.RecordBatch | pa.Table
+    if kind in ARROW:
+        batch = read_arrow(body)
+    elif kind in JSON or kind in LINES:
+        found = parse(body, lines=kind in LINES)
+        batch = decoder.batch(found if isinstance(found, list) else [found])
+    elif decoder.schema.raw:
+        key, moment = raw_headers(headers, decoder)
+        moment = call.front.store.runtime.clock.now() if moment is None else moment
+        batch = pa.RecordBatch.from_pylist([{"key": key, "time": moment, "payload": body}], schema=RAW_COLUMNS)
+    else:
+        raise _unsupported(info, kind)
+    if not batch.num_rows:
+        raise InvalidArgument("expected at least one event")
+    return Response(
+        producer_answer(number, call.front.producers.append(info, number, batch)), media_type="application/json"
+    )
 
 
 def append_value(writer: StreamWriter, value: Any) -> Ack:
@@ -87,6 +110,15 @@ def append_value(writer: StreamWriter, value: Any) -> Ack:
         return writer.writer.write(decoder.row(value))
     payload, key, moment = decoder.raw(value)
     return writer.writer.write(payload, key=key, time=moment)
+
+
+def _unsupported(info: StreamInfo, kind: str) -> HttpRefusal:
+    return HttpRefusal(
+        415,
+        "unsupported_media_type",
+        f"'{info.name}' has columns: send application/json, application/x-ndjson or "
+        f"application/vnd.apache.arrow.stream, not '{kind}'",
+    )
 
 
 def _values(body: bytes, *, lines: bool) -> list[Any]:

@@ -17,6 +17,7 @@ from anabranch.model.stream import StreamInfo
 from anabranch.security.guard import Principal
 from anabranch.server.broker import Broker
 from anabranch.server.http.names import StreamNames
+from anabranch.server.http.producers import OpenProducers
 from anabranch.server.http.writers import SharedWriters
 from anabranch.server.tail.follower import SharedTails
 
@@ -36,6 +37,7 @@ class HttpFront:
         self._long_threads = ThreadPoolExecutor(limits.HTTP_VERBS_MAX, "anabranch-verb")
         self.names = StreamNames(self.store, self.guard, self.threads)
         self.writers = SharedWriters(self.store, self.threads)
+        self.producers = OpenProducers(self.store)
         self.tails = SharedTails(self.store, self.threads)
         self.draining = False
         self._loop = asyncio.get_running_loop()
@@ -58,6 +60,7 @@ class HttpFront:
         assert self._ending is not None, "it has begun"
         await self._ending
         await self.writers.close()
+        await self.run(self.producers.close)
         self.threads.shutdown(wait=False)
         self._long_threads.shutdown(wait=False, cancel_futures=True)
 

@@ -94,6 +94,9 @@ _READ: Final = (
 )
 _APPEND: Final = (
     _query("atomic", _FLAG, "All events become visible at once or not at all."),
+    _header("Producer-Id", _TEXT, "With the next two: the request takes effect once, however often it is sent."),
+    _header("Producer-Epoch", {"type": "integer", "minimum": 0}, "A later one fences off the one before."),
+    _header("Producer-Seq", {"type": "integer", "minimum": 0}, "The request's number in the epoch, from 0."),
     _header("Anabranch-Key", _TEXT, "Of a raw event: its routing key, percent-encoded."),
     _header("Anabranch-Time", _TEXT, "Of a raw event: its event time."),
 )
