@@ -19,6 +19,7 @@ import anabranch
 from anabranch import errors, limits
 from anabranch.cli import commands
 from anabranch.runtime.settings import Settings
+from anabranch.server.config import ServerSettings
 
 
 def on_files(files: site_files.Files, *, config: Any) -> site_files.Files:
@@ -29,6 +30,7 @@ def on_files(files: site_files.Files, *, config: Any) -> site_files.Files:
         "reference/errors.md": error_page(),
         "reference/settings.md": settings_page(),
         "reference/limits.md": limits_page(),
+        "reference/server-settings.md": server_settings_page(),
     }
     for path, text in pages.items():
         files.append(site_files.File.generated(config, path, content=text))
@@ -202,3 +204,29 @@ def _limits() -> Iterator[tuple[str, str, str]]:
         if match and match.group(1) not in ("KIB", "MIB"):
             value = getattr(limits, match.group(1))
             yield match.group(1), f"{value:,}" if isinstance(value, int) else str(value), match.group(2) or ""
+
+
+# ---- settings of a broker
+
+
+def server_settings_page() -> str:
+    """Every setting of `anabranch serve`, with its default."""
+    rows = ["| Setting | Default | Meaning |", "|---|---|---|"]
+    for name, field in ServerSettings.model_fields.items():
+        default = "off" if field.default in (None, ()) else str(field.default)
+        rows.append(
+            f"| `{name}` | `{default.lower() if default in ('True', 'False') else default}` | {_plain(field.description or '')} |"
+        )
+    return "\n\n".join(["# Settings of a broker", _SERVER_SETTINGS, "\n".join(rows)]) + "\n"
+
+
+_SERVER_SETTINGS = """A setting has one name in three places. The first that names it wins:
+
+1. a flag of `anabranch serve`: `--http-port 80`, or `--set http_port=80` for any setting;
+2. the environment: `ANABRANCH_SERVER_HTTP_PORT=80`. For `store`, `blobs`, `history` and `keys` also the variables of all
+   verbs, such as `ANABRANCH_STORE`, come after the broker's own;
+3. the TOML file that `--config` or `ANABRANCH_SERVER_CONFIG` names: `http_port = 80`.
+
+A name that is none is refused, with the nearest one. `anabranch serve --print-config` prints what is in force, and where
+each value comes from, as a file; passwords in addresses are hidden. Times are in seconds, sizes in bytes; `off` stands for
+none. Lists are separated by commas in the environment and in flags."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -106,6 +107,21 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
         broker.signal()
         broker.signal()
         assert broker.wait() in (0, 143)
+
+
+def test_a_broker_for_other_machines_has_tls_and_lets_in_who_has_a_token(tmp_path: Path) -> None:
+    line = Line(tmp_path / "river")
+    line("scope", "create", "iot")  # which makes the store
+    token = line("token", "issue", "watcher", "--role", "reader").out.split()[-1]
+    with BrokerProcess(tmp_path / "river", "--host", "0.0.0.0", "--dev-tls", folder=tmp_path) as broker:
+        address = broker.http.replace("0.0.0.0", "127.0.0.1")
+        trusted = ssl.create_default_context(cafile=str(tmp_path / "river" / "tls" / "ca.pem"))
+        assert httpx.get(f"{address}/readyz", verify=trusted).is_success
+        assert httpx.get(f"{address}/metrics", verify=trusted).status_code == 401
+        known = {"authorization": f"Bearer {token}"}
+        assert httpx.get(f"{address}/metrics", verify=trusted, headers=known).is_success
+        assert broker.end() == 0
+    assert token not in broker.log.read_text()
 
 
 def test_a_taken_port_is_one_line(tmp_path: Path) -> None:

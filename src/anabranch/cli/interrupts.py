@@ -15,6 +15,7 @@ from typing import Final
 __all__ = ["interrupts"]
 
 
+_SETTER_S: Final = 10.0
 _SHOW_CURSOR: Final = "\x1b[?25h"  # a live table hides it
 
 
@@ -26,14 +27,16 @@ def interrupts(note: str | None = None) -> Iterator[threading.Event]:
     Spark's own handler would cancel the running jobs, which looks like a failure of the query.
     """
     interrupted = threading.Event()
+    seen: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield interrupted
         return
 
     def handle(signum: int, frame: FrameType | None) -> None:
         del frame
-        if not interrupted.is_set():
-            interrupted.set()
+        if not seen:
+            seen.append(signum)
+            os.write(told, b"!")
             if note is not None:
                 _write(f"anabranch: {note}\n")
         elif note is None:
@@ -43,12 +46,24 @@ def interrupts(note: str | None = None) -> Iterator[threading.Event]:
                 _write(_SHOW_CURSOR)
             os._exit(128 + signum)
 
+    # Not the handler itself sets the event: it may have come while this thread holds the event's lock, in `wait`.
+    hears, told = os.pipe()
+    setter = threading.Thread(target=_set_when_told, args=(hears, interrupted), name="interrupts", daemon=True)
+    setter.start()
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield interrupted
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        os.close(told)
+        setter.join(_SETTER_S)
+        os.close(hears)
+
+
+def _set_when_told(hears: int, interrupted: threading.Event) -> None:
+    if os.read(hears, 1):
+        interrupted.set()
 
 
 def _write(text: str) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 from anabranch.errors import AnabranchError
 from anabranch.runtime.settings import Settings
 from anabranch.security.guard import Guard, OpenGuard
 from anabranch.security.oidc import OidcSettings, OidcTokens
+from anabranch.security.quotas import Quota, Quotas
 from anabranch.security.store_guard import GuardSettings, StoreGuard
 from anabranch.server.broker import Broker
 from anabranch.server.config import ServerSettings
@@ -15,6 +17,7 @@ from anabranch.store import Store, connect
 
 __all__ = ["close_broker", "open_broker"]
 
+_QUOTAS: Final = ("calls_per_s", "bytes_per_s", "connections", "followers", "memory_bytes")  # as the fields of Quota
 _log = logging.getLogger("anabranch.server")
 
 
@@ -59,4 +62,9 @@ def _guard(settings: ServerSettings, store: Store) -> Guard:
         signed = OidcTokens(
             OidcSettings(settings.jwt_issuer, settings.jwt_audience, jwks=settings.jwks_url), store.runtime
         )
-    return StoreGuard(store, GuardSettings(places=settings.allowed_places), signed=signed)
+    quotas = Quotas(each=_quota(settings, "principal"), total=_quota(settings, "total"))
+    return StoreGuard(store, GuardSettings(quotas=quotas, places=settings.allowed_places), signed=signed)
+
+
+def _quota(settings: ServerSettings, whose: str) -> Quota:
+    return Quota(*(getattr(settings, f"{whose}_{name}") for name in _QUOTAS))

@@ -48,6 +48,8 @@ Port = Annotated[int, Field(ge=0, le=65535)]
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 Interval = Annotated[Seconds | None, BeforeValidator(_off_is_none)]
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_parts)]
+Rate = Annotated[Annotated[float, Field(gt=0, allow_inf_nan=False)] | None, BeforeValidator(_off_is_none)]
+Count = Annotated[Annotated[int, Field(ge=1)] | None, BeforeValidator(_off_is_none)]
 OptionalText = Annotated[str | None, BeforeValidator(_off_is_none)]
 
 
@@ -103,6 +105,16 @@ class ServerSettings(BaseSettings):
     connections_max: Annotated[int, Field(ge=1)] = Field(
         4096, description="HTTP connections of one process; more are answered 503."
     )
+    principal_calls_per_s: Rate = Field(None, description="Calls of one principal, or off.")
+    principal_bytes_per_s: Rate = Field(None, description="Bytes that one principal may send and read, or off.")
+    principal_connections: Count = Field(1_000, description="Open calls of one principal.")
+    principal_followers: Count = Field(5_000, description="Open followers of one principal.")
+    principal_memory_bytes: Count = Field(512 << 20, description="Memory for the calls of one principal.")
+    total_calls_per_s: Rate = Field(None, description="Calls of all together, in one process, or off.")
+    total_bytes_per_s: Rate = Field(None, description="Bytes of all together, in one process, or off.")
+    total_connections: Count = Field(10_000, description="Open calls of all together, in one process.")
+    total_followers: Count = Field(20_000, description="Open followers of all together, in one process.")
+    total_memory_bytes: Count = Field(2 << 30, description="Memory for the calls of all together, in one process.")
     header_timeout_s: Seconds = Field(10, description="How long a caller may take to send the head of a request.")
     body_timeout_s: Seconds = Field(30, description="How long it may pause within a body.")
     send_timeout_s: Seconds = Field(60, description="How long it may take nothing of an answer, followers too.")

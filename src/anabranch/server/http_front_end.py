@@ -15,6 +15,7 @@ from anabranch.server.broker import Broker
 from anabranch.server.certificates import ServerCertificate
 from anabranch.server.config import ServerSettings
 from anabranch.server.counters import Counters
+from anabranch.server.edge.access_log import AccessLog
 from anabranch.server.edge.app import HttpEdge
 from anabranch.server.edge.protocol import timed_protocol
 from anabranch.server.http.app import create_app
@@ -62,13 +63,14 @@ class HttpFrontEnd:
         broker: Broker,
         settings: ServerSettings,
         counters: Counters,
+        access_log: AccessLog | None = None,
         *,
         door: socket.socket | None = None,
     ) -> None:
         self._settings = settings
         self._door = door
         self._certificate = ServerCertificate.of(settings, broker.store.runtime)
-        self._edge = HttpEdge(_application(broker), broker, settings, counters)
+        self._edge = HttpEdge(_application(broker), broker, settings, counters, access_log)
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None

@@ -13,10 +13,12 @@ from anabranch.server.broker import Broker
 from anabranch.server.certificates import with_dev_tls
 from anabranch.server.config import ServerSettings
 from anabranch.server.counters import Counters
+from anabranch.server.edge.access_log import AccessLog
 from anabranch.server.flight.front_end import FlightFrontEnd
 from anabranch.server.front_end import FrontEnd
 from anabranch.server.http_front_end import HttpFrontEnd
 from anabranch.server.processes.workers import HttpWorkers
+from anabranch.server.systemd import notify
 
 __all__ = ["Ended", "Serving", "run"]
 
@@ -50,8 +52,9 @@ def run(
     `ready` is called once all front ends accept connections. Raises what `connect` raises, InvalidArgument."""
     broker = open_broker(settings, upkeep=True)
     counters = Counters(slots=_slots(settings))
+    access_log = AccessLog() if settings.access_log else None
     try:
-        front_ends = _front_ends(with_dev_tls(settings, broker.store.runtime), broker, counters)
+        front_ends = _front_ends(with_dev_tls(settings, broker.store.runtime), broker, counters, access_log)
         started: list[FrontEnd] = []
         try:
             addresses = {}
@@ -59,15 +62,19 @@ def run(
                 addresses[front_end.name] = front_end.start()
                 started.append(front_end)
             ready(Serving(broker.store.url, addresses))
-            failure = _serve(started, stopping)
+            notify("READY=1")
+            failure = _serve(started, stopping, access_log)
         except BaseException:
             broker.drain.start()
             _stop(started)
             raise
+        notify("STOPPING=1")
         counters.draining()
         broker.drain.start()
         drained = _drain(started, settings.drain_s)
         _stop(started)
+        if access_log is not None:
+            access_log.flush()
         return Ended(drained, failure)
     finally:
         close_broker(broker)
@@ -78,20 +85,24 @@ def _slots(settings: ServerSettings) -> int:
     return 2 + settings.workers
 
 
-def _front_ends(settings: ServerSettings, broker: Broker, counters: Counters) -> Sequence[FrontEnd]:
+def _front_ends(
+    settings: ServerSettings, broker: Broker, counters: Counters, access_log: AccessLog | None
+) -> Sequence[FrontEnd]:
     found: list[FrontEnd] = []
     if settings.flight:
-        found.append(FlightFrontEnd(broker, settings))
+        found.append(FlightFrontEnd(broker, settings, counters, access_log))
     if settings.http and settings.workers > 1:
         found.append(HttpWorkers(settings, counters, slots=_slots(settings), first_slot=2))
     elif settings.http:
-        found.append(HttpFrontEnd(broker, settings, counters))
+        found.append(HttpFrontEnd(broker, settings, counters, access_log))
     return found
 
 
-def _serve(front_ends: Sequence[FrontEnd], stopping: threading.Event) -> str | None:
+def _serve(front_ends: Sequence[FrontEnd], stopping: threading.Event, access_log: AccessLog | None) -> str | None:
     """Wait until the broker is asked to stop, or a front end has failed; returns how it failed."""
     while not stopping.wait(_LOOK_S):
+        if access_log is not None:
+            access_log.flush()
         for front_end in front_ends:
             if (failure := front_end.failed()) is not None:
                 return f"{front_end.name}: {failure}"

@@ -63,13 +63,15 @@ class HttpEdge:
     """Wraps the application of a process. Bodies over `request_bytes_max` are refused with 413; callers who send or take
     nothing for too long are disconnected; while the broker drains, connections are closed after their answer."""
 
-    def __init__(self, app: Application, broker: Broker, settings: ServerSettings, counters: Counters) -> None:
+    def __init__(
+        self, app: Application, broker: Broker, settings: ServerSettings, counters: Counters, log: AccessLog | None
+    ) -> None:
         self._app = app
         self._broker = broker
         self._settings = settings
         self._counters = counters
         self._health = Health(broker, counters)
-        self._log = AccessLog() if settings.access_log else None
+        self._log = log
         self._calls: dict[_Call, Callable[[], None] | None] = {}
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:

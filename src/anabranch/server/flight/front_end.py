@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from anabranch.errors import InvalidArgument
 from anabranch.server.broker import Broker
 from anabranch.server.config import ServerSettings
+from anabranch.server.counters import Counters
+from anabranch.server.edge.access_log import AccessLog
+from anabranch.server.flight.counting import CallCounting
 from anabranch.server.flight.service import FlightService
 from anabranch.server.flight.sessions import SessionHost
 
@@ -16,9 +21,12 @@ class FlightFrontEnd:
 
     name = "flight"
 
-    def __init__(self, broker: Broker, settings: ServerSettings) -> None:
+    def __init__(
+        self, broker: Broker, settings: ServerSettings, counters: Counters, access_log: AccessLog | None = None
+    ) -> None:
         self._broker = broker
         self._settings = settings
+        self._counting = CallCounting(counters, access_log)
         self._service: FlightService | None = None
 
     def start(self) -> str:
@@ -34,10 +42,13 @@ class FlightFrontEnd:
                 f"{scheme}://{host}:{settings.flight_port}",
                 exchanges=SessionHost(self._broker),
                 tls_certificates=certificates,
+                counting=self._counting,
                 client_ca=None if settings.tls_client_ca is None else settings.tls_client_ca.read_bytes(),
             )
-        except OSError as exc:
-            raise InvalidArgument(f"can't serve Flight on {host}, port {settings.flight_port}: {exc}") from exc
+        except (OSError, pa.ArrowException) as exc:  # gRPC's own reason is on stderr
+            raise InvalidArgument(
+                f"can't serve Flight on {host}, port {settings.flight_port}: the port is taken, or not of this machine"
+            ) from exc
         return f"anabranch{'' if certificates is None else '+tls'}://{host}:{self._service.port}"
 
     def failed(self) -> str | None:

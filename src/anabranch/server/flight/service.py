@@ -15,6 +15,7 @@ from anabranch.security.guard import Principal
 from anabranch.server.broker import Broker
 from anabranch.server.flight.append import append
 from anabranch.server.flight.callers import TOKEN, TokenMiddleware, caller
+from anabranch.server.flight.counting import COUNTING, CallCounting
 from anabranch.server.flight.listing import described, listed
 from anabranch.server.flight.read import read
 from anabranch.wire.commands import kind_of, unpack
@@ -79,6 +80,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         actions: Actions | None = None,
         exchanges: ExchangeHost | None = None,
         queries: Queries | None = None,
+        counting: CallCounting | None = None,
         tls_certificates: list[tuple[bytes, bytes]] | None = None,
         client_ca: bytes | None = None,
     ) -> None:
@@ -91,7 +93,10 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         self._calls = 0
         self._draining = False
         options: dict[str, Any] = {} if client_ca is None else {"verify_client": True, "root_certificates": client_ca}
-        super().__init__(location, tls_certificates=tls_certificates, middleware={TOKEN: TokenMiddleware()}, **options)
+        middleware: dict[str, Any] = {TOKEN: TokenMiddleware()}
+        if counting is not None:
+            middleware[COUNTING] = counting
+        super().__init__(location, tls_certificates=tls_certificates, middleware=middleware, **options)
 
     # ending
 

@@ -1,7 +1,7 @@
 """A further process of a broker, as `supervisor` starts it: `python -m anabranch.server.processes.child`.
 
 Its order is one JSON line on stdin, so that no secret is among the arguments of a process. It answers with one JSON line
-on stdout once it serves, and ends when stdin does: then the main process is gone.
+on stdout once it serves, and ends in order when stdin does.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from anabranch.errors import AnabranchError
 from anabranch.server.assemble import close_broker, open_broker
 from anabranch.server.config import ServerSettings
 from anabranch.server.counters import Counters
+from anabranch.server.edge.access_log import AccessLog
 from anabranch.server.front_end import FrontEnd
 from anabranch.server.http_front_end import HttpFrontEnd
 from anabranch.server.logs import log_to_stderr
@@ -26,14 +27,14 @@ _LOOK_S = 0.5
 
 
 def main() -> None:
-    """Serve one front end until SIGTERM, or until the main process is gone."""
+    """Serve one front end until stdin ends, then drain: the main process has closed it, or is gone."""
     order = json.loads(sys.stdin.readline())
     settings = ServerSettings(**order["settings"])
     log_to_stderr(settings.log_level)
     stopping = threading.Event()
-    # Ctrl-C reaches every process of a terminal; the main process tells this one when to end.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda signum, frame: stopping.set())
+    # They reach every process of a terminal or a container; the main process tells this one when to end.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_await_end_of_stdin, args=(stopping,), daemon=True).start()
     try:
         code = _serve(order, settings, stopping)
@@ -49,7 +50,9 @@ def _serve(order: dict[str, Any], settings: ServerSettings, stopping: threading.
     broker = open_broker(settings, upkeep=False)
     try:
         door = socket.socket(fileno=order["door"])
-        front_end: FrontEnd = HttpFrontEnd(broker, settings, counters, door=door)
+        front_end: FrontEnd = HttpFrontEnd(
+            broker, settings, counters, AccessLog() if settings.access_log else None, door=door
+        )
         _answer(address=front_end.start())
         failure = None
         while failure is None and not stopping.wait(_LOOK_S):

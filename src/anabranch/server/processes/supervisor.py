@@ -56,7 +56,8 @@ class SupervisedProcess:
         process = self._process
         if process is None or process.poll() is not None:
             return True
-        process.terminate()
+        assert process.stdin is not None
+        process.stdin.close()
         try:
             process.wait(seconds)
         except subprocess.TimeoutExpired:
