@@ -111,6 +111,18 @@ OpenGuard
 _.connections  # of a quota, by name
 _.followers
 
+# Settings of a broker that are read by name.
+principal_calls_per_s
+principal_bytes_per_s
+principal_connections
+principal_followers
+principal_memory_bytes
+total_calls_per_s
+total_bytes_per_s
+total_connections
+total_followers
+total_memory_bytes
+
 # Called and read by pydantic-settings.
 model_config
 _.settings_customise_sources
@@ -145,6 +157,7 @@ _.get_schema
 _.list_actions
 _.list_flights
 _.start_call
+_.call_completed
 
 # What protoc generates.
 _._loaded_options
