@@ -19,7 +19,7 @@ from anabranch.errors import (
     StreamRenamed,
 )
 from anabranch.log.progress import ProgressCallback, no_progress
-from anabranch.model.names import StreamName
+from anabranch.model.names import StreamName, check_scope
 from anabranch.model.stream import StreamInfo
 from anabranch.security.guard import Operation, Principal
 from anabranch.server.broker import Broker
@@ -91,6 +91,9 @@ def resolve(store: Store, need: Need) -> str | None:
             return _stream(store, need.resource)
         case "new":
             return str(StreamName.parse(need.resource))
+        case "moved":
+            name, scope = need.resource
+            return f"{check_scope(scope)}/{(_stream(store, name) or '').partition('/')[2]}"
         case "scope":
             return f"{_scope(store, need.resource)}/"
         case "job":

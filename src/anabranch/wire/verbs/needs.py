@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from anabranch.model.cut import StreamCut
-from anabranch.model.names import StreamName
 from anabranch.model.pointer import EventPointer
 from anabranch.model.stream_range import StreamRange
 
 Operation = Literal["read", "write", "create", "manage", "admin"]
 """See `anabranch.security.guard.Operation`."""
 
-Kind = Literal["stream", "new", "scope", "job", "store", "place"]
+Kind = Literal["stream", "new", "moved", "scope", "job", "store", "place"]
 """What a need's resource is: `stream` an existing one (name, alias, former name, id, range, pointer); `new` the name of
-one to be created; `scope` a scope's name; `job` a job's id; `store` the whole store; `place` a folder or address that
+one to be created; `moved` the name that a stream gets in another scope, as both; `scope` a scope's name; `job` a job's id; `store` the whole store; `place` a folder or address that
 the server would open."""
 
 Arguments = Mapping[str, Any]
@@ -40,6 +39,16 @@ def stream(operation: Operation, *names: str) -> Needs:
 
     def needs(arguments: Arguments) -> list[Need]:
         return [_on_stream(operation, arguments.get(name)) for name in names]
+
+    return needs
+
+
+def pointed(operation: Operation, name: str) -> Needs:
+    """The operation on the stream of the event pointer in this argument. Raises InvalidPointer."""
+
+    def needs(arguments: Arguments) -> list[Need]:
+        found = arguments.get(name)
+        return [_on_stream(operation, EventPointer.parse(found) if isinstance(found, str) else found)]
 
     return needs
 
@@ -104,14 +113,7 @@ def moved(stream_argument: str, scope_argument: str) -> Needs:
     """`create` of the stream's name in another scope."""
 
     def needs(arguments: Arguments) -> list[Need]:
-        name, target = arguments.get(stream_argument), arguments.get(scope_argument)
-        if isinstance(name, StreamName):
-            name = name.name
-        elif isinstance(name, str):
-            name = name.partition("/")[2]
-        else:  # by its id: its name is not known here, so all of the scope is needed
-            return [Need("create", "scope", target)]
-        return [Need("create", "new", f"{target}/{name}")]
+        return [Need("create", "moved", (arguments.get(stream_argument), arguments.get(scope_argument)))]
 
     return needs
 

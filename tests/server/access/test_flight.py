@@ -1,0 +1,112 @@
+"""Every method of the Flight server × every caller, over real connections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import flight
+
+from anabranch.server.broker import Broker
+from anabranch.server.flight.service import FlightService
+from anabranch.wire.commands import pack
+from anabranch.wire.v1 import anabranch_pb2 as v1
+from tests.server.access.credentials import KNOWN, STRANGERS, World, may, world
+
+Options = flight.FlightCallOptions
+
+
+def read(client: Any, options: Any, stream: str) -> None:
+    client.do_get(flight.Ticket(pack(v1.ReadCommand(stream=stream))), options).read_all()
+
+
+def append(client: Any, options: Any, stream: str) -> None:
+    command = flight.FlightDescriptor.for_command(pack(v1.AppendCommand(stream=stream)))
+    writer, answers = client.do_put(command, pa.schema([("payload", pa.binary())]), options)
+    with writer:
+        answer = v1.AppendOpened.FromString(answers.read().to_pybytes())
+        if answer.error:
+            raise flight.FlightUnauthorizedError(answer.error)
+
+
+def describe(client: Any, options: Any, stream: str) -> None:
+    client.get_flight_info(flight.FlightDescriptor.for_path(*stream.split("/")), options)
+
+
+def schema(client: Any, options: Any, stream: str) -> None:
+    client.get_schema(flight.FlightDescriptor.for_path(*stream.split("/")), options)
+
+
+def exchange(client: Any, options: Any, stream: str) -> None:
+    writer, reader = client.do_exchange(flight.FlightDescriptor.for_command(b""), options)
+    with writer:
+        reader.read_chunk()
+
+
+# Each method with what it needs on the stream; None: what it is asked for decides, or it shows what the caller may read.
+METHODS: dict[str, tuple[Callable[[Any, Any, str], Any], str | None]] = {
+    "do_get": (read, "r"),
+    "do_put": (append, "w"),
+    "get_flight_info": (describe, "r"),
+    "get_schema": (schema, "r"),
+    "list_flights": (lambda client, options, _: list(client.list_flights(b"", options)), None),
+    "list_actions": (lambda client, options, _: client.list_actions(options), None),
+    "do_action": (lambda client, options, _: list(client.do_action(flight.Action("nothing", b""), options)), None),
+    "do_exchange": (exchange, None),
+}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Any]]:
+    with (
+        world(tmp_path_factory.mktemp("flight")) as made,
+        FlightService(Broker(made.store, made.guard)) as service,
+        flight.FlightClient(f"grpc://127.0.0.1:{service.port}") as client,
+    ):
+        yield made, client
+
+
+def passes(served: tuple[World, Any], caller: str, method: str, stream: str = "iot/sensors") -> bool | str:
+    """True if the call is allowed, whether it succeeds or not."""
+    token = served[0].tokens[caller]
+    headers = [] if token is None else [(b"authorization", f"Bearer {token}".encode())]
+    try:
+        METHODS[method][0](served[1], Options(headers=headers), stream)
+    except flight.FlightUnauthenticatedError:
+        return "unauthenticated"
+    except flight.FlightUnauthorizedError:
+        return False
+    except pa.ArrowException as exc:
+        print("XX", type(exc), exc)
+        return True
+    return True
+
+
+def test_every_method_of_the_server_is_in_the_matrix() -> None:
+    own = {name for name in vars(FlightService) if not name.startswith("_") and hasattr(flight.FlightServerBase, name)}
+    assert own == METHODS.keys()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_strangers_are_let_in_nowhere(served: tuple[World, Any], method: str) -> None:
+    assert {who: passes(served, who, method) for who in STRANGERS} == dict.fromkeys(STRANGERS, "unauthenticated")
+
+
+@pytest.mark.parametrize("method", [name for name, (_, needs) in METHODS.items() if needs])
+def test_a_caller_may_do_what_his_role_allows_where_he_has_it(served: tuple[World, Any], method: str) -> None:
+    needs = METHODS[method][1]
+    assert needs is not None
+    assert {who: passes(served, who, method) for who in KNOWN} == {who: may(who, needs) for who in KNOWN}
+    for stream in ("iot/window", "_store/audit", "lab/nothing", "none/nothing"):
+        assert passes(served, "admin on iot/", method, stream) is False, stream
+
+
+def test_lists_show_what_the_caller_may_read(served: tuple[World, Any]) -> None:
+    for caller in KNOWN:
+        options = Options(headers=[(b"authorization", f"Bearer {served[0].tokens[caller]}".encode())])
+        found = {b"/".join(each.descriptor.path).decode() for each in served[1].list_flights(b"", options)}
+        iot, lab = {"iot/sensors", "iot/done"}, {"lab/secret"}
+        on = caller.partition(" on ")[2]
+        assert found == {"*": iot | lab, "iot/": iot, "lab/": lab}[on], caller

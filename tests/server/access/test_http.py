@@ -1,0 +1,78 @@
+"""Every HTTP endpoint × every caller, over real connections. The table of endpoints is the app's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from anabranch.server.http.table import ENDPOINTS
+from tests.server.access.credentials import KNOWN, LETTERS, STRANGERS, World, may, world
+from tests.server.http.serving import serving
+
+# Pages that tell nothing of the store, so anybody may see them. A new one has to be added here.
+OPEN: set[tuple[str, str]] = set()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, httpx.Client]]:
+    with (
+        world(tmp_path_factory.mktemp("http")) as made,
+        serving(made.store, made.guard) as running,
+        httpx.Client(base_url=running.url, timeout=60) as client,
+    ):
+        yield made, client
+
+
+def status(served: tuple[World, httpx.Client], caller: str, method: str, path: str) -> int:
+    token = served[0].tokens[caller]
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    with served[1].stream(method, path, headers=headers, content=b"{" if method != "GET" else None) as answer:
+        return answer.status_code
+
+
+def filled(path: str) -> str:
+    """A path of the table with the names of the stream."""
+    return path.replace("{scope}", "iot").replace("{name}", "sensors").replace("{name:path}", "sensors")
+
+
+def test_only_listed_pages_are_open_and_what_changes_something_is_no_reading() -> None:
+    assert {(each.method, each.path) for each in ENDPOINTS if each.resource == "open"} == OPEN
+    for each in ENDPOINTS:
+        assert (each.operation is None) == (each.resource in ("open", "verb")), each.path
+        assert each.method in ("GET", "HEAD") or each.operation != "read" or each.resource == "verb", each.path
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda each: f"{each.method} {each.path}")
+def test_strangers_are_let_in_nowhere(served: tuple[World, httpx.Client], endpoint: object) -> None:
+    method, path = endpoint.method, filled(endpoint.path)  # type: ignore[attr-defined]
+    if (method, endpoint.path) not in OPEN:  # type: ignore[attr-defined]
+        assert {who: status(served, who, method, path) for who in STRANGERS} == dict.fromkeys(STRANGERS, 401)
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [each for each in ENDPOINTS if each.operation is not None],
+    ids=lambda each: f"{each.method} {each.path}",
+)
+def test_a_caller_may_do_what_his_role_allows_where_he_has_it(
+    served: tuple[World, httpx.Client], endpoint: object
+) -> None:
+    method, path = endpoint.method, filled(endpoint.path)  # type: ignore[attr-defined]
+    letter = LETTERS[endpoint.operation]  # type: ignore[attr-defined]
+    needs = letter.upper() if endpoint.resource == "store" else letter  # type: ignore[attr-defined]
+    found = {who: status(served, who, method, path) not in (401, 403) for who in KNOWN}
+    assert found == {who: may(who, needs) for who in KNOWN}
+
+
+@pytest.mark.parametrize(
+    "endpoint", [each for each in ENDPOINTS if each.resource == "stream"], ids=lambda each: f"{each.method} {each.path}"
+)
+def test_aliases_and_internal_and_missing_streams_of_others_are_refused_alike(
+    served: tuple[World, httpx.Client], endpoint: object
+) -> None:
+    method, path = endpoint.method, endpoint.path  # type: ignore[attr-defined]
+    for scope, name in (("iot", "window"), ("_store", "audit"), ("lab", "nothing"), ("none", "nothing")):
+        named = path.replace("{scope}", scope).replace("{name}", name)
+        assert status(served, "admin on iot/", method, named) == 403, named
