@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from anabranch.catalog.state.ephemeral import Holder
 from anabranch.errors import PermissionDenied, RateLimited, Unauthenticated
+from anabranch.model.ids import Micros
 from anabranch.model.pointer import EventPointer
 from anabranch.security.guard import Principal
 from anabranch.security.quotas import Quota, Quotas
@@ -47,6 +49,8 @@ RIGHTS = {
     "cuts.distance": "r",
     "cuts.head": "r",
     "cuts.tail": "r",
+    "ephemeral.create": "c",
+    "ephemeral.hold": "w",
     "ephemeral.holders": "r",
     "ephemeral.is_ephemeral": "r",
     "ephemeral.keep": "m",
@@ -55,6 +59,8 @@ RIGHTS = {
     "fetch": "r",
     "forget_newer": "A",
     "groups.list": "",
+    "hold.leave": "w",
+    "hold.renew": "w",
     "id": "R",
     "job.cancel": "m",
     "job.pause": "m",
@@ -80,6 +86,8 @@ RIGHTS = {
     "notifications.forget_listener": "M",
     "policies.retention": "r",
     "policies.scaling": "r",
+    "producers.drop": "m",
+    "producers.list": "r",
     "repair": "A",
     "rescale": "A",
     "retain": "A",
@@ -136,6 +144,7 @@ VARIANTS: list[tuple[str, dict[str, Any], str]] = [
     ("subscribers.list", {"stream": "iot/sensors"}, "r"),
     ("watermarks.idle", {"idle_s": 60.0}, "m"),
 ]
+HOLDER = Holder("token", "process", Micros(0), Micros(1))
 
 
 @pytest.fixture(scope="module")
@@ -181,6 +190,9 @@ def arguments(closed: World, verb: str, stream: str = "iot/sensors") -> dict[str
         "cuts.compare": {"first": cut, "second": cut},
         "cuts.contains": {"place": cut},
         "lineage.diff": {"first": stream, "second": stream},
+        "ephemeral.create": {"name": "iot/new"},
+        "hold.leave": {"stream": view.info.id, "holder": HOLDER},
+        "hold.renew": {"stream": view.info.id, "holder": HOLDER},
         "scopes.create": {"name": "iot"},
         "scopes.rename": {"to": "iot"},
         "streams.create": {"name": "iot/new"},
