@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from shutil import rmtree
@@ -13,10 +13,12 @@ from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
-from anabranch.errors import Closed, InvalidName, InvalidSql, MissingExtra, StreamNotFound
+from anabranch.errors import Closed, InvalidSql, MissingExtra, StreamNotFound
+from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.query.dataset import StreamDataset
 from anabranch.query.messages import DATABASE_SCHEMAS, over_memory, over_time, query_error, stream_tables
+from anabranch.query.names import named_streams
 from anabranch.query.sandbox import QueryLimits, check_statements, open_database
 from anabranch.query.scan import Scans
 from anabranch.runtime.tasks import Tasks
@@ -31,8 +33,6 @@ _T = TypeVar("_T")
 _BATCH_ROWS: Final = 65_536
 _INTERRUPT_S: Final = 0.05
 _POLL_S: Final = 1.0
-_NAME: Final = r'(?:"((?:[^"]|"")+)"|([A-Za-z_]\w*))'
-_NAMES = re.compile(rf"{_NAME}(?:\s*\.\s*{_NAME})?")
 _SHOW_TABLES = re.compile(r"\s*SHOW\s+(ALL\s+)?TABLES\s*;?\s*", re.IGNORECASE)
 _ADDED = re.compile(r"\b_(?:segment|offset|appended)\b", re.IGNORECASE)
 
@@ -89,12 +89,20 @@ class Query:
     Close the object, or use it as a context manager.
     """
 
-    def __init__(self, store: Store, *, allow_files: bool = False, limits: QueryLimits | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        allow_files: bool = False,
+        limits: QueryLimits | None = None,
+        allowed: Mapping[StreamName, StreamId] | None = None,
+    ) -> None:
         """With `allow_files`, queries may read and write files of this machine and load extensions of DuckDB. A query that
-        exceeds its limits raises QueryLimitExceeded."""
+        exceeds its limits raises QueryLimitExceeded. With `allowed`, there are no streams but these, under these names."""
         self._store = store
         self._allow_files = allow_files
         self._limits = limits or QueryLimits()
+        self._allowed = allowed
         # The streams of all queries so far, and the table that each is read as. Its number makes the table's name
         # unique, because DuckDB ignores case.
         self._sources: dict[StreamName, str] = {}
@@ -104,7 +112,7 @@ class Query:
         self._closed = False
         store._keep(self)
 
-    def run(self, sql: str, parameters: Sequence[object] = ()) -> QueryResult | None:
+    def run(self, sql: str, parameters: Sequence[object] = (), *, rows_max: int | None = None) -> QueryResult | None:
         """Run one or several statements and return the result of the last, or None if it has none. Ends the previous
         query. `parameters` are the values of `?` or `$1`, `$2` … in a single statement.
 
@@ -121,7 +129,7 @@ class Query:
                 self._create_views(name, added=bool(_ADDED.search(sql)))
             for name in self._sources.keys() - named:  # a view that an earlier query created may refer to it
                 self._register_again(name)
-            self._call(run, lambda: self._start(run, sql, list(parameters)))
+            self._call(run, lambda: self._start(run, sql, list(parameters), rows_max))
         except BaseException:
             self._end(run)
             raise
@@ -130,14 +138,51 @@ class Query:
             return None
         return QueryResult(run.cursor, partial(self._call, run), partial(self._end, run))
 
+    def _streams_in(self, sql: str) -> set[StreamName]:
+        named = named_streams(self._store, sql)
+        allowed = self._allowed
+        if allowed is None:
+            return set(named)
+        # A name that has come to mean another stream since it was allowed is no table.
+        return {name for name, stream in named.items() if allowed.get(name) == stream}
+
     def _listing(self, sql: str) -> str | None:
         """For SHOW TABLES, a query that returns the names of all streams as queries write them; else None."""
         if not sql.strip(" \t\r\n;"):
             raise InvalidSql("the query is empty")
         if _SHOW_TABLES.fullmatch(sql) is None:
             return None
-        self._database.register("stream tables", pa.table({"name": pa.array(stream_tables(self._store), pa.string())}))
+        tables = stream_tables(self._store, self._allowed)
+        self._database.register("stream tables", pa.table({"name": pa.array(tables, pa.string())}))
         return 'SELECT name FROM "stream tables"'
+
+    def describe(self, sql: str) -> tuple[pa.Schema, int]:
+        """The columns of the result, without running the query, and the number of its parameters. No columns if it is no
+        query, or if they depend on a parameter. Raises InvalidSql, QueryLimitExceeded."""
+        statements = self._statements(sql)
+        last = statements[-1]
+        count = len(last.named_parameters)
+        if len(statements) > 1 or not str(last.type).endswith(("SELECT", "EXPLAIN", "MULTI")):
+            return pa.schema([]), count
+        try:
+            result = self.run(sql, [None] * count, rows_max=0)
+        except InvalidSql:
+            if not count:
+                raise
+            return pa.schema([]), count
+        if result is None:
+            return pa.schema([]), count
+        result.close()
+        return result.schema, count
+
+    def _statements(self, sql: str) -> list[duckdb.Statement]:
+        try:
+            found = self._database.extract_statements(sql)
+        except duckdb.Error as exc:
+            raise query_error(self._store, str(exc), self._allowed) from exc
+        if not found:
+            raise InvalidSql("the query is empty")
+        return found
 
     def _check(self, run: _QueryRun, sql: str) -> None:
         if not self._allow_files:
@@ -150,9 +195,10 @@ class Query:
         seconds = self._limits.seconds
         return None if seconds is None else self._store.runtime.clock.monotonic() + seconds
 
-    def _start(self, run: _QueryRun, sql: str, parameters: list[object]) -> None:
+    def _start(self, run: _QueryRun, sql: str, parameters: list[object], rows_max: int | None) -> None:
         relation: Any = self._database.sql(sql, params=parameters or None)
         if relation is not None:
+            relation = relation if rows_max is None else relation.limit(rows_max)
             # Older releases of DuckDB have this method under another name.
             reader = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
             run.cursor = reader(_BATCH_ROWS)
@@ -229,7 +275,9 @@ class Query:
         if isinstance(error, duckdb.OutOfMemoryException | MemoryError) or str(error).startswith("Out of Memory Error"):
             return over_memory(str(error))
         # DuckDB raises an OSError for what failed while a result was read.
-        return query_error(self._store, str(error)) if isinstance(error, duckdb.Error | OSError) else error
+        return (
+            query_error(self._store, str(error), self._allowed) if isinstance(error, duckdb.Error | OSError) else error
+        )
 
     def close(self) -> None:
         """End the running query, if any, and release the database. A second close is harmless. Closing the store and
@@ -253,22 +301,6 @@ class Query:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _streams_in(self, sql: str) -> set[StreamName]:
-        """The streams named in the text. DuckDB's own parser returns the tables of SELECT statements only, so every
-        name in the text is looked up; one that is not a table costs a lookup."""
-        found = set()
-        for quoted, bare, second_quoted, second_bare in _NAMES.findall(sql):
-            first, second = quoted.replace('""', '"') or bare, second_quoted.replace('""', '"') or second_bare
-            for text in {first, f"{first}/{second}" if second else first}:
-                try:
-                    name = StreamName.parse(text)
-                except InvalidName:
-                    continue
-                self._store.notifications.freshen(name)
-                if self._store.streams.exists(name):
-                    found.add(name)
-        return found
 
     def _create_views(self, name: StreamName, *, added: bool) -> None:
         """Create views of a stream under its two names."""

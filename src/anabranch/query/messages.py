@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from difflib import get_close_matches
 from typing import Final
 
@@ -11,7 +11,7 @@ from anabranch.core.sql_error import sql_problem, without_kind
 from anabranch.errors import AnabranchError, InvalidSql, QueryLimitExceeded, ScopeRenamed, StreamRenamed
 from anabranch.model.amounts import duration_text
 from anabranch.model.names import StreamName
-from anabranch.query.sandbox import QueryLimits
+from anabranch.query.sandbox import DATABASE, QueryLimits
 from anabranch.store import Store
 
 _NO_TABLE = re.compile(r'Table with name "?([^"!]+?)"? does not exist')
@@ -28,16 +28,19 @@ _READ_ONLY = (
 _CHANGES_A_VIEW = re.compile(
     r"is of type View|is not an table|from base table|update base table|modify view|Can only \w+ .*base table"
 )
+_UNKNOWN = re.compile(r"unknown stream or table '([^']*)'")
 _NO_FILES = re.compile(r"operations are disabled by configuration|disabled through configuration")
 
 
-def query_error(store: Store, error: str) -> InvalidSql:
-    """The error for DuckDB's message."""
+def query_error(store: Store, error: str, allowed: Collection[StreamName] | None = None) -> InvalidSql:
+    """The error for DuckDB's message. With `allowed`, it speaks of no other streams and of no files."""
     message, line = sql_problem(error, keywords=_KEYWORDS)
     if missing := _NO_TABLE.search(error):
-        return InvalidSql(_unknown(store, missing[1]))
+        return InvalidSql(_unknown(store, missing[1], allowed))
     if _CHANGES_A_VIEW.search(message):
         return InvalidSql(_READ_ONLY, line)
+    if _NO_FILES.search(message) and allowed is not None:
+        return InvalidSql("a query can't use files, the network or extensions", line)
     if _NO_FILES.search(message):
         return InvalidSql(
             f"{without_kind(message)}; to let a query use files and extensions, pass --allow-files, in Python allow_files=True",
@@ -48,7 +51,7 @@ def query_error(store: Store, error: str) -> InvalidSql:
 
 def over_memory(error: str) -> QueryLimitExceeded:
     """The error for DuckDB's message that memory, or the disk it may spill to, is used up."""
-    message = without_kind(sql_problem(error).message)
+    message = without_kind(sql_problem(error).message).partition(" Possible solutions")[0]
     return QueryLimitExceeded(
         f"the query needs more memory than it may use ({message}); select fewer rows or columns, or raise its limit",
         "memory",
@@ -64,21 +67,28 @@ def over_time(limits: QueryLimits) -> QueryLimitExceeded:
     )
 
 
-def _unknown(store: Store, table: str) -> str:
+def unknown_table(error: InvalidSql) -> str | None:
+    """The table that a query names although there is none, as text."""
+    found = _UNKNOWN.search(str(error))
+    return found and found[1]
+
+
+def _unknown(store: Store, table: str, allowed: Collection[StreamName] | None) -> str:
     """The message for a table that is not a stream: what its stream is called now, or similar names."""
-    for text in (table, table.replace(".", "/", 1)):
+    table = table.removeprefix(f"{DATABASE}.")
+    for text in (table, table.replace(".", "/", 1)) if allowed is None else ():
         try:
             store.streams.find(StreamName.parse(text))
         except (StreamRenamed, ScopeRenamed) as renamed:
             return str(renamed)
         except AnabranchError:
             continue
-    alike = get_close_matches(table, stream_tables(store), n=3)
+    alike = get_close_matches(table, stream_tables(store, allowed), n=3)
     hint = f"; did you mean {' or '.join(alike)}?" if alike else "; a stream is scope.name, and SHOW TABLES lists them"
     return f"unknown stream or table '{table}'{hint}"
 
 
-def stream_tables(store: Store) -> Sequence[str]:
-    """The names of all streams as a query writes them."""
-    names = [info.name for info in store.streams.list()]
+def stream_tables(store: Store, allowed: Collection[StreamName] | None = None) -> Sequence[str]:
+    """The names of all streams, or of those that are allowed, as a query writes them."""
+    names = [info.name for info in store.streams.list()] if allowed is None else sorted(allowed)
     return [f'"{name}"' if name.scope.lower() in DATABASE_SCHEMAS else f"{name.scope}.{name.name}" for name in names]

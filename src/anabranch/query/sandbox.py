@@ -20,6 +20,7 @@ try:
 except ImportError as exc:
     raise MissingExtra("a query", "query") from exc
 
+DATABASE: Final = "anabranch"  # so that a table may be written anabranch.scope.stream
 _ALLOWED: Final = frozenset(
     {"SELECT", "CREATE", "INSERT", "UPDATE", "DELETE", "MERGE_INTO", "ALTER", "DROP", "TRANSACTION", "RELATION"}
 )
@@ -54,6 +55,8 @@ def open_database(spill: str, *, allow_files: bool, limits_: QueryLimits) -> duc
     """A database in memory, for queries that may use files or may not. `spill` is the folder to which it spills."""
     database = duckdb.connect(config={"autoinstall_known_extensions": False})
     database.execute("SET TimeZone = 'UTC'")
+    database.execute(f"ATTACH ':memory:' AS {DATABASE}")
+    database.execute(f"USE {DATABASE}")
     # Queries may always use files of the directory to which large sorts and joins spill.
     database.execute("SET temp_directory = ?", [spill])
     if limits_.memory_bytes is not None:
@@ -63,6 +66,7 @@ def open_database(spill: str, *, allow_files: bool, limits_: QueryLimits) -> duc
     if not allow_files:
         database.execute("SET autoload_known_extensions = false")
         database.execute("SET allow_community_extensions = false")
+        database.execute("SET enable_progress_bar = false")
         database.execute("SET python_enable_replacements = false")
         database.execute("SET enable_external_access = false")
         database.execute("SET lock_configuration = true")

@@ -1,0 +1,256 @@
+"""Runs the queries of people who aren't trusted, each alone in a process that is killed at the query's deadline.
+
+Some functions of DuckDB neither stop when they are interrupted nor count their memory (`repeat('x', 2000000000)`). In a
+process of their own they can't harm the broker. A process that has finished its query serves the next one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from typing import Final
+
+import pyarrow as pa
+
+from anabranch import limits
+from anabranch.errors import Closed, QueryLimitExceeded, RateLimited, StoreUnavailable
+from anabranch.model.ids import StreamId
+from anabranch.model.names import StreamName
+from anabranch.query.messages import over_time
+from anabranch.query.sandbox import QueryLimits
+from anabranch.query.worker import BATCH, DONE, FAILED, HEADER, REQUEST, SCHEMA
+from anabranch.store import Store
+from anabranch.store.addresses import MEMORY
+from anabranch.wire.errors import error_from_json
+
+_READ_BYTES: Final = 1 << 20
+_POLL_S: Final = 0.5
+_START_S: Final = 30.0
+_BY_MEMORY: Final = QueryLimitExceeded(
+    "the process of the query ended: most likely the query needs more memory than it may use", "memory"
+)
+
+
+class _Process:
+    """One child. Its pipe is read by one thread at a time."""
+
+    def __init__(self, store: Store, limits_: QueryLimits) -> None:
+        addresses = store.addresses
+        if addresses is None or MEMORY in (addresses.url, addresses.blobs):
+            raise StoreUnavailable("a store in memory can't be queried from another process")
+        environment = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1"}
+        self._clock = store.runtime.clock
+        self._buffer = bytearray()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "anabranch.query.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+        )
+        opening = {"store": asdict(addresses), "memory_bytes": limits_.memory_bytes, "spill_bytes": limits_.spill_bytes}
+        self.send(json.dumps(opening).encode())
+        kind, _ = self.receive(self._clock.monotonic() + _START_S, lambda: False)
+        if kind != DONE:
+            self.kill()
+            raise StoreUnavailable("the process for queries did not start")
+
+    def send(self, body: bytes) -> None:
+        """Send a request. Raises StoreUnavailable if the process has ended."""
+        pipe = self._process.stdin
+        assert pipe is not None
+        try:
+            pipe.write(HEADER.pack(REQUEST, len(body)) + body)
+            pipe.flush()
+        except OSError as exc:
+            raise StoreUnavailable("the process for queries has ended") from exc
+
+    def receive(self, deadline: float, over: Callable[[], bool]) -> tuple[bytes, bytes]:
+        """The next frame. Raises QueryLimitExceeded if the process ended, TimeoutError at the deadline, Closed once `over`
+        returns True."""
+        while len(self._buffer) < HEADER.size or len(self._buffer) < HEADER.size + HEADER.unpack_from(self._buffer)[1]:
+            self._fill(deadline, over)
+        kind, length = HEADER.unpack_from(self._buffer)
+        body = bytes(memoryview(self._buffer)[HEADER.size : HEADER.size + length])
+        del self._buffer[: HEADER.size + length]
+        return kind, body
+
+    def _fill(self, deadline: float, over: Callable[[], bool]) -> None:
+        assert self._process.stdout is not None
+        pipe = self._process.stdout.fileno()
+        while not select.select([pipe], [], [], min(_POLL_S, max(0.0, deadline - self._clock.monotonic())))[0]:
+            if self._clock.monotonic() >= deadline:
+                raise TimeoutError
+            if over():
+                raise Closed("query")
+        data = os.read(pipe, _READ_BYTES)
+        if not data:
+            raise _BY_MEMORY.with_traceback(None)
+        self._buffer += data
+
+    def kill(self) -> None:
+        """End the process now. A second call is harmless."""
+        self._process.kill()
+        self._process.wait(_START_S)
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            try:
+                pipe.close()
+            except OSError:  # what was not sent yet
+                continue
+
+
+class IsolatedResult:
+    """The result of a query that runs in another process: batches of one schema, read once, in order. `close` ends the
+    query; exhausting the result does so too."""
+
+    def __init__(self, queries: IsolatedQueries, process: _Process, over: Callable[[], bool]) -> None:
+        self._queries = queries
+        self._process: _Process | None = process
+        self._over = over
+        self._deadline = queries.deadline()
+        self.schema: pa.Schema = pa.schema([])
+        self.parameters = 0
+
+    def start(self, request: Mapping[str, object]) -> None:
+        """Send the request, and wait for the schema."""
+        try:
+            assert self._process is not None
+            self._process.send(json.dumps(request).encode())
+            kind, body = self._next()
+        except BaseException:
+            self.close()
+            raise
+        assert kind == SCHEMA
+        self.parameters = int.from_bytes(body[:4], "little")
+        self.schema = pa.ipc.read_schema(pa.py_buffer(body[4:]))
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        try:
+            while self._process is not None:
+                kind, body = self._next()
+                if kind == DONE:
+                    self._release()
+                    return
+                assert kind == BATCH
+                yield pa.ipc.read_record_batch(pa.py_buffer(body), self.schema)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Stop the query. A second call is harmless."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            self._queries.gone()
+
+    def _next(self) -> tuple[bytes, bytes]:
+        assert self._process is not None
+        try:
+            kind, body = self._process.receive(self._deadline, self._over)
+        except TimeoutError:
+            raise over_time(self._queries.limits) from None
+        if kind == FAILED:
+            self._release()
+            error = error_from_json(json.loads(body))
+            raise error
+        return kind, body
+
+    def _release(self) -> None:
+        process, self._process = self._process, None
+        assert process is not None
+        self._queries.take_back(process)
+
+
+class IsolatedQueries:
+    """Queries in processes of their own, at most `processes` at the same time. Thread-safe. Belongs to its store, which
+    closes it."""
+
+    def __init__(self, store: Store, limits_: QueryLimits, *, processes: int = limits.QUERY_PROCESSES_MAX) -> None:
+        self._store = store
+        self.limits = limits_
+        self._processes = processes
+        self._changed = store.runtime.tasks.condition()
+        self._idle: list[_Process] = []
+        self._used = 0
+        self._closed = False
+
+    def run(
+        self,
+        sql: str,
+        streams: Mapping[StreamName, StreamId],
+        *,
+        parameters: pa.Table | None = None,
+        describe: bool = False,
+        over: Callable[[], bool] = lambda: False,
+    ) -> IsolatedResult:
+        """Start a query over these streams; with `describe` only find its columns and the number of its parameters. The
+        first row of `parameters` holds their values. `over` is called twice a second, and ends the query.
+
+        Raises InvalidSql, QueryLimitExceeded, RateLimited if too many queries run."""
+        result = IsolatedResult(self, self._take(), over)
+        encoded = None if parameters is None else b64encode(_as_stream(parameters.slice(0, 1))).decode()
+        named = {str(name): stream for name, stream in streams.items()}
+        result.start({"sql": sql, "streams": named, "parameters": encoded, "describe": describe})
+        return result
+
+    def deadline(self) -> float:
+        """The end of a query that starts now, on the monotonic clock."""
+        return self._store.runtime.clock.monotonic() + (self.limits.seconds or limits.QUERY_S_MAX)
+
+    def _take(self) -> _Process:
+        deadline = self._store.runtime.clock.monotonic() + limits.QUERY_QUEUE_S
+        with self._changed:
+            while self._used >= self._processes and not self._closed:
+                left = deadline - self._store.runtime.clock.monotonic()
+                if left <= 0:
+                    raise RateLimited(f"{self._processes} queries are running, the most that this broker runs", 1.0)
+                self._changed.wait(left)
+            if self._closed:
+                raise Closed("queries")
+            self._used += 1
+            if self._idle:
+                return self._idle.pop()
+        try:
+            return _Process(self._store, self.limits)
+        except BaseException:
+            self.gone()
+            raise
+
+    def take_back(self, process: _Process) -> None:
+        """Keep a process that has finished its query for the next one."""
+        with self._changed:
+            self._used -= 1
+            if not self._closed:
+                self._idle.append(process)
+            self._changed.notify_all()
+        if self._closed:
+            process.kill()
+
+    def gone(self) -> None:
+        """Count a process that was killed."""
+        with self._changed:
+            self._used -= 1
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """End the processes. Results that are being read end with an error. A second call is harmless."""
+        with self._changed:
+            self._closed = True
+            idle, self._idle = self._idle, []
+            self._changed.notify_all()
+        for process in idle:
+            process.kill()
+
+
+def _as_stream(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data

@@ -1,0 +1,117 @@
+"""Queries in processes of their own: what DuckDB itself can't stop ends with its process, and harms no other query."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import anabranch as ab
+from anabranch.errors import Closed, InvalidSql, QueryLimitExceeded, StoreUnavailable
+from anabranch.query.isolated import IsolatedQueries, IsolatedResult
+from anabranch.query.names import named_streams
+from anabranch.query.sandbox import QueryLimits
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ab.Store]:
+    with ab.connect(tmp_path_factory.mktemp("isolated") / "store", create=True) as opened:
+        opened.scopes.create("s")
+        for name in ("s/numbers", "s/other"):
+            opened.streams.create(name, schema=pa.schema([("n", pa.int64())]))
+            opened.writer(name).write_batch(pa.table({"n": list(range(100))})).result()
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def queries(store: ab.Store) -> Iterator[IsolatedQueries]:
+    made = IsolatedQueries(store, QueryLimits(memory_bytes=128 << 20, spill_bytes=8 << 20, seconds=0.8), processes=1)
+    yield made
+    made.close()
+
+
+def run(queries: IsolatedQueries, store: ab.Store, sql: str, allowed: str = "s.numbers") -> list[dict[str, object]]:
+    result = queries.run(sql, named_streams(store, allowed))
+    return [row for batch in result for row in batch.to_pylist()]
+
+
+def _process(result: IsolatedResult) -> int:
+    assert result._process is not None
+    return result._process._process.pid
+
+
+def test_a_query_sees_the_streams_that_it_may_read_and_no_others(store: ab.Store, queries: IsolatedQueries) -> None:
+    assert run(queries, store, "SELECT count(*) AS n FROM s.numbers WHERE n > 9") == [{"n": 90}]
+    assert run(queries, store, "SELECT count(*) AS n FROM anabranch.s.numbers") == [{"n": 100}]
+    assert run(queries, store, "SHOW TABLES") == [{"name": "s.numbers"}]
+    for sql in ("FROM s.other", 'FROM "s/other"', "FROM query('FROM s.other')"):
+        with pytest.raises(InvalidSql, match=r"unknown stream or table") as refused:
+            run(queries, store, sql)
+        assert "did you mean s.other" not in str(refused.value)
+    with pytest.raises(InvalidSql, match="can't use files"):
+        run(queries, store, "FROM read_text('/etc/passwd')")
+
+
+def test_parameters_and_columns_are_found_without_running(store: ab.Store, queries: IsolatedQueries) -> None:
+    streams, sql = named_streams(store, "s.numbers"), "SELECT n + ? AS x FROM s.numbers WHERE n < $2"
+    found = queries.run(sql, streams, describe=True)
+    assert (list(found), found.schema, found.parameters) == ([], pa.schema([("x", pa.int64())]), 2)
+    result = queries.run(sql, streams, parameters=pa.table({"1": [5], "2": [2]}))
+    assert [row for batch in result for row in batch.to_pylist()] == [{"x": 5}, {"x": 6}]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT levenshtein(repeat('x', 1000000), repeat('y', 1000000))",  # does not stop when it is interrupted
+        "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT n FROM r",
+    ],
+)
+def test_a_query_that_does_not_end_is_killed_at_its_deadline(
+    store: ab.Store, queries: IsolatedQueries, sql: str
+) -> None:
+    with pytest.raises(QueryLimitExceeded, match=r"stopped after 0\.8s") as exceeded:
+        run(queries, store, sql)
+    assert exceeded.value.limit == "time"
+    assert run(queries, store, "SELECT 1 AS a") == [{"a": 1}]
+
+
+@pytest.mark.parametrize("sql", ["SELECT repeat('x', 2000000000)", "SELECT len(range(1000000000))"])
+def test_memory_that_duckdb_does_not_count_is_limited(store: ab.Store, queries: IsolatedQueries, sql: str) -> None:
+    with pytest.raises(QueryLimitExceeded) as exceeded:
+        run(queries, store, sql)
+    assert exceeded.value.limit == "memory"
+    assert run(queries, store, "SELECT 1 AS a") == [{"a": 1}]
+
+
+def test_a_process_that_dies_fails_its_query_alone(store: ab.Store, queries: IsolatedQueries) -> None:
+    result = queries.run("FROM range(100000000)", {})
+    os.kill(_process(result), signal.SIGKILL)
+    with pytest.raises(QueryLimitExceeded, match="process of the query ended"):
+        list(result)
+    assert run(queries, store, "SELECT 1 AS a") == [{"a": 1}]
+
+
+def test_a_query_whose_caller_is_gone_is_ended(store: ab.Store, queries: IsolatedQueries) -> None:
+    with pytest.raises(Closed):
+        list(queries.run("SELECT sleep_ms(100000)", {}, over=lambda: True))
+    result = queries.run("FROM range(100000000)", {})
+    process = _process(result)
+    result.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
+
+
+def test_tables_of_one_query_are_gone_in_the_next(store: ab.Store, queries: IsolatedQueries) -> None:
+    assert run(queries, store, "CREATE TABLE t AS SELECT 1 AS a; FROM t") == [{"a": 1}]
+    with pytest.raises(InvalidSql, match="unknown stream or table 't'"):
+        run(queries, store, "FROM t")
+
+
+def test_a_store_in_memory_is_not_queried_by_another_process() -> None:
+    with ab.connect("memory://", create=True) as store, pytest.raises(StoreUnavailable, match="in memory"):
+        IsolatedQueries(store, QueryLimits(memory_bytes=128 << 20)).run("SELECT 1", {})
