@@ -67,6 +67,7 @@ QUERY_BATCHES_AHEAD: Final = 8  # batches of a filtered scan that are read beyon
 QUERY_AHEAD_BYTES: Final = 64 * MIB  # as soon as those read have this size, no further one is read
 SQL_BYTES_MAX: Final = 256 * KIB  # the text of a query that may not use files
 QUERY_PROCESSES_MAX: Final = 4  # queries that a broker runs at the same time, each in a process of its own
+SQL_STATEMENTS_KEPT: Final = 1_024  # prepared statements whose parameters a broker remembers
 QUERY_QUEUE_S: Final = 10.0  # how long a further one waits for its turn
 QUERY_MEMORY_BYTES: Final = 1024 * MIB  # of one query of a broker
 QUERY_SPILL_BYTES: Final = 4096 * MIB  # on disk, of one query of a broker

@@ -18,7 +18,7 @@ from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.query.dataset import StreamDataset
 from anabranch.query.messages import DATABASE_SCHEMAS, over_memory, over_time, query_error, stream_tables
-from anabranch.query.names import named_streams
+from anabranch.query.names import lists_tables, named_streams
 from anabranch.query.sandbox import QueryLimits, check_statements, open_database
 from anabranch.query.scan import Scans
 from anabranch.runtime.tasks import Tasks
@@ -33,7 +33,6 @@ _T = TypeVar("_T")
 _BATCH_ROWS: Final = 65_536
 _INTERRUPT_S: Final = 0.05
 _POLL_S: Final = 1.0
-_SHOW_TABLES = re.compile(r"\s*SHOW\s+(ALL\s+)?TABLES\s*;?\s*", re.IGNORECASE)
 _ADDED = re.compile(r"\b_(?:segment|offset|appended)\b", re.IGNORECASE)
 
 
@@ -150,24 +149,24 @@ class Query:
         """For SHOW TABLES, a query that returns the names of all streams as queries write them; else None."""
         if not sql.strip(" \t\r\n;"):
             raise InvalidSql("the query is empty")
-        if _SHOW_TABLES.fullmatch(sql) is None:
+        if not lists_tables(sql):
             return None
         tables = stream_tables(self._store, self._allowed)
         self._database.register("stream tables", pa.table({"name": pa.array(tables, pa.string())}))
         return 'SELECT name FROM "stream tables"'
 
-    def describe(self, sql: str) -> tuple[pa.Schema, int]:
+    def describe(self, sql: str, parameters: Sequence[object] = ()) -> tuple[pa.Schema, int]:
         """The columns of the result, without running the query, and the number of its parameters. No columns if it is no
-        query, or if they depend on a parameter. Raises InvalidSql, QueryLimitExceeded."""
+        query, or if they depend on a parameter that is not given. Raises InvalidSql, QueryLimitExceeded."""
         statements = self._statements(sql)
         last = statements[-1]
         count = len(last.named_parameters)
         if len(statements) > 1 or not str(last.type).endswith(("SELECT", "EXPLAIN", "MULTI")):
             return pa.schema([]), count
         try:
-            result = self.run(sql, [None] * count, rows_max=0)
+            result = self.run(sql, parameters or [None] * count, rows_max=0)
         except InvalidSql:
-            if not count:
+            if parameters or not count:
                 raise
             return pa.schema([]), count
         if result is None:

@@ -83,11 +83,14 @@ class _Process:
     def _fill(self, deadline: float, over: Callable[[], bool]) -> None:
         assert self._process.stdout is not None
         pipe = self._process.stdout.fileno()
-        while not select.select([pipe], [], [], min(_POLL_S, max(0.0, deadline - self._clock.monotonic())))[0]:
-            if self._clock.monotonic() >= deadline:
+        ready = False
+        while not ready:
+            left = deadline - self._clock.monotonic()
+            if left <= 0:
                 raise TimeoutError
             if over():
                 raise Closed("query")
+            ready = bool(select.select([pipe], [], [], min(_POLL_S, left))[0])
         data = os.read(pipe, _READ_BYTES)
         if not data:
             raise _BY_MEMORY.with_traceback(None)
@@ -190,7 +193,7 @@ class IsolatedQueries:
         over: Callable[[], bool] = lambda: False,
     ) -> IsolatedResult:
         """Start a query over these streams; with `describe` only find its columns and the number of its parameters. The
-        first row of `parameters` holds their values. `over` is called twice a second, and ends the query.
+        first row of `parameters` holds their values. `over` is called twice a second at least, and ends the query.
 
         Raises InvalidSql, QueryLimitExceeded, RateLimited if too many queries run."""
         result = IsolatedResult(self, self._take(), over)

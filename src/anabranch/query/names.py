@@ -13,6 +13,7 @@ from anabranch.store import Store
 
 _NAME: Final = r'(?:"(?:[^"]|"")+"|[A-Za-z_]\w*)'
 _CHAINS = re.compile(rf"{_NAME}(?:\s*\.\s*{_NAME})*")
+_SHOW_TABLES = re.compile(r"\s*SHOW\s+(ALL\s+)?TABLES\s*;?\s*", re.IGNORECASE)
 _PARTS = re.compile(_NAME)
 
 
@@ -36,3 +37,8 @@ def _candidates(chain: str) -> list[str]:
     parts = [each[1:-1].replace('""', '"') if each[0] == '"' else each for each in _PARTS.findall(chain)]
     pairs = [f"{first}/{second}" for first, second in pairwise(parts)]
     return [*(part for part in parts if "/" in part), *pairs]
+
+
+def lists_tables(sql: str) -> bool:
+    """Whether this is SHOW TABLES, which lists the streams."""
+    return _SHOW_TABLES.fullmatch(sql) is not None

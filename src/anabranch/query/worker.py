@@ -68,7 +68,7 @@ def _serve(store: Store, limits: QueryLimits, request: dict[str, Any], outgoing:
     allowed = {StreamName.parse(name): StreamId(stream) for name, stream in request["streams"].items()}
     with Query(store, limits=limits, allowed=allowed) as query:
         if request["describe"]:
-            schema, count = query.describe(request["sql"])
+            schema, count = query.describe(request["sql"], _parameters(request["parameters"]))
             _send(outgoing, SCHEMA, count.to_bytes(4, "little") + schema.serialize().to_pybytes())
             return
         result = query.run(request["sql"], _parameters(request["parameters"]))

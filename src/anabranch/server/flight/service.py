@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
+import pyarrow as pa
 from google.protobuf.message import Message
 from pyarrow import flight
 
@@ -18,12 +19,15 @@ from anabranch.server.flight.callers import TOKEN, TokenMiddleware, caller
 from anabranch.server.flight.counting import COUNTING, CallCounting
 from anabranch.server.flight.listing import described, listed
 from anabranch.server.flight.read import read
+from anabranch.server.flight.sql.service import ACTIONS as SQL_ACTIONS
 from anabranch.wire.commands import kind_of, unpack
 from anabranch.wire.flight_errors import to_flight
 from anabranch.wire.v1 import anabranch_pb2 as v1
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
+
+_SQL_ACTIONS: Final = frozenset(kind for kind, _ in SQL_ACTIONS)
 
 
 class Actions(Protocol):
@@ -57,8 +61,14 @@ class Queries(Protocol):
         """GetFlightInfo."""
         ...
 
-    def stream(self, principal: Principal, ticket: Any) -> Any:
-        """DoGet."""
+    def stream(
+        self, principal: Principal, ticket: bytes, over: Callable[[], bool]
+    ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """DoGet. `over` says whether the client is gone."""
+        ...
+
+    def act(self, principal: Principal, kind: str, body: bytes) -> Iterator[bytes]:
+        """DoAction, of the kinds that `sql.service.ACTIONS` names."""
         ...
 
     def put(self, principal: Principal, descriptor: Any, reader: Any, writer: Any) -> None:
@@ -125,7 +135,8 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
     def do_get(self, context: Any, ticket: Any) -> Any:
         with self._call(context) as principal:
             if self._queries is not None and not kind_of(ticket.ticket).startswith("anabranch."):
-                return self._queries.stream(principal, ticket)
+                schema, rows = self._queries.stream(principal, ticket.ticket, lambda: self._over(context))
+                return flight.GeneratorStream(schema, self._counted(rows))
             command = unpack(ticket.ticket)
             if not isinstance(command, v1.ReadCommand):
                 raise InvalidArgument(f"a ticket holds a ReadCommand, not {command.DESCRIPTOR.full_name}")
@@ -152,14 +163,18 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
 
     def do_action(self, context: Any, action: Any) -> Iterator[bytes]:
         with self._call(context) as principal:
+            body = b"" if action.body is None else action.body.to_pybytes()
+            if self._queries is not None and action.type in _SQL_ACTIONS:
+                return self._counted(self._queries.act(principal, action.type, body))
             if self._actions is None:
                 raise InvalidArgument("this broker serves no actions")
-            body = b"" if action.body is None else action.body.to_pybytes()
             return self._counted(iter(self._actions.run(principal, action.type, body)))
 
     def list_actions(self, context: Any) -> list[Any]:
         with self._call(context):
-            return [] if self._actions is None else [flight.ActionType(*each) for each in self._actions.kinds()]
+            verbs = [] if self._actions is None else self._actions.kinds()
+            queries = [] if self._queries is None else list(SQL_ACTIONS)
+            return [flight.ActionType(*each) for each in (*verbs, *queries)]
 
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         with self._call(context) as principal:

@@ -1,0 +1,248 @@
+"""Answers the calls of Flight SQL. A query may name the streams that its caller may read, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+import pyarrow as pa
+from google.protobuf.any_pb2 import Any as Packed
+from google.protobuf.message import Message
+from pyarrow import flight
+
+from anabranch import limits
+from anabranch.errors import AnabranchError, InvalidArgument, InvalidName, InvalidSql, TooLarge
+from anabranch.model.ids import StreamId
+from anabranch.model.names import StreamName
+from anabranch.query.isolated import IsolatedQueries, IsolatedResult
+from anabranch.query.messages import unknown_table
+from anabranch.query.names import lists_tables, named_streams
+from anabranch.query.sandbox import QueryLimits
+from anabranch.runtime.ids import token
+from anabranch.security.guard import Principal
+from anabranch.server.broker import Broker
+from anabranch.server.flight.sql.handles import Statement
+from anabranch.server.flight.sql.listings import answer, schema_of
+from anabranch.wire.commands import pack, parse
+from anabranch.wire.flight_sql import unpack_sql
+from anabranch.wire.v1 import flight_sql_pb2 as sql
+
+M = TypeVar("M", bound=Message)
+
+ACTIONS: Final = (
+    ("CreatePreparedStatement", "Prepare a query: ActionCreatePreparedStatementRequest of Flight SQL."),
+    ("ClosePreparedStatement", "Forget a prepared query: ActionClosePreparedStatementRequest of Flight SQL."),
+    ("CancelQuery", "Stop a query: ActionCancelQueryRequest of Flight SQL."),
+    ("CancelFlightInfo", "Stop a query: CancelFlightInfoRequest of Flight."),
+    ("CloseSession", "Does nothing: there are no sessions."),
+)
+_NO_CHANGES: Final = "queries change nothing; append by Flight's DoPut, or by the other calls of the broker"
+_CLOSED: Final = b"\x08\x01"  # CloseSessionResult with the status CLOSED
+_LIMITS: Final = QueryLimits(
+    memory_bytes=limits.QUERY_MEMORY_BYTES, spill_bytes=limits.QUERY_SPILL_BYTES, seconds=limits.QUERY_S_MAX
+)
+
+
+class FlightSql:
+    """Flight SQL over a broker's store. Thread-safe. `close` ends the processes that run the queries."""
+
+    def __init__(self, broker: Broker, query_limits: QueryLimits = _LIMITS) -> None:
+        self._broker = broker
+        self._queries = IsolatedQueries(broker.store, query_limits)
+        self._lock = broker.store.runtime.tasks.lock()
+        self._bound: dict[str, Statement] = {}  # for clients that don't take over the handle that DoPut returns
+        self._running: dict[str, list[bool]] = {}  # by statement: whether it was cancelled
+
+    def close(self) -> None:
+        """End the processes. A second call is harmless."""
+        self._queries.close()
+
+    def info(self, principal: Principal, descriptor: Any) -> Any:
+        """GetFlightInfo: the columns of an answer, and the ticket for it."""
+        command = unpack_sql(descriptor.command or b"")
+        schema = schema_of(command)
+        ticket: Message = command
+        if schema is None:
+            statement = self._statement(command)
+            ticket = sql.TicketStatementQuery(statement_handle=statement.to_bytes())
+            schema = self._described(principal, statement).schema
+        return flight.FlightInfo(schema, descriptor, [flight.FlightEndpoint(pack(ticket), [])], -1, -1)
+
+    def stream(
+        self, principal: Principal, ticket: bytes, over: Callable[[], bool]
+    ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """DoGet: the columns and the batches. `over` says whether the client is gone."""
+        command = unpack_sql(ticket)
+        schema = schema_of(command)
+        if schema is not None:
+            return schema, iter(answer(self._broker, principal, command).to_batches())
+        statement = self._statement(command)
+        cancelled = [False]
+        result = self._run(principal, statement, over=lambda: cancelled[0] or over())
+        return result.schema, self._batches(principal, statement, result, cancelled)
+
+    def put(self, principal: Principal, descriptor: Any, reader: Any, writer: Any) -> None:
+        """DoPut: the parameters of a prepared query."""
+        command = unpack_sql(descriptor.command or b"")
+        if not isinstance(command, sql.CommandPreparedStatementQuery):
+            raise InvalidArgument(_NO_CHANGES)
+        statement = Statement.from_bytes(command.prepared_statement_handle)
+        bound = Statement(statement.id, statement.sql, _parameters(reader))
+        with self._lock:
+            self._bound[bound.id] = bound
+            while len(self._bound) > limits.SQL_STATEMENTS_KEPT:
+                del self._bound[next(iter(self._bound))]
+        answer_ = sql.DoPutPreparedStatementResult(prepared_statement_handle=bound.to_bytes())
+        writer.write(answer_.SerializeToString())
+
+    def act(self, principal: Principal, kind: str, body: bytes) -> Iterator[bytes]:
+        """DoAction, of the kinds in ACTIONS."""
+        match kind:
+            case "CreatePreparedStatement":
+                yield self._prepare(principal, _expected(body, sql.ActionCreatePreparedStatementRequest))
+            case "ClosePreparedStatement":
+                closed = _expected(body, sql.ActionClosePreparedStatementRequest)
+                with self._lock:
+                    self._bound.pop(Statement.from_bytes(closed.prepared_statement_handle).id, None)
+            case "CancelQuery":
+                request = _expected(body, sql.ActionCancelQueryRequest)
+                yield _packed(self._cancel(request.info))
+            case "CancelFlightInfo":
+                request = parse(sql.ActionCancelQueryRequest, body)  # its fields are the same, and there is no Any
+                yield self._cancel(request.info).SerializeToString()
+            case _:
+                yield _CLOSED
+
+    def _prepare(self, principal: Principal, command: sql.ActionCreatePreparedStatementRequest) -> bytes:
+        statement = self._new(command.query)
+        found = self._described(principal, statement)
+        parameters = pa.schema([(str(number + 1), pa.string()) for number in range(found.parameters)])
+        return _packed(
+            sql.ActionCreatePreparedStatementResult(
+                prepared_statement_handle=statement.to_bytes(),
+                dataset_schema=found.schema.serialize().to_pybytes(),
+                parameter_schema=parameters.serialize().to_pybytes() if found.parameters else b"",
+            )
+        )
+
+    def _statement(self, command: Message) -> Statement:
+        match command:
+            case sql.CommandStatementQuery():
+                return self._new(command.query)
+            case sql.TicketStatementQuery():
+                return Statement.from_bytes(command.statement_handle)
+            case sql.CommandPreparedStatementQuery():
+                statement = Statement.from_bytes(command.prepared_statement_handle)
+                with self._lock:
+                    bound = self._bound.get(statement.id)
+                return bound if bound is not None and not statement.parameters else statement
+            case _:
+                raise InvalidArgument(f"{command.DESCRIPTOR.name} is not served: {_NO_CHANGES}")
+
+    def _new(self, query: str) -> Statement:
+        return Statement(token(self._broker.store.runtime.ids), query)
+
+    def _described(self, principal: Principal, statement: Statement) -> IsolatedResult:
+        result = self._run(principal, statement, describe=True)
+        for _ in result:  # none; the process is free for the next query
+            continue
+        return result
+
+    def _run(
+        self,
+        principal: Principal,
+        statement: Statement,
+        *,
+        describe: bool = False,
+        over: Callable[[], bool] = lambda: False,
+    ) -> IsolatedResult:
+        streams = self._allowed(principal, statement.sql)
+        try:
+            return self._queries.run(statement.sql, streams, parameters=statement.table, describe=describe, over=over)
+        except InvalidSql as exc:
+            self._check_hidden(principal, exc)
+            raise
+
+    def _allowed(self, principal: Principal, query: str) -> dict[StreamName, StreamId]:
+        """The streams that the query names and its caller may read."""
+        store, guard = self._broker.store, self._broker.guard
+        if lists_tables(query):
+            return {
+                each.name: each.id for each in store.streams.list() if guard.allows(principal, "read", str(each.name))
+            }
+        return {
+            name: stream
+            for name, stream in named_streams(store, query).items()
+            if guard.allows(principal, "read", str(store.streams.get(stream).name))
+        }
+
+    def _check_hidden(self, principal: Principal, error: InvalidSql) -> None:
+        """Raise PermissionDenied if the caller may not read what the query names, whether there is such a stream or
+        not."""
+        table = unknown_table(error)
+        if table is None or not {"/", "."} & set(table):
+            return
+        try:
+            name = StreamName.parse(table if "/" in table else table.replace(".", "/", 1))
+        except InvalidName:
+            return
+        with suppress(AnabranchError):
+            name = self._broker.store.streams.get(name).name
+        self._broker.guard.authorize(principal, "read", str(name), verb="query")
+
+    def _batches(
+        self, principal: Principal, statement: Statement, result: IsolatedResult, cancelled: list[bool]
+    ) -> Iterator[pa.RecordBatch]:
+        with self._lock:
+            self._running[statement.id] = cancelled
+        try:
+            with self._broker.guard.hold(principal, "connections"):
+                yield from result
+        finally:
+            result.close()
+            with self._lock:
+                self._running.pop(statement.id, None)
+
+    def _cancel(self, info: bytes) -> sql.ActionCancelQueryResult:
+        try:
+            endpoints = flight.FlightInfo.deserialize(info).endpoints
+        except (pa.ArrowException, ValueError) as exc:
+            raise InvalidArgument("expected a serialized FlightInfo") from exc
+        result = sql.ActionCancelQueryResult(result="CANCEL_RESULT_NOT_CANCELLABLE")
+        for endpoint in endpoints:
+            command = unpack_sql(endpoint.ticket.ticket)
+            if isinstance(command, sql.TicketStatementQuery):
+                with self._lock:
+                    running = self._running.get(Statement.from_bytes(command.statement_handle).id)
+                if running is not None:
+                    running[0] = True
+                    result = sql.ActionCancelQueryResult(result="CANCEL_RESULT_CANCELLING")
+        return result
+
+
+def _expected(body: bytes, kind: type[M]) -> M:
+    command = unpack_sql(body)
+    if not isinstance(command, kind):
+        raise InvalidArgument(f"expected {kind.DESCRIPTOR.name}, got {command.DESCRIPTOR.name}")
+    return command
+
+
+def _parameters(reader: Any) -> bytes:
+    """The values of the parameters, as an Arrow stream of one row."""
+    table = reader.read_all()
+    if table.num_rows != 1:
+        raise InvalidArgument(f"a query takes one row of parameters, not {table.num_rows}")
+    if table.nbytes > limits.COMMAND_BYTES_MAX // 2:
+        raise TooLarge("the parameters of a query", table.nbytes, limits.COMMAND_BYTES_MAX // 2)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def _packed(message: Message) -> bytes:
+    packed = Packed()
+    packed.Pack(message)
+    return packed.SerializeToString()
