@@ -17,14 +17,13 @@ from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
 
-import anabranch
 from anabranch.errors import AnabranchError, QueryLimitExceeded
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.query.engine import Query
 from anabranch.query.sandbox import QueryLimits
 from anabranch.runtime.settings import Settings
-from anabranch.store import Store
+from anabranch.store import Store, connect
 from anabranch.wire.errors import error_to_json
 
 __all__ = ["BATCH", "DONE", "FAILED", "HEADER", "REQUEST", "SCHEMA"]
@@ -47,7 +46,7 @@ def main() -> None:
     opening = json.loads(_frame(incoming) or b"{}")
     memory = opening["memory_bytes"]
     settings = Settings(maintenance_s=None, scaling_s=None)
-    with anabranch.connect(**opening["store"], settings=settings) as store:
+    with connect(**opening["store"], settings=settings) as store:
         _die_with_parent(store, os.getppid())
         resource.setrlimit(resource.RLIMIT_DATA, (2 * memory + _OWN_BYTES,) * 2)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import adbc_driver_flightsql.dbapi as adbc
 import adbc_driver_manager
@@ -56,9 +57,11 @@ def stocked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 @pytest.fixture(scope="module")
 def address(stocked: Store) -> Iterator[str]:
     broker = Broker(stocked, _TwoCallers())
-    with closing(FlightSql(broker, QueryLimits(memory_bytes=128 << 20, seconds=20))) as queries:
-        with FlightService(broker, queries=queries) as served:
-            yield f"grpc://127.0.0.1:{served.port}"
+    with (
+        closing(FlightSql(broker, QueryLimits(memory_bytes=128 << 20, seconds=20))) as queries,
+        FlightService(broker, queries=queries) as served,
+    ):
+        yield f"grpc://127.0.0.1:{served.port}"
 
 
 def _connect(address: str, token: str) -> adbc.Connection:
@@ -105,7 +108,7 @@ def test_a_prepared_query_takes_parameters_again_and_again(wide: adbc.Connection
 
 
 def test_catalogs_schemas_tables_and_facts_are_listed(wide: adbc.Connection, narrow: adbc.Connection) -> None:
-    def tables(connection: adbc.Connection, **options: str) -> list[tuple[str, str, list[str]]]:
+    def tables(connection: adbc.Connection, **options: Any) -> list[tuple[str, str, list[str]]]:
         found = connection.adbc_get_objects(depth="all", **options).read_all().to_pylist()
         return [
             (schema["db_schema_name"], table["table_name"], [each["column_name"] for each in table["table_columns"]])
@@ -170,8 +173,7 @@ def test_a_query_is_cancelled_from_another_call(address: str) -> None:
         found = sql.ActionCancelQueryResult.FromString(answer.body.to_pybytes())
         assert found.result == sql.ActionCancelQueryResult.CANCEL_RESULT_CANCELLING
         with pytest.raises(flight.FlightError, match="closed"):
-            for _ in reader:
-                continue
+            reader.read_all()
         (answer,) = client.do_action(flight.Action("CancelFlightInfo", body), options)
         found = sql.ActionCancelQueryResult.FromString(answer.body.to_pybytes())
         assert found.result == sql.ActionCancelQueryResult.CANCEL_RESULT_NOT_CANCELLABLE

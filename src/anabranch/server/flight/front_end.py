@@ -12,6 +12,7 @@ from anabranch.server.edge.access_log import AccessLog
 from anabranch.server.flight.counting import CallCounting
 from anabranch.server.flight.service import FlightService
 from anabranch.server.flight.sessions import SessionHost
+from anabranch.server.flight.sql import FlightSql
 
 __all__ = ["FlightFrontEnd"]
 
@@ -28,6 +29,7 @@ class FlightFrontEnd:
         self._settings = settings
         self._counting = CallCounting(counters, access_log)
         self._service: FlightService | None = None
+        self._queries = FlightSql(broker)
 
     def start(self) -> str:
         settings = self._settings
@@ -41,6 +43,7 @@ class FlightFrontEnd:
                 self._broker,
                 f"{scheme}://{host}:{settings.flight_port}",
                 exchanges=SessionHost(self._broker),
+                queries=self._queries,
                 tls_certificates=certificates,
                 counting=self._counting,
                 client_ca=None if settings.tls_client_ca is None else settings.tls_client_ca.read_bytes(),
@@ -58,5 +61,6 @@ class FlightFrontEnd:
         return self._service is None or self._service.drain(seconds)
 
     def stop(self) -> None:
+        self._queries.close()
         if self._service is not None:
             self._service.shutdown()  # waits for a client that appends and is silent: call it in a task to be left behind
