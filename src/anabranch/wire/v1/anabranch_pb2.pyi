@@ -1,4 +1,4 @@
-# ruff: noqa: A002, I001, RUF023, UP007, UP045
+# ruff: noqa: A002, I001, RUF023, RUF100, UP007, UP045
 # fmt: off
 # mypy: disable-error-code="type-arg"
 from google.protobuf.internal import containers as _containers
