@@ -220,6 +220,7 @@ WIRE_JSON_BYTES_MAX: Final = 16 * MIB  # of the arguments of one call
 WIRE_ANSWER_BYTES_MAX: Final = 512 * MIB  # of one message of a broker to its client: a large event, as text
 WIRE_JSON_DEPTH_MAX: Final = 32  # levels of lists, objects and typed values in them
 REMOTE_WAIT_S: Final = 20.0  # how long one call waits for a job to end, before the client asks again
+RESULTS_AHEAD_MAX: Final = 256  # results of such a call that wait to be sent; then it waits
 PROGRESS_REPORTS_MAX: Final = 64  # of one call that wait to be sent; older ones are dropped
 
 # Catalog

@@ -164,5 +164,3 @@ _._loaded_options
 _._serialized_end
 _._serialized_start
 _.redirect_request  # of urllib
-StoreActions
-_.exchange

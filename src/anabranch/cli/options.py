@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 from typer.core import TyperOption
 
 from anabranch.cli.verbs import DEFAULT_STORE, ROOT_OPTIONS, STORE_VARIABLE
 from anabranch.errors import InvalidArgument
+from anabranch.remote.address import is_broker
 
 if TYPE_CHECKING:
     from anabranch.model.times import TimeRules
@@ -139,23 +140,26 @@ def settings() -> Settings:
 def open_store(option: str | None, *, create: bool = False) -> Store:
     """Opens the whole store, which the caller closes. Raises StoreNotFound unless it may be created, and what
     `connect` raises."""
-    from anabranch.store import connect
+    from anabranch.remote.open import connect
 
-    chosen = invocation
+    chosen, place = invocation, store_path(option)
     more: dict[str, Any] = {}
     if chosen.time_zone is not None or chosen.truncate_times:
         more["settings"] = settings()
-    store = connect(
-        store_path(option), blobs=chosen.blobs, history=chosen.history, keys=chosen.keys, create=create, **more
-    )
-    store.changes.retry_uncertain = True  # there is no caller to repeat the request
+    store = connect(place, blobs=chosen.blobs, history=chosen.history, keys=chosen.keys, create=create, **more)
+    if not is_broker(place):  # calls of a broker are repeated anyway
+        store.changes.retry_uncertain = True  # there is no caller to repeat the request
     return store
 
 
 @contextmanager
 def open_catalog(option: str | None, *, create: bool = False) -> Iterator[CatalogStore]:
     """Open the catalog of the store alone: much faster than `open_store`, and enough for verbs that need no events.
-    Raises the same errors."""
+    Of a broker it is the whole store. Raises the same errors."""
+    if is_broker(store_path(option)):
+        with open_store(option) as remote:
+            yield cast("CatalogStore", remote)
+        return
     from anabranch.store.catalog_store import connect_catalog
 
     chosen = invocation

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -30,10 +30,12 @@ from anabranch.cli.target_store import (
     open_other_store,
 )
 from anabranch.errors import PipelineRunning
+from anabranch.remote.address import is_broker
 
 if TYPE_CHECKING:
     from anabranch.core.copy import CopyResult
     from anabranch.model.stream import Scope
+    from anabranch.store import Store
     from anabranch.store.catalog_store import CatalogStore
 
 app = new_app("Create, list, copy, rename and delete scopes: the namespaces of streams.")
@@ -200,10 +202,16 @@ app.command("move", help="The same as `rename`.", hidden=True)(rename)
 
 def _held(names: CatalogStore, scope: str) -> tuple[int, int]:
     """Returns the number of events and of streams in the scope."""
-    from anabranch.cli.show import summaries
+    rows: list[dict[str, Any]]
+    if is_broker(getattr(names, "url", "")):
+        from anabranch.cli.show_remote import remote_summaries
 
-    with names.catalog.reading() as reading:
-        rows = summaries(reading, scope, internal=True)
+        rows = remote_summaries(cast("Store", names), scope, internal=True)
+    else:
+        from anabranch.cli.show import summaries
+
+        with names.catalog.reading() as reading:
+            rows = summaries(reading, scope, internal=True)
     return sum(row["events"] for row in rows), len(rows)
 
 
@@ -211,6 +219,8 @@ def _pipelines(names: CatalogStore, scope: str) -> list[str]:
     """Returns the pipelines that read or write streams of the scope. Raises PipelineRunning if one runs."""
     from anabranch.spark.pipelines.record import rows
 
+    if is_broker(getattr(names, "url", "")):
+        return []  # whoever runs pipelines opens the store itself
     found = []
     for row in rows(names.catalog):
         streams = [each for output in row.outputs for each in (output.target, output.late, *output.sources) if each]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from anabranch.catalog.port import Reading
@@ -91,8 +92,21 @@ def _aliases(reading: Reading) -> dict[StreamId, list[str]]:
 
 def details(reading: Reading, view: StreamView) -> dict[str, Any]:
     """Returns all details of a stream. `bytes` are logical: the size of its events when they were appended."""
-    segments = [_segment(reading, view, segment) for segment in view.ordered]
-    policy = policy_of(reading, view.info.id)
+    ident = view.info.id
+    policy, rate = policy_of(reading, ident), rate_policy_of(reading, ident)
+    return details_from(
+        view,
+        lambda segment: segment_bytes(reading, view, segment.id, segment.head, view.length(segment.id)),
+        aliases=[str(alias) for alias in reading.aliases_of(ident)],
+        holders=holders_json(reading, ident),
+        retention=None if policy is None else policy.to_json(),
+        scaling=None if rate is None else rate_to_json(rate),
+    )
+
+
+def details_from(view: StreamView, size_of: Callable[[Segment], int], **more: Any) -> dict[str, Any]:
+    """The same from what was found out already: `aliases`, `holders`, `retention` and `scaling`."""
+    segments = [_segment(view, segment, size_of(segment)) for segment in view.ordered]
     return {
         **summary(view),
         "bytes": sum(segment["bytes"] for segment in segments),
@@ -102,10 +116,7 @@ def details(reading: Reading, view: StreamView) -> dict[str, Any]:
         "columns": [{"name": field.name, "type": str(field.type)} for field in view.info.schema.columns],
         "epochs": _epochs(view),
         "segments": segments,
-        "aliases": [str(alias) for alias in reading.aliases_of(view.info.id)],
-        "holders": holders_json(reading, view.info.id),
-        "retention": None if policy is None else policy.to_json(),
-        "scaling": None if (rate := rate_policy_of(reading, view.info.id)) is None else rate_to_json(rate),
+        **more,
     }
 
 
@@ -162,7 +173,7 @@ def print_details(shown_stream: dict[str, Any]) -> None:
     )
 
 
-def _segment(reading: Reading, view: StreamView, segment: Segment) -> dict[str, Any]:
+def _segment(view: StreamView, segment: Segment, size: int) -> dict[str, Any]:
     retired = segment.retired is not None
     return {
         "segment": str(segment.id),
@@ -174,7 +185,7 @@ def _segment(reading: Reading, view: StreamView, segment: Segment) -> dict[str, 
         "head": segment.head,
         "tail": view.length(segment.id),
         "events": view.length(segment.id) - segment.head,
-        "bytes": segment_bytes(reading, view, segment.id, segment.head, view.length(segment.id)),
+        "bytes": size,
     }
 
 

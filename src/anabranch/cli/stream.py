@@ -30,12 +30,14 @@ from anabranch.cli.options import (
     open_store,
     parse_tags,
     split_list,
+    store_path,
 )
 from anabranch.cli.output import counted, print_json, print_note
 from anabranch.cli.ranges import ByOption, time_kind
 from anabranch.cli.retain import policy_from_options, retain
 from anabranch.cli.watermark import watermark
 from anabranch.errors import InvalidArgument
+from anabranch.remote.address import is_broker
 
 if TYPE_CHECKING:
     from anabranch.model.stream import StreamView
@@ -155,8 +157,14 @@ def list_streams(
 
     selected = ListFilter(tag=tag, pattern=match)
 
-    with open_catalog(store) as names, names.catalog.reading() as reading:
-        rows = summaries(reading, scope, internal=internal, selected=selected)
+    if is_broker(store_path(store)):
+        from anabranch.cli.show_remote import remote_summaries
+
+        with open_store(store) as opened:
+            rows = remote_summaries(opened, scope, internal=internal, selected=selected)
+    else:
+        with open_catalog(store) as names, names.catalog.reading() as reading:
+            rows = summaries(reading, scope, internal=internal, selected=selected)
     if as_json:
         print_json(rows)
     else:
@@ -176,8 +184,14 @@ def show(stream: StreamArgument, as_json: JsonOption = False, store: StoreOption
     from anabranch.model.names import StreamName
     from anabranch.streams.directory.find import need_view
 
-    with open_catalog(store) as names, names.catalog.reading() as reading:
-        result = details(reading, need_view(reading, StreamName.parse(stream)))
+    if is_broker(store_path(store)):
+        from anabranch.cli.show_remote import remote_details
+
+        with open_store(store) as opened:
+            result = remote_details(opened, stream)
+    else:
+        with open_catalog(store) as names, names.catalog.reading() as reading:
+            result = details(reading, need_view(reading, StreamName.parse(stream)))
     if as_json:
         print_json(result)
     else:

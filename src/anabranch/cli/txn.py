@@ -64,8 +64,7 @@ def show(ident: IdArgument, as_json: JsonOption = False, store: StoreOption = No
     """
     with open_store(store) as opened:
         info = _find(opened, ident)
-        with opened.catalog.reading() as reading:
-            streams = {stream: reading.stream(stream) for stream in info.events}
+        streams = {stream: opened.streams.find(stream) for stream in info.events}
     if as_json:
         print_json(_told(info))
         return

@@ -14,6 +14,7 @@ from anabranch import limits
 from anabranch.core.display import Displayed
 from anabranch.errors import AnabranchError, Closed, NotRemote
 from anabranch.model.cut import HEAD
+from anabranch.model.ids import Micros
 from anabranch.model.names import StreamName
 from anabranch.reading.bounds import Place, TimeKind
 from anabranch.remote.address import BrokerAddress
@@ -149,6 +150,11 @@ class RemoteStore(Displayed):
     def _forget(self, opened: Closing) -> None:
         self._open.pop(opened, None)
 
+    @property
+    def now(self) -> Micros:
+        """The time by this machine's clock."""
+        return self.runtime.clock.now()
+
     def bytes(self, name: str | StreamName, mode: str = "rb", *, follow: bool = False) -> Any:
         """See `ByteStreams.open`."""
         raise NotRemote("byte streams are not served by brokers yet")
@@ -192,6 +198,17 @@ def _close_at_exit(store: RemoteStore) -> Callable[[], None]:
     return close
 
 
+def _refused(name: str) -> property:
+    def refuse(store: RemoteStore) -> Any:
+        raise NotRemote(
+            f"this needs the store's {name}, so it can't be done through a broker: use the store's own address"
+        )
+
+    return property(refuse)
+
+
+for _name in ("blobs", "catalog", "changes", "companions", "internals", "job_store", "ranges"):
+    setattr(RemoteStore, _name, _refused(_name))
 for _name in public_methods(Store):
     if not hasattr(RemoteStore, _name):
         setattr(RemoteStore, _name, remote_method(_name))

@@ -68,9 +68,8 @@ class _Reported:
         self._broker = broker
         self._call = (principal, kind, arguments)
         self._changed = broker.store.runtime.tasks.condition()
-        self._jobs: list[bytes] = []
         self._reports: deque[bytes] = deque(maxlen=limits.PROGRESS_REPORTS_MAX)  # older ones are of no use to anybody
-        self._result: Any = None
+        self._results: deque[bytes] = deque()  # and started jobs; it waits while there are RESULTS_AHEAD_MAX
         self._error: BaseException | None = None
         self._ended = False
         self._dropped = False
@@ -84,33 +83,29 @@ class _Reported:
         try:
             while True:
                 with self._changed:
-                    while not (self._jobs or self._reports or self._ended):
+                    while not (self._results or self._reports or self._ended):
                         self._changed.wait(limits.CONDITION_WAIT_S)
-                    reports = [*self._jobs, *self._reports]
-                    self._jobs.clear()
+                    ready = [*self._reports, *self._results]
                     self._reports.clear()
-                    ended = self._ended and not reports
-                yield from reports
+                    self._results.clear()
+                    ended = self._ended and not ready
+                    self._changed.notify_all()
                 if ended:
                     break
+                yield from ready
         finally:
-            self._dropped = True
+            with self._changed:
+                self._dropped = True
+                self._changed.notify_all()
         if self._error is not None:
             raise self._error
-        yield from _results(self._result)
 
     def _work(self) -> None:
+        principal, kind, arguments = self._call
+        reports: dict[str, Any] = {"progress": self._progress, "started": self._started}
         try:
-            principal, kind, arguments = self._call
-            self._result = calls.run(
-                self._broker,
-                principal,
-                kind,
-                arguments,
-                progress=self._progress,
-                started=self._started,
-                admit=False,
-            )
+            for data in _results(calls.run(self._broker, principal, kind, arguments, **reports, admit=False)):
+                self._put(data)
         except BaseException as exc:
             self._error = exc
         with self._changed:
@@ -118,13 +113,22 @@ class _Reported:
             self._changed.notify_all()
 
     def _started(self, job: Job) -> None:
+        self._put(to_bytes({"started": to_json(job_handle(job))}))
+
+    def _put(self, data: bytes) -> None:
         with self._changed:
-            self._jobs.append(to_bytes({"started": to_json(job_handle(job))}))
+            while len(self._results) >= limits.RESULTS_AHEAD_MAX and not self._dropped:
+                self._changed.wait(limits.CONDITION_WAIT_S)
+            self._require_client()
+            self._results.append(data)
             self._changed.notify_all()
 
     def _progress(self, what: str, done: int, total: int) -> None:
-        if self._dropped:  # the client is gone: end where nothing is half done, as Ctrl-C does in the client's process
-            raise Closed("call")
         with self._changed:
+            self._require_client()
             self._reports.append(to_bytes({"progress": [what, done, total]}))
             self._changed.notify_all()
+
+    def _require_client(self) -> None:
+        if self._dropped:  # the client is gone: end where nothing is half done, as Ctrl-C does in the client's process
+            raise Closed("call")

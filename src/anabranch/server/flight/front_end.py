@@ -9,6 +9,7 @@ from anabranch.server.broker import Broker
 from anabranch.server.config import ServerSettings
 from anabranch.server.counters import Counters
 from anabranch.server.edge.access_log import AccessLog
+from anabranch.server.flight.actions import StoreActions
 from anabranch.server.flight.counting import CallCounting
 from anabranch.server.flight.service import FlightService
 from anabranch.server.flight.sessions import SessionHost
@@ -44,6 +45,7 @@ class FlightFrontEnd:
                 f"{scheme}://{host}:{settings.flight_port}",
                 exchanges=SessionHost(self._broker),
                 queries=self._queries,
+                actions=StoreActions(self._broker),
                 tls_certificates=certificates,
                 counting=self._counting,
                 client_ca=None if settings.tls_client_ca is None else settings.tls_client_ca.read_bytes(),

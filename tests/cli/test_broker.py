@@ -1,0 +1,92 @@
+"""The command line over a broker: `--store anabranch://…` for its verbs, with the output that the store itself gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.kit import SCHEMA, Line
+from tests.server.kit import BrokerProcess
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Line, Line]]:
+    """The command line over a broker, and over the store that it serves."""
+    folder = tmp_path_factory.mktemp("broker")
+    own = Line(folder / "river")
+    own("scope", "create", "iot")
+    with BrokerProcess(own.store, folder=folder) as broker:
+        through: Line = Line(Path())
+        through.store = broker.addresses["flight"]
+        yield through, own
+
+
+def test_streams_and_scopes_are_managed(lines: tuple[Line, Line]) -> None:
+    broker, own = lines
+    broker("scope", "create", "lab", "--tag", "owner=ann")
+    broker("stream", "create", "lab/raw", "--schema", SCHEMA, "--key", "device", "--time", "at")
+    own("write", "lab/raw", "--format", "csv", stdin="device,at,celsius\na,2026-01-01T00:00:00Z,1.5\n")
+    broker("stream", "scale", "lab/raw", "--segments", "3")
+    broker("copy", "lab/raw", "lab/copy")
+    broker("alias", "lab/newest", "lab/copy")
+    broker("stream", "truncate", "lab/copy", "--at", "tail", "--yes")
+    broker("rename", "lab/copy", "lab/later")
+    broker("append", "lab/raw", "lab/later")
+    broker("stitch", "lab/raw", "lab/later", "--into", "lab/both")
+    broker("scope", "copy", "lab", "lab2")
+    broker("stream", "seal", "lab2/raw")
+    for arguments in (
+        ("stream", "list", "--json"),
+        ("stream", "list", "lab", "--match", "l*"),
+        ("stream", "show", "lab/raw", "--json"),
+        ("stream", "show", "lab/newest"),
+        ("scope", "list", "--json"),
+        ("alias", "--list"),
+        ("diff", "lab/raw", "lab/later", "--json"),
+        ("cut", "lab/raw", "--at", "tail"),
+        ("digest", "lab/both"),
+        ("check",),
+        ("job", "list"),
+        ("txn", "list"),
+        ("group", "list"),
+        ("space", "--json"),
+    ):
+        told = own(*arguments, code=None)
+        assert broker(*arguments, code=told.code) == told, arguments
+    broker("scope", "delete", "lab2", "--recursive", "--yes")
+    assert broker("scope", "list", "--json").json == own("scope", "list", "--json").json
+
+
+def test_upkeep_and_places_of_the_server(lines: tuple[Line, Line], tmp_path: Path) -> None:
+    broker, own = lines
+    broker("stream", "create", "iot/kept")
+    own("write", "iot/kept", stdin="a\nb\n")
+    broker("compact", "--force")
+    broker("collect")
+    assert broker("backup", tmp_path / "backup", "--json").json
+
+
+def test_an_error_of_the_broker_is_the_one_of_the_store(lines: tuple[Line, Line]) -> None:
+    broker, own = lines
+    for arguments in (
+        ("stream", "create", "nowhere/x"),
+        ("rename", "iot/none", "iot/z"),
+        ("copy", "iot/none", "iot/y"),
+    ):
+        told = own(*arguments, code=None)
+        assert told.code != 0
+        assert broker(*arguments, code=told.code).err == told.err
+
+
+def test_what_needs_the_catalog_says_so(lines: tuple[Line, Line]) -> None:
+    broker, _ = lines
+    for arguments in (("pipeline", "list"), ("token", "list")):
+        assert "can't be done through a broker" in broker(*arguments, code=2).err
+
+
+def test_a_broker_that_is_not_there_is_one_line(lines: tuple[Line, Line]) -> None:
+    nowhere: Line = Line(Path())
+    nowhere.store = "anabranch://user:hunter2@host"  # type: ignore[assignment]
+    assert "hunter2" not in nowhere.refused("stream", "list")
