@@ -65,6 +65,7 @@ def test_upkeep_and_places_of_the_server(lines: tuple[Line, Line], tmp_path: Pat
     own("write", "iot/kept", stdin="a\nb\n")
     broker("compact", "--force")
     broker("collect")
+    assert "1 stream" in broker("archive", "create", "iot/kept", tmp_path / "archive").err
     assert broker("backup", tmp_path / "backup", "--json").json
 
 

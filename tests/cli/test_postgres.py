@@ -17,7 +17,7 @@ class PostgresLine(Line):
     def __init__(self, url: str, blobs: Path) -> None:
         self.url, self.blobs = url, blobs
 
-    def __call__(self, *arguments: object, stdin: str | bytes = b"", code: int = 0):  # type: ignore[no-untyped-def]
+    def __call__(self, *arguments: object, stdin: str | bytes = b"", code: int | None = 0):  # type: ignore[no-untyped-def]
         self.store = self.url  # type: ignore[assignment]
         return super().__call__("--blobs", self.blobs, *arguments, stdin=stdin, code=code)
 

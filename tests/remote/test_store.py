@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -84,6 +85,14 @@ def test_progress_and_the_job_that_runs_are_reported(remote: Store, embedded: St
     assert remote.jobs.get(job.id).progress().events == 1000
     with pytest.raises(JobNotFound):
         remote.jobs.get("nope")
+
+
+def test_a_job_goes_on_after_the_call_that_began_it_with_progress(
+    remote: Store, embedded: Store, tmp_path: Path
+) -> None:
+    embedded.write("iot/raw", pa.table({"n": range(1000)}), create=True)
+    job = remote.jobs.archive("iot/raw", tmp_path / "archive", progress=lambda *report: None)
+    assert job.wait(60).events == 1000
 
 
 def test_a_job_names_this_store_as_its_source(remote: Any, embedded: Store) -> None:

@@ -125,6 +125,8 @@ class _Reported:
 
     def _progress(self, what: str, done: int, total: int) -> None:
         with self._changed:
+            if self._ended:  # of a job that goes on after the call that began it
+                return
             self._require_client()
             self._reports.append(to_bytes({"progress": [what, done, total]}))
             self._changed.notify_all()
