@@ -21,7 +21,7 @@ from anabranch.streams.arguments import columns_of
 from anabranch.streams.policies import Unset
 from anabranch.wire.hints import conform
 from anabranch.wire.values import Handle, ThisStore, from_json, parse_bytes, to_bytes, to_json
-from anabranch.wire.verbs import NOUNS, VERBS, Verb
+from anabranch.wire.verbs import NOUNS, VERBS, StoreVerb
 
 _STORE: Final = "needs the store's catalog and files: call it where the store can be opened itself"
 _BROKER: Final = "is done by the broker itself"
@@ -60,7 +60,7 @@ class Caller:
         self.runtime = runtime
         self._wrap = wrap
 
-    def call(self, verb: Verb, arguments: Mapping[str, Any], own: object = None) -> Any:
+    def call(self, verb: StoreVerb, arguments: Mapping[str, Any], own: object = None) -> Any:
         """Call it and return its result; for a streaming verb an iterator. A verb that reads, or takes a request id, is
         sent again while no broker answers. Raises what the verb raises; StoreUnavailable; AppendUncertain if the broker
         was lost while it changed something that it would not recognize."""
@@ -80,7 +80,7 @@ class Caller:
         done, first, messages = self._reached(verb, begin)
         return _items(done, first, messages) if verb.streaming else first
 
-    def _reached(self, verb: Verb, begin: Callable[[], Any]) -> Any:
+    def _reached(self, verb: StoreVerb, begin: Callable[[], Any]) -> Any:
         if verb.repeatable:
             return self.connection.retried(begin)
         generation = self.connection.generation
@@ -118,7 +118,7 @@ def _items(done: bool, item: Any, messages: Iterator[tuple[bool, Any]]) -> Itera
         done, item = next(messages)
 
 
-def _sent(verb: Verb, name: str, value: Any, own: object) -> Any:
+def _sent(verb: StoreVerb, name: str, value: Any, own: object) -> Any:
     if own is not None and value is own:
         return to_json(ThisStore())
     if (verb.name, name) in _COLUMNS and value is not None:
@@ -131,7 +131,7 @@ def _sent(verb: Verb, name: str, value: Any, own: object) -> Any:
         raise NotRemote(f"{verb.name} of a broker can't take {name}= as a {type(value).__name__}") from exc
 
 
-def _needs_request(verb: Verb, sent: Mapping[str, Any]) -> bool:
+def _needs_request(verb: StoreVerb, sent: Mapping[str, Any]) -> bool:
     """True if the call gets a request id, so that it can be sent again: it takes one, changes something, and has none."""
     if "request" not in verb.parameters or sent.get("request") is not None or not verb.changes:
         return False

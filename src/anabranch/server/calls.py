@@ -25,7 +25,7 @@ from anabranch.security.guard import Operation, Principal
 from anabranch.server.broker import Broker
 from anabranch.store.facade import Store
 from anabranch.streams.arguments import stream_key
-from anabranch.wire.verbs import Call, Need, Verb, call, checked_arguments, find_verb
+from anabranch.wire.verbs import Need, StoreVerb, VerbCall, call, checked_arguments, find_verb
 
 
 def run(
@@ -52,7 +52,7 @@ def run(
     if admit:
         broker.guard.admit(principal)
     try:
-        result = call(broker.store, Call(found, values, progress, started))
+        result = call(broker.store, VerbCall(found, values, progress, started))
     except Exception as exc:
         _record(broker, principal, found, values, resource, exc)
         raise _without_hints(broker, principal, exc) from exc.__cause__
@@ -134,13 +134,13 @@ def _job_target(store: Store, job: Any) -> str | None:
 
 
 def _record(
-    broker: Broker, principal: Principal, verb: Verb, values: Mapping[str, Any], resource: str | None, exc: Any
+    broker: Broker, principal: Principal, verb: StoreVerb, values: Mapping[str, Any], resource: str | None, exc: Any
 ) -> None:
     if verb.changes:
         broker.guard.record(principal, verb.name, resource, exc)
 
 
-def _shown(broker: Broker, principal: Principal, verb: Verb, result: Any) -> Any:
+def _shown(broker: Broker, principal: Principal, verb: StoreVerb, result: Any) -> Any:
     """The items of a list that the caller may see."""
     shown = verb.shown
     assert shown is not None

@@ -70,7 +70,7 @@ READING = {
 # deleted with their stream (`test_crash_times.py`).
 # Confirming is one transaction that can be repeated; `tests/store/log/recovery/test_hostile_backups.py` has its tests.
 CONFIRMING = {"archives.confirm_attachment"}
-WITHIN = {"companions.create", "companions.sweep", "ephemeral.close", "ephemeral.sweep"}
+WITHIN = {"companions.create", "companions.sweep", "ephemeral.close", "ephemeral.hand_over", "ephemeral.sweep"}
 
 # What makes a verb go another way, by the argument that asks for it.
 WAYS = {

@@ -15,7 +15,7 @@ from anabranch.server.http.body import read_body
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.problem import HttpRefusal, problem_of
 from anabranch.wire.values import parse_bytes, to_bytes, to_json
-from anabranch.wire.verbs import VERBS, Verb
+from anabranch.wire.verbs import VERBS, StoreVerb
 
 _ITEMS_AT_A_TIME: Final = 256
 
@@ -54,7 +54,7 @@ async def done(call: HttpCall, name: str, arguments: Mapping[str, Any]) -> Any:
     return await front.run_long(partial(run, front.broker, call.principal, name, given, admit=False))
 
 
-def with_request(verb: Verb, arguments: Mapping[str, Any], key: str | None) -> Mapping[str, Any]:
+def with_request(verb: StoreVerb, arguments: Mapping[str, Any], key: str | None) -> Mapping[str, Any]:
     """The arguments, with the idempotency key as the request id."""
     if key is None or not verb.changes:
         return arguments

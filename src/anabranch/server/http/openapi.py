@@ -12,7 +12,7 @@ from anabranch import __version__
 from anabranch.server.http.endpoints import Endpoint
 from anabranch.server.http.problem import PROBLEM
 from anabranch.wire.hints import hints_of
-from anabranch.wire.verbs import VERBS, Verb
+from anabranch.wire.verbs import VERBS, StoreVerb
 
 _PARAMETER: Final = re.compile(r"{(\w+)(?::\w+)?}")
 _CALL: Final = "/v1/call/{verb}"
@@ -197,7 +197,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     return found
 
 
-def _call_operation(endpoint: Endpoint, verb: Verb) -> dict[str, Any]:
+def _call_operation(endpoint: Endpoint, verb: StoreVerb) -> dict[str, Any]:
     doc = (getdoc(verb.function) or "").split("\n\n")[0].replace("\n", " ")
     found = _operation(endpoint)
     found |= {
@@ -216,7 +216,7 @@ def _call_operation(endpoint: Endpoint, verb: Verb) -> dict[str, Any]:
     return found
 
 
-def _arguments(verb: Verb) -> dict[str, Any]:
+def _arguments(verb: StoreVerb) -> dict[str, Any]:
     """The schema of a verb's arguments. What is no plain JSON is described in the wire's own form (`$type`)."""
     hints = hints_of(verb.function)
     names = {name: parameter for name, parameter in verb.parameters.items() if name not in _UNSENT}

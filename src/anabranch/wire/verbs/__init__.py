@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from anabranch.wire.verbs.call import Call, call, checked_arguments
+from anabranch.wire.verbs.call import VerbCall, call, checked_arguments
 from anabranch.wire.verbs.needs import Need, Operation
 from anabranch.wire.verbs.table import VERBS, find_verb
-from anabranch.wire.verbs.verb import NOUNS, Verb
+from anabranch.wire.verbs.verb import NOUNS, StoreVerb
 
-__all__ = ["NOUNS", "VERBS", "Call", "Need", "Operation", "Verb", "call", "checked_arguments", "find_verb"]
+__all__ = ["NOUNS", "VERBS", "Need", "Operation", "StoreVerb", "VerbCall", "call", "checked_arguments", "find_verb"]

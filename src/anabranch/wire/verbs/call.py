@@ -12,14 +12,14 @@ from anabranch.log.progress import ProgressCallback, no_progress
 from anabranch.store.facade import Store
 from anabranch.wire.hints import conform, hints_of
 from anabranch.wire.values import ThisStore, from_json
-from anabranch.wire.verbs.verb import Verb
+from anabranch.wire.verbs.verb import StoreVerb
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class VerbCall:
     """A verb and its checked arguments. `progress` and `started` are the callbacks of verbs that take them."""
 
-    verb: Verb
+    verb: StoreVerb
     arguments: Mapping[str, Any]
     progress: ProgressCallback = no_progress
     started: Callable[[Any], object] | None = None
@@ -28,7 +28,7 @@ class Call:
 _CALLBACKS = ("progress", "started")
 
 
-def checked_arguments(verb: Verb, given: Any) -> dict[str, Any]:
+def checked_arguments(verb: StoreVerb, given: Any) -> dict[str, Any]:
     """The arguments as Python values of the declared types, from a JSON object. Raises InvalidArgument for a missing or
     unknown argument, and for one of another type."""
     if not isinstance(given, Mapping):
@@ -49,7 +49,7 @@ def checked_arguments(verb: Verb, given: Any) -> dict[str, Any]:
     return arguments
 
 
-def call(store: Store, call_: Call) -> Any:
+def call(store: Store, call_: VerbCall) -> Any:
     """Call it, and return what it returns, in a form that can be sent; for a streaming verb an iterator."""
     verb = call_.verb
     arguments = {name: store if isinstance(value, ThisStore) else value for name, value in call_.arguments.items()}

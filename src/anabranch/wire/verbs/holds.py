@@ -19,7 +19,7 @@ from anabranch.streams.ephemeral.hold import HolderState, leave_holders, renew_h
 from anabranch.streams.ephemeral.keep_alive import Held
 from anabranch.wire.values import Handle
 from anabranch.wire.verbs.needs import Arguments, Need, stream
-from anabranch.wire.verbs.verb import Verb
+from anabranch.wire.verbs.verb import StoreVerb
 
 HOLD: Final = "hold"
 
@@ -79,8 +79,8 @@ def _create_needs(arguments: Arguments) -> list[Need]:
 
 
 HOLD_VERBS: Final = (
-    Verb("ephemeral.create", _create_needs, run=create),
-    Verb("ephemeral.hold", stream("write", "name"), run=hold),
-    Verb("hold.leave", stream("write", "stream"), run=leave),
-    Verb("hold.renew", stream("write", "stream"), run=renew),
+    StoreVerb("ephemeral.create", _create_needs, run=create),
+    StoreVerb("ephemeral.hold", stream("write", "name"), run=hold),
+    StoreVerb("hold.leave", stream("write", "stream"), run=leave),
+    StoreVerb("hold.renew", stream("write", "stream"), run=renew),
 )

@@ -9,7 +9,7 @@ from anabranch.catalog.state.job import JobRow
 from anabranch.store.facade import Store
 from anabranch.transfer.jobs.progress import JobProgress
 from anabranch.wire.verbs.needs import job
-from anabranch.wire.verbs.verb import Verb
+from anabranch.wire.verbs.verb import StoreVerb
 
 
 def row(store: Store, job: str) -> JobRow:
@@ -39,9 +39,9 @@ def cancel(store: Store, job: str) -> JobRow:
 
 
 JOB_VERBS: Final = (
-    Verb("job.cancel", job("manage"), run=cancel),
-    Verb("job.pause", job("manage"), run=pause),
-    Verb("job.progress", job("read"), run=progress_of, changes=False),
-    Verb("job.row", job("read"), run=row, changes=False),
-    Verb("job.wait", job("read"), run=wait, changes=False),
+    StoreVerb("job.cancel", job("manage"), run=cancel),
+    StoreVerb("job.pause", job("manage"), run=pause),
+    StoreVerb("job.progress", job("read"), run=progress_of, changes=False),
+    StoreVerb("job.row", job("read"), run=row, changes=False),
+    StoreVerb("job.wait", job("read"), run=wait, changes=False),
 )

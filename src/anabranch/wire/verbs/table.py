@@ -25,12 +25,12 @@ from anabranch.wire.verbs.needs import (
     stream,
     upkeep,
 )
-from anabranch.wire.verbs.verb import Verb
+from anabranch.wire.verbs.verb import StoreVerb
 
 
-def _read(name: str, *arguments: str) -> Verb:
+def _read(name: str, *arguments: str) -> StoreVerb:
     """A verb that reads about the streams in these arguments."""
-    return Verb(name, stream("read", *arguments), changes=False)
+    return StoreVerb(name, stream("read", *arguments), changes=False)
 
 
 def store_id(store: Store) -> str:
@@ -43,17 +43,17 @@ def _shown_stream(name: Any) -> Need:
 
 
 _STREAMS: Final = (
-    Verb("streams.add_columns", stream("manage", "name")),
-    Verb("streams.append", each(stream("read", "source"), stream("write", "onto"))),
-    Verb("streams.copy", each(stream("read", "source"), new("target"))),
-    Verb("streams.create", new("name")),
-    Verb("streams.delete", stream("manage", "name")),
-    Verb("streams.evolve", stream("manage", "name")),
+    StoreVerb("streams.add_columns", stream("manage", "name")),
+    StoreVerb("streams.append", each(stream("read", "source"), stream("write", "onto"))),
+    StoreVerb("streams.copy", each(stream("read", "source"), new("target"))),
+    StoreVerb("streams.create", new("name")),
+    StoreVerb("streams.delete", stream("manage", "name")),
+    StoreVerb("streams.evolve", stream("manage", "name")),
     _read("streams.exists", "name"),
-    Verb("streams.fence", stream("write", "name")),
+    StoreVerb("streams.fence", stream("write", "name")),
     _read("streams.find", "name"),
     _read("streams.get", "name"),
-    Verb(
+    StoreVerb(
         "streams.list",
         lambda arguments: [],
         streaming=True,
@@ -61,15 +61,15 @@ _STREAMS: Final = (
         changes=False,
     ),
     _read("streams.misplaced", "stream"),
-    Verb("streams.move", each(stream("manage", "stream"), moved("stream", "scope"))),
-    Verb("streams.rename", each(stream("manage", "stream"), new("name"))),
-    Verb(
+    StoreVerb("streams.move", each(stream("manage", "stream"), moved("stream", "scope"))),
+    StoreVerb("streams.rename", each(stream("manage", "stream"), new("name"))),
+    StoreVerb(
         "streams.replace",
         each(stream("manage", "stream"), lambda a: stream("read", "with_")(a) if a.get("with_") else []),
     ),
-    Verb("streams.scale", stream("manage", "name")),
-    Verb("streams.seal", stream("manage", "name")),
-    Verb(
+    StoreVerb("streams.scale", stream("manage", "name")),
+    StoreVerb("streams.seal", stream("manage", "name")),
+    StoreVerb(
         "streams.stitch",
         each(
             of_each("read", "sources"),
@@ -77,32 +77,32 @@ _STREAMS: Final = (
             lambda a: of_each("manage", "sources")(a) if a.get("keep_sources") is False else [],
         ),
     ),
-    Verb("streams.tag", stream("manage", "name")),
-    Verb("streams.truncate", stream("manage", "name")),
+    StoreVerb("streams.tag", stream("manage", "name")),
+    StoreVerb("streams.truncate", stream("manage", "name")),
     _read("streams.view", "name"),
 )
 _NAMES: Final = (
-    Verb("scopes.copy", each(scope("read", "source"), scope("create", "target"))),
-    Verb("scopes.create", scope("create", "name")),
-    Verb("scopes.delete", scope("manage", "name")),
-    Verb("scopes.get", scope("read", "name"), changes=False),
-    Verb("scopes.list", lambda arguments: [], shown=lambda item: Need("read", "scope", item.name), changes=False),
-    Verb("scopes.rename", each(scope("manage", "scope"), scope("create", "to"))),
-    Verb("aliases.add", each(stream("manage", "stream"), new("name"))),
-    Verb(
+    StoreVerb("scopes.copy", each(scope("read", "source"), scope("create", "target"))),
+    StoreVerb("scopes.create", scope("create", "name")),
+    StoreVerb("scopes.delete", scope("manage", "name")),
+    StoreVerb("scopes.get", scope("read", "name"), changes=False),
+    StoreVerb("scopes.list", lambda arguments: [], shown=lambda item: Need("read", "scope", item.name), changes=False),
+    StoreVerb("scopes.rename", each(scope("manage", "scope"), scope("create", "to"))),
+    StoreVerb("aliases.add", each(stream("manage", "stream"), new("name"))),
+    StoreVerb(
         "aliases.list",
         lambda arguments: [],
         streaming=True,
         shown=lambda item: _shown_stream(item[1]),
         changes=False,
     ),
-    Verb(
+    StoreVerb(
         "aliases.of",
         if_given("stream", stream("read", "stream"), lambda a: []),
         shown=lambda item: _shown_stream(item[1]),
         changes=False,
     ),
-    Verb("aliases.remove", stream("manage", "name")),
+    StoreVerb("aliases.remove", stream("manage", "name")),
     _read("cuts.after", "name"),
     _read("cuts.at", "name"),
     _read("cuts.between", "name"),
@@ -115,39 +115,39 @@ _NAMES: Final = (
     _read("lineage.origins", "name"),
 )
 _POLICIES: Final = (
-    Verb("policies.retention", if_given("policy", stream("manage", "name"), stream("read", "name"))),
-    Verb("policies.scaling", if_given("policy", stream("manage", "name"), stream("read", "name"))),
+    StoreVerb("policies.retention", if_given("policy", stream("manage", "name"), stream("read", "name"))),
+    StoreVerb("policies.scaling", if_given("policy", stream("manage", "name"), stream("read", "name"))),
     _read("producers.list", "stream"),
-    Verb("producers.drop", stream("manage", "stream")),
-    Verb(
+    StoreVerb("producers.drop", stream("manage", "stream")),
+    StoreVerb(
         "subscribers.list",
         if_given("stream", stream("read", "stream"), lambda a: []),
         shown=lambda item: _shown_stream(item.stream),
         changes=False,
     ),
-    Verb("subscribers.release", stream("manage", "stream")),
+    StoreVerb("subscribers.release", stream("manage", "stream")),
     _read("watermarks.get", "stream"),
-    Verb("watermarks.idle", if_given("idle_s", stream("manage", "stream"), stream("read", "stream"))),
+    StoreVerb("watermarks.idle", if_given("idle_s", stream("manage", "stream"), stream("read", "stream"))),
     _read("watermarks.status", "stream"),
-    Verb("watermarks.statuses", lambda a: [], shown=lambda item: _shown_stream(item.stream), changes=False),
+    StoreVerb("watermarks.statuses", lambda a: [], shown=lambda item: _shown_stream(item.stream), changes=False),
     _read("watermarks.window", "stream"),
-    Verb("groups.list", lambda a: [], shown=lambda item: Need("read", "new", item), changes=False),
-    Verb("transactions.list", store("read"), changes=False),
-    Verb("notifications.forget_listener", store("manage")),
+    StoreVerb("groups.list", lambda a: [], shown=lambda item: Need("read", "new", item), changes=False),
+    StoreVerb("transactions.list", store("read"), changes=False),
+    StoreVerb("notifications.forget_listener", store("manage")),
 )
 _EPHEMERAL: Final = (
     _read("ephemeral.holders", "name"),
     _read("ephemeral.is_ephemeral", "name"),
-    Verb("ephemeral.keep", stream("manage", "name")),
-    Verb("ephemeral.sweep", store("admin")),
+    StoreVerb("ephemeral.keep", stream("manage", "name")),
+    StoreVerb("ephemeral.sweep", store("admin")),
     *HOLD_VERBS,
 )
 _JOBS: Final = (
-    Verb("jobs.append", each(stream("read", "stream"), stream("write", "onto")), sent=job_handle),
-    Verb("jobs.copy", each(stream("read", "stream"), new("target")), sent=job_handle),
-    Verb("jobs.copy_scope", each(scope("read", "scope"), scope("create", "target")), sent=job_handle),
-    Verb("jobs.copy_where", each(stream("read", "stream"), new("target")), sent=job_handle),
-    Verb(
+    StoreVerb("jobs.append", each(stream("read", "stream"), stream("write", "onto")), sent=job_handle),
+    StoreVerb("jobs.copy", each(stream("read", "stream"), new("target")), sent=job_handle),
+    StoreVerb("jobs.copy_scope", each(scope("read", "scope"), scope("create", "target")), sent=job_handle),
+    StoreVerb("jobs.copy_where", each(stream("read", "stream"), new("target")), sent=job_handle),
+    StoreVerb(
         "jobs.stitch",
         each(
             of_each("read", "streams"),
@@ -156,54 +156,56 @@ _JOBS: Final = (
         ),
         sent=job_handle,
     ),
-    Verb(
+    StoreVerb(
         "jobs.replace",
         each(stream("manage", "stream"), lambda a: stream("read", "with_")(a) if a.get("with_") else []),
         sent=job_handle,
     ),
-    Verb("jobs.archive", each(store("admin"), stream("read", "source"), places("url", "sign")), sent=job_handle),
-    Verb("jobs.archive_scope", each(store("admin"), scope("read", "scope"), places("url", "sign")), sent=job_handle),
-    Verb("jobs.import_archive", each(store("admin"), places("url", "trusted")), sent=job_handle),
-    Verb("jobs.confirm", store("admin")),
-    Verb("jobs.forget", job("manage")),
-    Verb("jobs.get", job("read"), sent=job_handle, changes=False),
-    Verb("jobs.list", lambda a: [], shown=lambda item: Need("read", "job", item.id), changes=False),
-    Verb("jobs.resume", job("manage"), sent=job_handle),
+    StoreVerb("jobs.archive", each(store("admin"), stream("read", "source"), places("url", "sign")), sent=job_handle),
+    StoreVerb(
+        "jobs.archive_scope", each(store("admin"), scope("read", "scope"), places("url", "sign")), sent=job_handle
+    ),
+    StoreVerb("jobs.import_archive", each(store("admin"), places("url", "trusted")), sent=job_handle),
+    StoreVerb("jobs.confirm", store("admin")),
+    StoreVerb("jobs.forget", job("manage")),
+    StoreVerb("jobs.get", job("read"), sent=job_handle, changes=False),
+    StoreVerb("jobs.list", lambda a: [], shown=lambda item: Need("read", "job", item.id), changes=False),
+    StoreVerb("jobs.resume", job("manage"), sent=job_handle),
     *JOB_VERBS,
 )
 _ARCHIVES: Final = (
-    Verb("archives.attach", each(store("admin"), places("url", "trusted"))),
-    Verb("archives.confirm_attachment", store("admin")),
-    Verb("archives.create", each(store("admin"), stream("read", "source"), places("url", "sign"))),
-    Verb("archives.create_scope", each(store("admin"), scope("read", "scope"), places("url", "sign"))),
-    Verb("archives.digest", stream("read", "source"), changes=False),
-    Verb("archives.import_", each(store("admin"), places("url", "trusted"))),
-    Verb("archives.unconfirmed_attachments", store("admin"), changes=False),
+    StoreVerb("archives.attach", each(store("admin"), places("url", "trusted"))),
+    StoreVerb("archives.confirm_attachment", store("admin")),
+    StoreVerb("archives.create", each(store("admin"), stream("read", "source"), places("url", "sign"))),
+    StoreVerb("archives.create_scope", each(store("admin"), scope("read", "scope"), places("url", "sign"))),
+    StoreVerb("archives.digest", stream("read", "source"), changes=False),
+    StoreVerb("archives.import_", each(store("admin"), places("url", "trusted"))),
+    StoreVerb("archives.unconfirmed_attachments", store("admin"), changes=False),
 )
 _STORE: Final = (
-    Verb("backup", each(store("admin"), places("place"))),
-    Verb("check", upkeep(), streaming=True, changes=False),
-    Verb("collect", store("admin")),
-    Verb("compact", upkeep()),
-    Verb("export_manifest", store("admin")),
-    Verb("fetch", pointed("read", "pointer"), changes=False),
-    Verb("forget_newer", store("admin")),
-    Verb("id", store("read"), changes=False, run=store_id),
-    Verb("repair", upkeep(), streaming=True),
-    Verb("rescale", store("admin")),
-    Verb("retain", upkeep()),
-    Verb("rotate_keys", store("admin")),
-    Verb("space", store("admin"), changes=False),
-    Verb("upkeep_failures", store("admin"), changes=False),
+    StoreVerb("backup", each(store("admin"), places("place"))),
+    StoreVerb("check", upkeep(), streaming=True, changes=False),
+    StoreVerb("collect", store("admin")),
+    StoreVerb("compact", upkeep()),
+    StoreVerb("export_manifest", store("admin")),
+    StoreVerb("fetch", pointed("read", "pointer"), changes=False),
+    StoreVerb("forget_newer", store("admin")),
+    StoreVerb("id", store("read"), changes=False, run=store_id),
+    StoreVerb("repair", upkeep(), streaming=True),
+    StoreVerb("rescale", store("admin")),
+    StoreVerb("retain", upkeep()),
+    StoreVerb("rotate_keys", store("admin")),
+    StoreVerb("space", store("admin"), changes=False),
+    StoreVerb("upkeep_failures", store("admin"), changes=False),
 )
 
-VERBS: Final[Mapping[str, Verb]] = {
+VERBS: Final[Mapping[str, StoreVerb]] = {
     verb.name: verb for verbs in (_STREAMS, _NAMES, _POLICIES, _EPHEMERAL, _JOBS, _ARCHIVES, _STORE) for verb in verbs
 }
 """All verbs, by name."""
 
 
-def find_verb(name: str) -> Verb:
+def find_verb(name: str) -> StoreVerb:
     """The verb of this name. Raises InvalidArgument."""
     verb = VERBS.get(name)
     if verb is None:

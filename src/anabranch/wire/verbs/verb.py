@@ -56,7 +56,7 @@ _REPEATABLE: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Verb:
+class StoreVerb:
     """One verb: `streams.copy` is `store.streams.copy`.
 
     `needs` says what a call must be allowed. `shown` says what a caller must be allowed to see one item of a list; the
