@@ -91,6 +91,8 @@ def test_root_help_and_version_load_no_command_and_no_library(line: Line, option
         "anabranch.cli.main",
         "anabranch.cli.root_help",
         "anabranch.cli.verbs",
+        "anabranch.runtime",
+        "anabranch.runtime.version",
     }
 
 

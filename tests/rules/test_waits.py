@@ -57,6 +57,12 @@ ALLOWED = {
     "writing/acknowledgement.py::Ack.__await__ self.result": "it is done by then",
     "writing/acknowledgement.py::BatchAck.__await__ self.result": "it is done by then",
     "writing/acknowledgement.py::BatchAck.pointer self._acknowledgement.wait": _DURABLE,
+    "server/flight/append.py::_Answers._run self._changed.wait": "until a batch is accepted or the call ends, as it does when its connection does",
+    "server/flight/append.py::_Answers.add self._changed.wait": _CONDITION
+    + "what is queued becomes durable or is refused",
+    "server/flight/append.py::_Answers.end self._task.join": _DURABLE,
+    "server/flight/append.py::_produced accepted.result": _DURABLE,
+    "writing/producer.py::ProducerAck.landings self.result": _DURABLE,
     "writing/producer.py::ProducerAck.__await__ self.result": "it is done by then",
     "transfer/jobs/window.py::WorkWindow._hand_out self._changed.wait": _CONDITION + "steps of a job have deadlines",
     "remote/append_queue.py::AppendQueue._run self.changed.wait": _CONDITION + "a task that has nothing to do",

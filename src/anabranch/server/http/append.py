@@ -23,7 +23,7 @@ from anabranch.server.http.front import HttpCall
 from anabranch.server.http.problem import HttpRefusal
 from anabranch.server.http.producers import Numbered, numbered, producer_answer
 from anabranch.server.http.row_decoder import RowDecoder, parse
-from anabranch.server.http.writers import StreamWriter
+from anabranch.server.http.writers import SharedWriter
 from anabranch.writing.acknowledgement import Ack, BatchAck
 
 JSON: Final = frozenset(("application/json",))
@@ -64,7 +64,7 @@ async def _append(call: HttpCall, info: StreamInfo, kind: str, headers: Headers,
 
 
 async def _accept(
-    call: HttpCall, writer: StreamWriter, kind: str, headers: Headers, body: bytes
+    call: HttpCall, writer: SharedWriter, kind: str, headers: Headers, body: bytes
 ) -> tuple[Ack | BatchAck, int]:
     """Hand the events to the writer; returns their acknowledgement, and how many they are."""
     if kind in JSON and body.lstrip()[:1] != b"[":
@@ -80,7 +80,7 @@ async def _accept(
 
 
 def _append_numbered(
-    call: HttpCall, info: StreamInfo, writer: StreamWriter, number: Numbered, kind: str, body: bytes
+    call: HttpCall, info: StreamInfo, writer: SharedWriter, number: Numbered, kind: str, body: bytes
 ) -> Response:
     """Append all events of a request as one unit of its producer."""
     decoder, headers = writer.decoder, call.request.headers
@@ -103,7 +103,7 @@ def _append_numbered(
     )
 
 
-def append_value(writer: StreamWriter, value: Any) -> Ack:
+def append_value(writer: SharedWriter, value: Any) -> Ack:
     """Hand one event, parsed from JSON, to the writer."""
     decoder = writer.decoder
     if not decoder.schema.raw:
@@ -127,14 +127,14 @@ def _values(body: bytes, *, lines: bool) -> list[Any]:
     return values
 
 
-def _append_all(call: HttpCall, writer: StreamWriter, values: Sequence[Any]) -> tuple[BatchAck, int]:
+def _append_all(call: HttpCall, writer: SharedWriter, values: Sequence[Any]) -> tuple[BatchAck, int]:
     if not values:
         raise InvalidArgument("expected at least one event")
     batch = writer.decoder.batch(values)
     return writer.writer.write_batch(batch, atomic=call.flag("atomic")), batch.num_rows
 
 
-def _append_arrow(call: HttpCall, writer: StreamWriter, body: bytes) -> tuple[BatchAck, int]:
+def _append_arrow(call: HttpCall, writer: SharedWriter, body: bytes) -> tuple[BatchAck, int]:
     table = read_arrow(body)
     if not table.num_rows:
         raise InvalidArgument("expected at least one event")

@@ -16,7 +16,7 @@ from anabranch.server.http.append import UNSAID, append_value, single_answer
 from anabranch.server.http.body import read_body
 from anabranch.server.http.front import HttpFront
 from anabranch.server.http.row_decoder import parse
-from anabranch.server.http.writers import StreamWriter
+from anabranch.server.http.writers import SharedWriter
 
 _EVENTS: Final = re.compile(r"/v1/streams/([^/:]+/[^/:]+)/events")
 _JSON: Final = b"application/json"
@@ -60,7 +60,7 @@ async def append_fast(front: HttpFront, scope: Scope, receive: Receive, send: Se
     return None
 
 
-def _writer_for(front: HttpFront, scope: Scope) -> tuple[StreamInfo, StreamWriter] | None:
+def _writer_for(front: HttpFront, scope: Scope) -> tuple[StreamInfo, SharedWriter] | None:
     """The stream and its writer, if the request is to append to one and both are known."""
     if scope["method"] != "POST" or scope["query_string"]:
         return None

@@ -31,7 +31,7 @@ _LOG: Final = logging.getLogger(__name__)
 _ENDED: Final = (StreamNotFound, StreamSealed, Closed, Conflict, AppendRefused, AppendUncertain)
 
 
-class StreamWriter:
+class SharedWriter:
     """The writer of one stream, and how its events are decoded."""
 
     __slots__ = ("decoder", "pending_bytes", "room", "schema_version", "writer")
@@ -52,17 +52,17 @@ class SharedWriters:
         self._store = store
         self._threads = threads
         self._loop = asyncio.get_running_loop()
-        self._writers: dict[StreamId, StreamWriter] = {}  # the last one used is last
+        self._writers: dict[StreamId, SharedWriter] = {}  # the last one used is last
         self._opening: dict[StreamId, asyncio.Future[Writer]] = {}
         self._done: deque[asyncio.Future[None]] = deque()
         self._woken = False
 
-    def known(self, info: StreamInfo) -> StreamWriter | None:
+    def known(self, info: StreamInfo) -> SharedWriter | None:
         """The stream's writer, if it is open and knows these columns."""
         found = self._writers.get(info.id)
         return found if found is not None and found.schema_version == info.schema_version else None
 
-    async def get(self, info: StreamInfo) -> StreamWriter:
+    async def get(self, info: StreamInfo) -> SharedWriter:
         """The stream's writer. Raises StreamNotFound, StreamSealed, and InvalidArgument for a byte stream."""
         if (found := self.known(info)) is not None:
             return found
@@ -97,14 +97,14 @@ class SharedWriters:
         ack.when_done(partial(self._note, done))
         await done
 
-    async def make_room(self, writer: StreamWriter) -> None:
+    async def make_room(self, writer: SharedWriter) -> None:
         """Wait while too many single events of the stream are not durable yet."""
         while writer.pending_bytes > limits.HTTP_PENDING_BYTES_MAX:
             if writer.room is None:
                 writer.room = self._loop.create_future()
             await asyncio.shield(writer.room)
 
-    def release(self, writer: StreamWriter, size: int) -> None:
+    def release(self, writer: SharedWriter, size: int) -> None:
         """An event of `size` bytes is durable or refused."""
         writer.pending_bytes -= size
         if writer.room is not None and writer.pending_bytes <= limits.HTTP_PENDING_BYTES_MAX // 2:
@@ -119,12 +119,12 @@ class SharedWriters:
                 *(self._loop.run_in_executor(self._threads, _close_quietly, each.writer) for each in writers)
             )
 
-    def _keep(self, info: StreamInfo, writer: Writer) -> StreamWriter:
+    def _keep(self, info: StreamInfo, writer: Writer) -> SharedWriter:
         while len(self._writers) >= limits.HTTP_WRITERS_MAX:
             oldest = next(iter(self._writers))
             self._close(self._writers.pop(oldest).writer)
         decoder = RowDecoder(info.schema, self._store.runtime.settings.times)
-        made = self._writers[info.id] = StreamWriter(writer, decoder, info.schema_version)
+        made = self._writers[info.id] = SharedWriter(writer, decoder, info.schema_version)
         return made
 
     def _close(self, writer: Writer) -> None:
