@@ -57,6 +57,11 @@ ALLOWED = {
     "writing/acknowledgement.py::Ack.__await__ self.result": "it is done by then",
     "writing/acknowledgement.py::BatchAck.__await__ self.result": "it is done by then",
     "writing/acknowledgement.py::BatchAck.pointer self._acknowledgement.wait": _DURABLE,
+    "remote/session.py::RemoteSession._await_frame self._changed.wait": _CONDITION
+    + "an answer, or the end of the connection, which is noticed by its own task",
+    "server/flight/exchange.py::Exchange._next self._changed.wait": _CONDITION + "a silent client's session is ended",
+    "server/flight/exchange.py::Exchange.receive self._changed.wait": _CONDITION + "a silent client's session is ended",
+    "server/flight/sessions.py::SessionHost._serve task.join": "the session's end was set before",
     "server/flight/append.py::_Answers._run self._changed.wait": "until a batch is accepted or the call ends, as it does when its connection does",
     "server/flight/append.py::_Answers.add self._changed.wait": _CONDITION
     + "what is queued becomes durable or is refused",

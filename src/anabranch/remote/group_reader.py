@@ -20,7 +20,7 @@ from anabranch.model.event import Event
 from anabranch.model.position import Position, StreamSegment
 from anabranch.reading.async_bridge import AsyncBridge
 from anabranch.remote.group_batch import GroupBatch
-from anabranch.remote.session import ConnectionLost, Exchanges, Session
+from anabranch.remote.session import ConnectionLost, ExchangeOpener, RemoteSession
 from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
 from anabranch.wire.fields import Fields
@@ -45,7 +45,7 @@ class RemoteGroupReader(Displayed):
 
     def __init__(
         self,
-        exchanges: Exchanges,
+        exchanges: ExchangeOpener,
         runtime: Runtime,
         group: str,
         name: str,
@@ -79,7 +79,7 @@ class RemoteGroupReader(Displayed):
         self._output = 0  # the number of the last commit with outputs that was written
         self._uncertain = False  # the outcome of the last one is unknown
         self._closed = False
-        self._session = Session(
+        self._session = RemoteSession(
             f"reader {name} of group {group}",
             exchanges,
             runtime,

@@ -38,7 +38,7 @@ class ExchangeReader(Protocol):
     def cancel(self) -> None: ...
 
 
-class Exchanges(Protocol):
+class ExchangeOpener(Protocol):
     """A connection to brokers."""
 
     @property
@@ -59,7 +59,7 @@ class ConnectionLost(Exception):
     """The connection was lost before the answer came; the session was opened again since, or will be."""
 
 
-class Session:
+class RemoteSession:
     """A session. `request` is for one thread at a time; a task of its own receives, and opens the session again.
 
     `opening` returns the message that opens it, for each attempt. `on_opened` gets the answer, in the task that
@@ -71,7 +71,7 @@ class Session:
     def __init__(
         self,
         name: str,
-        exchanges: Exchanges,
+        exchanges: ExchangeOpener,
         runtime: Runtime,
         *,
         opening: Callable[[], Frame],

@@ -19,7 +19,7 @@ from anabranch.model.names import StreamName
 from anabranch.model.schema import StreamSchema
 from anabranch.model.times import to_micros
 from anabranch.model.transaction import TransactionInfo, TransactionState
-from anabranch.remote.session import ConnectionLost, Exchanges, Session
+from anabranch.remote.session import ConnectionLost, ExchangeOpener, RemoteSession
 from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
 from anabranch.transactions.writer import TransactionWriter
@@ -43,7 +43,7 @@ class RemoteTransaction(Displayed):
 
     def __init__(
         self,
-        exchanges: Exchanges,
+        exchanges: ExchangeOpener,
         runtime: Runtime,
         ident: str | None = None,
         *,
@@ -68,7 +68,7 @@ class RemoteTransaction(Displayed):
         self._landed = False  # when the session was opened last, it was committed already
         self._committing = False  # a commit is in progress, or its outcome is unknown
         self._renewed_at = self._clock.monotonic()
-        self._session = Session("transaction", exchanges, runtime, opening=self._opening, on_opened=self._opened)
+        self._session = RemoteSession("transaction", exchanges, runtime, opening=self._opening, on_opened=self._opened)
 
     def _opening(self) -> Frame:
         fields = {"consumer": self._consumer, "ident": self._ident, "lease_s": self._lease_s, "again": self._again}
@@ -108,11 +108,11 @@ class RemoteTransaction(Displayed):
             known = self._writers.get(ident)
             if known is None:
                 known = self._writers[ident] = TransactionWriter(
-                    _Sender(self, ident, schema),
+                    _BatchSender(self, ident, schema),
                     self._runtime,
                     self._before_write,
                     self._require_writable,
-                    lambda: _Sender(self, ident, self._describe({"id": f"{ident:016x}"})[1]),
+                    lambda: _BatchSender(self, ident, self._describe({"id": f"{ident:016x}"})[1]),
                 )
             return known
 
@@ -275,7 +275,7 @@ class RemoteTransaction(Displayed):
                 return self._session.request(verb, fields, data=data, opening=opening)
 
 
-class _Sender:
+class _BatchSender:
     """What a writer of a transaction writes to: the connection."""
 
     def __init__(self, transaction: RemoteTransaction, stream: StreamId, schema: StreamSchema) -> None:
