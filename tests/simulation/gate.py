@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Final
 
 from anabranch.errors import AnabranchError
-from anabranch.testing.faults import DELAY_S_MAX, Action, Faults, Gate, PortCall
+from anabranch.testing.faults import DELAY_S_MAX, Action, Call, Faults, Gate
 from anabranch.testing.faulty_ports import FaultyBlobs
 from tests.simulation.scheduler import Group, Scheduler
 
@@ -32,7 +32,7 @@ class SimGate(Gate):
         """A switching point; else see `Gate.before`."""
         self.scheduler.point(name, self.group)
         self.calls.append(name)
-        action = self.faults.decide(PortCall(len(self.calls), name))
+        action = self.faults.decide(Call(len(self.calls), name))
         if action is not Action.PASS:
             self.scheduler.record(self.scheduler.enter(self.group), f"{action.value} {name}")
         if action is Action.CRASH_BEFORE or (action is Action.CRASH_MIDWAY and name != "blobs.put"):

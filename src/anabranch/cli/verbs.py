@@ -16,7 +16,7 @@ DEBUG_VARIABLE: Final = "ANABRANCH_DEBUG"
 DEFAULT_STORE: Final = "./river"
 
 
-class VerbEntry(NamedTuple):
+class Verb(NamedTuple):
     """A verb or a group of verbs: `app` of the module `anabranch.cli.<module>`. `panel` is its heading in the help,
     `summary` the first paragraph of its own help."""
 
@@ -96,183 +96,179 @@ _BROKERS: Final = "Brokers"
 _UPKEEP: Final = "Upkeep"
 
 VERBS: Final = {
-    "scope": VerbEntry(
-        "scope", "app", _STREAMS, "Create, list, copy, rename and delete scopes: the namespaces of streams."
-    ),
-    "stream": VerbEntry(
-        "stream", "app", _STREAMS, "Create, list, show, evolve, scale, seal, truncate and delete streams."
-    ),
-    "copy": VerbEntry(
+    "scope": Verb("scope", "app", _STREAMS, "Create, list, copy, rename and delete scopes: the namespaces of streams."),
+    "stream": Verb("stream", "app", _STREAMS, "Create, list, show, evolve, scale, seal, truncate and delete streams."),
+    "copy": Verb(
         "copy",
         "app",
         _STREAMS,
         "Copy a stream, or a range of it, at once and whatever its size: the copy shares its bytes.",
     ),
-    "append": VerbEntry(
+    "append": Verb(
         "append",
         "app",
         _STREAMS,
         "Append a stream, or a range of it, to another, at once and whatever its size. Writers and readers continue.",
     ),
-    "stitch": VerbEntry(
+    "stitch": Verb(
         "stitch",
         "app",
         _STREAMS,
         "Stitch streams together, at once and whatever their size: all of the first, then all of the second, and so on.",
     ),
-    "replace": VerbEntry(
+    "replace": Verb(
         "replace",
         "app",
         _STREAMS,
         "Replace the events of a time range, exactly those and at once, with those of another stream.",
     ),
-    "cut": VerbEntry(
+    "cut": Verb(
         "cut", "cut_app", _STREAMS, "Print the cut at a place of a stream, or so many events or bytes after it."
     ),
-    "distance": VerbEntry(
+    "distance": Verb(
         "cut",
         "distance_app",
         _STREAMS,
         "Count the events and bytes between two places of a stream, in total and by segment.",
     ),
-    "compare": VerbEntry(
+    "compare": Verb(
         "compare",
         "compare_app",
         _STREAMS,
         "Compare two places of a stream: the first is before, after, same as, or concurrent with the second.",
     ),
-    "contains": VerbEntry(
+    "contains": Verb(
         "compare",
         "contains_app",
         _STREAMS,
         "Check whether an event lies in a range of a stream, or a place neither before its start nor after its end.",
     ),
-    "diff": VerbEntry(
+    "diff": Verb(
         "diff", "diff_app", _STREAMS, "Show which events two streams share, and which are only in one of them."
     ),
-    "lineage": VerbEntry(
+    "lineage": Verb(
         "diff",
         "lineage_app",
         _STREAMS,
         "Show where the events of a stream came from: copies, stitches, streams that were appended, imports.",
     ),
-    "rename": VerbEntry(
+    "rename": Verb(
         "rename",
         "rename_app",
         _STREAMS,
         "Give a stream another name. Open readers and writers continue; using the old name gives an error that names the new one.",
     ),
-    "move": VerbEntry(
+    "move": Verb(
         "rename",
         "move_app",
         _STREAMS,
         "Move a stream to another scope. Open readers and writers continue; using the old name gives an error that names the new one.",
     ),
-    "alias": VerbEntry(
+    "alias": Verb(
         "alias",
         "alias_app",
         _STREAMS,
         "Give a stream one more name, usable wherever its name is; or without arguments, list the aliases.",
     ),
-    "unalias": VerbEntry("alias", "unalias_app", _STREAMS, "Remove an alias. The stream stays."),
-    "archive": VerbEntry(
+    "unalias": Verb("alias", "unalias_app", _STREAMS, "Remove an alias. The stream stays."),
+    "archive": Verb(
         "archive",
         "app",
         _STREAMS,
         "Archive streams to a folder or bucket as Parquet that any engine reads; verify and show archives.",
     ),
-    "import": VerbEntry(
+    "import": Verb(
         "import_archive",
         "app",
         _STREAMS,
         "Import an archive into this store: the same segments, offsets, times and columns, under any name.",
     ),
-    "attach": VerbEntry(
+    "attach": Verb(
         "attach",
         "app",
         _STREAMS,
         "Make Parquet files a stream of this store without copying them: they are read where they are.",
     ),
-    "digest": VerbEntry(
+    "digest": Verb(
         "digest",
         "app",
         _STREAMS,
         "Print a digest (SHA-256) of all events of a stream: the same for a copy, an archive and an import of it.",
     ),
-    "files": VerbEntry(
+    "files": Verb(
         "files",
         "app",
         _STREAMS,
         "List the Parquet files that hold a stream's history, and which of their rows are the stream's.",
     ),
-    "job": VerbEntry(
+    "job": Verb(
         "job", "app", _STREAMS, "Watch, pause, resume and cancel the jobs that write to this store, or archive it."
     ),
-    "write": VerbEntry("write", "app", _EVENTS, "Append the events of a file or a pipe."),
-    "read": VerbEntry("read", "app", _EVENTS, "Print the events of a stream."),
-    "query": VerbEntry("query", "app", _EVENTS, "Query streams in SQL."),
-    "bytes": VerbEntry("bytes", "app", _EVENTS, "Write and read streams of bytes, as files."),
-    "txn": VerbEntry("txn", "app", _EVENTS, "List, show and abort transactions."),
-    "group": VerbEntry("group", "app", _EVENTS, "Reader groups: their lag, and which reader has which segments."),
-    "watch": VerbEntry(
+    "write": Verb("write", "app", _EVENTS, "Append the events of a file or a pipe."),
+    "read": Verb("read", "app", _EVENTS, "Print the events of a stream."),
+    "query": Verb("query", "app", _EVENTS, "Query streams in SQL."),
+    "bytes": Verb("bytes", "app", _EVENTS, "Write and read streams of bytes, as files."),
+    "txn": Verb("txn", "app", _EVENTS, "List, show and abort transactions."),
+    "group": Verb("group", "app", _EVENTS, "Reader groups: their lag, and which reader has which segments."),
+    "watch": Verb(
         "watch",
         "app",
         _EVENTS,
         "Show the changes of a stream as they happen: scaling, truncation, sealing, renaming, and all else but its events.",
     ),
-    "watermark": VerbEntry(
+    "watermark": Verb(
         "watermark",
         "app",
         _EVENTS,
         "Watermarks: up to which time streams are complete, and which writers hold them back.",
     ),
-    "pipeline": VerbEntry(
+    "pipeline": Verb(
         "pipeline", "app", _PIPELINES, "Run, list, show, stop, reset and delete pipelines: SQL over streams, on Spark."
     ),
-    "demo": VerbEntry("demo", "app", _PIPELINES, "Watch streams and a pipeline at work, and see the result verified."),
-    "serve": VerbEntry(
+    "demo": Verb("demo", "app", _PIPELINES, "Watch streams and a pipeline at work, and see the result verified."),
+    "serve": Verb(
         "serve",
         "app",
         _BROKERS,
         "Serve a store to other processes and machines: by Arrow Flight, HTTP and gRPC.",
     ),
-    "token": VerbEntry(
+    "token": Verb(
         "token", "app", _BROKERS, "Issue, list and revoke the tokens by which callers of a broker are known."
     ),
-    "role": VerbEntry(
+    "role": Verb(
         "role", "app", _BROKERS, "Define roles, and bind them to principals: who may do what through a broker."
     ),
-    "compact": VerbEntry("maintain", "compact_app", _UPKEEP, "Compact appended events into Parquet files."),
-    "collect": VerbEntry(
+    "compact": Verb("maintain", "compact_app", _UPKEEP, "Compact appended events into Parquet files."),
+    "collect": Verb(
         "maintain",
         "collect_app",
         _UPKEEP,
         "Remove bytes that no stream refers to any more, and ephemeral streams whose holders were killed.",
     ),
-    "space": VerbEntry(
+    "space": Verb(
         "space",
         "app",
         _UPKEEP,
         "Show how many bytes the files of the store take up, and what keeps those that no stream needs any more.",
     ),
-    "retain": VerbEntry(
+    "retain": Verb(
         "maintain",
         "retain_app",
         _UPKEEP,
         "Remove the events that retention policies release, of one stream or of all that have a policy.",
     ),
-    "check": VerbEntry("maintain", "check_app", _UPKEEP, "Verify the store, and report what is wrong and where."),
-    "backup": VerbEntry("backup", "app", _UPKEEP, "Copy the store as of one moment to another place."),
-    "restore": VerbEntry("restore", "app", _UPKEEP, "Create a store from a backup, at a location without a store."),
-    "rebuild": VerbEntry(
+    "check": Verb("maintain", "check_app", _UPKEEP, "Verify the store, and report what is wrong and where."),
+    "backup": Verb("backup", "app", _UPKEEP, "Copy the store as of one moment to another place."),
+    "restore": Verb("restore", "app", _UPKEEP, "Create a store from a backup, at a location without a store."),
+    "rebuild": Verb(
         "rebuild", "app", _UPKEEP, "Recreate a lost or damaged catalog from the newest manifest among the blobs."
     ),
-    "key": VerbEntry("key", "app", _UPKEEP, "Make, show and rotate the keys of encrypted stores."),
-    "metrics": VerbEntry(
+    "key": Verb("key", "app", _UPKEEP, "Make, show and rotate the keys of encrypted stores."),
+    "metrics": Verb(
         "metrics",
         "app",
         _UPKEEP,
         "Print the lag of reader groups and pipelines, the state of watermarks, the store's size, and failures of upkeep.",
     ),
-    "version": VerbEntry("version", "app", _UPKEEP, "Print the release."),
+    "version": Verb("version", "app", _UPKEEP, "Print the release."),
 }

@@ -20,12 +20,12 @@ from anabranch.runtime.ports import Runtime
 
 __all__ = [
     "Action",
+    "Call",
     "FaultAt",
     "FaultPlan",
     "Faults",
     "Gate",
     "NoFaults",
-    "PortCall",
     "RandomFaults",
     "SimulatedCrash",
 ]
@@ -70,7 +70,7 @@ class Action(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class PortCall:
+class Call:
     """The `number`th port call of a process, from 1; `name` is `port.method`."""
 
     number: int
@@ -80,7 +80,7 @@ class PortCall:
 class Faults(Protocol):
     """A strategy that decides what happens to each call. Calls may come from several threads."""
 
-    def decide(self, call: PortCall) -> Action:
+    def decide(self, call: Call) -> Action:
         """Called once per call, right before its effect. What it raises, the caller gets instead of the effect."""
         ...
 
@@ -88,7 +88,7 @@ class Faults(Protocol):
 class NoFaults:
     """Every call passes."""
 
-    def decide(self, call: PortCall) -> Action:
+    def decide(self, call: Call) -> Action:
         """See `Faults.decide`."""
         return Action.PASS
 
@@ -103,7 +103,7 @@ class FaultAt:
         self._name = name
         self.seen = 0
 
-    def decide(self, call: PortCall) -> Action:
+    def decide(self, call: Call) -> Action:
         """See `Faults.decide`."""
         if self._name is not None:
             self.seen += call.name == self._name
@@ -130,7 +130,7 @@ class FaultPlan:
         with self._lock:
             return sum(map(len, self._coming.values()))
 
-    def decide(self, call: PortCall) -> Action:
+    def decide(self, call: Call) -> Action:
         """See `Faults.decide`."""
         with self._lock:
             coming = self._coming[call.name]
@@ -150,7 +150,7 @@ class RandomFaults:
         self._rates = dict(rates)
         self._at = {} if at is None else at
 
-    def decide(self, call: PortCall) -> Action:
+    def decide(self, call: Call) -> Action:
         """See `Faults.decide`."""
         draw = self._rng.random()
         for action, rate in self._at.get(call.name, self._rates).items():
@@ -194,7 +194,7 @@ class Gate:
             raise SimulatedCrash
         with self._lock:
             self.calls.append(name)
-            call = PortCall(len(self.calls), name)
+            call = Call(len(self.calls), name)
         action = self.faults.decide(call)
         if action is Action.CRASH_BEFORE or (action is Action.CRASH_MIDWAY and name != "blobs.put"):
             self.crash()

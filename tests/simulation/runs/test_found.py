@@ -11,7 +11,7 @@ from anabranch.errors import Fenced, StreamSealed
 from anabranch.shared_state.synchronizer import StateSynchronizer
 from anabranch.store import Store
 from anabranch.streams.publish import Publication
-from anabranch.testing.faults import Action, Faults, PortCall
+from anabranch.testing.faults import Action, Call, Faults
 from anabranch.writing.writer import Writer
 from tests.simulation.clients import stored
 from tests.simulation.world import World
@@ -87,7 +87,7 @@ class LoseTheFirstCommit:
     def __init__(self) -> None:
         self.struck = False
 
-    def decide(self, call: PortCall) -> Action:
+    def decide(self, call: Call) -> Action:
         if self.struck or call.name != "catalog.commit":
             return Action.PASS
         self.struck = True
@@ -148,7 +148,7 @@ class LoseAnAnswerAndTheCatalog:
     def arm(self) -> None:
         self.left = [("writing.commit", Action.UNCERTAIN_LANDED), ("catalog.writing", Action.UNCERTAIN_LOST)]
 
-    def decide(self, call: PortCall) -> Action:
+    def decide(self, call: Call) -> Action:
         if self.left and call.name == self.left[0][0]:
             return self.left.pop(0)[1]
         return Action.PASS
