@@ -20,6 +20,7 @@ from anabranch.model.stream import StreamInfo
 # Changes whose result is not needed: they may be sent with the next query.
 _RESULT_NOT_NEEDED = {
     *("put_schema", "put_segment", "put_span", "drop_spans", "update_log", "put_progress", "copy_fences"),
+    *("put_producer", "drop_stream_producers"),
     *(
         "put_alias",
         "drop_alias",
