@@ -13,7 +13,7 @@ from anabranch.errors import InvalidArgument
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class SqlStatement:
     """A query, and the values of its parameters as an Arrow stream. `id` is unique, and can't be guessed."""
 
     id: str
@@ -26,7 +26,7 @@ class Statement:
         return json.dumps({"id": self.id, "sql": self.sql, "parameters": parameters}).encode()
 
     @classmethod
-    def from_bytes(cls, handle: bytes) -> Statement:
+    def from_bytes(cls, handle: bytes) -> SqlStatement:
         """The statement of a handle. Raises InvalidArgument."""
         try:
             found = parse_json(handle)

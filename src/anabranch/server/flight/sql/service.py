@@ -22,7 +22,7 @@ from anabranch.query.sandbox import QueryLimits
 from anabranch.runtime.ids import token
 from anabranch.security.guard import Principal
 from anabranch.server.broker import Broker
-from anabranch.server.flight.sql.handles import Statement
+from anabranch.server.flight.sql.handles import SqlStatement
 from anabranch.server.flight.sql.listings import answer, schema_of
 from anabranch.wire.commands import pack, parse
 from anabranch.wire.flight_sql import unpack_sql
@@ -51,7 +51,7 @@ class FlightSql:
         self._broker = broker
         self._queries = IsolatedQueries(broker.store, query_limits)
         self._lock = broker.store.runtime.tasks.lock()
-        self._bound: dict[str, Statement] = {}  # for clients that don't take over the handle that DoPut returns
+        self._bound: dict[str, SqlStatement] = {}  # for clients that don't take over the handle that DoPut returns
         self._running: dict[str, list[bool]] = {}  # by statement: whether it was cancelled
 
     def close(self) -> None:
@@ -87,8 +87,8 @@ class FlightSql:
         command = unpack_sql(descriptor.command or b"")
         if not isinstance(command, sql.CommandPreparedStatementQuery):
             raise InvalidArgument(_NO_CHANGES)
-        statement = Statement.from_bytes(command.prepared_statement_handle)
-        bound = Statement(statement.id, statement.sql, _parameters(reader))
+        statement = SqlStatement.from_bytes(command.prepared_statement_handle)
+        bound = SqlStatement(statement.id, statement.sql, _parameters(reader))
         with self._lock:
             self._bound[bound.id] = bound
             while len(self._bound) > limits.SQL_STATEMENTS_KEPT:
@@ -104,7 +104,7 @@ class FlightSql:
             case "ClosePreparedStatement":
                 closed = _expected(body, sql.ActionClosePreparedStatementRequest)
                 with self._lock:
-                    self._bound.pop(Statement.from_bytes(closed.prepared_statement_handle).id, None)
+                    self._bound.pop(SqlStatement.from_bytes(closed.prepared_statement_handle).id, None)
             case "CancelQuery":
                 request = _expected(body, sql.ActionCancelQueryRequest)
                 yield _packed(self._cancel(request.info))
@@ -126,24 +126,24 @@ class FlightSql:
             )
         )
 
-    def _statement(self, command: Message) -> Statement:
+    def _statement(self, command: Message) -> SqlStatement:
         match command:
             case sql.CommandStatementQuery():
                 return self._new(command.query)
             case sql.TicketStatementQuery():
-                return Statement.from_bytes(command.statement_handle)
+                return SqlStatement.from_bytes(command.statement_handle)
             case sql.CommandPreparedStatementQuery():
-                statement = Statement.from_bytes(command.prepared_statement_handle)
+                statement = SqlStatement.from_bytes(command.prepared_statement_handle)
                 with self._lock:
                     bound = self._bound.get(statement.id)
                 return bound if bound is not None and not statement.parameters else statement
             case _:
                 raise InvalidArgument(f"{command.DESCRIPTOR.name} is not served: {_NO_CHANGES}")
 
-    def _new(self, query: str) -> Statement:
-        return Statement(token(self._broker.store.runtime.ids), query)
+    def _new(self, query: str) -> SqlStatement:
+        return SqlStatement(token(self._broker.store.runtime.ids), query)
 
-    def _described(self, principal: Principal, statement: Statement) -> IsolatedResult:
+    def _described(self, principal: Principal, statement: SqlStatement) -> IsolatedResult:
         result = self._run(principal, statement, describe=True)
         for _ in result:  # none; the process is free for the next query
             continue
@@ -152,7 +152,7 @@ class FlightSql:
     def _run(
         self,
         principal: Principal,
-        statement: Statement,
+        statement: SqlStatement,
         *,
         describe: bool = False,
         over: Callable[[], bool] = lambda: False,
@@ -192,7 +192,7 @@ class FlightSql:
         self._broker.guard.authorize(principal, "read", str(name), verb="query")
 
     def _batches(
-        self, principal: Principal, statement: Statement, result: IsolatedResult, cancelled: list[bool]
+        self, principal: Principal, statement: SqlStatement, result: IsolatedResult, cancelled: list[bool]
     ) -> Iterator[pa.RecordBatch]:
         with self._lock:
             self._running[statement.id] = cancelled
@@ -214,7 +214,7 @@ class FlightSql:
             command = unpack_sql(endpoint.ticket.ticket)
             if isinstance(command, sql.TicketStatementQuery):
                 with self._lock:
-                    running = self._running.get(Statement.from_bytes(command.statement_handle).id)
+                    running = self._running.get(SqlStatement.from_bytes(command.statement_handle).id)
                 if running is not None:
                     running[0] = True
                     result = sql.ActionCancelQueryResult(result="CANCEL_RESULT_CANCELLING")
