@@ -111,11 +111,11 @@ class AppendCall:
 
     def end(self) -> None:
         """Send no more, and take the answers that are left."""
-        with suppress(pa.ArrowException, OSError):
+        with suppress(pa.ArrowException, flight.FlightError, OSError):
             self._writer.done_writing()
         if hasattr(self, "_task"):
             self._task.join(limits.TASK_END_S)
-        with suppress(pa.ArrowException, OSError):
+        with suppress(pa.ArrowException, flight.FlightError, OSError):
             self._writer.close()
 
     def _failure(self) -> Exception:
@@ -130,7 +130,7 @@ class AppendCall:
             try:
                 message = self._reader.read()
                 answer = None if message is None else parse(v1.AppendAnswer, message.to_pybytes())
-            except (pa.ArrowException, OSError, AnabranchError):
+            except (pa.ArrowException, flight.FlightError, OSError, AnabranchError):
                 answer = None
             with self._changed:
                 self._take(answer)

@@ -136,7 +136,7 @@ class AppendQueue:
             except Exception as exc:
                 error = as_append_error(exc)
             self._take_back()
-            if isinstance(error, Closed | _LASTING) or not isinstance(error, StoreUnavailable):
+            if isinstance(error, (Closed, *_LASTING)) or not isinstance(error, StoreUnavailable):
                 self._give_up(error)
                 continue
             self._connection.lost(error, generation)

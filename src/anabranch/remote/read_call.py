@@ -191,7 +191,7 @@ class ReadCall:
     def _cancel(self) -> None:
         chunks = self._chunks
         if chunks is not None:
-            with suppress(pa.ArrowException, OSError):
+            with suppress(pa.ArrowException, flight.FlightError, OSError):
                 chunks.cancel()
 
 
