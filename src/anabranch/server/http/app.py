@@ -118,7 +118,8 @@ class _Served:
 
 
 class _Started:
-    """Notes whether an answer has begun."""
+    """Notes whether an answer has begun. Raises ClientDisconnect where the caller has gone: uvloop says so by a
+    RuntimeError, which is no failure of this server."""
 
     __slots__ = ("_send", "started")
 
@@ -128,7 +129,12 @@ class _Started:
 
     async def __call__(self, message: Any) -> None:
         self.started = True
-        await self._send(message)
+        try:
+            await self._send(message)
+        except RuntimeError as exc:
+            if "closed" not in str(exc):
+                raise
+            raise ClientDisconnect from exc
 
 
 def _routes(app: HttpApp, endpoints: Sequence[Endpoint]) -> list[Route]:
