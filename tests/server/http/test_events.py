@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import anabranch as ab
+from anabranch import limits
 from anabranch.model.cut import TAIL
 from anabranch.store import Store
 from tests.server.http.serving import COLUMNS, Serving
@@ -122,6 +123,16 @@ def test_one_wrong_event_of_many_appends_none_and_is_named(http: httpx.Client) -
     answer = http.post(SENSORS, json=[event(0), event(1, count="x")])
     assert answer.status_code == 422 and "event 1" in answer.json()["detail"]
     assert http.get(SENSORS).json()["events"] == []
+
+
+def test_a_body_that_unpacks_to_more_than_the_limit_is_refused(http: httpx.Client) -> None:
+    bomb = gzip.compress(bytes(limits.HTTP_BODY_BYTES_MAX + 1))
+    answer = http.post(RAW, content=bomb, headers={"Content-Encoding": "gzip"})
+    assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
+    cut_off = gzip.compress(b"whole")[:-3]
+    answer = http.post(RAW, content=cut_off, headers={"Content-Encoding": "gzip"})
+    assert (answer.status_code, answer.json()["code"]) == (400, "invalid_argument")
+    assert http.get(RAW).json()["events"] == []
 
 
 def test_an_unknown_stream_is_a_problem_with_its_code(http: httpx.Client) -> None:
