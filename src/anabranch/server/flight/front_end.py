@@ -43,6 +43,7 @@ class FlightFrontEnd:
             self._service = FlightService(
                 self._broker,
                 f"{scheme}://{host}:{settings.flight_port}",
+                actions=StoreActions(self._broker),
                 exchanges=SessionHost(self._broker),
                 queries=self._queries,
                 actions=StoreActions(self._broker),
