@@ -1,0 +1,32 @@
+"""The pages on brokers do what they say, on ports of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.docs.documents import follow
+from tests.ports import free_port
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("page", "commands"), [("how-to/curl.md", 13), ("how-to/run-a-broker.md", 1), ("tutorial/two-machines.md", 9)]
+)
+def test_a_page_on_brokers_can_be_followed(page: str, commands: int, tmp_path: Path) -> None:
+    flight, http = str(free_port()), str(free_port())
+    text = (DOCS / page).read_text().replace(":7410", f":{flight}").replace(":7411", f":{http}")
+    text = text.replace("$ anabranch serve ", f"$ anabranch serve --flight-port {flight} --set http_port={http} ")
+    own = tmp_path / "page.md"
+    own.write_text(text)
+    try:
+        assert follow(own, tmp_path) >= commands
+    finally:
+        with suppress(FileNotFoundError, ProcessLookupError):
+            os.kill(int((tmp_path / "broker.pid").read_text()), signal.SIGKILL)
