@@ -141,6 +141,11 @@ LISTENER_FAILED: Final = LogEvent("notifications", "listener_failed", _ERROR, "%
 
 # brokers and their clients
 
+PROCESS_ENDED: Final = LogEvent(
+    "server", "process_ended", _ERROR, "%(worker)s has ended with code %(code)d; starting another in %(pause_s).3g s"
+)
+PROCESS_NOT_STARTED: Final = LogEvent("server", "process_not_started", _ERROR, "%(worker)s did not start: %(error)s")
+STORE_NOT_CLOSED: Final = LogEvent("server", "store_not_closed", _ERROR, "the store did not close in order: %(error)s")
 FLIGHT_FAILED: Final = LogEvent("server", "flight_failed", _ERROR, "a call of Arrow Flight failed: %(error)r")
 SESSION_FAILED: Final = LogEvent(
     "server", "session_failed", _ERROR, "the request '%(verb)s' of a client failed: %(error)r"

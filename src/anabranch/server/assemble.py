@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Final
 
 from anabranch.errors import AnabranchError
+from anabranch.runtime.log_events import STORE_NOT_CLOSED
 from anabranch.runtime.settings import Settings
 from anabranch.security.guard import Guard, OpenGuard
 from anabranch.security.oidc import OidcSettings, OidcTokens
@@ -18,7 +18,6 @@ from anabranch.store import Store, connect
 __all__ = ["close_broker", "open_broker"]
 
 _QUOTAS: Final = ("calls_per_s", "bytes_per_s", "connections", "followers", "memory_bytes")  # as the fields of Quota
-_log = logging.getLogger("anabranch.server")
 
 
 def open_broker(settings: ServerSettings, *, upkeep: bool) -> Broker:
@@ -51,7 +50,7 @@ def close_broker(broker: Broker) -> None:
             close()
         broker.store.close()
     except AnabranchError as exc:
-        _log.error("the store did not close in order: %s", exc)
+        STORE_NOT_CLOSED(error=exc)
 
 
 def _guard(settings: ServerSettings, store: Store) -> Guard:

@@ -46,7 +46,6 @@ class FlightFrontEnd:
                 actions=StoreActions(self._broker),
                 exchanges=SessionHost(self._broker),
                 queries=self._queries,
-                actions=StoreActions(self._broker),
                 tls_certificates=certificates,
                 counting=self._counting,
                 client_ca=None if settings.tls_client_ca is None else settings.tls_client_ca.read_bytes(),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import subprocess
 import sys
 import threading
@@ -12,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from anabranch.errors import InvalidArgument
+from anabranch.runtime.log_events import PROCESS_ENDED, PROCESS_NOT_STARTED
 
 __all__ = ["SupervisedProcess"]
 
@@ -20,7 +20,6 @@ _PAUSE_S_FIRST: Final = 0.1
 _PAUSE_S_MAX: Final = 10.0
 _STEADY_S: Final = 30.0  # who has served this long is no longer failing
 _FAILURES_MAX: Final = 8
-_log = logging.getLogger("anabranch.server")
 
 
 class SupervisedProcess:
@@ -120,7 +119,7 @@ class SupervisedProcess:
                 if self._failures > _FAILURES_MAX:
                     self._problem = f"{self.name} has failed {_FAILURES_MAX} times in a row"
                     return
-                _log.error("%s has ended with code %s; starting another in %.3g s", self.name, code, pause_s)
+                PROCESS_ENDED(worker=self.name, code=code, pause_s=pause_s)
                 if self._ending.wait(pause_s):
                     return
                 pause_s = min(pause_s * 2, _PAUSE_S_MAX)
@@ -129,7 +128,7 @@ class SupervisedProcess:
                     self._start()
                     break
                 except InvalidArgument as exc:
-                    _log.error("%s", exc)
+                    PROCESS_NOT_STARTED(worker=self.name, error=exc)
             if self._ending.is_set():  # `drain` may have missed the new one
                 self.drain(_START_S)
 
