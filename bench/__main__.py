@@ -37,6 +37,10 @@ from bench import (
     readers_prefetch,
     readers_state,
     readers_transactions,
+    serve_client,
+    serve_delay,
+    serve_followers,
+    serve_post,
     spark_history,
     spark_microbatch,
     table,
@@ -71,6 +75,10 @@ FIGURES: dict[str, Benchmark] = {
         readers_prefetch,
         readers_state,
         readers_transactions,
+        serve_post,
+        serve_followers,
+        serve_client,
+        serve_delay,
     )
 }
 # Several figures under one name.
@@ -78,6 +86,7 @@ GROUPS: dict[str, list[str]] = {"cluster": [name for name in FIGURES if name.sta
 GROUPS["algebra"] = [name for name in FIGURES if name.startswith("algebra")]
 GROUPS["cluster"] += [name for name in ("put_latency",) if name in FIGURES]
 GROUPS["readers"] = [name for name in FIGURES if name.startswith("readers_")]
+GROUPS["serve"] = [name for name in FIGURES if name.startswith("serve_")]
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "benchmarks.md"
 _LASTING = Path("/var/tmp")  # where /tmp is in memory, this usually is not
 

@@ -149,7 +149,7 @@ RAW = {"content-type": "application/octet-stream"}
 
 def payload(data: str) -> str:
     found = json.loads(data)
-    return str(found.get("text", found.get("payload", found)))
+    return str(found["payload"])
 
 
 def test_a_client_by_flight_can_do_all_of_it(tmp_path: Path) -> None:
