@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 import msgspec
@@ -27,7 +26,6 @@ from anabranch.server.http.openapi import openapi
 from anabranch.server.http.problem import HttpRefusal, problem_response
 from anabranch.server.http.table import ENDPOINTS
 
-_LOG: Final = logging.getLogger(__name__)
 _NOBODY: Final = Principal("anonymous")
 
 
@@ -94,10 +92,8 @@ class _Served:
             raise
         except Exception as exc:
             response = problem_response(exc)
-        try:
+        with suppress(ClientDisconnect, TimeoutError):  # it goes no further: the connection is closed
             await response(scope, receive, started)
-        except (ClientDisconnect, TimeoutError):  # it goes no further: the connection is closed
-            _LOG.debug("a caller went away")
 
     async def _answer(self, request: Request) -> Response:
         front, endpoint = self._app.front, self._endpoints[request.method]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from http import HTTPStatus
 from typing import Any, Final
@@ -11,9 +10,9 @@ import msgspec
 from starlette.responses import Response
 
 from anabranch.errors import AnabranchError, RateLimited, StoreUnavailable, Unauthenticated
+from anabranch.runtime.log_events import REQUEST_FAILED
 from anabranch.wire.errors import error_to_json, status_of
 
-_LOG: Final = logging.getLogger(__name__)
 _RETRY_S: Final = 1
 
 PROBLEM: Final = "application/problem+json"
@@ -39,7 +38,7 @@ def problem_of(error: BaseException) -> dict[str, Any]:
 def problem_response(error: BaseException) -> Response:
     """The answer to a request that failed. An unexpected error is logged; its text is not sent."""
     if not isinstance(error, (AnabranchError, TimeoutError, HttpRefusal)):
-        _LOG.error("a request failed", exc_info=error)
+        REQUEST_FAILED(error=error, traceback=error)
     problem = problem_of(error)
     headers = {}
     if isinstance(error, Unauthenticated):

@@ -3,8 +3,8 @@ effect once, whichever broker gets it and however often."""
 
 from __future__ import annotations
 
-import logging
 from collections import OrderedDict
+from contextlib import suppress
 from threading import Lock
 from typing import Any, Final, NamedTuple
 
@@ -19,7 +19,6 @@ from anabranch.model.stream import StreamInfo
 from anabranch.store.facade import Store
 from anabranch.writing.producer import Producer, ProducerResult
 
-_LOG: Final = logging.getLogger(__name__)
 _NAMES: Final = ("producer-id", "producer-epoch", "producer-seq")
 
 
@@ -108,7 +107,5 @@ def _number(name: str, text: str) -> int:
 
 
 def _close_quietly(producer: Producer) -> None:
-    try:
+    with suppress(AnabranchError):  # it was answered to the request that caused it
         producer.close()
-    except AnabranchError as exc:  # it was answered to the request that caused it
-        _LOG.debug("a producer was closed after an error: %s", exc)

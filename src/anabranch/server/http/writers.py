@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from concurrent.futures import Executor
 from contextlib import suppress
@@ -27,7 +26,6 @@ from anabranch.store.facade import Store
 from anabranch.writing.acknowledgement import Ack, BatchAck
 from anabranch.writing.writer import Writer
 
-_LOG: Final = logging.getLogger(__name__)
 _ENDED: Final = (StreamNotFound, StreamSealed, Closed, Conflict, AppendRefused, AppendUncertain)
 
 
@@ -148,7 +146,5 @@ class SharedWriters:
 
 def _close_quietly(writer: Any) -> None:
     """Close a writer whose errors were answered to the requests that caused them."""
-    try:
+    with suppress(AnabranchError):
         writer.close()
-    except AnabranchError as exc:
-        _LOG.debug("a writer was closed after an error: %s", exc)
