@@ -268,7 +268,7 @@ def test_atomic_writes_nothing_of_a_rejected_file(sensors: Line, form: str) -> N
 
 def test_a_row_that_is_too_large_is_named(sensors: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = Settings(event_bytes_max=limits.KIB, large_event_bytes_max=limits.MIB)
-    monkeypatch.setattr("anabranch.store.connect", partial(connect, settings=small))
+    monkeypatch.setattr("anabranch.remote.open.connect", partial(connect, settings=small))
     monkeypatch.setattr("anabranch.cli.intake.source.LINE_BYTES_MAX", 2 * limits.MIB)
     large = "x" * (limits.MIB + 1)
     lines = "small\n" * 4 + large + "\nsmall\n"
