@@ -22,9 +22,10 @@ import pyarrow.parquet as pq
 
 import anabranch as ab
 from anabranch.catalog.sqlite.adapter import FILE
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, NotFound
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store
+from anabranch.store.producers import ProducerInfo
 
 SETTINGS = Settings(inline_bytes_max=2_000)
 SCHEMA = pa.schema([("device", pa.string()), ("at", pa.timestamp("us", "UTC")), ("n", pa.int64())])
@@ -69,6 +70,10 @@ def fill(store: Store, folder: Path) -> None:
     group = store.groups.open("iot/readers", streams=["iot/sensors"])
     with group.reader("r") as reader:
         next(iter(reader))
+    for name in ("p", "q"):
+        with store.writer("iot/raw", producer=name) as writer:
+            for number in range(3):
+                writer.write(b"%d" % number, key=name).result(120)
     with store.transaction() as txn:
         txn.writer("iot/raw").write(b"txn")
     txn = store.transaction()
@@ -199,6 +204,7 @@ def contents(store: Store) -> dict[str, Callable[[], Any]]:
         "list": lambda: [(str(info.name), dict(info.tags), info.sealed) for info in store.streams.list()],
         "scopes": lambda: [(scope.name, dict(scope.tags)) for scope in store.scopes.list()],
         "groups": lambda: store.groups.list(),
+        "producers": partial(producers, store),
     }
     for name in (
         "iot/sensors",
@@ -217,6 +223,14 @@ def contents(store: Store) -> dict[str, Callable[[], Any]]:
     window = (DAY + dt.timedelta(seconds=25), DAY + dt.timedelta(seconds=31))
     looks["window"] = lambda: read(store, "iot/both", between=window)
     return looks
+
+
+def producers(store: Store) -> list[ProducerInfo]:
+    """Those of a stream. A row that now names another stream or producer is missing, which only the check can tell."""
+    found = store.producers.list("iot/raw")
+    if [each.name for each in found] != ["p", "q"]:
+        raise NotFound("a producer is missing")
+    return found
 
 
 def cut(store: Store, moment: dt.datetime) -> str:
@@ -265,6 +279,7 @@ def acts(store: Store) -> dict[str, Callable[[], object]]:
     return {
         "write": lambda: write(store, "iot/raw", b"more"),
         "write again": lambda: write(store, "iot/sensors", {"device": "d1", "at": DAY, "n": 1}),
+        "write as a producer": lambda: store.producer("iot/raw", "p").append([b"produced"]).result(60),
         "compact": lambda: store.compact(force=True),
         "retain": lambda: store.retain(),
         "collect": lambda: store.collect(),

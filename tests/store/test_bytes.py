@@ -396,9 +396,8 @@ def test_whoever_writes_events_to_what_has_become_bytes_is_told(anywhere: Store)
 def test_an_event_that_comes_first_keeps_the_stream_raw(anywhere: Store) -> None:
     anywhere.streams.create(FILE)
     with anywhere.writer(FILE) as writer:
-        pending = writer.write(b"event")
         reader = anywhere.bytes(FILE)
-        pending.result()
+        writer.write(b"event").result()
         with pytest.raises(InvalidArgument, match="is no byte stream"):
             anywhere.bytes(FILE, "ab")
         with pytest.raises(InvalidArgument, match="is no byte stream"):

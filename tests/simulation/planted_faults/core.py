@@ -81,7 +81,10 @@ def _replaced(owner: Any, name: str, by: Any) -> Iterator[None]:
     try:
         yield
     finally:
+        # Tasks that replace it while they run concurrently would restore what another has planted.
+        left = vars(owner)[name]
         setattr(owner, name, before)
+        assert left is by, f"{name} was replaced by another task meanwhile: replace it where the fault is planted"
 
 
 def _check_signature(before: Any, by: Any) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Final
 
@@ -44,41 +44,48 @@ def forget_the_epochs_of_producers() -> AbstractContextManager[None]:
     return _replaced(append, "decide_sequence", faulty)
 
 
-def store_the_number_after_the_events() -> AbstractContextManager[None]:
+@contextmanager
+def store_the_number_after_the_events() -> Iterator[None]:
     """A producer's row is written by a commit of its own, after that of the events."""
-    whole = SqliteCatalog.commit
+    whole, write_rows = SqliteCatalog.commit, AppendBatch._write_rows
+    kept: dict[int, list[tuple[object, ...]]] = {}  # by catalog: tasks that commit concurrently share what is planted
+
+    def write(self: AppendBatch, name: str, values: list[tuple[object, ...]]) -> None:
+        if name == "put_producer":
+            kept.setdefault(id(self._database), []).extend(values)
+        else:
+            write_rows(self, name, values)
 
     def commit(self: SqliteCatalog, commit: Commit) -> tuple[tuple[Verdict, ...], ...]:
-        kept: list[tuple[object, ...]] = []
-        write_rows = AppendBatch._write_rows
-
-        def write(batch: AppendBatch, name: str, values: list[tuple[object, ...]]) -> None:
-            kept.extend(values) if name == "put_producer" else write_rows(batch, name, values)
-
-        with _replaced(AppendBatch, "_write_rows", write):
-            verdicts = whole(self, commit)
+        verdicts = whole(self, commit)
+        rows = kept.pop(id(self._database), [])
         self._runtime.tasks.sleep(0.002)
         with self.writing() as txn:
-            for row in kept:
+            for row in rows:
                 txn._execute("put_producer", row)  # type: ignore[attr-defined]
         return verdicts
 
-    return _replaced(SqliteCatalog, "commit", commit)
+    with _replaced(AppendBatch, "_write_rows", write), _replaced(SqliteCatalog, "commit", commit):
+        yield
 
 
-def repeat_a_lost_append_without_its_number() -> AbstractContextManager[None]:
+@contextmanager
+def repeat_a_lost_append_without_its_number() -> Iterator[None]:
     """An append whose answer was lost is committed again as if it had no producer."""
+    real, missing = commit_module._units, Committer._commit_missing
+    repeated: list[EncodedCommit] = []  # tasks that resolve concurrently share what is planted
 
     def units(encoded: EncodedCommit) -> tuple[Unit, ...]:
-        return tuple(replace(unit, producer=None) for unit in real(encoded))
+        found = real(encoded)
+        lost = any(each is encoded for each in repeated)
+        return tuple(replace(unit, producer=None) for unit in found) if lost else found
 
-    real, missing = commit_module._units, Committer._commit_missing
+    def faulty(self: Committer, encoded: EncodedCommit, units: tuple[Unit, ...]) -> list[commit_module.Outcome]:
+        repeated.append(encoded)
+        return missing(self, encoded, units)
 
-    def faulty(self: Committer, encoded: EncodedCommit, units_: tuple[Unit, ...]) -> list[commit_module.Outcome]:
-        with _replaced(commit_module, "_units", units):
-            return missing(self, encoded, units_)
-
-    return _replaced(Committer, "_commit_missing", faulty)
+    with _replaced(commit_module, "_units", units), _replaced(Committer, "_commit_missing", faulty):
+        yield
 
 
 _MIXES: Final[Sequence[ClientMix]] = ((("produce", produce), ("produce", produce), ("go_on", go_on), ("scale", scale)),)
