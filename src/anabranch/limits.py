@@ -312,3 +312,4 @@ REMOTE_CHUNK_BYTES_MAX: Final = MIB  # and at most; the writing call closes the 
 REMOTE_BATCH_BYTES: Final = 2 * MIB  # a written table is cut to batches of about this size, unless it is atomic
 REMOTE_WINDOW_BYTES_MAX: Final = 16 * MIB  # sent by a remote writer, and not answered
 REMOTE_WRITER_BYTES_MAX: Final = 32 * MIB  # a remote writer's call blocks while more than this is not answered
+SHARED_READ_BYTES_MAX: Final = 4 * MIB  # entries of a revisioned stream in one answer

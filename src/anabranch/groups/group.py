@@ -213,6 +213,11 @@ class ReaderGroup(GroupCheckpoints, GroupListening, Displayed):
         return {"name": self.name, "readers": sorted(state.members), "streams": len(state.streams)}
 
     @property
+    def id(self) -> StreamId:
+        """The id of the stream that holds its state: a group that is made again under its name has another one."""
+        return self._synchronizer.stream.id
+
+    @property
     def readers(self) -> list[str]:
         """The names of the readers that are open, or not yet presumed dead."""
         return sorted(self._state().members)

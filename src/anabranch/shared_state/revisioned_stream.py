@@ -27,6 +27,7 @@ from anabranch.errors import (
     StreamNotFound,
     StreamSealed,
     TooLarge,
+    WriterUnknown,
 )
 from anabranch.log.commit import Committer, RoutedBatch, RoutedPart, WriterHandle
 from anabranch.log.plan import PlannedExtent
@@ -165,6 +166,21 @@ class RevisionedStream(Displayed):
                 raise self._error(verdict, expected)
             self._restart_numbers()
         raise Conflict(f"the log of '{self.name}' refused an append under a new writer id too; try again")
+
+    def append_numbered(self, value: bytes, *, expected: int | None, writer: str, number: int) -> int:
+        """Like `append`, as the `number`th append (from 0) of the named writer: sent again, also through another
+        object, it is done once. Raises WriterUnknown where the log does not know the writer up to this number: it
+        forgot it, or it skipped one."""
+        self._writer, self._next_number = WriterHandle(WriterId(writer)), number
+        self._check_size(value)
+        verdict = self._commit(value, expected)
+        self._restart_numbers()
+        if isinstance(verdict, Appended):
+            self._committed()
+            return verdict.start + self._shift + 1
+        if verdict.reason in _WRITER_FORGOTTEN:
+            raise WriterUnknown(writer, number)
+        raise self._error(verdict, expected)
 
     def append_under_lock(
         self, decide: Callable[[RevisionedEntry | None], tuple[bytes, ChangeRows] | None]

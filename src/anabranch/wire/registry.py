@@ -15,6 +15,7 @@ from anabranch.core.group import Checkpoint, GroupState, Member
 from anabranch.core.stitch import JoinResult, MovedRange
 from anabranch.core.watermarks import TimeWindow, Watermark, WatermarkStatus, WriterTime
 from anabranch.errors import AnabranchError, InvalidArgument
+from anabranch.groups.load import Distribution, Unread
 from anabranch.log.checking.check import Finding, Severity
 from anabranch.log.checking.repair import RepairAction
 from anabranch.log.keyring import Rotation
@@ -103,6 +104,7 @@ RECORDS: Final[tuple[type, ...]] = (
     CopyResult,
     Diff,
     Distance,
+    Distribution,
     EventRange,
     Filtered,
     Finding,
@@ -157,6 +159,7 @@ RECORDS: Final[tuple[type, ...]] = (
     TimeBounds,
     TimeWindow,
     TransactionInfo,
+    Unread,
     Until,
     UpkeepFailure,
     Watermark,

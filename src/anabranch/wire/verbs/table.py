@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from anabranch.errors import InvalidArgument
 from anabranch.store.facade import Store
+from anabranch.wire.verbs.groups import GROUP_VERBS
 from anabranch.wire.verbs.handles import job_handle
 from anabranch.wire.verbs.holds import HOLD_VERBS
 from anabranch.wire.verbs.jobs import JOB_VERBS
@@ -26,6 +27,8 @@ from anabranch.wire.verbs.needs import (
     upkeep,
 )
 from anabranch.wire.verbs.verb import StoreVerb
+from anabranch.wire.verbs.shared import SHARED_VERBS
+from anabranch.wire.verbs.verb import Verb
 
 
 def _read(name: str, *arguments: str) -> StoreVerb:
@@ -142,6 +145,7 @@ _EPHEMERAL: Final = (
     StoreVerb("ephemeral.sweep", store("admin")),
     *HOLD_VERBS,
 )
+_SESSIONS: Final = (*GROUP_VERBS, *SHARED_VERBS)
 _JOBS: Final = (
     StoreVerb("jobs.append", each(stream("read", "stream"), stream("write", "onto")), sent=job_handle),
     StoreVerb("jobs.copy", each(stream("read", "stream"), new("target")), sent=job_handle),
@@ -201,6 +205,10 @@ _STORE: Final = (
 
 VERBS: Final[Mapping[str, StoreVerb]] = {
     verb.name: verb for verbs in (_STREAMS, _NAMES, _POLICIES, _EPHEMERAL, _JOBS, _ARCHIVES, _STORE) for verb in verbs
+VERBS: Final[Mapping[str, Verb]] = {
+    verb.name: verb
+    for verbs in (_STREAMS, _NAMES, _POLICIES, _EPHEMERAL, _SESSIONS, _JOBS, _ARCHIVES, _STORE)
+    for verb in verbs
 }
 """All verbs, by name."""
 

@@ -62,7 +62,7 @@ class StoreVerb:
     `needs` says what a call must be allowed. `shown` says what a caller must be allowed to see one item of a list; the
     others are left out. A `streaming` verb returns an iterator. `changes` is False for a verb that only reads. `run`,
     if given, does it instead of the method of that name: it gets the store and the arguments. `sent` makes a result
-    that stays in the broker one that can be sent.
+    that stays in the broker one that can be sent. An `idempotent` one may be done again.
     """
 
     name: str
@@ -72,6 +72,7 @@ class StoreVerb:
     changes: bool = True
     run: Callable[..., Any] | None = None
     sent: Callable[[Any], Any] | None = None
+    idempotent: bool = False
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -91,4 +92,4 @@ class StoreVerb:
     @property
     def repeatable(self) -> bool:
         """True if a call may be sent again after its answer was lost: it changes nothing, or takes a request id."""
-        return not self.changes or "request" in self.parameters or self.name in _REPEATABLE
+        return not self.changes or self.idempotent or "request" in self.parameters or self.name in _REPEATABLE

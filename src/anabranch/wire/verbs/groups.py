@@ -1,0 +1,191 @@
+"""The methods of one reader group (`anabranch.groups.group.ReaderGroup`) as verbs: `group.unread` is
+`store.groups.open(group).unread`. `ident` is the id of the stream that holds the group's state, from `group.open`, so
+that a handle of a deleted group is not one of a new group of its name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal
+
+from anabranch import limits
+from anabranch.core.group import Checkpoint
+from anabranch.core.watermarks import TimeWindow
+from anabranch.errors import GroupNotFound
+from anabranch.groups.checkpoints import End
+from anabranch.groups.group import ReaderGroup
+from anabranch.groups.load import Distribution, Unread
+from anabranch.model.cut import HEAD, StreamCut
+from anabranch.model.ids import StreamId
+from anabranch.model.position import Position
+from anabranch.reading.bounds import Place, TimeKind
+from anabranch.store.facade import Store
+from anabranch.wire.verbs.needs import Arguments, Need, Needs, Operation
+from anabranch.wire.verbs.verb import Verb
+
+
+def open_group(
+    store: Store,
+    group: str,
+    streams: Sequence[str] | str | None = None,
+    start: Place | Mapping[str, Place] = HEAD,
+    end: End = None,
+    by: TimeKind = "append",
+    lease_s: float = limits.READER_LEASE_US / 1e6,
+    refresh_s: float = limits.READER_REFRESH_US / 1e6,
+    checkpoint_s: float | None = None,
+) -> StreamId:
+    """See `Groups.open`."""
+    return store.groups.open(
+        group,
+        streams=streams,
+        start=start,
+        end=end,
+        by=by,
+        lease_s=lease_s,
+        refresh_s=refresh_s,
+        checkpoint_s=checkpoint_s,
+    ).id
+
+
+def readers(store: Store, group: str, ident: StreamId | None = None) -> list[str]:
+    """See `ReaderGroup.readers`."""
+    return _group(store, group, ident).readers
+
+
+def streams(store: Store, group: str, ident: StreamId | None = None) -> list[str]:
+    """See `ReaderGroup.streams`."""
+    return _group(store, group, ident).streams
+
+
+def checkpoints(store: Store, group: str, ident: StreamId | None = None) -> list[Checkpoint]:
+    """See `ReaderGroup.checkpoints`."""
+    return _group(store, group, ident).checkpoints
+
+
+def distribution(store: Store, group: str, ident: StreamId | None = None) -> Distribution:
+    """See `ReaderGroup.distribution`."""
+    return _group(store, group, ident).distribution()
+
+
+def unread(store: Store, group: str, ident: StreamId | None = None) -> Unread:
+    """See `ReaderGroup.unread`."""
+    return _group(store, group, ident).unread()
+
+
+def cut(store: Store, group: str, ident: StreamId | None = None) -> dict[str, StreamCut]:
+    """See `ReaderGroup.cut`."""
+    return _group(store, group, ident).cut()
+
+
+def time_window(store: Store, group: str, stream: str | None = None, ident: StreamId | None = None) -> TimeWindow:
+    """See `ReaderGroup.time_window`."""
+    return _group(store, group, ident).time_window(stream)
+
+
+def checkpoint(
+    store: Store,
+    group: str,
+    name: str,
+    timeout_s: float = 60.0,
+    begun: bool = False,
+    ident: StreamId | None = None,
+) -> Checkpoint:
+    """See `ReaderGroup.checkpoint`. Waits at most `limits.REMOTE_WAIT_S`: a client asks again, with `begun`, and gets
+    one that was completed meanwhile."""
+    found = _group(store, group, ident)
+    if begun:
+        for each in found.checkpoints:
+            if each.name == name:
+                return each
+    return found.checkpoint(name, timeout_s=min(timeout_s, limits.REMOTE_WAIT_S))
+
+
+def generate_cut(
+    store: Store, group: str, timeout_s: float = 60.0, ident: StreamId | None = None
+) -> dict[str, StreamCut]:
+    """See `ReaderGroup.generate_cut`. Waits at most `limits.REMOTE_WAIT_S`: a client asks again."""
+    return _group(store, group, ident).generate_cut(timeout_s=min(timeout_s, limits.REMOTE_WAIT_S))
+
+
+def cancel_checkpoint(store: Store, group: str, name: str | None = None, ident: StreamId | None = None) -> None:
+    """See `ReaderGroup.cancel_checkpoint`."""
+    _group(store, group, ident).cancel_checkpoint(name)
+
+
+def rewind(store: Store, group: str, ident: StreamId | None = None) -> None:
+    """See `ReaderGroup.rewind`."""
+    _group(store, group, ident).rewind()
+
+
+def reset(
+    store: Store,
+    group: str,
+    to: str | Checkpoint | Place | Mapping[str, Place] | None = None,
+    streams: Sequence[str] | str | None = None,
+    end: End | Literal["unchanged"] = "unchanged",
+    by: TimeKind = "append",
+    ident: StreamId | None = None,
+) -> None:
+    """See `ReaderGroup.reset`."""
+    _group(store, group, ident).reset(to, streams=streams, end=end, by=by)
+
+
+def reader_offline(
+    store: Store, group: str, name: str, position: Position | str | None = None, ident: StreamId | None = None
+) -> None:
+    """See `ReaderGroup.reader_offline`."""
+    _group(store, group, ident).reader_offline(name, position)
+
+
+def delete(store: Store, group: str, ident: StreamId | None = None) -> None:
+    """See `ReaderGroup.delete`. A group that does not exist is ignored."""
+    try:
+        _group(store, group, ident).delete()
+    except GroupNotFound:
+        return
+
+
+def _group(store: Store, group: str, ident: StreamId | None) -> ReaderGroup:
+    found = store.groups.open(group)
+    if ident is not None and found.id != ident:
+        raise GroupNotFound(group)
+    return found
+
+
+def _on_group(operation: Operation) -> Needs:
+    """The operation on the group in the argument `group`."""
+    return lambda arguments: [Need(operation, "new", arguments.get("group"))]
+
+
+def _to_open(arguments: Arguments) -> list[Need]:
+    """Creating a group is allowed to whoever may write it and read its streams; opening it, to whoever may read it."""
+    wanted = arguments.get("streams")
+    if wanted is None:
+        return _on_group("read")(arguments)
+    several = [wanted] if isinstance(wanted, str) else wanted
+    return [Need("write", "new", arguments.get("group")), *(Need("read", "stream", each) for each in several)]
+
+
+def _to_reset(arguments: Arguments) -> list[Need]:
+    wanted = arguments.get("streams") or ()
+    several = [wanted] if isinstance(wanted, str) else wanted
+    return [*_on_group("write")(arguments), *(Need("read", "stream", each) for each in several)]
+
+
+GROUP_VERBS: Final = (
+    Verb("group.cancel_checkpoint", _on_group("write"), run=cancel_checkpoint, idempotent=True),
+    Verb("group.checkpoint", _on_group("write"), run=checkpoint),
+    Verb("group.checkpoints", _on_group("read"), run=checkpoints, changes=False),
+    Verb("group.cut", _on_group("read"), run=cut, changes=False),
+    Verb("group.delete", _on_group("manage"), run=delete, idempotent=True),
+    Verb("group.distribution", _on_group("read"), run=distribution, changes=False),
+    Verb("group.generate_cut", _on_group("write"), run=generate_cut, idempotent=True),
+    Verb("group.open", _to_open, run=open_group, idempotent=True),
+    Verb("group.reader_offline", _on_group("write"), run=reader_offline, idempotent=True),
+    Verb("group.readers", _on_group("read"), run=readers, changes=False),
+    Verb("group.reset", _to_reset, run=reset),
+    Verb("group.rewind", _on_group("write"), run=rewind),
+    Verb("group.streams", _on_group("read"), run=streams, changes=False),
+    Verb("group.time_window", _on_group("read"), run=time_window, changes=False),
+    Verb("group.unread", _on_group("read"), run=unread, changes=False),
+)

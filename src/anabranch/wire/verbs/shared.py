@@ -1,0 +1,90 @@
+"""Revisioned streams (`anabranch.shared_state.revisioned_stream`) as verbs, by id. Entries are bytes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from anabranch import limits
+from anabranch.errors import InvalidArgument
+from anabranch.model.group_name import is_group_stream
+from anabranch.model.ids import StreamId
+from anabranch.model.names import StreamName
+from anabranch.shared_state.revisioned_stream import RevisionedStream
+from anabranch.store.facade import Store
+from anabranch.wire.verbs.needs import Arguments, Need, Needs, Operation, stream
+from anabranch.wire.verbs.verb import Verb
+
+
+def open_revisioned(store: Store, name: str, create: bool = True) -> StreamId:
+    """See `SharedState.revisioned`."""
+    return store.shared.revisioned(name, create=create).id
+
+
+def latest(store: Store, stream: StreamId) -> int:
+    """See `RevisionedStream.latest`."""
+    return _opened_by_id(store, stream).latest()
+
+
+def oldest(store: Store, stream: StreamId) -> int:
+    """See `RevisionedStream.oldest`."""
+    return _opened_by_id(store, stream).oldest()
+
+
+def last(store: Store, stream: StreamId) -> tuple[int, bytes] | None:
+    """See `RevisionedStream.last`."""
+    found = _opened_by_id(store, stream).last()
+    return None if found is None else (found.revision, found.value)
+
+
+def read(store: Store, stream: StreamId, start: int = 0) -> list[tuple[int, bytes]]:
+    """See `RevisionedStream.read`: at least one entry if there is any, and at most so many that they fit one answer."""
+    found: list[tuple[int, bytes]] = []
+    size = 0
+    for entry in _opened_by_id(store, stream).read(start):
+        size += len(entry.value)
+        if found and size > limits.SHARED_READ_BYTES_MAX:
+            break
+        found.append((entry.revision, entry.value))
+    return found
+
+
+def append(store: Store, stream: StreamId, value: bytes, writer: str, number: int, expected: int | None = None) -> int:
+    """See `RevisionedStream.append`. It is the `number`th append of the client `writer`: sent again, it is done
+    once."""
+    if not (writer.isalnum() and writer.isascii() and len(writer) <= limits.CONSUMER_CHARS_MAX) or number < 0:
+        raise InvalidArgument("expected 'writer' as letters and digits, and 'number' from 0 on")
+    return _opened_by_id(store, stream).append_numbered(value, expected=expected, writer=writer, number=number)
+
+
+def truncate(store: Store, stream: StreamId, revision: int) -> None:
+    """See `RevisionedStream.truncate`."""
+    _opened_by_id(store, stream).truncate(revision)
+
+
+def _opened_by_id(store: Store, stream: StreamId) -> RevisionedStream:
+    """The stream. Raises InvalidArgument for one that the store keeps for itself, such as a reader group's."""
+    found = store.shared.by_id(stream)
+    name = StreamName.parse(found.name)
+    if name.scope.startswith("_") or not name.name.startswith("_") or is_group_stream(name):
+        raise InvalidArgument(f"'{name}' is not a revisioned stream of an application")
+    return found
+
+
+def _opened(arguments: Arguments) -> list[Need]:
+    operation: Operation = "read" if arguments.get("create") is False else "create"
+    return [Need(operation, "new", arguments.get("name"))]
+
+
+def _on(operation: Operation) -> Needs:
+    return stream(operation, "stream")
+
+
+SHARED_VERBS: Final = (
+    Verb("revisioned.append", _on("write"), run=append, idempotent=True),
+    Verb("revisioned.last", _on("read"), run=last, changes=False),
+    Verb("revisioned.latest", _on("read"), run=latest, changes=False),
+    Verb("revisioned.oldest", _on("read"), run=oldest, changes=False),
+    Verb("revisioned.open", _opened, run=open_revisioned, idempotent=True),
+    Verb("revisioned.read", _on("read"), run=read, changes=False),
+    Verb("revisioned.truncate", _on("manage"), run=truncate, idempotent=True),
+)
