@@ -313,3 +313,4 @@ REMOTE_BATCH_BYTES: Final = 2 * MIB  # a written table is cut to batches of abou
 REMOTE_WINDOW_BYTES_MAX: Final = 16 * MIB  # sent by a remote writer, and not answered
 REMOTE_WRITER_BYTES_MAX: Final = 32 * MIB  # a remote writer's call blocks while more than this is not answered
 SHARED_READ_BYTES_MAX: Final = 4 * MIB  # entries of a revisioned stream in one answer
+NOTIFICATIONS_ANSWER_MAX: Final = 256  # notifications in one answer

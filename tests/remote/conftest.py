@@ -12,6 +12,7 @@ from anabranch.security.guard import OpenGuard
 from anabranch.server.broker import Broker
 from anabranch.server.flight.actions import StoreActions
 from anabranch.server.flight.service import FlightService
+from anabranch.server.flight.sessions import SessionHost
 from anabranch.store import Store
 
 
@@ -26,7 +27,7 @@ def embedded(tmp_path: Path) -> Iterator[Store]:
 def address(embedded: Store) -> Iterator[str]:
     """The address of the broker."""
     broker = Broker(embedded, OpenGuard())
-    with FlightService(broker, actions=StoreActions(broker)) as service:
+    with FlightService(broker, actions=StoreActions(broker), exchanges=SessionHost(broker)) as service:
         yield f"anabranch://127.0.0.1:{service.port}"
         service.drain(5)
 

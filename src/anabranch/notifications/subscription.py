@@ -20,6 +20,11 @@ _READ_RETRY = RetryPolicy(pause_s_min=limits.NOTIFICATION_RETRY_S, pause_s_max=l
 Handler: TypeAlias = Callable[[Notification], object]
 
 
+class Undelivered(AnabranchError):
+    """Raised by a handler that could not process a notification, and will get no more: the subscription ends, and the
+    bookmark stays before it."""
+
+
 class BookmarkCallbacks(NamedTuple):
     """Checks and saves the bookmark of a named listener. Both raise Conflict where another process has taken over the
     name."""
@@ -66,6 +71,11 @@ class Subscription(Displayed):
             "failures": self.failures,
         }
 
+    @property
+    def stopped(self) -> bool:
+        """True once it was unsubscribed, or has ended."""
+        return self._stopped
+
     def start(self) -> None:
         """Start delivering."""
         self._task = self._runtime.tasks.spawn("listener", self._run)
@@ -96,7 +106,9 @@ class Subscription(Displayed):
                 self._retry(exc)
                 continue
             if notification is not None and not self._stopped and self._owns_name():
-                self._deliver(notification)
+                if not self._deliver(notification):
+                    self()
+                    return
                 self._save_bookmark(notification)
                 self.delivered += 1
 
@@ -124,11 +136,15 @@ class Subscription(Displayed):
             pass  # delivering twice is better than not at all
         return True
 
-    def _deliver(self, each: Notification) -> None:
+    def _deliver(self, each: Notification) -> bool:
+        """False where the handler can't get it."""
         try:
             self._handle(each)
+        except Undelivered:
+            return False
         except Exception as exc:  # an error of one listener must not stop its deliveries
             self._fail(exc, f"a listener's handler raised an error for notification {each.id} ('{each.kind}')")
+        return True
 
     def _save_bookmark(self, each: Notification) -> None:
         if self._bookmark is None:

@@ -17,6 +17,7 @@ from anabranch.errors import AppendUncertain, Closed, InvalidArgument, ReaderNot
 from anabranch.groups.ports import StoredPositions
 from anabranch.groups.progress import DeliveryMode
 from anabranch.model.event import Event
+from anabranch.model.ids import StreamId
 from anabranch.model.position import Position, StreamSegment
 from anabranch.reading.async_bridge import AsyncBridge
 from anabranch.remote.group_batch import GroupBatch
@@ -51,6 +52,7 @@ class RemoteGroupReader(Displayed):
         name: str,
         port: GroupPort,
         *,
+        ident: StreamId | None = None,
         delivery: DeliveryMode = "at_least_once",
         positions: StoredPositions | None = None,
         batch_rows: int = limits.READER_ROWS_MAX,
@@ -60,6 +62,7 @@ class RemoteGroupReader(Displayed):
             raise InvalidArgument(f"positions= requires delivery='exactly_once', got '{delivery}'")
         self._group = group
         self._name = name
+        self._ident = ident
         self._port = port
         self._delivery = delivery
         self._positions = positions
@@ -209,6 +212,7 @@ class RemoteGroupReader(Displayed):
         self._attempt += 1
         fields: dict[str, Any] = {
             "group": self._group,
+            "ident": self._ident,
             "reader": self._name,
             "delivery": self._delivery,
             "batch_rows": self._batch_rows,

@@ -20,8 +20,12 @@ from anabranch.reading.bounds import Place, TimeKind
 from anabranch.remote.address import BrokerAddress
 from anabranch.remote.connection import Connection, Credentials
 from anabranch.remote.ephemeral import RemoteEphemeral, RemoteHolds
+from anabranch.remote.groups import RemoteGroups
 from anabranch.remote.jobs import RemoteJob
+from anabranch.remote.notifications import RemoteStoreNotifications
 from anabranch.remote.reader import RemoteReader
+from anabranch.remote.shared_state import RemoteSharedState
+from anabranch.remote.transactions import RemoteTransaction, RemoteTransactions
 from anabranch.remote.verbs import Caller, RemoteNoun, public_methods, remote_method, remote_noun
 from anabranch.remote.writer import RemoteWriter
 from anabranch.runtime.ports import Runtime
@@ -31,7 +35,13 @@ from anabranch.wire.verbs import NOUNS, VERBS
 
 H = TypeVar("H", bound=Closing)
 
-_BASES: Final = {"ephemeral": RemoteEphemeral}
+_BASES: Final = {
+    "ephemeral": RemoteEphemeral,
+    "groups": RemoteGroups,
+    "notifications": RemoteStoreNotifications,
+    "shared": RemoteSharedState,
+    "transactions": RemoteTransactions,
+}
 _CLASSES: Final[Mapping[str, Callable[..., Any]]] = {
     noun: remote_noun(noun, _BASES.get(noun, RemoteNoun)) for noun in NOUNS if noun
 }
@@ -106,9 +116,9 @@ class RemoteStore(Displayed):
             producer=producer,
             fence=fence,
             note_time_s=note_time_s,
-            on_close=self._forget,
+            on_close=self.forget,
         )
-        return self._keep(opened)
+        return self.keep(opened)
 
     def reader(
         self,
@@ -134,12 +144,13 @@ class RemoteStore(Displayed):
             between=between,
             by=by,
             batch_rows=batch_rows,
-            on_close=self._forget,
+            on_close=self.forget,
             window=lambda position: self.watermarks.window(position.stream, position),
         )
-        return self._keep(opened)
+        return self.keep(opened)
 
-    def _keep(self, opened: H) -> H:
+    def keep(self, opened: H) -> H:
+        """Close it with the store, and return it. Raises Closed."""
         with self._lock:
             if not self._closed:
                 self._open[opened] = None
@@ -147,13 +158,21 @@ class RemoteStore(Displayed):
         opened.close()
         raise Closed("store")
 
-    def _forget(self, opened: Closing) -> None:
+    def forget(self, opened: Closing) -> None:
+        """It was closed."""
         self._open.pop(opened, None)
 
     @property
     def now(self) -> Micros:
         """The time by this machine's clock."""
         return self.runtime.clock.now()
+
+    def transaction(
+        self, ident: str | None = None, *, lease_s: float = limits.TRANSACTION_LEASE_S
+    ) -> RemoteTransaction:
+        """See `Store.transaction` and `RemoteTransaction`."""
+        begun: RemoteTransaction = self.transactions.begin(ident, lease_s=lease_s)
+        return begun
 
     def bytes(self, name: str | StreamName, mode: str = "rb", *, follow: bool = False) -> Any:
         """See `ByteStreams.open`."""

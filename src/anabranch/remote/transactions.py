@@ -6,20 +6,22 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
 
 from anabranch import limits
 from anabranch.core.display import Displayed
 from anabranch.core.python_rows import to_table
-from anabranch.errors import AnabranchError, AppendUncertain, Closed, TransactionAborted
+from anabranch.errors import AnabranchError, AppendUncertain, Closed, InvalidArgument, TransactionAborted
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.schema import StreamSchema
 from anabranch.model.times import to_micros
 from anabranch.model.transaction import TransactionInfo, TransactionState
+from anabranch.remote.owner import Owner
 from anabranch.remote.session import ConnectionLost, ExchangeOpener, RemoteSession
+from anabranch.remote.verbs import RemoteNoun
 from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
 from anabranch.transactions.writer import TransactionWriter
@@ -65,6 +67,7 @@ class RemoteTransaction(Displayed):
         self._flushes = 0
         self._sent_in = 1  # the opening of the session in which `_unflushed` was sent
         self._ended: TransactionState | None = None
+        self._final: TransactionInfo | None = None  # once it has ended
         self._landed = False  # when the session was opened last, it was committed already
         self._committing = False  # a commit is in progress, or its outcome is unknown
         self._renewed_at = self._clock.monotonic()
@@ -97,7 +100,9 @@ class RemoteTransaction(Displayed):
 
     @property
     def info(self) -> TransactionInfo:
-        """The transaction's state in the catalog."""
+        """The transaction's state in the catalog; once it has ended here, its state then."""
+        if self._final is not None:
+            return self._final
         return transaction_info(Fields(self._request("info", {}).fields).value("info"))
 
     def writer(self, stream: str | StreamName) -> TransactionWriter:
@@ -148,20 +153,24 @@ class RemoteTransaction(Displayed):
                 self._ended = TransactionState.COMMITTED
                 self._unflushed, self._unflushed_bytes = [], 0
             elif time_us is not None:
-                self._commit(time_us, writer)
+                raise InvalidArgument("a transaction of a broker notes its time with its first commit")
+            self.close()
 
     def _commit(self, time_us: int | None, writer: str | None) -> None:
         left = sum(each.rows for each in self._unflushed)
-        self._request("commit", {"note_time_us": time_us, "writer": writer, "left": left})
+        answer = self._request("commit", {"note_time_us": time_us, "writer": writer, "left": left})
+        self._final = transaction_info(answer.fields.get("info"))
 
     def abort(self, reason: str = "aborted by its owner") -> None:
         """Discard all its events; see `Transaction.abort`."""
         with self._lock:
             if self._ended is not TransactionState.ABORTED:
                 with suppress(TransactionAborted):
-                    self._request("abort", {"reason": reason}, again=False)
+                    answer = self._request("abort", {"reason": reason}, again=False)
+                    self._final = transaction_info(answer.fields.get("info"))
             self._ended = TransactionState.ABORTED
             self._unflushed, self._unflushed_bytes = [], 0
+            self.close()
 
     def close(self) -> None:
         """Give up the session; an open transaction can be resumed by its id until its lease expires. A second call is
@@ -300,3 +309,13 @@ class _BatchSender:
     def finish(self) -> tuple[()]:
         """The broker has all that was written."""
         return ()
+
+
+class RemoteTransactions(RemoteNoun):
+    """Transactions: begin or resume one, list them."""
+
+    def begin(self, ident: str | None = None, *, lease_s: float = limits.TRANSACTION_LEASE_S) -> RemoteTransaction:
+        """See `Transactions.begin`."""
+        owner = cast(Owner, self._own)
+        begun = RemoteTransaction(owner.connection, owner.runtime, ident, lease_s=lease_s, on_close=owner.forget)
+        return owner.keep(begun)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeVar
@@ -20,9 +20,10 @@ from anabranch.errors import (
     StoreBusy,
 )
 from anabranch.model.append import Part
+from anabranch.model.ids import StreamId
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.retry import RetryPolicy
-from anabranch.shared_state.revisioned_stream import ChangeRows, RevisionedEntry, RevisionedStream
+from anabranch.shared_state.revisioned_stream import ChangeRows, RevisionedEntry
 
 T = TypeVar("T")
 
@@ -30,6 +31,58 @@ T = TypeVar("T")
 _LOST_RACE = RetryPolicy(
     pause_s_min=limits.SYNCHRONIZER_PAUSE_US_MIN / 1e6, pause_s_max=limits.SYNCHRONIZER_PAUSE_US_MAX / 1e6, jitter=1
 )
+
+
+class EntryStream(Protocol):
+    """Where a synchronizer keeps its values: a `RevisionedStream`, or one that a broker serves."""
+
+    @property
+    def name(self) -> str:
+        """See `RevisionedStream.name`."""
+        ...
+
+    @property
+    def id(self) -> StreamId:
+        """See `RevisionedStream.id`."""
+        ...
+
+    def latest(self) -> int:
+        """See `RevisionedStream.latest`."""
+        ...
+
+    def oldest(self) -> int:
+        """See `RevisionedStream.oldest`."""
+        ...
+
+    def last(self) -> RevisionedEntry | None:
+        """See `RevisionedStream.last`."""
+        ...
+
+    def read(self, start: int = 0) -> Iterator[RevisionedEntry]:
+        """See `RevisionedStream.read`."""
+        ...
+
+    def append(self, value: bytes, *, expected: int | None = None) -> int:
+        """See `RevisionedStream.append`."""
+        ...
+
+    def append_with_changes(self, value: bytes, changes: ChangeRows, *, expected: int) -> int:
+        """See `RevisionedStream.append_with_changes`."""
+        ...
+
+    def append_under_lock(
+        self, decide: Callable[[RevisionedEntry | None], tuple[bytes, ChangeRows] | None]
+    ) -> tuple[int, bool]:
+        """See `RevisionedStream.append_under_lock`."""
+        ...
+
+    def part(self, value: bytes, expected: int) -> Part:
+        """See `RevisionedStream.part`."""
+        ...
+
+    def truncate(self, revision: int) -> None:
+        """See `RevisionedStream.truncate`."""
+        ...
 
 
 class StateCodec(Protocol[T]):
@@ -75,7 +128,7 @@ class StateSynchronizer(Displayed, Generic[T]):
 
     def __init__(
         self,
-        stream: RevisionedStream,
+        stream: EntryStream,
         runtime: Runtime,
         codec: StateCodec[T],
         initial: T | None = None,
@@ -108,7 +161,7 @@ class StateSynchronizer(Displayed, Generic[T]):
         return self._revision
 
     @property
-    def stream(self) -> RevisionedStream:
+    def stream(self) -> EntryStream:
         """The revisioned stream that holds the value."""
         return self._stream
 

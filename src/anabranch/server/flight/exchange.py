@@ -109,7 +109,12 @@ class Exchange:
 
     def interrupted(self) -> bool:
         """True if a call that waits should return: the client has requested something else, or is gone."""
-        return self._ended or any(frame.verb != PROGRESS for frame in self._incoming)
+        return self._ended or any(frame.verb != PROGRESS for frame in list(self._incoming))
+
+    @property
+    def closing(self) -> bool:
+        """True if the client is gone, or has requested to close the session."""
+        return self._ended or any(frame.verb == CLOSE for frame in list(self._incoming))
 
     def ask(self, verb: str, **fields: Any) -> Frame:
         """Ask the client something in the middle of its request. Raises Closed where the client is gone, or closes the

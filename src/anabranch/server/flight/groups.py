@@ -1,6 +1,6 @@
 """Group readers held by a broker: the client requests batches one by one, and says how far it has processed them.
 
-The exchange is opened by a message `group.read` with the fields `group`, `reader`, `delivery`, `batch_rows`, `stored`
+The exchange is opened by a message `group.read` with the fields `group`, `ident` (of the group's state), `reader`, `delivery`, `batch_rows`, `stored`
 (the application stores the positions), and, so that the same consumer can continue on another broker after its
 connection was lost, `consumer` (its unique id), `attempt` (how many times it has opened the reader), and from the second
 time on `resets` (from the first answer), `handed_out` and `processed` (positions).
@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch import limits
-from anabranch.errors import AnabranchError, TooLarge
+from anabranch.errors import AnabranchError, GroupNotFound, TooLarge
 from anabranch.groups.cursor import GroupDelivery
 from anabranch.groups.hosted import HostedGroupReader
 from anabranch.groups.membership import Opening
@@ -43,6 +43,8 @@ class GroupSession:
         self._exchange = exchange
         fields = Fields(request.fields)
         self._group = broker.store.groups.open(fields.text("group"))
+        if fields.optional_count("ident") not in (None, self._group.id):
+            raise GroupNotFound(self._group.name)
         self._batches = 0
         self._outputs: dict[str, list[pa.Table]] = {}
         self._output_bytes = 0

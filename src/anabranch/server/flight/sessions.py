@@ -16,12 +16,18 @@ from anabranch.security.guard import Principal
 from anabranch.server.broker import Broker
 from anabranch.server.flight.exchange import Exchange, Outgoing, Session
 from anabranch.server.flight.groups import GroupSession
+from anabranch.server.flight.notifications import ListenerSession, NotificationSession
 from anabranch.server.flight.transactions import TransactionSession
 from anabranch.wire.errors import error_to_json
 from anabranch.wire.frames import Frame
 
 _Open = Callable[[Broker, Principal, Exchange, Frame], Session]
-_KINDS: Final[Mapping[str, _Open]] = {"group.read": GroupSession, "transaction": TransactionSession}
+_KINDS: Final[Mapping[str, _Open]] = {
+    "group.read": GroupSession,
+    "notifications.listen": ListenerSession,
+    "notifications.read": NotificationSession,
+    "transaction": TransactionSession,
+}
 
 
 class Incoming(Protocol):

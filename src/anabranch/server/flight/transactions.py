@@ -98,6 +98,7 @@ class TransactionSession:
                 self._open.ping()
             case "abort":
                 self._open.abort(fields.text("reason"))
+                return Frame("done", fields={"info": self._info()})
             case _:
                 raise unknown(request)
         return Frame("done")
@@ -160,12 +161,12 @@ class TransactionSession:
         note_time, writer = fields.value("note_time_us"), fields.optional_text("writer")
         if self._transaction is not None:
             self._transaction.commit(note_time=note_time, writer=writer)
-            return Frame("done")
+            return Frame("done", fields={"info": self._info()})
         if self._row().committer != self._consumer and (left := fields.count("left")):
             raise Conflict(
                 f"another process committed transaction '{self._ident}' without {left:,} events written by this one"
             )
-        return Frame("done")
+        return Frame("done", fields={"info": self._info()})
 
 
 def _stream_id(text: str) -> StreamId:

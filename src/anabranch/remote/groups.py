@@ -1,0 +1,278 @@
+"""Reader groups of a store that a broker serves; see `anabranch.groups.group`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal, cast
+
+from anabranch import limits
+from anabranch.core.display import Displayed
+from anabranch.core.group import Checkpoint
+from anabranch.core.watermarks import TimeWindow
+from anabranch.groups.audit import ReaderAudit, Source
+from anabranch.groups.checkpoints import End
+from anabranch.groups.elastic import ElasticReaders
+from anabranch.groups.load import Distribution, Unread
+from anabranch.groups.ports import StoredPositions
+from anabranch.groups.progress import DeliveryMode
+from anabranch.model.cut import HEAD, StreamCut
+from anabranch.model.ids import StreamId
+from anabranch.model.names import StreamName
+from anabranch.model.position import Position
+from anabranch.notifications.kinds import END_OF_DATA, GROUP_PASSED, READERS, SCALED, SEGMENTS, TRUNCATED
+from anabranch.notifications.subscription import Handler
+from anabranch.reading.bounds import Place, TimeKind
+from anabranch.remote.group_reader import RemoteGroupReader
+from anabranch.remote.owner import Owner
+from anabranch.remote.subscription import RemoteSubscription, listen
+from anabranch.remote.verbs import Caller, RemoteNoun
+from anabranch.wire.verbs import VERBS
+
+_UNCHANGED: Final = "unchanged"
+
+
+class RemoteGroups(RemoteNoun):
+    """Reader groups by name; `open` returns a `RemoteReaderGroup`."""
+
+    def open(
+        self,
+        name: str | StreamName,
+        *,
+        streams: Sequence[str | StreamName] | str | None = None,
+        start: Place | Mapping[str, Place] = HEAD,
+        end: End = None,
+        by: TimeKind = "append",
+        lease_s: float = limits.READER_LEASE_US / 1e6,
+        refresh_s: float = limits.READER_REFRESH_US / 1e6,
+        checkpoint_s: float | None = None,
+    ) -> RemoteReaderGroup:
+        """See `Groups.open`."""
+        wanted = streams if streams is None or isinstance(streams, str) else [str(each) for each in streams]
+        full = StreamName.parse(name)
+        ident = self._caller.call(
+            VERBS["group.open"],
+            {
+                "group": str(full),
+                "streams": wanted,
+                "start": start,
+                "end": end,
+                "by": by,
+                "lease_s": lease_s,
+                "refresh_s": refresh_s,
+                "checkpoint_s": checkpoint_s,
+            },
+        )
+        return RemoteReaderGroup(str(full), StreamId(ident), self._caller, cast(Owner, self._own))
+
+
+class RemoteReaderGroup(Displayed):
+    """Like `ReaderGroup`, over a connection. Thread-safe."""
+
+    def __init__(self, name: str, ident: StreamId, caller: Caller, owner: Owner) -> None:
+        self.name = name
+        self.id = ident
+        self._caller = caller
+        self._owner = owner
+        self._runtime = owner.runtime
+
+    def _facts(self) -> Mapping[str, object]:
+        return {"name": self.name}
+
+    def _call(self, verb: str, **arguments: Any) -> Any:
+        return self._caller.call(VERBS[f"group.{verb}"], {"group": self.name, "ident": self.id, **arguments})
+
+    # readers
+
+    def reader(
+        self,
+        name: str,
+        *,
+        delivery: DeliveryMode = "at_least_once",
+        positions: StoredPositions | None = None,
+        batch_rows: int = limits.READER_ROWS_MAX,
+    ) -> RemoteGroupReader:
+        """See `ReaderGroup.reader`."""
+        opened = RemoteGroupReader(
+            self._owner.connection,
+            self._runtime,
+            self.name,
+            name,
+            self,
+            ident=self.id,
+            delivery=delivery,
+            positions=positions,
+            batch_rows=batch_rows,
+            on_close=self._forget,
+        )
+        self._owner.keep(_Abandoned(opened))
+        return opened
+
+    def _forget(self, reader: RemoteGroupReader) -> None:
+        self._owner.forget(_Abandoned(reader))
+
+    def reader_offline(self, name: str, position: Position | str | None = None) -> None:
+        """See `ReaderGroup.reader_offline`."""
+        self._call("reader_offline", name=name, position=position)
+
+    def elastic(
+        self,
+        start: Callable[[str], None],
+        stop: Callable[[str], None],
+        *,
+        readers_max: int,
+        events_per_reader: int = 100_000,
+        every_s: float = 1.0,
+    ) -> ElasticReaders:
+        """See `ReaderGroup.elastic`."""
+        return ElasticReaders(
+            self,
+            self._runtime,
+            start,
+            stop,
+            readers_max=readers_max,
+            events_per_reader=events_per_reader,
+            every_s=every_s,
+        )
+
+    def audit(self, source: Source) -> ReaderAudit:
+        """See `ReaderGroup.audit`. Ages are by this machine's clock."""
+        return ReaderAudit(self._runtime.clock, source)
+
+    @property
+    def readers(self) -> list[str]:
+        """See `ReaderGroup.readers`."""
+        found: list[str] = self._call("readers")
+        return found
+
+    @property
+    def streams(self) -> list[str]:
+        """See `ReaderGroup.streams`."""
+        found: list[str] = self._call("streams")
+        return found
+
+    def distribution(self) -> Distribution:
+        """See `ReaderGroup.distribution`."""
+        found: Distribution = self._call("distribution")
+        return found
+
+    # progress and lag
+
+    def cut(self) -> dict[str, StreamCut]:
+        """See `ReaderGroup.cut`."""
+        found: dict[str, StreamCut] = self._call("cut")
+        return found
+
+    def time_window(self, stream: str | None = None) -> TimeWindow:
+        """See `ReaderGroup.time_window`."""
+        found: TimeWindow = self._call("time_window", stream=stream)
+        return found
+
+    def unread(self) -> Unread:
+        """See `ReaderGroup.unread`."""
+        found: Unread = self._call("unread")
+        return found
+
+    def delete(self) -> None:
+        """See `ReaderGroup.delete`."""
+        self._call("delete")
+
+    # checkpoints
+
+    @property
+    def checkpoints(self) -> list[Checkpoint]:
+        """See `ReaderGroup.checkpoints`."""
+        found: list[Checkpoint] = self._call("checkpoints")
+        return found
+
+    def checkpoint(self, name: str, *, timeout_s: float = 60.0) -> Checkpoint:
+        """See `ReaderGroup.checkpoint`."""
+        found: Checkpoint = self._waited(
+            timeout_s, lambda left_s, again: self._call("checkpoint", name=name, timeout_s=left_s, begun=again)
+        )
+        return found
+
+    def generate_cut(self, *, timeout_s: float = 60.0) -> dict[str, StreamCut]:
+        """See `ReaderGroup.generate_cut`."""
+        found: dict[str, StreamCut] = self._waited(
+            timeout_s, lambda left_s, again: self._call("generate_cut", timeout_s=left_s)
+        )
+        return found
+
+    def _waited(self, timeout_s: float, call: Callable[[float, bool], Any]) -> Any:
+        """The result of a call that the broker answers after a while with TimeoutError, so that it is asked again."""
+        clock, again = self._runtime.clock, False
+        deadline = clock.monotonic() + timeout_s
+        while True:
+            left_s = max(0.0, deadline - clock.monotonic())
+            try:
+                return call(left_s, again)
+            except TimeoutError:
+                if clock.monotonic() >= deadline:
+                    raise
+            again = True
+
+    def cancel_checkpoint(self, name: str | None = None) -> None:
+        """See `ReaderGroup.cancel_checkpoint`."""
+        self._call("cancel_checkpoint", name=name)
+
+    def rewind(self) -> None:
+        """See `ReaderGroup.rewind`."""
+        self._call("rewind")
+
+    def reset(
+        self,
+        to: str | Checkpoint | Place | Mapping[str, Place] | None = None,
+        *,
+        streams: Sequence[str] | str | None = None,
+        end: End | Literal["unchanged"] = _UNCHANGED,
+        by: TimeKind = "append",
+    ) -> None:
+        """See `ReaderGroup.reset`."""
+        self._call("reset", to=to, streams=streams, end=end, by=by)
+
+    # changes
+
+    def on_segments(self, handle: Handler, *, name: str | None = None) -> RemoteSubscription:
+        """See `GroupListening.on_segments`."""
+        return self._listen(SEGMENTS, handle, name)
+
+    def on_readers(self, handle: Handler, *, name: str | None = None) -> RemoteSubscription:
+        """See `GroupListening.on_readers`."""
+        return self._listen(READERS, handle, name)
+
+    def on_end_of_data(self, handle: Handler, *, name: str | None = None) -> RemoteSubscription:
+        """See `GroupListening.on_end_of_data`."""
+        return self._listen(END_OF_DATA, handle, name)
+
+    def on_scaling(self, handle: Handler, *, name: str | None = None) -> RemoteSubscription:
+        """See `GroupListening.on_scaling`."""
+        return self._listen(SCALED, handle, name)
+
+    def on_truncation(self, handle: Handler, *, name: str | None = None) -> RemoteSubscription:
+        """See `GroupListening.on_truncation`."""
+        return self._listen(TRUNCATED, handle, name)
+
+    def on_passed(self, handle: Handler, *, name: str | None = None) -> RemoteSubscription:
+        """See `GroupListening.on_passed`."""
+        return self._listen(GROUP_PASSED, handle, name)
+
+    def _listen(self, kind: str, handle: Handler, name: str | None) -> RemoteSubscription:
+        return listen(self._owner, handle, {"group": self.name, "kind": kind, "name": name})
+
+
+class _Abandoned:
+    """Closes a group reader with its store: its last batch is not accepted, since it was not reported as processed.
+    Equal for equal readers."""
+
+    def __init__(self, reader: RemoteGroupReader) -> None:
+        self._reader = reader
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Abandoned) and other._reader is self._reader
+
+    def __hash__(self) -> int:
+        return hash(self._reader)
+
+    def close(self) -> None:
+        """See `GroupReader.abandon`."""
+        self._reader.abandon()
