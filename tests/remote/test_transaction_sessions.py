@@ -148,7 +148,9 @@ def test_a_transaction_needs_the_right_to_write_its_streams(store: Store) -> Non
     server.end()
 
 
-@pytest.mark.parametrize("when", ["before a flush", "after a flush", "before the commit"])
+@pytest.mark.parametrize(
+    "when", [pytest.param("before a flush", marks=pytest.mark.slow), "after a flush", "before the commit"]
+)
 def test_a_transaction_continues_on_another_broker(store: Store, tmp_path: Path, when: str) -> None:
     with two_brokers(tmp_path / "store") as (connection, used), begun(connection) as transaction:
         writer = transaction.writer("s/a")

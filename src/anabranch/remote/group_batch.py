@@ -66,7 +66,7 @@ class GroupBatch:
 
     def as_batch(self) -> pa.RecordBatch:
         """The batch with the columns that a group reader adds; it counts as handed out as a whole."""
-        self.whole = True
+        self.whole, self.events = True, iter(())
         count = self._batch.num_rows
         appended = self._appended
         times = constant(appended, count, TIME_TYPE) if isinstance(appended, int) else appended

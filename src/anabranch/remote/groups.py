@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, TypeVar, cast
 
 from anabranch import limits
 from anabranch.core.display import Displayed
 from anabranch.core.group import Checkpoint
 from anabranch.core.watermarks import TimeWindow
+from anabranch.errors import GroupNotFound
 from anabranch.groups.audit import ReaderAudit, Source
 from anabranch.groups.checkpoints import End
 from anabranch.groups.elastic import ElasticReaders
@@ -27,6 +28,8 @@ from anabranch.remote.owner import Owner
 from anabranch.remote.subscription import RemoteSubscription, listen
 from anabranch.remote.verbs import Caller, RemoteNoun
 from anabranch.wire.verbs import VERBS
+
+T = TypeVar("T")
 
 _UNCHANGED: Final = "unchanged"
 
@@ -79,7 +82,19 @@ class RemoteReaderGroup(Displayed):
         return {"name": self.name}
 
     def _call(self, verb: str, **arguments: Any) -> Any:
-        return self._caller.call(VERBS[f"group.{verb}"], {"group": self.name, "ident": self.id, **arguments})
+        given = {"ident": self.id, **arguments}
+        return self._by_name(lambda: self._caller.call(VERBS[f"group.{verb}"], {"group": self.name, **given}))
+
+    def _by_name(self, call: Callable[[], T]) -> T:
+        """The result of a call that has the group's name, made again where its scope was renamed: the id says whether
+        it is the same group."""
+        try:
+            return call()
+        except GroupNotFound as exc:
+            if exc.name is None:
+                raise
+            self.name = exc.name
+        return call()
 
     # readers
 
@@ -92,17 +107,19 @@ class RemoteReaderGroup(Displayed):
         batch_rows: int = limits.READER_ROWS_MAX,
     ) -> RemoteGroupReader:
         """See `ReaderGroup.reader`."""
-        opened = RemoteGroupReader(
-            self._owner.connection,
-            self._runtime,
-            self.name,
-            name,
-            self,
-            ident=self.id,
-            delivery=delivery,
-            positions=positions,
-            batch_rows=batch_rows,
-            on_close=self._forget,
+        opened = self._by_name(
+            lambda: RemoteGroupReader(
+                self._owner.connection,
+                self._runtime,
+                self.name,
+                name,
+                self,
+                ident=self.id,
+                delivery=delivery,
+                positions=positions,
+                batch_rows=batch_rows,
+                on_close=self._forget,
+            )
         )
         self._owner.keep(_Abandoned(opened))
         return opened

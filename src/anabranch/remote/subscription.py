@@ -51,7 +51,7 @@ class RemoteSubscription(Displayed):
         self.failures = 0
         self.failure: BaseException | None = None
         self._session = Session(
-            "listener", owner.connection, owner.runtime, opening=self._opening, on_opened=lambda frame: None
+            "listener", owner.connection, owner.runtime, opening=self._opening, on_opened=self._report
         )
 
     def _facts(self) -> Mapping[str, object]:
@@ -106,8 +106,7 @@ class RemoteSubscription(Displayed):
 
     def _take(self, answer: Frame) -> int | None:
         """Hand the answer's notification to the handler; returns its id."""
-        for failure in answer.fields.get("failures", ()):
-            self._fail(error_from_json(failure), "the broker reports about a listener")
+        self._report(answer)
         if answer.verb == "over":
             self()
             return None
@@ -122,6 +121,10 @@ class RemoteSubscription(Displayed):
             self.delivered += 1
         self._last, self._last_at = found.id, found.at
         return int(answer.fields["serial"])
+
+    def _report(self, answer: Frame) -> None:
+        for failure in answer.fields.get("failures", ()):
+            self._fail(error_from_json(failure), "the broker reports about a listener")
 
     def _fail(self, error: BaseException, what: str) -> None:
         self.failure = error

@@ -170,13 +170,21 @@ class ListenerSession(_Watching):
                     break
                 self._changed.wait(min(left_s, limits.CONDITION_WAIT_S))
             offered, serial = self._offered, self._serial
-        fields: dict[str, Any] = {}
-        if self._subscription.failures > self._reported and self._subscription.failure is not None:
-            self._reported = self._subscription.failures
-            fields["failures"] = [error_to_json(self._subscription.failure)]
+        fields = self._failures()
         if offered is not None:
             return Frame("notification", fields={**fields, "serial": serial, "notification": to_json(offered)})
         return Frame("over" if self._is_stopped() else "nothing", fields=fields)
+
+    def opened(self) -> Frame:
+        """What went wrong before: retention may have removed what a named listener was to get."""
+        return Frame("opened", fields=self._failures())
+
+    def _failures(self) -> dict[str, Any]:
+        failure = self._subscription.failure
+        if failure is None or self._subscription.failures == self._reported:
+            return {}
+        self._reported = self._subscription.failures
+        return {"failures": [error_to_json(failure)]}
 
     def _is_stopped(self) -> bool:
         return self._subscription.stopped
