@@ -15,7 +15,7 @@ from anabranch.notifications.kinds import Notification
 from anabranch.notifications.subscription import Handler
 from anabranch.reading.bounds import Place
 from anabranch.remote.owner import Owner
-from anabranch.remote.session import ConnectionLost, Session
+from anabranch.remote.session import ConnectionLost, RemoteSession
 from anabranch.remote.subscription import RemoteSubscription, listen
 from anabranch.remote.verbs import RemoteNoun
 from anabranch.wire.fields import Fields
@@ -46,7 +46,7 @@ class RemoteNotifications(Displayed):
         self._pending: deque[Notification] = deque()
         self._position: StreamCut | None = None
         self._closed = False
-        self._session = Session(
+        self._session = RemoteSession(
             "notifications", owner.connection, owner.runtime, opening=self._opening, on_opened=self._opened
         )
 

@@ -14,7 +14,7 @@ from anabranch.model.times import to_datetime
 from anabranch.notifications.kinds import Notification
 from anabranch.notifications.subscription import Handler
 from anabranch.remote.owner import Owner
-from anabranch.remote.session import ConnectionLost, Session
+from anabranch.remote.session import ConnectionLost, RemoteSession
 from anabranch.runtime.log_events import LISTENER_FAILED
 from anabranch.runtime.tasks import Task
 from anabranch.wire.errors import error_from_json
@@ -50,7 +50,7 @@ class RemoteSubscription(Displayed):
         self.delivered = 0
         self.failures = 0
         self.failure: BaseException | None = None
-        self._session = Session(
+        self._session = RemoteSession(
             "listener", owner.connection, owner.runtime, opening=self._opening, on_opened=self._report
         )
 

@@ -20,7 +20,7 @@ from anabranch.model.position import Position
 from anabranch.reading.bounds import Place, TimeKind
 from anabranch.store.facade import Store
 from anabranch.wire.verbs.needs import Arguments, Need, Needs, Operation
-from anabranch.wire.verbs.verb import Verb
+from anabranch.wire.verbs.verb import StoreVerb
 
 
 def open_group(
@@ -173,19 +173,19 @@ def _to_reset(arguments: Arguments) -> list[Need]:
 
 
 GROUP_VERBS: Final = (
-    Verb("group.cancel_checkpoint", _on_group("write"), run=cancel_checkpoint, idempotent=True),
-    Verb("group.checkpoint", _on_group("write"), run=checkpoint),
-    Verb("group.checkpoints", _on_group("read"), run=checkpoints, changes=False),
-    Verb("group.cut", _on_group("read"), run=cut, changes=False),
-    Verb("group.delete", _on_group("manage"), run=delete, idempotent=True),
-    Verb("group.distribution", _on_group("read"), run=distribution, changes=False),
-    Verb("group.generate_cut", _on_group("write"), run=generate_cut, idempotent=True),
-    Verb("group.open", _to_open, run=open_group, idempotent=True),
-    Verb("group.reader_offline", _on_group("write"), run=reader_offline, idempotent=True),
-    Verb("group.readers", _on_group("read"), run=readers, changes=False),
-    Verb("group.reset", _to_reset, run=reset),
-    Verb("group.rewind", _on_group("write"), run=rewind),
-    Verb("group.streams", _on_group("read"), run=streams, changes=False),
-    Verb("group.time_window", _on_group("read"), run=time_window, changes=False),
-    Verb("group.unread", _on_group("read"), run=unread, changes=False),
+    StoreVerb("group.cancel_checkpoint", _on_group("write"), run=cancel_checkpoint),
+    StoreVerb("group.checkpoint", _on_group("write"), run=checkpoint),
+    StoreVerb("group.checkpoints", _on_group("read"), run=checkpoints, changes=False),
+    StoreVerb("group.cut", _on_group("read"), run=cut, changes=False),
+    StoreVerb("group.delete", _on_group("manage"), run=delete),
+    StoreVerb("group.distribution", _on_group("read"), run=distribution, changes=False),
+    StoreVerb("group.generate_cut", _on_group("write"), run=generate_cut),
+    StoreVerb("group.open", _to_open, run=open_group),
+    StoreVerb("group.reader_offline", _on_group("write"), run=reader_offline),
+    StoreVerb("group.readers", _on_group("read"), run=readers, changes=False),
+    StoreVerb("group.reset", _to_reset, run=reset),
+    StoreVerb("group.rewind", _on_group("write"), run=rewind),
+    StoreVerb("group.streams", _on_group("read"), run=streams, changes=False),
+    StoreVerb("group.time_window", _on_group("read"), run=time_window, changes=False),
+    StoreVerb("group.unread", _on_group("read"), run=unread, changes=False),
 )

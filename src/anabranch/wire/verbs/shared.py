@@ -12,7 +12,7 @@ from anabranch.model.names import StreamName
 from anabranch.shared_state.revisioned_stream import RevisionedStream
 from anabranch.store.facade import Store
 from anabranch.wire.verbs.needs import Arguments, Need, Needs, Operation, stream
-from anabranch.wire.verbs.verb import Verb
+from anabranch.wire.verbs.verb import StoreVerb
 
 
 def open_revisioned(store: Store, name: str, create: bool = True) -> StreamId:
@@ -80,11 +80,11 @@ def _on(operation: Operation) -> Needs:
 
 
 SHARED_VERBS: Final = (
-    Verb("revisioned.append", _on("write"), run=append, idempotent=True),
-    Verb("revisioned.last", _on("read"), run=last, changes=False),
-    Verb("revisioned.latest", _on("read"), run=latest, changes=False),
-    Verb("revisioned.oldest", _on("read"), run=oldest, changes=False),
-    Verb("revisioned.open", _opened, run=open_revisioned, idempotent=True),
-    Verb("revisioned.read", _on("read"), run=read, changes=False),
-    Verb("revisioned.truncate", _on("manage"), run=truncate, idempotent=True),
+    StoreVerb("revisioned.append", _on("write"), run=append),
+    StoreVerb("revisioned.last", _on("read"), run=last, changes=False),
+    StoreVerb("revisioned.latest", _on("read"), run=latest, changes=False),
+    StoreVerb("revisioned.oldest", _on("read"), run=oldest, changes=False),
+    StoreVerb("revisioned.open", _opened, run=open_revisioned),
+    StoreVerb("revisioned.read", _on("read"), run=read, changes=False),
+    StoreVerb("revisioned.truncate", _on("manage"), run=truncate),
 )

@@ -26,9 +26,8 @@ from anabranch.wire.verbs.needs import (
     stream,
     upkeep,
 )
-from anabranch.wire.verbs.verb import StoreVerb
 from anabranch.wire.verbs.shared import SHARED_VERBS
-from anabranch.wire.verbs.verb import Verb
+from anabranch.wire.verbs.verb import StoreVerb
 
 
 def _read(name: str, *arguments: str) -> StoreVerb:

@@ -50,9 +50,12 @@ NOUNS: Final[Mapping[str, type]] = {
 _REPEATABLE: Final = {
     *("check", "collect", "compact", "ephemeral.sweep", "export_manifest", "rescale", "retain", "subscribers.release"),
     *("hold.leave", "hold.renew", "job.cancel", "job.pause", "jobs.confirm", "notifications.forget_listener"),
+    *("group.cancel_checkpoint", "group.delete", "group.generate_cut", "group.open", "group.reader_offline"),
+    *("revisioned.append", "revisioned.open", "revisioned.truncate"),
     *("watermarks.idle", "archives.confirm_attachment", "forget_newer", "repair"),
 }
-"""Verbs without a request id that may be done twice: upkeep, and what only sets a state."""
+"""Verbs without a request id that may be done twice: upkeep, what only sets a state, and appends that are
+numbered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ class StoreVerb:
     `needs` says what a call must be allowed. `shown` says what a caller must be allowed to see one item of a list; the
     others are left out. A `streaming` verb returns an iterator. `changes` is False for a verb that only reads. `run`,
     if given, does it instead of the method of that name: it gets the store and the arguments. `sent` makes a result
-    that stays in the broker one that can be sent. An `idempotent` one may be done again.
+    that stays in the broker one that can be sent.
     """
 
     name: str
@@ -72,7 +75,6 @@ class StoreVerb:
     changes: bool = True
     run: Callable[..., Any] | None = None
     sent: Callable[[Any], Any] | None = None
-    idempotent: bool = False
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -92,4 +94,4 @@ class StoreVerb:
     @property
     def repeatable(self) -> bool:
         """True if a call may be sent again after its answer was lost: it changes nothing, or takes a request id."""
-        return not self.changes or self.idempotent or "request" in self.parameters or self.name in _REPEATABLE
+        return not self.changes or "request" in self.parameters or self.name in _REPEATABLE
