@@ -203,8 +203,6 @@ _STORE: Final = (
 )
 
 VERBS: Final[Mapping[str, StoreVerb]] = {
-    verb.name: verb for verbs in (_STREAMS, _NAMES, _POLICIES, _EPHEMERAL, _JOBS, _ARCHIVES, _STORE) for verb in verbs
-VERBS: Final[Mapping[str, Verb]] = {
     verb.name: verb
     for verbs in (_STREAMS, _NAMES, _POLICIES, _EPHEMERAL, _SESSIONS, _JOBS, _ARCHIVES, _STORE)
     for verb in verbs
