@@ -152,7 +152,7 @@ class ListenerSession(_Watching):
             while self._handled < serial:
                 if self._over:
                     raise Undelivered("the client is gone")
-                self._changed.wait()
+                self._changed.wait(limits.CONDITION_WAIT_S)
 
     def call(self, request: Frame) -> Frame:
         """See the module."""
