@@ -264,3 +264,24 @@ def test_output_is_written_once_whichever_broker_dies(store: Store, tmp_path: Pa
             reader.commit({"s/out": batch.select(["key", "time", "payload"])})
     with store.reader("s/out", end="tail") as out:
         assert sorted(numbers(out)) == list(range(20_000))
+
+
+def test_a_batch_that_an_interrupted_call_left_behind_is_handed_out_again(store: Store) -> None:
+    write(store)
+    group = store.groups.open("s/g", streams="s/a", end="tail")
+    with served(store) as connection, opened(connection, group, batch_rows=50) as reader:
+        got: list[int] = []
+        receive = reader._session._await_frame
+
+        def interrupted(opened: int) -> Any:
+            reader._session._await_frame = receive  # type: ignore[method-assign]
+            receive(opened)
+            raise KeyboardInterrupt  # Ctrl-C, with the answer on its way
+
+        events = iter(reader)
+        got.extend(int(next(events).body) for _ in range(50))
+        reader._session._await_frame = interrupted  # type: ignore[method-assign]
+        with pytest.raises(KeyboardInterrupt):
+            next(events)
+        got.extend(numbers(reader))
+    assert sorted(got) == list(range(COUNT))

@@ -131,3 +131,18 @@ def test_the_broker_tells_what_it_serves(remote: Any) -> None:
     kinds = {each.type: each.description for each in remote.connection.client.list_actions()}
     assert set(VERBS) <= set(kinds)
     assert [name for name, description in kinds.items() if not description] == []
+
+
+def test_an_append_to_shared_state_whose_answer_was_lost_is_done_once(remote: Any) -> None:
+    count = remote.shared.synchronizer("iot/count", initial=0)
+    action = remote.connection.action
+
+    def twice(kind: str, body: bytes) -> Any:
+        if kind == "revisioned.append":
+            list(action(kind, body))  # its answer is lost
+        return action(kind, body)
+
+    remote.connection.action = twice
+    for expected in (1, 2, 3):
+        assert count.update(lambda value: value + 1) == expected
+    assert remote.shared.synchronizer("iot/count").state == 3
