@@ -48,6 +48,7 @@ class Acknowledgement:
         "_refused",
         "_repeated",
         "_waiter",
+        "_was_repeated",
         "accepted",
         "settled",
         "span",
@@ -68,6 +69,7 @@ class Acknowledgement:
         # By a key of the report, so that an interrupted report may be repeated.
         self._appended: dict[Hashable, tuple[SegmentId, int, Rows]] = {}
         self._refused: dict[Hashable, tuple[AnabranchError, Rows]] = {}
+        self._was_repeated = False
         self._repeated: dict[Hashable, tuple[tuple[EventRange, ...], int]] = {}
         self._counted = 0  # how many of these are included in `settled`
         self._pointers: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None
@@ -106,7 +108,11 @@ class Acknowledgement:
     @property
     def repeated(self) -> bool:
         """True if the events had been appended before."""
-        return bool(self._repeated)
+        return self._was_repeated or bool(self._repeated)
+
+    def note_repeated(self) -> None:
+        """Note that the events, whose places are recorded one by one, had been appended before."""
+        self._was_repeated = True
 
     def refuse_all(self, total: int, error: AnabranchError) -> None:
         """Refuse all of `total` events, none of which was taken."""

@@ -57,6 +57,8 @@ class InFlightBatch(RoutedBatch):
             (each.segment, each.length) for each in events
         ]:
             # Split as it was then, so the rows lie in the same order.
+            for acknowledgement, _ in self.pending.origins:
+                acknowledgement.note_repeated()
             for number, (rows, each) in enumerate(zip(self.rows, events, strict=True)):
                 self._record_start(number, rows, each.start)
             return

@@ -85,7 +85,7 @@ class ProducerAck(Displayed):
         return self._result
 
     def landings(self) -> list[tuple[SegmentId, int, Rows]]:
-        """Which of the batch's events landed where, once all are durable; empty if they had been appended before. Raises
+        """Which of the batch's events landed where, once all are durable; empty where that is no longer known. Raises
         what `result` raises."""
         return [] if self._ack is None else self._ack.landings()
 

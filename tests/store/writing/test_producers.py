@@ -58,6 +58,16 @@ def test_a_repeat_gets_the_first_answer_and_appends_nothing(anywhere: Store) -> 
     assert sound(anywhere)
 
 
+def test_a_repeat_by_another_object_that_was_opened_before_is_a_duplicate(store: Store) -> None:
+    store.scopes.create("z")
+    store.streams.create("z/raw")
+    first, second = store.producer("z/raw", "p", epoch=0), store.producer("z/raw", "p", epoch=0)
+    landed = first.append([b"a"], sequence=0).result(60)
+    again = second.append([b"a"], sequence=0).result(60)
+    assert (landed.duplicate, again.duplicate) == (False, True)
+    assert (again.ranges, again.pointer) == (landed.ranges, landed.pointer)
+
+
 def test_an_answer_too_old_to_be_kept_is_still_a_duplicate(store: Store) -> None:
     count = limits.PRODUCER_ANSWERS_KEPT + 2
     with store.producer("s/a", "p") as producer:

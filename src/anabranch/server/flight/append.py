@@ -280,9 +280,9 @@ def _landed(runs: Sequence[tuple[SegmentId, int, Any]]) -> Landed:
 
 def _produced(accepted: ProducerAck) -> Landed:
     result = accepted.result()
-    runs = [] if result.duplicate else accepted.landings()
+    runs = accepted.landings()
     if runs:
-        return _landed(runs)
+        return _landed(runs)._replace(duplicate=result.duplicate)
     return Landed([(each.segment, each.start, each.stop - each.start) for each in result.ranges], b"", result.duplicate)
 
 
