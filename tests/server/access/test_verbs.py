@@ -58,6 +58,21 @@ RIGHTS = {
     "export_manifest": "A",
     "fetch": "r",
     "forget_newer": "A",
+    "group.cancel_checkpoint": "w",
+    "group.checkpoint": "w",
+    "group.checkpoints": "r",
+    "group.cut": "r",
+    "group.delete": "m",
+    "group.distribution": "r",
+    "group.generate_cut": "w",
+    "group.open": "r",
+    "group.reader_offline": "w",
+    "group.readers": "r",
+    "group.reset": "w",
+    "group.rewind": "w",
+    "group.streams": "r",
+    "group.time_window": "r",
+    "group.unread": "r",
     "groups.list": "",
     "hold.leave": "w",
     "hold.renew": "w",
@@ -91,6 +106,13 @@ RIGHTS = {
     "repair": "A",
     "rescale": "A",
     "retain": "A",
+    "revisioned.append": "w",
+    "revisioned.last": "r",
+    "revisioned.latest": "r",
+    "revisioned.oldest": "r",
+    "revisioned.open": "cr",
+    "revisioned.read": "r",
+    "revisioned.truncate": "m",
     "rotate_keys": "A",
     "scopes.copy": "rc",
     "scopes.create": "c",
@@ -134,6 +156,9 @@ RIGHTS = {
 VARIANTS: list[tuple[str, dict[str, Any], str]] = [
     ("check", {"stream": "iot/sensors"}, "m"),
     ("compact", {"stream": "iot/sensors"}, "m"),
+    ("group.open", {"streams": ["iot/sensors"]}, "wr"),
+    ("group.reset", {"streams": ["lab/secret"]}, "wR"),
+    ("revisioned.open", {"create": False}, "r"),
     ("jobs.stitch", {"keep_sources": False}, "rcm"),
     ("policies.retention", {"policy": None}, "m"),
     ("policies.scaling", {"policy": {"$type": "Fixed", "segments": 1}}, "m"),
@@ -183,10 +208,17 @@ def arguments(closed: World, verb: str, stream: str = "iot/sensors") -> dict[str
         "url": str(closed.place),
         "pointer": str(pointer),
         "position": cut,
+        "group": "iot/group",
+        "revision": 0,
+        "value": b"x",
+        "writer": "w",
+        "number": 0,
         "to": "iot",
     }
     special: dict[str, dict[str, Any]] = {
         "aliases.add": {"name": "iot/more"},
+        "group.checkpoint": {"name": "mark"},
+        "group.reader_offline": {"name": "r"},
         "cuts.compare": {"first": cut, "second": cut},
         "cuts.contains": {"place": cut},
         "lineage.diff": {"first": stream, "second": stream},
@@ -200,6 +232,8 @@ def arguments(closed: World, verb: str, stream: str = "iot/sensors") -> dict[str
         "streams.move": {"scope": "iot"},
         "aliases.of": {"stream": stream},
     }
+    if verb.startswith("revisioned.") and verb != "revisioned.open":
+        values["stream"] = view.info.id
     if verb.startswith("scopes.") and verb != "scopes.create":
         special.setdefault(verb, {})
         values |= {"name": scope, "source": scope, "scope": scope, "target": "iot"}

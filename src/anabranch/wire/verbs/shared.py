@@ -71,8 +71,9 @@ def _opened_by_id(store: Store, stream: StreamId) -> RevisionedStream:
 
 
 def _opened(arguments: Arguments) -> list[Need]:
-    operation: Operation = "read" if arguments.get("create") is False else "create"
-    return [Need(operation, "new", arguments.get("name"))]
+    # Also on the stream that an alias of this name means, since an existing one is opened.
+    opened = Need("read", "stream", arguments.get("name"))
+    return [opened] if arguments.get("create") is False else [Need("create", "new", arguments.get("name")), opened]
 
 
 def _on(operation: Operation) -> Needs:
