@@ -18,8 +18,8 @@ from bench.result import Benchmark, BenchmarkSetting, Bound, Result, Target
 
 SEGMENTS = 8
 TARGET = Target(Bound.AT_MOST, 1.1)
-# Rows of an append, appends sent before their answers are awaited, rounds; and whether the ratio is to meet the target.
-SHAPES = ((1, 1, 400, True), (1_000, 20, 15, False), (10_000, 8, 9, True))
+# Rows of an append, appends sent before their answers are awaited, rounds; and whether a plain writer joins the batches.
+SHAPES = ((1, 1, 400, False), (1_000, 20, 15, True), (10_000, 8, 9, False))
 
 
 def run(setting: BenchmarkSetting) -> Sequence[Result]:
@@ -36,7 +36,7 @@ def run(setting: BenchmarkSetting) -> Sequence[Result]:
                 store.streams.create(stream, scaling=ab.Fixed(SEGMENTS))
             writer = stack.enter_context(store.writer("bench/plain"))
             producer = stack.enter_context(store.producer("bench/numbered", "p"))
-            for rows, ahead, rounds, aimed in SHAPES:
+            for rows, ahead, rounds, joined in SHAPES:
                 table = raw_table(rows, 0)
                 ours, plain = (partial(_send, each, table, ahead) for each in (producer.append, writer.write_batch))
                 ours(), plain()
@@ -51,10 +51,10 @@ def run(setting: BenchmarkSetting) -> Sequence[Result]:
                         "the same by a plain writer",
                         found.ratio,
                         found.spread,
-                        TARGET if aimed else None,
+                        TARGET,
                         (
                             f"{PAYLOAD_BYTES} bytes of payload, {SEGMENTS} segments, durable",
-                            *(() if aimed else ("the plain writer joins these batches, which are not atomic then",)),
+                            *(("the plain writer joins these batches, which are not atomic then",) if joined else ()),
                         ),
                     )
                 )

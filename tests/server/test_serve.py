@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import signal
 import socket
 import ssl
@@ -141,7 +143,7 @@ def test_settings_can_be_printed_and_a_wrong_one_is_refused(tmp_path: Path) -> N
 
 
 def test_the_screen_says_what_is_served_where_and_how_to_stop(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "anabranch.cli.main", "serve", "--http-port", "0"]
+    command = [sys.executable, "-m", "anabranch.cli.main", "serve", "--http-port", "0", "--flight-port", "0"]
     with subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         shown = b""
@@ -149,6 +151,14 @@ def test_the_screen_says_what_is_served_where_and_how_to_stop(tmp_path: Path) ->
             piece = process.stdout.readline()
             assert piece, shown
             shown += piece
+        requests = re.findall(r"curl .*", shown.decode())
+        assert len(requests) == 3
+        *creating, following = requests
+        for request in creating:  # an empty store has nothing to follow: what makes a stream is shown
+            subprocess.run(["sh", "-c", f"{request} -sf"], check=True, timeout=PATIENCE_S, stdout=subprocess.DEVNULL)
+        url = shlex.split(following)[-1]
+        with httpx.stream("GET", url, timeout=PATIENCE_S) as answer:
+            assert answer.status_code == 200
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE_S) == 0
     for word in (b"river", b"HTTP", b"everybody on this machine", b"curl -N 'http://127.0.0.1:", b"Ctrl-C"):

@@ -81,6 +81,9 @@ def serve(
       anabranch serve
       anabranch serve --config server.toml --workers 4
       anabranch serve --host 0.0.0.0 --tls-certificate server.pem --tls-key server-key.pem
+
+    Then, for a stream that exists:
+
       curl -N 'localhost:7411/v1/streams/iot/sensors/events?follow'
     """
     flags: dict[str, Any] = {
@@ -172,5 +175,9 @@ def _show(settings: ServerSettings, serving: Serving) -> None:
     put_line(f"  {'Access':<8}{who} {where}; {'TLS' if settings.tls else 'no TLS'}")
     http = serving.addresses.get("http")
     if http is not None:
-        put_line(f"  {'Try':<8}curl -N '{http}/v1/streams/iot/sensors/events?follow'")
+        if serving.stream is None:  # nothing to follow yet
+            as_json = "-H 'content-type: application/json'"
+            put_line(f'  {"Create":<8}curl {http}/v1/scopes {as_json} -d \'{{"name": "iot"}}\'')
+            put_line(f'  {"":<8}curl {http}/v1/streams {as_json} -d \'{{"name": "iot/sensors"}}\'')
+        put_line(f"  {'Try':<8}curl -N '{http}/v1/streams/{serving.stream or 'iot/sensors'}/events?follow'")
     put_line(f"  {'Stop':<8}Ctrl-C", flush=True)

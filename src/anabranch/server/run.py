@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from anabranch.security.rights import is_internal
 from anabranch.server.assemble import close_broker, open_broker
 from anabranch.server.broker import Broker
 from anabranch.server.certificates import with_dev_tls
@@ -19,6 +20,7 @@ from anabranch.server.front_end import FrontEnd
 from anabranch.server.http_front_end import HttpFrontEnd
 from anabranch.server.processes.workers import HttpWorkers
 from anabranch.server.systemd import notify
+from anabranch.store.facade import Store
 
 __all__ = ["Ended", "Serving", "run"]
 
@@ -28,10 +30,12 @@ _STOP_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """What a started broker serves: the address of each front end, by its name."""
+    """What a started broker serves: the address of each front end, by its name. `stream` is one of the store's streams,
+    None if it has none."""
 
     store: str
     addresses: Mapping[str, str]
+    stream: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,7 @@ def run(
             for front_end in front_ends:
                 addresses[front_end.name] = front_end.start()
                 started.append(front_end)
-            ready(Serving(broker.store.url, addresses))
+            ready(Serving(broker.store.url, addresses, _some_stream(broker.store)))
             notify("READY=1")
             failure = _serve(started, stopping, access_log)
         except BaseException:
@@ -78,6 +82,11 @@ def run(
         return Ended(drained, failure)
     finally:
         close_broker(broker)
+
+
+def _some_stream(store: Store) -> str | None:
+    names = (str(info.name) for info in store.streams.list())
+    return next((name for name in names if not is_internal(name)), None)
 
 
 def _slots(settings: ServerSettings) -> int:
