@@ -2,37 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from anabranch.cli.formats import FileFormat, TimeUnit
-from anabranch.cli.options import (
-    JsonOption,
-    StoreOption,
-    StreamArgument,
-    invocation,
-    new_app,
-    open_catalog,
-    open_store,
-    settings,
-    time_rules,
-)
+from anabranch.cli.options import JsonOption, StoreOption, StreamArgument, invocation, new_app, time_rules
 from anabranch.cli.output import counted, print_json, print_note
-from anabranch.cli.progress import ProgressMeter
-from anabranch.errors import AnabranchError, InvalidArgument, ScopeNotFound, StoreNotFound, StreamNotFound
-from anabranch.errors.names import with_advice
 
 if TYPE_CHECKING:
-    from anabranch.cli.intake.open import Intake
-    from anabranch.cli.intake.times import TimeReading
-    from anabranch.cli.rejects import Rejects
-    from anabranch.model.names import StreamName
-    from anabranch.model.schema import StreamSchema
-    from anabranch.store import Store
-    from anabranch.store.row_writer import RowWriter
+    from anabranch.cli.write_file import Written
 
 app = new_app()
 
@@ -120,79 +100,30 @@ def write(
       anabranch write iot/sensors export.csv --time-format '%d.%m.%Y %H:%M'
       tail -f app.log | anabranch write logs/app - --create
     """
-    from anabranch.cli.intake.columns import TargetColumns
-    from anabranch.cli.intake.open import open_intake
-    from anabranch.cli.intake.source import BadInput, IntakeSource
     from anabranch.cli.intake.times import TimeReading
-    from anabranch.cli.rejects import Rejects
-    from anabranch.cli.write_rows import RowDelivery
-    from anabranch.model.names import StreamName
-    from anabranch.model.policy import Fixed
-    from anabranch.runtime.clock import SystemClock
-    from anabranch.store.row_writer import RowWriter, check_roles
+    from anabranch.cli.write_file import FileWrite, NewStream
 
-    name = StreamName.parse(stream)
     invocation.truncate_times = truncate_times
-    times = TimeReading(time_rules(), time_unit, time_format)
-    new = _New(key, time, schema, times)
-    with ExitStack() as stack:
-        source = stack.enter_context(IntakeSource(None if file == "-" else Path(file)))
-        opened = _open_if_there(store, create=create)
-        if opened is not None:
-            stack.enter_context(opened)
-
-        def make_store() -> Store:
-            nonlocal opened
-            opened = stack.enter_context(open_store(store, create=True))
-            return opened
-
-        clock = SystemClock() if opened is None else opened.runtime.clock
-        began = clock.monotonic()
-        rows = RowWriter(
-            opened,
-            name,
-            settings=settings() if opened is None else opened.runtime.settings,
-            scaling=Fixed(segments),
-            make_store=make_store,
-        )
-        present = rows.present
-        if present is None and opened is not None and not create:
-            raise _not_found(opened, name)
-        if present is not None:
-            check_roles(name, present, key, time)
-        rejects = stack.enter_context(Rejects(reject_file, skip_errors))
-        meter = stack.enter_context(ProgressMeter(f"writing {stream}", total=source.size))
-        try:
-            intake = open_intake(source, form, present=present, delimiter=delimiter, now=clock.now, times=times)
-            skip_bad = reject_file is not None or bool(skip_errors)
-            columns = TargetColumns(present or new.schema_of(intake, skip_bad=skip_bad), grow=add_columns)
-        except BadInput as exc:
-            raise InvalidArgument(f"{source.name}, {exc}; nothing is written") from exc
-        with rows:
-            delivery = RowDelivery(source, rows, columns, rejects, meter, clock)
-            (delivery.write_whole if atomic else delivery.write)(intake)
-        tail = None if opened is None or not (rows.created or present) else str(opened.cuts.tail(name))
-    _report(stream, rows, rejects, seconds=clock.monotonic() - began, tail=tail, as_json=as_json)
-    if rejects.count and skip_errors is None:
+    written = FileWrite(
+        stream=stream,
+        file=None if file == "-" else Path(file),
+        form=form,
+        delimiter=delimiter,
+        times=TimeReading(time_rules(), time_unit, time_format),
+        create=create,
+        new=NewStream(key, time, schema, segments),
+        add_columns=add_columns,
+        reject_file=reject_file,
+        skip_errors=skip_errors,
+        atomic=atomic,
+    ).run(store)
+    _report(stream, written, as_json=as_json)
+    if written.rejects.count and skip_errors is None:
         raise typer.Exit(1)
 
 
-def _open_if_there(option: str | None, *, create: bool) -> Store | None:
-    """Opens the store; None if there is none yet and it may be created."""
-    try:
-        return open_store(option)
-    except StoreNotFound:
-        if not create:
-            raise
-    try:
-        with open_catalog(option):
-            pass
-    except StoreNotFound:
-        return None
-    return open_store(option, create=True)  # a catalog whose blobs have no folder yet
-
-
-def _report(stream: str, rows: RowWriter, rejects: Rejects, *, seconds: float, tail: str | None, as_json: bool) -> None:
+def _report(stream: str, written: Written, *, as_json: bool) -> None:
+    rows, rejects, seconds, tail = written
     if as_json:
         result = {"stream": stream, "events": rows.durable, "rejected": rejects.count, "created": rows.created}
         print_json({**result, "added": rows.added, "seconds": round(seconds, 3), "tail": tail})
@@ -205,36 +136,3 @@ def _report(stream: str, rows: RowWriter, rejects: Rejects, *, seconds: float, t
     # For a few events the rate would mostly measure how fast the program starts.
     rate = f" ({rows.durable / seconds:,.0f}/s)" if rows.durable >= _RATED_EVENTS_MIN else ""
     print_note(f"{counted(rows.durable, 'event')} written to '{stream}'{remark}, in {seconds:.1f} s{rate}{bad}")
-
-
-class _New(NamedTuple):
-    """The options for a stream that is to be created."""
-
-    key: str | None
-    time: str | None
-    schema: str | None
-    times: TimeReading
-
-    def schema_of(self, intake: Intake, *, skip_bad: bool) -> StreamSchema:
-        """Returns the stream's schema: the given one, or the one inferred from the input; see `Intake.schema`."""
-        from anabranch.cli.intake.times import as_times
-        from anabranch.core.schema_text import parse_schema
-        from anabranch.model.schema import RAW, StreamSchema
-
-        columns = intake.schema(skip_bad=skip_bad) if self.schema is None else parse_schema(self.schema)
-        if columns is None:
-            if self.key is not None or self.time is not None:
-                raise InvalidArgument("plain lines have no columns that --key and --time could name")
-            return RAW
-        if self.schema is None:
-            columns = as_times(columns, self.time, self.times)
-        return StreamSchema.typed(columns, self.key, self.time)
-
-
-def _not_found(store: Store, name: StreamName) -> AnabranchError:
-    try:
-        store.streams.get(name)
-    except (ScopeNotFound, StreamNotFound) as exc:
-        problem = exc.problem if isinstance(exc, ScopeNotFound) else str(exc)
-        return InvalidArgument(with_advice(problem, "to create the stream, pass --create"))
-    return StreamNotFound(str(name))
