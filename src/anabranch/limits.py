@@ -284,6 +284,7 @@ HTTP_PAGE_EVENTS: Final = 100  # of a page of JSON, unless the request says othe
 HTTP_PAGE_EVENTS_MAX: Final = 10_000
 HTTP_PAGE_BYTES_MAX: Final = 8 * MIB  # a page ends here even if it holds fewer events
 HTTP_POINTERS_MAX: Final = 1_000  # pointers in the answer to an append; for more events there are only ranges
+DURABLE_POLL_S: Final = 20.0  # a long poll of a Durable Stream is answered at the latest then
 FOLLOW_IDLE_S: Final = 15.0  # after this long without events, a follower gets a sign of life
 FOLLOW_RECHECK_S: Final = 5.0  # how often a follower's permission is checked again
 FOLLOW_SEND_BYTES: Final = 64 * KIB  # handed to a follower's connection at a time

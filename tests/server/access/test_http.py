@@ -74,5 +74,5 @@ def test_aliases_and_internal_and_missing_streams_of_others_are_refused_alike(
 ) -> None:
     method, path = endpoint.method, endpoint.path  # type: ignore[attr-defined]
     for scope, name in (("iot", "window"), ("_store", "audit"), ("lab", "nothing"), ("none", "nothing")):
-        named = path.replace("{scope}", scope).replace("{name}", name)
+        named = path.replace("{scope}", scope).replace("{name}", name).replace("{name:path}", name)
         assert status(served, "admin on iot/", method, named) == 403, named

@@ -87,7 +87,7 @@ def test_the_description_names_every_endpoint_and_verb(http: httpx.Client) -> No
     paths = http.get("/v1/openapi.json").json()["paths"]
     for endpoint in ENDPOINTS:
         if endpoint.path != "/v1/call/{verb}":
-            assert endpoint.method.lower() in paths[endpoint.path], endpoint
+            assert endpoint.method.lower() in paths[endpoint.path.replace(":path", "")], endpoint
     assert {f"/v1/call/{name}" for name in VERBS} <= paths.keys()
     operations = [each["operationId"] for methods in paths.values() for each in methods.values()]
     assert len(operations) == len(set(operations))

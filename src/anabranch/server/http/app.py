@@ -21,7 +21,7 @@ from anabranch.server.http.access import authenticate
 from anabranch.server.http.endpoints import Endpoint
 from anabranch.server.http.fast_append import append_fast
 from anabranch.server.http.front import HttpCall, HttpFront
-from anabranch.server.http.names import stream_name
+from anabranch.server.http.names import stream_of
 from anabranch.server.http.openapi import openapi
 from anabranch.server.http.problem import HttpRefusal, problem_response
 from anabranch.server.http.table import ENDPOINTS
@@ -92,6 +92,8 @@ class _Served:
             raise
         except Exception as exc:
             response = problem_response(exc)
+        for name, value in self._endpoints[scope["method"]].headers.items():
+            response.headers.setdefault(name, value)
         with suppress(ClientDisconnect, TimeoutError):  # it goes no further: the connection is closed
             await response(scope, receive, started)
 
@@ -106,7 +108,7 @@ class _Served:
         stream = None
         if endpoint.resource == "stream":
             assert endpoint.operation is not None, "an endpoint of a stream has an operation"
-            name = stream_name(request.path_params["scope"], request.path_params["name"])
+            name = stream_of(request)
             stream = await front.names.get(name, principal, endpoint.operation, verb=endpoint.name)
         elif endpoint.operation is not None:
             front.guard.authorize(principal, endpoint.operation, None, verb=endpoint.name)

@@ -21,7 +21,7 @@ own checks."""
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """One method of one path. `operation` is None where `resource` is `open` or `verb`. `parameters`, `body` and
-    `answers` are objects of OpenAPI 3.1."""
+    `answers` are objects of OpenAPI 3.1; `headers` are sent with each answer."""
 
     method: str
     path: str
@@ -33,3 +33,4 @@ class Endpoint:
     parameters: tuple[Mapping[str, Any], ...] = ()
     body: Mapping[str, Any] | None = None
     answers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)

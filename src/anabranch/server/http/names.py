@@ -7,6 +7,8 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import NamedTuple
 
+from starlette.requests import Request
+
 from anabranch import limits
 from anabranch.errors import InvalidName, NotFound, ScopeRenamed, StreamRenamed
 from anabranch.model.names import StreamName
@@ -86,3 +88,10 @@ def stream_name(scope: str, name: str) -> str:
     if "/" in scope or "/" in name:
         raise InvalidName(f"'{scope}/{name}' is not a stream name")
     return f"{scope}/{name}"
+
+
+def stream_of(request: Request) -> str:
+    """The stream of the path of a request. Of a Durable Stream's path all that follows the scope is the name, with `.` for
+    `/`. Raises InvalidName."""
+    scope, name = request.path_params["scope"], request.path_params["name"]
+    return stream_name(scope, name.replace("/", ".") if request.scope["path"].startswith("/streams/") else name)

@@ -12,6 +12,7 @@ from anabranch.server.http import resources
 from anabranch.server.http.append import append
 from anabranch.server.http.calls import call_verb
 from anabranch.server.http.docs import docs_page, openapi_document
+from anabranch.server.http.durable_streams.endpoints import DURABLE_STREAMS
 from anabranch.server.http.endpoints import Endpoint
 from anabranch.server.http.follow import follow
 from anabranch.server.http.front import HttpCall
@@ -182,4 +183,5 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     ),
     Endpoint("GET", "/v1/openapi.json", openapi_document, None, "open", "openapi", "This description"),
     Endpoint("GET", "/docs", docs_page, None, "open", "docs", "This description as a page"),
+    *DURABLE_STREAMS,
 )

@@ -1,0 +1,179 @@
+"""`POST /streams/…`: append to a stream, close it, or both."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pyarrow as pa
+from starlette.datastructures import Headers
+from starlette.responses import Response
+
+from anabranch.errors import ConditionFailed, Fenced, InvalidArgument, OutOfSequence, StreamSealed
+from anabranch.model.columns import RAW_COLUMNS
+from anabranch.model.producer import ProducerState
+from anabranch.server.http.body import read_body
+from anabranch.server.http.durable_streams.config import same_type, wants_close
+from anabranch.server.http.durable_streams.messages import messages_of
+from anabranch.server.http.durable_streams.sequence import last_sequence
+from anabranch.server.http.durable_streams.state import DurableStream, load, offset_text, touch
+from anabranch.server.http.front import HttpCall
+from anabranch.server.http.problem import HttpRefusal
+from anabranch.server.http.producers import Numbered, numbered
+
+
+async def append(call: HttpCall) -> Response:
+    """Append the body as one message, or as the messages of a JSON array; with `Stream-Closed: true` nothing more follows.
+    The answer comes once it is durable."""
+    headers, front = call.request.headers, call.front
+    number = numbered(headers)
+    body = await read_body(call.request.receive, call.request.scope["headers"])
+    front.guard.admit(call.principal, calls=0, bytes_=len(body))
+    closing = wants_close(headers)
+    if not body and not closing:
+        raise InvalidArgument("the body is empty")
+    stream = await front.run(lambda: load(front, str(call.info.name)))
+    messages = _checked(stream, headers, body) if body else []
+    try:
+        if number is not None:
+            return await _append_numbered(call, stream, messages, number, closing=closing)
+        if messages and stream.closed:
+            raise StreamSealed(str(stream.info.name))
+        if messages:
+            stream = await _append_plain(call, stream, messages, headers.get("stream-seq"))
+        if closing:
+            await front.run(partial(front.store.streams.seal, stream.info.id))
+    except StreamSealed:
+        raise await _closed(call) from None
+    await front.run(partial(touch, front, stream))
+    return Response(status_code=204, headers=_headers(stream, closed=closing))
+
+
+async def write(
+    call: HttpCall,
+    stream: DurableStream,
+    messages: list[bytes],
+    *,
+    sequence: str | None = None,
+    expected: int | None = None,
+) -> int:
+    """Append messages at once; returns the offset behind them once they are durable. Raises ConditionFailed if the stream
+    does not hold `expected` events, StreamSealed, and what `Writer.write_batch` raises."""
+    front = call.front
+    try:
+        writer = await front.writers.get(stream.info)
+        table = _table(call, messages, sequence)
+        ack = await front.run(lambda: writer.writer.write_batch(table, atomic=True, expected=expected))
+        await front.writers.until_done(ack)
+        return max(each.stop for each in ack.result(0))
+    except Exception as exc:
+        front.writers.forget(stream.info, exc)
+        raise
+
+
+def _checked(stream: DurableStream, headers: Headers, body: bytes) -> list[bytes]:
+    kind = headers.get("content-type")
+    if not kind:
+        raise InvalidArgument("Content-Type is expected: that of the stream")
+    if not same_type(kind, stream.config.content_type):
+        raise HttpRefusal(
+            409, "content_type_mismatch", f"the stream holds {stream.config.content_type}, not '{kind:.100}'"
+        )
+    messages = messages_of(stream.config, body)
+    if not messages:
+        raise InvalidArgument("the array is empty: expected at least one message")
+    return messages
+
+
+async def _append_plain(
+    call: HttpCall, stream: DurableStream, messages: list[bytes], sequence: str | None
+) -> DurableStream:
+    while True:
+        await _check_sequence(call, stream, sequence)
+        expected = None if sequence is None else stream.tail
+        try:
+            return stream._replace(tail=await write(call, stream, messages, sequence=sequence, expected=expected))
+        except ConditionFailed:  # another request came first: its Stream-Seq counts
+            stream = await call.front.run(partial(load, call.front, str(stream.info.name)))
+
+
+async def _check_sequence(call: HttpCall, stream: DurableStream, sequence: str | None) -> None:
+    """Refuse a `Stream-Seq` that is not after the last one, as text."""
+    if sequence is None:
+        return
+    last = await call.front.run(lambda: last_sequence(call.front.store, stream))
+    if last is not None and sequence <= last:
+        raise HttpRefusal(409, "sequence_conflict", f"Stream-Seq '{sequence:.100}' is not after '{last:.100}'")
+
+
+async def _append_numbered(
+    call: HttpCall, stream: DurableStream, messages: list[bytes], number: Numbered, *, closing: bool
+) -> Response:
+    """An append of a producer: once, however often it is sent. One that only closes is stored as an empty message."""
+    front = call.front
+    state = await front.run(lambda: _producer(call, stream, number))
+    duplicate = state.epoch == number.epoch and number.sequence <= state.last
+    if not duplicate:
+        _check_number(state, number)
+        if stream.closed:
+            raise StreamSealed(str(stream.info.name))
+        sequence = call.request.headers.get("stream-seq")
+        await _check_sequence(call, stream, sequence)
+        table = _table(call, messages or [b""], sequence)
+        try:
+            result = await front.run(lambda: front.producers.append(stream.info, number, table))
+        except OutOfSequence as exc:
+            raise _gap(exc.expected, exc.actual) from exc
+        except Fenced as exc:
+            raise _stale(exc.fence) from exc
+        stream = stream._replace(tail=max((each.stop for each in result.ranges), default=stream.tail))
+        duplicate = result.duplicate
+    if closing:
+        await front.run(partial(front.store.streams.seal, stream.info.id))
+    await front.run(partial(touch, front, stream))
+    last = max(state.last, number.sequence) if state.epoch == number.epoch else number.sequence
+    headers = {"Producer-Epoch": str(number.epoch), "Producer-Seq": str(last)}
+    closed = closing or stream.closed
+    return Response(
+        status_code=204 if duplicate or not messages else 200, headers={**_headers(stream, closed=closed), **headers}
+    )
+
+
+def _producer(call: HttpCall, stream: DurableStream, number: Numbered) -> ProducerState:
+    with call.front.store.catalog.reading() as txn:
+        return txn.producer(stream.info.id, number.name) or ProducerState(number.epoch)
+
+
+def _check_number(state: ProducerState, number: Numbered) -> None:
+    if number.epoch < state.epoch:
+        raise _stale(state.epoch)
+    if number.epoch > state.epoch and number.sequence:
+        raise InvalidArgument("a new Producer-Epoch begins with Producer-Seq 0")
+    if number.epoch == state.epoch and number.sequence > state.last + 1:
+        raise _gap(state.last + 1, number.sequence)
+
+
+def _stale(epoch: int) -> HttpRefusal:
+    return HttpRefusal(403, "fenced", f"the producer's epoch is {epoch} by now", Producer_Epoch=str(epoch))
+
+
+def _gap(expected: int, actual: int) -> HttpRefusal:
+    found = {"Producer_Expected_Seq": str(expected), "Producer_Received_Seq": str(actual)}
+    return HttpRefusal(409, "out_of_sequence", f"the next Producer-Seq is {expected}, not {actual}", **found)
+
+
+async def _closed(call: HttpCall) -> HttpRefusal:
+    stream = await call.front.run(lambda: load(call.front, str(call.info.name)))
+    text = {"Stream_Closed": "true", "Stream_Next_Offset": offset_text(stream.tail)}
+    return HttpRefusal(409, "stream_closed", f"'{stream.info.name}' is closed", **text)
+
+
+def _headers(stream: DurableStream, *, closed: bool) -> dict[str, str]:
+    return {"Stream-Next-Offset": offset_text(stream.tail), **({"Stream-Closed": "true"} if closed else {})}
+
+
+def _table(call: HttpCall, messages: list[bytes], sequence: str | None) -> pa.Table:
+    """Messages as rows of a raw stream. The last one's key is the `Stream-Seq`."""
+    now = call.front.store.runtime.clock.now()
+    count = len(messages)
+    columns = {"key": [None] * (count - 1) + [sequence], "time": [now] * count, "payload": messages}
+    return pa.table(columns, schema=RAW_COLUMNS)

@@ -1,0 +1,80 @@
+"""The state of a Durable Stream at one moment, and its offsets as text."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from anabranch.errors import Conflict, InvalidArgument, StreamNotFound
+from anabranch.model.cut import StreamCut
+from anabranch.model.ids import SegmentId
+from anabranch.model.stream import StreamInfo
+from anabranch.reading.bounds import to_cut
+from anabranch.server.http.durable_streams.config import StreamConfig, config_of_tags, until_of
+from anabranch.server.http.front import HttpFront
+
+_OFFSET: Final = re.compile(r"0{16}_([0-9]{16})")
+_TOUCH_PARTS: Final = 20  # a deadline is stored again once it moves by this part of the TTL
+
+
+class DurableStream(NamedTuple):
+    """A stream at one moment: `head` and `tail` are the offsets of its first and of its next event."""
+
+    info: StreamInfo
+    config: StreamConfig
+    segment: SegmentId
+    head: int
+    tail: int
+
+    @property
+    def closed(self) -> bool:
+        """True if nothing more can be appended."""
+        return self.info.sealed
+
+    def cut(self, offset: int) -> StreamCut:
+        """The offset as a cut."""
+        return StreamCut.of(self.info.id, {self.segment: offset})
+
+    def tail_headers(self) -> dict[str, str]:
+        """`Stream-Next-Offset`, and `Stream-Closed` if it is."""
+        return {"Stream-Next-Offset": offset_text(self.tail), **({"Stream-Closed": "true"} if self.closed else {})}
+
+
+def load(front: HttpFront, name: str) -> DurableStream:
+    """The stream as of now; one whose time is over is deleted. Raises StreamNotFound, and Conflict for a stream that this
+    protocol can't serve: one with columns or with several segments."""
+    view = front.store.streams.view(name)
+    info = view.info
+    until = until_of(info.tags)
+    if until is not None and until <= front.store.runtime.clock.now():
+        front.store.streams.delete(info.id)
+        front.names.forget(name)
+        raise StreamNotFound(name)
+    if not info.schema.raw or len(view.segments) != 1:
+        raise Conflict(f"'{name}' is no Durable Stream: it has columns, or more than one segment")
+    logs = front.store.internals.logs
+    (segment, head), (_, tail) = *to_cut(logs, view, "head"), *to_cut(logs, view, "tail")
+    return DurableStream(info, config_of_tags(info.tags), segment, head, tail)
+
+
+def touch(front: HttpFront, stream: DurableStream) -> None:
+    """Note that the stream was read or appended to: its TTL begins anew."""
+    ttl, until = stream.config.ttl_s, until_of(stream.info.tags)
+    if ttl is None or until is None:
+        return
+    now = front.store.runtime.clock.now()
+    if now + ttl * 1_000_000 - until > ttl * 1_000_000 // _TOUCH_PARTS:
+        front.store.streams.tag(stream.info.id, {**stream.info.tags, **stream.config.tags(now)})
+
+
+def offset_text(offset: int) -> str:
+    """The offset as clients see it: it sorts as text."""
+    return f"{0:016d}_{offset:016d}"
+
+
+def offset_of(text: str) -> int:
+    """The offset of its text. Raises InvalidArgument."""
+    match = _OFFSET.fullmatch(text)
+    if match is None:
+        raise InvalidArgument(f"'{text:.50}' is no offset of a stream: expected -1, now, or a Stream-Next-Offset")
+    return int(match[1])

@@ -1,0 +1,74 @@
+"""The public conformance suite of the Durable Streams protocol against a broker. It is fetched by npm once, into the cache
+folder of the user; without node and npm the test is skipped."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from anabranch import limits
+from anabranch.store import Store
+from tests.server.http.serving import serving
+
+SUITE = "@durable-streams/server-conformance-tests@0.3.6"
+VITEST = "vitest@4.1.12"
+# Cases of the suite that a broker does not pass, each by a part of its name, with the reason.
+EXPECTED = {
+    "Fork": "forks are not served yet",
+    "CORS preflight": "browsers of other origins are not served",
+}
+
+
+def _suite() -> Path:
+    """The folder with the suite, installed if it is not there."""
+    npm = shutil.which("npm")
+    if npm is None or shutil.which("node") is None:
+        pytest.skip("node and npm run the public conformance suite: not found")
+    folder = (
+        Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "anabranch-tests" / "durable-streams-0.3.6"
+    )
+    if not (folder / "complete").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "package.json").write_text("{}")
+        made = subprocess.run([npm, "install", "--ignore-scripts", SUITE, VITEST], cwd=folder, capture_output=True)
+        if made.returncode:
+            pytest.skip(f"npm can't install the conformance suite: {made.stderr.decode()[-300:]}")
+        (folder / "complete").touch()
+    return folder
+
+
+# All but these run always: they take two thirds of the time.
+LONG = r"^(?!.*(Property-Based|TTL Expiration|Fork))"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "least"), [(LONG, 200), pytest.param("", 300, marks=pytest.mark.slow)], ids=["short", "whole"]
+)
+def test_the_public_conformance_suite_passes(
+    store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, pattern: str, least: int
+) -> None:
+    folder = _suite()
+    monkeypatch.setattr(limits, "DURABLE_POLL_S", 0.5)
+    store.scopes.create("v1")
+    (folder / "suite.test.ts").write_text(
+        'import { runConformanceTests } from "@durable-streams/server-conformance-tests"\n'
+        "runConformanceTests({ baseUrl: process.env.STREAMS_URL, longPollTimeoutMs: 500 })\n"
+    )
+    report = tmp_path / "report.json"
+    with serving(store) as running:
+        subprocess.run(
+            ["npx", "vitest", "run", "suite.test.ts", "--reporter=json", f"--outputFile={report}", "-t", pattern],
+            cwd=folder,
+            env={**os.environ, "STREAMS_URL": f"{running.url}/streams"},
+            capture_output=True,
+            timeout=180,
+        )
+    cases = [case for file in json.loads(report.read_text())["testResults"] for case in file["assertionResults"]]
+    failed = [case["fullName"] for case in cases if case["status"] == "failed"]
+    assert sum(case["status"] != "skipped" for case in cases) > least
+    assert [name for name in failed if not any(part in name for part in EXPECTED)] == []
