@@ -17,7 +17,13 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 @pytest.mark.process
 @pytest.mark.parametrize(
-    ("page", "commands"), [("how-to/curl.md", 13), ("how-to/run-a-broker.md", 1), ("tutorial/two-machines.md", 9)]
+    ("page", "commands"),
+    [
+        ("how-to/curl.md", 13),
+        ("how-to/durable-streams.md", 12),
+        ("how-to/run-a-broker.md", 1),
+        ("tutorial/two-machines.md", 9),
+    ],
 )
 def test_a_page_on_brokers_can_be_followed(page: str, commands: int, tmp_path: Path) -> None:
     flight, http = str(free_port()), str(free_port())

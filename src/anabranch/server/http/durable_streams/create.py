@@ -18,6 +18,10 @@ from anabranch.server.http.problem import HttpRefusal
 
 async def create(call: HttpCall) -> Response:
     """Create a stream, with its first messages if there is a body. The same request again changes nothing."""
+    if "stream-forked-from" in call.request.headers:
+        raise HttpRefusal(
+            501, "forks_not_served", "forks are not served: copy the stream by POST /v1/call/streams.copy"
+        )
     name, config = stream_of(call.request), config_of_headers(call.request.headers)
     _authorize(call, name, config, writes=False)
     body = await read_body(call.request.receive, call.request.scope["headers"])
