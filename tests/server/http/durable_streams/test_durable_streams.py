@@ -6,6 +6,7 @@ import base64
 import json
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -107,6 +108,23 @@ def test_stream_seq_has_to_rise_as_text_also_past_appends_without_it(http: httpx
         answers.append(http.post("/streams/iot/log", headers=headers, content=(sequence or "-").encode()).status_code)
     assert answers == [204, 204, 204, 409, 204, 409]
     assert http.get("/streams/iot/log").text == "0910-2"
+
+
+def test_appends_at_once_are_all_stored_and_stream_seq_holds_between_them(http: httpx.Client) -> None:
+    http.put("/streams/iot/log", headers=JSON)
+
+    def send(number: int) -> tuple[int, int]:
+        headers = {**JSON, "Stream-Seq": f"{number:03}"} if number % 2 else JSON
+        return number, http.post("/streams/iot/log", headers=headers, content=b"%d" % number).status_code
+
+    with ThreadPoolExecutor(8) as threads:
+        answers = list(threads.map(send, range(80)))
+    stored = http.get("/streams/iot/log").json()
+    assert sorted(stored) == [number for number, status in answers if status == 204]
+    assert {status for _, status in answers} <= {204, 409}
+    assert all(status == 204 for number, status in answers if number % 2 == 0)
+    numbered = [number for number in stored if number % 2]
+    assert numbered == sorted(numbered)
 
 
 def test_a_closed_stream_takes_no_more(http: httpx.Client) -> None:

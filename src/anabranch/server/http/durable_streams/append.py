@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 
 import pyarrow as pa
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
-from anabranch.errors import ConditionFailed, Fenced, InvalidArgument, OutOfSequence, StreamSealed
+from anabranch.errors import (
+    AnabranchError,
+    Closed,
+    ConditionFailed,
+    Fenced,
+    InvalidArgument,
+    OutOfSequence,
+    StreamNotFound,
+    StreamSealed,
+)
 from anabranch.model.columns import RAW_COLUMNS
 from anabranch.model.producer import ProducerState
 from anabranch.server.http.body import read_body
@@ -19,6 +29,7 @@ from anabranch.server.http.durable_streams.state import DurableStream, load, off
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.problem import HttpRefusal
 from anabranch.server.http.producers import Numbered, numbered
+from anabranch.store.facade import Store
 
 
 async def append(call: HttpCall) -> Response:
@@ -58,16 +69,39 @@ async def write(
 ) -> int:
     """Append messages at once; returns the offset behind them once they are durable. Raises ConditionFailed if the stream
     does not hold `expected` events, StreamSealed, and what `Writer.write_batch` raises."""
+    try:
+        return await _write(call, stream, messages, sequence, expected)
+    except Closed:  # nothing was appended: another request's failure closed the writer
+        return await _write(call, stream, messages, sequence, expected)
+
+
+async def _write(
+    call: HttpCall, stream: DurableStream, messages: list[bytes], sequence: str | None, expected: int | None
+) -> int:
     front = call.front
+    table = _table(call, messages, sequence)
+    if expected is not None:
+        return await front.run(lambda: _write_alone(front.store, stream, table, expected))
     try:
         writer = await front.writers.get(stream.info)
-        table = _table(call, messages, sequence)
-        ack = await front.run(lambda: writer.writer.write_batch(table, atomic=True, expected=expected))
+        ack = await front.run(lambda: writer.writer.write_batch(table, atomic=True))
         await front.writers.until_done(ack)
         return max(each.stop for each in ack.result(0))
     except Exception as exc:
         front.writers.forget(stream.info, exc)
         raise
+
+
+def _write_alone(store: Store, stream: DurableStream, table: pa.Table, expected: int) -> int:
+    """Append by a writer of its own: a refused condition ends the appends that a writer has pending."""
+    writer = store.writer(stream.info.name)
+    try:
+        if writer.stream_id != stream.info.id:  # the name was given to another stream meanwhile
+            raise StreamNotFound(str(stream.info.name))
+        return max(each.stop for each in writer.write_batch(table, atomic=True, expected=expected).result())
+    finally:
+        with suppress(AnabranchError):  # it was raised above
+            writer.close()
 
 
 def _checked(stream: DurableStream, headers: Headers, body: bytes) -> list[bytes]:
