@@ -9,7 +9,11 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from grpc_tools import protoc  # type: ignore[import-untyped]
 
 SOURCE = Path(__file__).parents[2] / "src"
-PROTOS = ("anabranch/wire/v1/anabranch.proto", "anabranch/wire/v1/flight_sql.proto")
+PROTOS = (
+    "anabranch/wire/v1/anabranch.proto",
+    "anabranch/wire/v1/flight_sql.proto",
+    "anabranch/wire/v1/store.proto",
+)
 DESCRIPTORS = Path(__file__).parent / "released.binpb"  # what no change may break
 _CODES = {".py": "I001", ".pyi": "A002, I001, RUF023, RUF100, UP007, UP045"}
 _HEADER = '# ruff: noqa: {codes}\n# fmt: off\n# mypy: disable-error-code="type-arg"\n'

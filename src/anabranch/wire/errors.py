@@ -5,6 +5,7 @@ raised."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -109,6 +110,8 @@ _TABLE: Final[Mapping[type[BaseException], Status]] = {
 }
 _BY_CODE: Final = {status.code: kind for kind, status in _TABLE.items()}
 _INTERNAL: Final = Status(INTERNAL, 500, "INTERNAL")
+_MESSAGE_CHARS_MAX: Final = 500  # the message is sent twice, and gRPC takes 8 KiB of headers, or more
+_HEADER_BYTES_MAX: Final = 4096
 _INTERNAL_MESSAGE: Final = "the broker failed; its log says why"
 
 
@@ -135,6 +138,21 @@ def error_to_json(error: BaseException) -> dict[str, Any]:
             except InvalidArgument:  # for this process alone, such as a callback
                 continue
     return {"code": status.code, "message": str(error), "fields": fields}
+
+
+def error_for_headers(error: BaseException) -> dict[str, Any]:
+    """`error_to_json` for headers, which are limited: a long message is cut, and large fields are left out."""
+    found = error_to_json(error)
+    message = found["message"]
+    if len(message) > _MESSAGE_CHARS_MAX:
+        message = f"{message[:_MESSAGE_CHARS_MAX]} …"
+    found = {**found, "message": message}
+    return found if len(compact(found)) <= _HEADER_BYTES_MAX else {**found, "fields": {}}
+
+
+def compact(found: Mapping[str, Any]) -> bytes:
+    """The shortest JSON. ASCII: in a header, gRPC writes any other byte as three."""
+    return json.dumps(found, separators=(",", ":")).encode()
 
 
 def error_from_json(value: Any) -> AnabranchError | TimeoutError:

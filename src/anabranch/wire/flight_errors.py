@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 from pyarrow import flight
@@ -12,10 +11,7 @@ from pyarrow import flight
 from anabranch import errors
 from anabranch.core.json_text import parse_json
 from anabranch.errors import AnabranchError, StoreUnavailable
-from anabranch.wire.errors import error_from_json, error_to_json, status_of
-
-_MESSAGE_CHARS_MAX: Final = 500  # the message is sent twice, and gRPC takes 8 KiB of headers, or more
-_EXTRA_BYTES_MAX: Final = 4096
+from anabranch.wire.errors import compact, error_for_headers, error_from_json, error_to_json, status_of
 
 _CLASSES: Final = {
     "UNAUTHENTICATED": flight.FlightUnauthenticatedError,
@@ -30,23 +26,10 @@ def error_text(error: BaseException) -> str:
 
 
 def to_flight(error: BaseException) -> flight.FlightError:
-    """The error as Flight sends it: in headers, which gRPC limits, so a long message is cut, and large fields are left
-    out."""
-    found = error_to_json(error)
-    message = str(found.get("message", error))
-    if len(message) > _MESSAGE_CHARS_MAX:
-        message = f"{message[:_MESSAGE_CHARS_MAX]} …"
-    sent = {**found, "message": message}
-    extra = _compact(sent)
-    if len(extra) > _EXTRA_BYTES_MAX:
-        extra = _compact({**sent, "fields": {}})
+    """The error as Flight sends it, in headers: see `error_for_headers`."""
+    found = error_for_headers(error)
     kind = _CLASSES.get(status_of(error).grpc, flight.FlightServerError)
-    return kind(message, extra_info=extra)
-
-
-def _compact(found: Mapping[str, Any]) -> bytes:
-    # ASCII: in a header, gRPC writes any other byte as three.
-    return json.dumps(found, separators=(",", ":")).encode()
+    return kind(found["message"], extra_info=compact(found))
 
 
 def error_of_text(text: str | bytes) -> Exception:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from starlette.types import Scope
 
-from anabranch.errors import Unauthenticated
 from anabranch.security.guard import Guard, Principal
-
-_BEARER: Final = "bearer "
+from anabranch.server.bearer import bearer_token
 
 
 def authenticate(guard: Guard, scope: Scope) -> Principal:
@@ -18,10 +14,7 @@ def authenticate(guard: Guard, scope: Scope) -> Principal:
     token = None
     for name, value in scope["headers"]:
         if name == b"authorization":
-            text = value.decode("latin-1")
-            if text[: len(_BEARER)].lower() != _BEARER:
-                raise Unauthenticated("expected Authorization: Bearer TOKEN")
-            token = text[len(_BEARER) :].strip()
+            token = bearer_token(value.decode("latin-1"))
             break
     client = scope.get("client")
     principal = guard.authenticate(

@@ -13,17 +13,18 @@ from starlette.responses import Response
 
 from anabranch import limits
 from anabranch.core.ipc_bounds import open_bounded
-from anabranch.errors import Closed, InvalidArgument, StreamNotFound, TooLarge
+from anabranch.errors import InvalidArgument, TooLarge
 from anabranch.model.columns import RAW_COLUMNS
 from anabranch.model.pointer import EventPointer
 from anabranch.model.stream import StreamInfo
 from anabranch.model.times import to_micros
+from anabranch.server.events.producers import Numbered
+from anabranch.server.events.row_decoder import RowDecoder, parse
+from anabranch.server.events.writers import SharedWriter, append_value
 from anabranch.server.http.body import read_body
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.problem import HttpRefusal
-from anabranch.server.http.producers import Numbered, numbered, producer_answer
-from anabranch.server.http.row_decoder import RowDecoder, parse
-from anabranch.server.http.writers import SharedWriter
+from anabranch.server.http.producers import numbered, producer_answer
 from anabranch.writing.acknowledgement import Ack, BatchAck
 
 JSON: Final = frozenset(("application/json",))
@@ -41,26 +42,15 @@ async def append(call: HttpCall) -> Response:
     kind = media_type(headers)
     if kind in UNSAID:
         kind = "application/octet-stream" if call.info.schema.raw else "application/json"
-    try:
-        return await _append(call, call.info, kind, headers, body)
-    except (Closed, StreamNotFound):
-        # Nothing was appended: another request closed the writer, or the name belongs to another stream now.
-        call.front.names.forget(str(call.info.name))
-        info = await call.front.names.get(str(call.info.name), call.principal, "write", verb="append")
-        return await _append(call, info, kind, headers, body)
 
-
-async def _append(call: HttpCall, info: StreamInfo, kind: str, headers: Headers, body: bytes) -> Response:
-    try:
-        writer = await call.front.writers.get(info)
+    async def work(info: StreamInfo, writer: SharedWriter) -> Response:
         if (number := numbered(headers)) is not None:
             return await call.front.run(lambda: _append_numbered(call, info, writer, number, kind, body))
         ack, count = await _accept(call, writer, kind, headers, body)
         await call.front.writers.until_done(ack)
         return Response(answer(ack, count), media_type="application/json")
-    except Exception as exc:
-        call.front.writers.forget(info, exc)
-        raise
+
+    return await call.front.append(call.info, call.principal, work)
 
 
 async def _accept(
@@ -101,15 +91,6 @@ def _append_numbered(
     return Response(
         producer_answer(number, call.front.producers.append(info, number, batch)), media_type="application/json"
     )
-
-
-def append_value(writer: SharedWriter, value: Any) -> Ack:
-    """Hand one event, parsed from JSON, to the writer."""
-    decoder = writer.decoder
-    if not decoder.schema.raw:
-        return writer.writer.write(decoder.row(value))
-    payload, key, moment = decoder.raw(value)
-    return writer.writer.write(payload, key=key, time=moment)
 
 
 def _unsupported(info: StreamInfo, kind: str) -> HttpRefusal:

@@ -11,12 +11,12 @@ from starlette.types import Message, Receive, Scope, Send
 from anabranch import limits
 from anabranch.errors import Closed, SchemaMismatch
 from anabranch.model.stream import StreamInfo
+from anabranch.server.events.row_decoder import parse
+from anabranch.server.events.writers import SharedWriter, append_value
 from anabranch.server.http.access import authenticate
-from anabranch.server.http.append import UNSAID, append_value, single_answer
+from anabranch.server.http.append import UNSAID, single_answer
 from anabranch.server.http.body import read_body
 from anabranch.server.http.front import HttpFront
-from anabranch.server.http.row_decoder import parse
-from anabranch.server.http.writers import SharedWriter
 
 _EVENTS: Final = re.compile(r"/v1/streams/([^/:]+/[^/:]+)/events")
 _JSON: Final = b"application/json"

@@ -17,10 +17,11 @@ from anabranch.errors import Closed, InvalidArgument
 from anabranch.model.columns import select_columns
 from anabranch.model.cut import StreamCut
 from anabranch.reading.bounds import Place
+from anabranch.server.events.page import place
+from anabranch.server.events.row_encoder import cuts_of, encode_rows
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.problem import HttpRefusal, problem_of
-from anabranch.server.http.read import TYPES, place, range_of, wanted_form
-from anabranch.server.http.row_encoder import cuts_of, encode_rows
+from anabranch.server.http.read import TYPES, range_of, wanted_form
 from anabranch.server.tail.follower import Follower
 
 _KEEP_ALIVE: Final = b": keep-alive\n\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import urlencode
 
 import pyarrow as pa
@@ -16,9 +16,10 @@ from anabranch.errors import InvalidArgument
 from anabranch.model.cut import StreamCut
 from anabranch.reading.bounds import TimeKind
 from anabranch.reading.reader import Reader
+from anabranch.server.events.page import Page, Range, open_range, read_page, time_kind_of
+from anabranch.server.events.row_encoder import encode_rows
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.problem import HttpRefusal
-from anabranch.server.http.row_encoder import encode_rows
 
 TYPES: Final = {
     "json": "application/json",
@@ -35,18 +36,6 @@ _ACCEPTED: Final = {
 }
 
 
-class Range(NamedTuple):
-    """What is read: the parameters `from`, `to`, `by`, `columns`, `between`, `limit` and `meta` of a query."""
-
-    start: str
-    end: str | None
-    by: TimeKind
-    columns: list[str] | None
-    between: tuple[str, str] | None
-    limit: int | None
-    meta: bool
-
-
 async def read(call: HttpCall) -> Response:
     """The events in the form that `format` or `Accept` asks for."""
     form = wanted_form(call, default="json")
@@ -55,7 +44,7 @@ async def read(call: HttpCall) -> Response:
     asked = range_of(call)
     if form == "json" and asked.limit is None:
         asked = asked._replace(limit=limits.HTTP_PAGE_EVENTS)
-    reader = await call.front.run(lambda: _open(call, asked))
+    reader = await call.front.run(lambda: open_range(call.front.store, call.info, asked))
     if asked.limit is not None:
         return await _page(call, reader, asked, form)
     return StreamingResponse(
@@ -101,70 +90,10 @@ def range_of(call: HttpCall) -> Range:
 
 def time_kind(call: HttpCall) -> TimeKind:
     """Which times the places of a query are. Raises InvalidArgument."""
-    by = call.text("by", "append")
-    if by not in ("append", "event"):
-        raise InvalidArgument(f"by is append or event, not '{by}'")
-    return "event" if by == "event" else "append"
-
-
-def place(text: str) -> int | str:
-    """A place as the reader takes it: a number is a time in µs."""
-    digits = text.removeprefix("-")
-    return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 20 else text
-
-
-def _open(call: HttpCall, asked: Range) -> Reader:
-    between = asked.between
-    return call.front.store.reader(
-        call.info.name,
-        start=place(asked.start),
-        end=None if asked.end is None else place(asked.end),
-        by=asked.by,
-        columns=asked.columns,
-        between=None if between is None else (place(between[0]), place(between[1])),
-        batch_rows=min(asked.limit or limits.READ_ROWS_MAX, limits.READ_ROWS_MAX),
-    )
+    return time_kind_of(call.text("by", "append"))
 
 
 # a page
-
-
-class Page(NamedTuple):
-    """The events of a page; `after` is the cut behind them; `complete` if nothing follows before the end."""
-
-    batches: list[tuple[pa.RecordBatch, StreamCut]]
-    after: StreamCut
-    complete: bool
-
-
-def read_page(reader: Reader, limit: int) -> Page:
-    """At most `limit` events, and about `limits.HTTP_PAGE_BYTES_MAX` bytes."""
-    found: list[tuple[pa.RecordBatch, StreamCut]] = []
-    left, size, after = limit, 0, reader.position
-    while left and size < limits.HTTP_PAGE_BYTES_MAX:
-        batch = reader.read()
-        if batch is None:
-            return Page(found, reader.position, complete=True)
-        after = reader.position
-        keep = min(left, _fitting(batch, limits.HTTP_PAGE_BYTES_MAX - size))
-        if keep < batch.num_rows:
-            batch = batch.slice(0, keep)
-            after = cut_behind(batch, after)
-            return Page([*found, (batch, after)], after, complete=False)
-        found.append((batch, after))
-        left, size = left - batch.num_rows, size + batch.nbytes
-    return Page(found, after, complete=False)
-
-
-def cut_behind(batch: pa.RecordBatch, after: StreamCut) -> StreamCut:
-    """The cut behind the last row of the first part of a batch, where `after` is the cut behind the whole batch."""
-    segment, offset = batch.column("_segment")[-1].as_py(), batch.column("_offset")[-1].as_py()
-    return StreamCut.of(after.stream, {s: offset + 1 if s.packed == segment else o for s, o in after})
-
-
-def _fitting(batch: pa.RecordBatch, bytes_left: int) -> int:
-    """How many of the rows take about so many bytes; at least one."""
-    return max(1, int(batch.num_rows * bytes_left // max(1, batch.nbytes)))
 
 
 async def _page(call: HttpCall, reader: Reader, asked: Range, form: str) -> Response:

@@ -16,11 +16,12 @@ from anabranch.errors import InvalidArgument
 from anabranch.model.stream import Scope, StreamInfo
 from anabranch.model.times import to_datetime
 from anabranch.reading.bounds import to_cut
+from anabranch.server.events.page import place
 from anabranch.server.http.calls import answer_of, arguments_of, done
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.names import stream_name
 from anabranch.server.http.problem import HttpRefusal
-from anabranch.server.http.read import place, time_kind
+from anabranch.server.http.read import time_kind
 from anabranch.wire.values import to_bytes, to_json
 from anabranch.wire.verbs import VERBS
 

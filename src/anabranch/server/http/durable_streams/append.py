@@ -21,6 +21,7 @@ from anabranch.errors import (
 )
 from anabranch.model.columns import RAW_COLUMNS
 from anabranch.model.producer import ProducerState
+from anabranch.server.events.producers import Numbered
 from anabranch.server.http.body import read_body
 from anabranch.server.http.durable_streams.config import same_type, wants_close
 from anabranch.server.http.durable_streams.messages import messages_of
@@ -28,7 +29,7 @@ from anabranch.server.http.durable_streams.sequence import last_sequence
 from anabranch.server.http.durable_streams.state import DurableStream, load, offset_text, touch
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.problem import HttpRefusal
-from anabranch.server.http.producers import Numbered, numbered
+from anabranch.server.http.producers import numbered
 from anabranch.store.facade import Store
 
 

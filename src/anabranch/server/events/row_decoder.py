@@ -106,13 +106,13 @@ class RowDecoder:
         return self._checker.normalized(row)
 
     def batch(self, values: Sequence[Any]) -> pa.RecordBatch:
-        """Events as one batch of the stream's columns. Raises SchemaMismatch with the number of the first wrong one,
+        """Events, parsed from JSON or as RawRow, as one batch of the stream's columns. Raises SchemaMismatch with the number of the first wrong one,
         from 0."""
         rows: list[Mapping[str, Any]] = []
         for number, value in enumerate(values):
             try:
                 if self.schema.raw:
-                    payload, key, moment = self.raw(value)
+                    payload, key, moment = value if isinstance(value, RawRow) else self.raw(value)
                     rows.append({"key": key, "time": moment, "payload": payload})
                 else:
                     rows.append(self.row(value))

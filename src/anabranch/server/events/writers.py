@@ -21,7 +21,7 @@ from anabranch.errors import (
 )
 from anabranch.model.ids import StreamId
 from anabranch.model.stream import StreamInfo
-from anabranch.server.http.row_decoder import RowDecoder
+from anabranch.server.events.row_decoder import RowDecoder
 from anabranch.store.facade import Store
 from anabranch.writing.acknowledgement import Ack, BatchAck
 from anabranch.writing.writer import Writer
@@ -42,8 +42,17 @@ class SharedWriter:
         self.room: asyncio.Future[None] | None = None
 
 
+def append_value(writer: SharedWriter, value: Any) -> Ack:
+    """Hand one event, parsed from JSON, to the writer."""
+    decoder = writer.decoder
+    if not decoder.schema.raw:
+        return writer.writer.write(decoder.row(value))
+    payload, key, moment = decoder.raw(value)
+    return writer.writer.write(payload, key=key, time=moment)
+
+
 class SharedWriters:
-    """The writers of a broker's HTTP front end. For one event loop: but for `threads`, no method is called from
+    """The writers of one front end of a broker. For one event loop: but for `threads`, no method is called from
     elsewhere."""
 
     def __init__(self, store: Store, threads: Executor) -> None:

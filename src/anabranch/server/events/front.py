@@ -1,0 +1,90 @@
+"""What the calls of a front end share: the threads, the writers, the followers, and their end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TypeVar
+
+from anabranch import limits
+from anabranch.errors import Closed, StreamNotFound
+from anabranch.model.stream import StreamInfo
+from anabranch.security.guard import Principal
+from anabranch.server.broker import Broker
+from anabranch.server.events.names import StreamNames
+from anabranch.server.events.producers import OpenProducers
+from anabranch.server.events.writers import SharedWriter, SharedWriters
+from anabranch.server.tail.follower import SharedTails
+
+T = TypeVar("T")
+
+
+class EventFront:
+    """What the calls of one front end share, for one event loop. Close it before the store."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.store = broker.store
+        self.guard = broker.guard
+        self.threads = ThreadPoolExecutor(limits.HTTP_THREADS_MAX, "anabranch-calls")
+        self._long_threads = ThreadPoolExecutor(limits.HTTP_VERBS_MAX, "anabranch-verb")
+        self.names = StreamNames(self.store, self.guard, self.threads)
+        self.writers = SharedWriters(self.store, self.threads)
+        self.producers = OpenProducers(self.store)
+        self.tails = SharedTails(self.store, self.threads)
+        self.draining = False
+        self._loop = asyncio.get_running_loop()
+        self._ending: asyncio.Task[None] | None = None
+        self._forget_drain = broker.drain.on_start(self._drain_soon)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Run what waits for the catalog, the blobs or a commit, in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self.threads, work)
+
+    async def run_long(self, work: Callable[[], T]) -> T:
+        """Run what may take long, such as a verb that moves bytes, in one of other threads: requests for events don't
+        wait for it."""
+        return await asyncio.get_running_loop().run_in_executor(self._long_threads, work)
+
+    async def append(
+        self, info: StreamInfo, principal: Principal, work: Callable[[StreamInfo, SharedWriter], Awaitable[T]]
+    ) -> T:
+        """Append with the stream's writer, as `work` does. Raises what it raises."""
+        try:
+            return await self._append(info, work)
+        except (Closed, StreamNotFound):
+            # Nothing was appended: another request closed the writer, or the name belongs to another stream now.
+            self.names.forget(str(info.name))
+            info = await self.names.get(str(info.name), principal, "write", verb="append")
+            return await self._append(info, work)
+
+    async def _append(self, info: StreamInfo, work: Callable[[StreamInfo, SharedWriter], Awaitable[T]]) -> T:
+        try:
+            return await work(info, await self.writers.get(info))
+        except Exception as exc:
+            self.writers.forget(info, exc)
+            raise
+
+    async def close(self) -> None:
+        """End the followers, and wait until what was accepted is durable. May be called again."""
+        self._forget_drain()
+        self._begin_drain()
+        assert self._ending is not None, "it has begun"
+        await self._ending
+        await self.writers.close()
+        await self.run(self.producers.close)
+        self.threads.shutdown(wait=False)
+        self._long_threads.shutdown(wait=False, cancel_futures=True)
+
+    def _drain_soon(self) -> None:
+        """Called in any thread."""
+        with suppress(RuntimeError):  # the loop has ended, and with it all followers
+            self._loop.call_soon_threadsafe(self._begin_drain)
+
+    def _begin_drain(self) -> None:
+        """End the followers, each with the cut where it can go on; refuse what comes now."""
+        self.draining = True
+        if self._ending is None:
+            self._ending = self._loop.create_task(self.tails.close())

@@ -1,0 +1,81 @@
+"""Looks up streams by name, and remembers them for a moment, so that not every request asks the catalog."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Executor
+from functools import partial
+from typing import NamedTuple
+
+from anabranch import limits
+from anabranch.errors import NotFound, ScopeRenamed, StreamRenamed
+from anabranch.model.names import StreamName
+from anabranch.model.stream import StreamInfo
+from anabranch.security.guard import Guard, Operation, Principal
+from anabranch.store.facade import Store
+
+
+class _Known(NamedTuple):
+    info: StreamInfo
+    until: float
+
+
+class StreamNames:
+    """Streams by name, as of at most `limits.HTTP_NAME_S` ago: a stream that was renamed or deleted by another process
+    is found under its old name for that long. For one event loop."""
+
+    def __init__(self, store: Store, guard: Guard, threads: Executor) -> None:
+        self._store = store
+        self._guard = guard
+        self._threads = threads
+        self._known: dict[str, _Known] = {}
+        self._loop = asyncio.get_running_loop()
+        self._asked: dict[str, asyncio.Task[StreamInfo]] = {}
+
+    def known(self, name: str) -> StreamInfo | None:
+        """The stream, if it was looked up a moment ago."""
+        found = self._known.get(name)
+        return None if found is None or found.until < self._loop.time() else found.info
+
+    def forget(self, name: str) -> None:
+        """Look the name up again next time."""
+        self._known.pop(name, None)
+
+    async def get(self, name: str, principal: Principal, operation: Operation, *, verb: str) -> StreamInfo:
+        """The stream that this is a name or an alias of, after checking that the caller may do the operation on it.
+        Raises InvalidName, StreamNotFound and its subclasses, PermissionDenied: whether a stream exists is for those
+        who may use it."""
+        info = self.known(name)
+        if info is None:
+            try:
+                info = await self._look_up(name)
+            except NotFound as exc:
+                self._guard.authorize(principal, operation, name, verb=verb)
+                if isinstance(exc, StreamRenamed):
+                    self._guard.authorize(principal, operation, exc.name, verb=verb)
+                elif isinstance(exc, ScopeRenamed):
+                    self._guard.authorize(principal, operation, f"{exc.name}/", verb=verb)
+                raise
+        self._guard.authorize(principal, operation, str(info.name), verb=verb)
+        return info
+
+    async def _look_up(self, name: str) -> StreamInfo:
+        asked = self._asked.get(name)
+        if asked is None:
+            StreamName.parse(name)
+            asked = self._asked[name] = self._loop.create_task(self._fetch(name))
+            asked.add_done_callback(partial(self._fetched, name))
+        return await asyncio.shield(asked)
+
+    async def _fetch(self, name: str) -> StreamInfo:
+        self._known.pop(name, None)
+        info = await self._loop.run_in_executor(self._threads, self._store.streams.get, name)
+        if len(self._known) >= limits.HTTP_NAMES_MAX:
+            self._known.clear()
+        self._known[name] = _Known(info, self._loop.time() + limits.HTTP_NAME_S)
+        return info
+
+    def _fetched(self, name: str, task: asyncio.Task[StreamInfo]) -> None:
+        self._asked.pop(name, None)
+        if not task.cancelled():
+            task.exception()  # whoever asked gets it, unless all have gone

@@ -1,0 +1,92 @@
+"""What is read: ranges of a stream, and pages of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from anabranch import limits
+from anabranch.errors import InvalidArgument
+from anabranch.model.cut import StreamCut
+from anabranch.model.stream import StreamInfo
+from anabranch.reading.bounds import TimeKind
+from anabranch.reading.reader import Reader
+from anabranch.store.facade import Store
+
+
+class Range(NamedTuple):
+    """What is read: the events from one place to another, as of opening to the tail; `between` two event times."""
+
+    start: str
+    end: str | None
+    by: TimeKind
+    columns: list[str] | None
+    between: tuple[str, str] | None
+    limit: int | None
+    meta: bool
+
+
+def place(text: str) -> int | str:
+    """A place as the reader takes it: a number is a time in µs."""
+    digits = text.removeprefix("-")
+    return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 20 else text
+
+
+def time_kind_of(by: str | None) -> TimeKind:
+    """Which times places are. Raises InvalidArgument."""
+    if by not in ("append", "event"):
+        raise InvalidArgument(f"by is append or event, not '{by}'")
+    return "event" if by == "event" else "append"
+
+
+def open_range(store: Store, info: StreamInfo, asked: Range) -> Reader:
+    """A reader of the range. Raises what `Store.reader` raises."""
+    between = asked.between
+    return store.reader(
+        info.name,
+        start=place(asked.start),
+        end=None if asked.end is None else place(asked.end),
+        by=asked.by,
+        columns=asked.columns,
+        between=None if between is None else (place(between[0]), place(between[1])),
+        batch_rows=min(asked.limit or limits.READ_ROWS_MAX, limits.READ_ROWS_MAX),
+    )
+
+
+class Page(NamedTuple):
+    """The events of a page; `after` is the cut behind them; `complete` if nothing follows before the end."""
+
+    batches: list[tuple[pa.RecordBatch, StreamCut]]
+    after: StreamCut
+    complete: bool
+
+
+def read_page(reader: Reader, limit: int) -> Page:
+    """At most `limit` events, and about `limits.HTTP_PAGE_BYTES_MAX` bytes."""
+    found: list[tuple[pa.RecordBatch, StreamCut]] = []
+    left, size, after = limit, 0, reader.position
+    while left and size < limits.HTTP_PAGE_BYTES_MAX:
+        batch = reader.read()
+        if batch is None:
+            return Page(found, reader.position, complete=True)
+        after = reader.position
+        keep = min(left, _fitting(batch, limits.HTTP_PAGE_BYTES_MAX - size))
+        if keep < batch.num_rows:
+            batch = batch.slice(0, keep)
+            after = cut_behind(batch, after)
+            return Page([*found, (batch, after)], after, complete=False)
+        found.append((batch, after))
+        left, size = left - batch.num_rows, size + batch.nbytes
+    return Page(found, after, complete=False)
+
+
+def cut_behind(batch: pa.RecordBatch, after: StreamCut) -> StreamCut:
+    """The cut behind the last row of the first part of a batch, where `after` is the cut behind the whole batch."""
+    segment, offset = batch.column("_segment")[-1].as_py(), batch.column("_offset")[-1].as_py()
+    return StreamCut.of(after.stream, {s: offset + 1 if s.packed == segment else o for s, o in after})
+
+
+def _fitting(batch: pa.RecordBatch, bytes_left: int) -> int:
+    """How many of the rows take about so many bytes; at least one."""
+    return max(1, int(batch.num_rows * bytes_left // max(1, batch.nbytes)))
