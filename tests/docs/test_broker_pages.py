@@ -26,9 +26,16 @@ DOCS = Path(__file__).parents[2] / "docs"
     ],
 )
 def test_a_page_on_brokers_can_be_followed(page: str, commands: int, tmp_path: Path) -> None:
-    flight, http = str(free_port()), str(free_port())
-    text = (DOCS / page).read_text().replace(":7410", f":{flight}").replace(":7411", f":{http}")
-    text = text.replace("$ anabranch serve ", f"$ anabranch serve --flight-port {flight} --set http_port={http} ")
+    flight, http, grpc = (str(free_port()) for _ in range(3))
+    text = (
+        (DOCS / page)
+        .read_text()
+        .replace(":7410", f":{flight}")
+        .replace(":7411", f":{http}")
+        .replace(":7412", f":{grpc}")
+    )
+    ports = f"--flight-port {flight} --grpc-port {grpc} --set http_port={http}"
+    text = text.replace("$ anabranch serve ", f"$ anabranch serve {ports} ")
     own = tmp_path / "page.md"
     own.write_text(text)
     try:

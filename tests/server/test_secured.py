@@ -86,7 +86,9 @@ def test_a_certificate_names_its_caller(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_not_safe_does_not_start(tmp_path: Path, options: list[str], said: str) -> None:
-    command = Line(tmp_path / "river").command("serve", "--http-port", "0", *options)
+    command = Line(tmp_path / "river").command(
+        "serve", "--http-port", "0", "--flight-port", "0", "--grpc-port", "0", *options
+    )
     done = subprocess.run(command, capture_output=True, env=environment(), timeout=PATIENCE_S)
     assert done.returncode == 2
     assert said in done.stderr.decode()

@@ -129,7 +129,7 @@ def test_a_broker_for_other_machines_has_tls_and_lets_in_who_has_a_token(tmp_pat
 def test_a_taken_port_is_one_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        told = Line(tmp_path / "river").process("serve", "--http-port", port)
+        told = Line(tmp_path / "river").process("serve", "--flight-port", "0", "--grpc-port", "0", "--http-port", port)
     assert (told.code, told.out) == (2, "")
     assert f"can't listen on 127.0.0.1, port {port}" in told.err
 
@@ -143,7 +143,8 @@ def test_settings_can_be_printed_and_a_wrong_one_is_refused(tmp_path: Path) -> N
 
 
 def test_the_screen_says_what_is_served_where_and_how_to_stop(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "anabranch.cli.main", "serve", "--http-port", "0", "--flight-port", "0"]
+    command = [sys.executable, "-m", "anabranch.cli.main", "serve"]
+    command += [word for name in ("flight", "http", "grpc") for word in (f"--{name}-port", "0")]
     with subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         shown = b""

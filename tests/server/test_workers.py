@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.kit import Line
 from tests.server.kit import BrokerProcess
+from tests.server.workers_of import children
 from tests.waiting import until, until_gone
 
 pytestmark = pytest.mark.process
@@ -19,13 +20,8 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path / "river", "--workers", "2", folder=tmp_path) as process:
+    with BrokerProcess(tmp_path / "river", "--workers", "2", "--set", "grpc=false", folder=tmp_path) as process:
         yield process
-
-
-def children(pid: int) -> list[int]:
-    """The processes that any of its threads started."""
-    return [int(child) for file in Path(f"/proc/{pid}/task").glob("*/children") for child in file.read_text().split()]
 
 
 def healthy(broker: BrokerProcess) -> bool:

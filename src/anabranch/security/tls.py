@@ -101,6 +101,23 @@ def certificate_name(peer: Mapping[str, Any] | None) -> str | None:
     return None
 
 
+def name_in_certificate(certificate: bytes) -> str | None:
+    """`certificate_name` of a verified client certificate in PEM."""
+    found = x509.load_pem_x509_certificate(certificate)
+    kinds = ((x509.DNSName, "DNS"), (x509.UniformResourceIdentifier, "URI"), (x509.RFC822Name, "email"))
+    try:
+        names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        names = x509.SubjectAlternativeName([])
+    common = found.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+    return certificate_name(
+        {
+            "subjectAltName": tuple((text, name) for kind, text in kinds for name in names.get_values_for_type(kind)),
+            "subject": tuple((("commonName", str(each.value)),) for each in common),
+        }
+    )
+
+
 class TlsWatch:
     """Looks every `limits.TLS_REFRESH_S` whether the files have changed, and hands `on_change` what they hold then. Files
     that can't be used are reported in the log; what was loaded before stays in use."""

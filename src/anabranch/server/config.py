@@ -20,6 +20,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 from anabranch.core.redact import shown_address
 from anabranch.errors import InvalidArgument
 from anabranch.security.safe import is_loopback, require_safe
+from anabranch.store.addresses import MEMORY
 
 __all__ = ["CONFIG_VARIABLE", "PREFIX", "LoadedSettings", "ServerSettings", "load"]
 
@@ -149,6 +150,11 @@ class ServerSettings(BaseSettings):
         return self.dev_tls or self.tls_certificate is not None
 
     @property
+    def serves_grpc(self) -> bool:
+        """Whether gRPC is served: a store in memory belongs to one process, and gRPC has one of its own."""
+        return self.grpc and self.store != MEMORY
+
+    @property
     def authenticates(self) -> bool:
         """Whether callers have to say who they are."""
         if self.auth is not None:
@@ -258,7 +264,9 @@ def _check_together(settings: ServerSettings) -> None:
         raise InvalidArgument("jwks_url needs jwt_issuer and jwt_audience, or tokens of anybody would be accepted")
     if not (settings.flight or settings.http or settings.grpc):
         raise InvalidArgument("flight, http and grpc are all off: nothing would be served")
-    if settings.store == "memory://" and settings.workers > 1:
+    if not (settings.flight or settings.http or settings.serves_grpc):
+        raise InvalidArgument("a store in memory is not served by gRPC: switch flight or http on")
+    if settings.store == MEMORY and settings.workers > 1:
         raise InvalidArgument("a store in memory belongs to one process: leave workers at 1")
     require_safe(settings.host, tls=settings.tls, authentication=settings.authenticates, insecure=settings.insecure)
 

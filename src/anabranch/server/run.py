@@ -18,6 +18,7 @@ from anabranch.server.edge.access_log import AccessLog
 from anabranch.server.flight.front_end import FlightFrontEnd
 from anabranch.server.front_end import FrontEnd
 from anabranch.server.http_front_end import HttpFrontEnd
+from anabranch.server.processes.grpc_process import GrpcProcess
 from anabranch.server.processes.workers import HttpWorkers
 from anabranch.server.systemd import notify
 from anabranch.store.facade import Store
@@ -104,6 +105,8 @@ def _front_ends(
         found.append(HttpWorkers(settings, counters, slots=_slots(settings), first_slot=2))
     elif settings.http:
         found.append(HttpFrontEnd(broker, settings, counters, access_log))
+    if settings.serves_grpc:
+        found.append(GrpcProcess(settings, counters, slots=_slots(settings)))
     return found
 
 

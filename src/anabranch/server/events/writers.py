@@ -21,7 +21,7 @@ from anabranch.errors import (
 )
 from anabranch.model.ids import StreamId
 from anabranch.model.stream import StreamInfo
-from anabranch.server.events.row_decoder import RowDecoder
+from anabranch.server.events.row_decoder import RawRow, RowDecoder
 from anabranch.store.facade import Store
 from anabranch.writing.acknowledgement import Ack, BatchAck
 from anabranch.writing.writer import Writer
@@ -43,11 +43,11 @@ class SharedWriter:
 
 
 def append_value(writer: SharedWriter, value: Any) -> Ack:
-    """Hand one event, parsed from JSON, to the writer."""
+    """Hand one event, parsed from JSON or a RawRow, to the writer."""
     decoder = writer.decoder
     if not decoder.schema.raw:
         return writer.writer.write(decoder.row(value))
-    payload, key, moment = decoder.raw(value)
+    payload, key, moment = value if isinstance(value, RawRow) else decoder.raw(value)
     return writer.writer.write(payload, key=key, time=moment)
 
 

@@ -16,11 +16,11 @@ from typing import Any
 
 from anabranch.errors import AnabranchError
 from anabranch.server.assemble import close_broker, open_broker
+from anabranch.server.broker import Broker
 from anabranch.server.config import ServerSettings
 from anabranch.server.counters import Counters
 from anabranch.server.edge.access_log import AccessLog
 from anabranch.server.front_end import FrontEnd
-from anabranch.server.http_front_end import HttpFrontEnd
 from anabranch.server.logs import log_to_stderr
 
 _LOOK_S = 0.5
@@ -49,10 +49,7 @@ def _serve(order: dict[str, Any], settings: ServerSettings, stopping: threading.
     counters = Counters(slots=order["slots"], slot=order["slot"], descriptor=order["counters"])
     broker = open_broker(settings, upkeep=False)
     try:
-        door = socket.socket(fileno=order["door"])
-        front_end: FrontEnd = HttpFrontEnd(
-            broker, settings, counters, AccessLog() if settings.access_log else None, door=door
-        )
+        front_end = _front_end(order, broker, settings, counters)
         _answer(address=front_end.start())
         failure = None
         while failure is None and not stopping.wait(_LOOK_S):
@@ -63,6 +60,18 @@ def _serve(order: dict[str, Any], settings: ServerSettings, stopping: threading.
         return 0 if failure is None else 1
     finally:
         close_broker(broker)
+
+
+def _front_end(order: dict[str, Any], broker: Broker, settings: ServerSettings, counters: Counters) -> FrontEnd:
+    """What the order names. Each is imported by the process that serves it alone."""
+    log = AccessLog() if settings.access_log else None
+    if order["front_end"] == "grpc":
+        from anabranch.server.grpc.front_end import GrpcFrontEnd
+
+        return GrpcFrontEnd(broker, settings, counters, log)
+    from anabranch.server.http_front_end import HttpFrontEnd
+
+    return HttpFrontEnd(broker, settings, counters, log, door=socket.socket(fileno=order["door"]))
 
 
 def _answer(**fields: str) -> None:

@@ -32,6 +32,7 @@ class HttpWorkers:
         self._door = listen(settings.host, settings.http_port)
         self._door.set_inheritable(True)
         order = {
+            "front_end": "http",
             "settings": settings.model_dump(mode="json"),
             "slots": self._slots,
             "counters": self._counters.descriptor,

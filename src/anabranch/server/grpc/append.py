@@ -1,0 +1,216 @@
+"""Append and AppendStream: appended events are answered once they are durable."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeAlias
+
+from anabranch import limits
+from anabranch.errors import InvalidArgument
+from anabranch.model.stream import StreamInfo
+from anabranch.security.guard import Holding
+from anabranch.server.events.producers import Numbered
+from anabranch.server.events.writers import SharedWriter, append_value
+from anabranch.server.grpc.call import GrpcCall
+from anabranch.server.grpc.errors import draining
+from anabranch.server.grpc.rows import value_of
+from anabranch.wire.v1 import store_pb2 as v1
+from anabranch.writing.acknowledgement import BatchAck, EventRange
+from anabranch.writing.producer import ProducerResult
+
+Answer: TypeAlias = Callable[[], Awaitable[v1.AppendResponse]]
+"""Waits until events that were accepted are durable. Raises what they were refused with."""
+
+
+async def append(call: GrpcCall, request: v1.AppendRequest, info: StreamInfo) -> v1.AppendResponse:
+    """Append the events of one request."""
+
+    async def work(found: StreamInfo, writer: SharedWriter) -> v1.AppendResponse:
+        return await (await _accept(call, request, found, writer))()
+
+    return await call.front.append(info, call.principal, work)
+
+
+async def _accept(call: GrpcCall, request: v1.AppendRequest, info: StreamInfo, writer: SharedWriter) -> Answer:
+    """Hand the events to the writer, or to the producer."""
+    if not request.events:
+        raise InvalidArgument("expected at least one event")
+    if request.HasField("producer"):
+        return await _accept_numbered(call, request, info, writer)
+    front, now = call.front, call.front.store.runtime.clock.now()
+    if len(request.events) == 1 and (size := request.ByteSize()) <= limits.HTTP_SMALL_BYTES:
+        await front.writers.make_room(writer)
+        return _accept_single(call, value_of(request.events[0], writer.decoder, now), writer, size)
+
+    def many() -> tuple[BatchAck, int]:
+        batch = writer.decoder.batch([value_of(each, writer.decoder, now) for each in request.events])
+        return writer.writer.write_batch(batch, atomic=request.atomic), batch.num_rows
+
+    ack, count = await front.run(many)
+
+    async def wait() -> v1.AppendResponse:
+        await front.writers.until_done(ack)
+        return _of_batch(ack, count)
+
+    return wait
+
+
+def _accept_single(call: GrpcCall, value: Any, writer: SharedWriter, size: int) -> Answer:
+    """Accept one small event, without a thread. It counts as pending until it is durable, also where the caller has
+    gone."""
+    writers = call.front.writers
+    ack = append_value(writer, value)
+    writer.pending_bytes += size
+    done = asyncio.ensure_future(writers.until_done(ack))
+    done.add_done_callback(lambda _: writers.release(writer, size))
+
+    async def wait() -> v1.AppendResponse:
+        await asyncio.shield(done)
+        pointer = ack.result(0)
+        _, segment, offset = pointer
+        landed = v1.EventRange(segment=str(segment), start=offset, stop=offset + 1)
+        return v1.AppendResponse(events=1, pointers=[str(pointer)], ranges=[landed])
+
+    return wait
+
+
+async def _accept_numbered(call: GrpcCall, request: v1.AppendRequest, info: StreamInfo, writer: SharedWriter) -> Answer:
+    front, now, given = call.front, call.front.store.runtime.clock.now(), request.producer
+    if not given.id or given.epoch < 0 or given.sequence < 0:
+        raise InvalidArgument("a producer has an id, and an epoch and a sequence from 0 on")
+    number = Numbered(given.id, given.epoch, given.sequence)
+
+    def begin() -> Callable[[], ProducerResult]:
+        batch = writer.decoder.batch([value_of(each, writer.decoder, now) for each in request.events])
+        return front.producers.begin(info, number, batch)
+
+    result = await front.run(begin)
+
+    async def wait() -> v1.AppendResponse:
+        found = await front.run(result)
+        answer = v1.AppendResponse(ranges=_ranges(found.ranges), duplicate=found.duplicate)
+        if found.events is not None:
+            answer.events = found.events
+        return answer
+
+    return wait
+
+
+def _of_batch(ack: BatchAck, count: int) -> v1.AppendResponse:
+    answer = v1.AppendResponse(events=count, ranges=_ranges(ack.result(0)))
+    if count <= limits.HTTP_POINTERS_MAX:
+        answer.pointers.extend(str(ack.pointer(row)) for row in range(count))
+    return answer
+
+
+def _ranges(ranges: Sequence[EventRange]) -> list[v1.EventRange]:
+    return [v1.EventRange(segment=str(each.segment), start=each.start, stop=each.stop) for each in ranges]
+
+
+class _Accepted(NamedTuple):
+    """A request of many that was accepted, and what it holds until it is answered."""
+
+    info: StreamInfo
+    answer: Answer
+    size: int
+    memory: Holding
+
+
+class _Window:
+    """The requests of one call that are not answered yet: so many, and so many bytes, are read ahead."""
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[_Accepted | None] = asyncio.Queue(limits.CONNECTION_BATCHES_MAX)
+        self._bytes = 0
+        self._less = asyncio.Event()
+
+    async def put(self, accepted: _Accepted) -> None:
+        """Add one; waits while there are too many."""
+        self._bytes += accepted.size
+        await self._queue.put(accepted)
+        while self._bytes > limits.CONNECTION_BYTES_MAX:
+            self._less.clear()
+            await self._less.wait()
+
+    async def end(self) -> None:
+        """There are no more."""
+        await self._queue.put(None)
+
+    async def get(self) -> _Accepted | None:
+        """The oldest one; None at the end."""
+        return await self._queue.get()
+
+    def answered(self, accepted: _Accepted) -> None:
+        """It holds nothing any more."""
+        self._bytes -= accepted.size
+        accepted.memory.release()
+        self._less.set()
+
+    def drop(self) -> None:
+        """Release what was not answered."""
+        while not self._queue.empty():
+            if (accepted := self._queue.get_nowait()) is not None:
+                self.answered(accepted)
+
+
+async def append_stream(call: GrpcCall) -> None:
+    """Append request after request; the answers follow in their order. Once the broker drains, no more is read, what was
+    accepted is answered, and the call ends with UNAVAILABLE."""
+    window, loop = _Window(), asyncio.get_running_loop()
+    reading = asyncio.ensure_future(_read(call, window))
+    answering = asyncio.ensure_future(_answer(call, window))
+    tasks = [reading, answering]
+
+    def end() -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(reading.cancel)
+
+    forget = call.front.broker.drain.on_start(end)
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if not answering.done():  # else it has failed, and nothing behind is read
+            tasks.append(asyncio.ensure_future(window.end()))
+        await answering
+        if reading.cancelled():
+            raise draining()
+        await reading
+    finally:
+        forget()
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        window.drop()
+
+
+async def _read(call: GrpcCall, window: _Window) -> None:
+    front = call.front
+    while (message := await call.receive(v1.AppendStreamRequest)) is not None:
+        request, size = message.append, message.ByteSize()
+        info = await front.names.get(request.stream, call.principal, "write", verb="append")
+
+        async def work(
+            found: StreamInfo, writer: SharedWriter, request: v1.AppendRequest = request
+        ) -> tuple[StreamInfo, Answer]:
+            return found, await _accept(call, request, found, writer)
+
+        memory = front.guard.hold(call.principal, "memory", size)
+        try:
+            accepted = _Accepted(*await front.append(info, call.principal, work), size, memory)
+        except BaseException:
+            memory.release()
+            raise
+        await window.put(accepted)
+
+
+async def _answer(call: GrpcCall, window: _Window) -> None:
+    while (accepted := await window.get()) is not None:
+        try:
+            found = await accepted.answer()
+        except Exception as exc:
+            call.front.writers.forget(accepted.info, exc)
+            raise
+        finally:
+            window.answered(accepted)
+        await call.send(v1.AppendStreamResponse(append=found))

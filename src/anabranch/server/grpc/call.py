@@ -1,0 +1,64 @@
+"""A gRPC call that may be served: its caller is known."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from anabranch import limits
+from anabranch.security.guard import Principal
+from anabranch.server.events.front import EventFront
+from anabranch.wire.commands import parse
+
+M = TypeVar("M", bound=Message)
+
+
+@dataclass(slots=True)
+class Counted:
+    """What is counted of a call, for the metrics and the access log."""
+
+    method: str
+    began: float = field(default_factory=time.monotonic)
+    received: int = 0
+    sent: int = 0
+    principal: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GrpcCall:
+    """One call. `send_timeout_s` is how long the caller may take none of an answer."""
+
+    front: EventFront
+    context: Any
+    principal: Principal
+    counted: Counted
+    send_timeout_s: float
+
+    async def received(self, kind: type[M], data: bytes) -> M:
+        """A message of the caller. Raises InvalidArgument, RateLimited."""
+        self.counted.received += len(data)
+        self.front.guard.admit(self.principal, calls=0, bytes_=len(data))
+        if len(data) > limits.HTTP_SMALL_BYTES:
+            return await self.front.run(lambda: parse(kind, data))
+        return parse(kind, data)
+
+    async def receive(self, kind: type[M]) -> M | None:
+        """The caller's next message of many; None once there are no more. Raises InvalidArgument, RateLimited."""
+        data = await self.context.read()
+        return None if data is grpc.aio.EOF else await self.received(kind, data)
+
+    async def send(self, message: Message | bytes) -> None:
+        """Send one message of many; waits until the connection takes it. Raises TimeoutError where it takes nothing for
+        too long."""
+        data = message if isinstance(message, bytes) else message.SerializeToString()
+        self.counted.sent += len(data)
+        try:
+            async with asyncio.timeout(self.send_timeout_s):
+                await self.context.write(data)
+        except TimeoutError:
+            raise TimeoutError(f"the caller took nothing for {self.send_timeout_s:g} s") from None

@@ -1,0 +1,93 @@
+"""Read and Follow: the events of a stream as messages."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from anabranch import limits
+from anabranch.errors import Closed, InvalidArgument
+from anabranch.model.stream import StreamInfo
+from anabranch.server.events.page import Range, cut_behind, open_range, place, time_kind_of
+from anabranch.server.grpc.call import GrpcCall
+from anabranch.server.grpc.errors import draining
+from anabranch.server.grpc.rows import columns_of, encode
+from anabranch.wire.v1 import store_pb2 as v1
+
+
+async def read(call: GrpcCall, request: v1.ReadRequest, info: StreamInfo) -> None:
+    """Send the events of a range. Each batch is read once the caller has taken the one before."""
+    front = call.front
+    asked = _range_of(request, info)
+    part = partial(encode, raw=info.schema.raw, columns=None, meta=asked.meta)
+    reader = await front.run(lambda: open_range(front.store, info, asked))
+    left = asked.limit
+    position = reader.position
+    try:
+        while left is None or left > 0:
+            batch = await front.run(reader.read)
+            if batch is None:
+                await call.send(v1.ReadResponse(cut=str(reader.position), complete=True))
+                return
+            position = reader.position
+            if left is not None and batch.num_rows > left:
+                batch = batch.slice(0, left)
+                position = cut_behind(batch, position)
+            left = None if left is None else left - batch.num_rows
+            front.guard.authorize(call.principal, "read", str(info.name), verb="read")
+            front.guard.admit(call.principal, calls=0, bytes_=batch.nbytes)
+            for message in await front.run(partial(part, batch, position)):
+                await call.send(message)
+            if front.draining:
+                raise draining()
+    finally:
+        reader.close()
+
+
+def _range_of(request: v1.ReadRequest, info: StreamInfo) -> Range:
+    if request.limit < 0:
+        raise InvalidArgument("limit is a number from 1 on, or 0 for all")
+    if bool(request.not_before) != bool(request.before):
+        raise InvalidArgument("not_before and before come together")
+    return Range(
+        start=request.start or "head",
+        end=request.end or None,
+        by=time_kind_of(request.by or "append"),
+        columns=columns_of(info.schema, request.columns),
+        between=(request.not_before, request.before) if request.before else None,
+        limit=request.limit or None,
+        meta=request.meta,
+    )
+
+
+async def follow(call: GrpcCall, request: v1.FollowRequest, info: StreamInfo) -> None:
+    """Send events as they come, by the tail that all followers of the stream share."""
+    front = call.front
+    columns = columns_of(info.schema, request.columns)
+    names = None if columns is None else tuple(columns)
+    part = partial(encode, raw=info.schema.raw, columns=names, meta=request.meta)
+    form = ("grpc", names, request.meta)
+    loop = asyncio.get_running_loop()
+    try:
+        start = place(request.start or "head")
+        follower = await front.tails.follow(info, start, by=time_kind_of(request.by or "append"))
+    except Closed:
+        raise draining() from None
+    try:
+        await call.send(v1.FollowResponse(cut=str(follower.position)))
+        check_at = loop.time() + limits.FOLLOW_RECHECK_S
+        async for batch in follower.batches():
+            if front.draining:
+                raise draining()
+            if loop.time() > check_at:
+                check_at = loop.time() + limits.FOLLOW_RECHECK_S
+                front.guard.authorize(call.principal, "read", str(info.name), verb="follow")
+            if batch is None:
+                continue
+            for message in batch.encoded(form, part):
+                await call.send(message)
+        await call.send(v1.FollowResponse(cut=str(follower.position), sealed=True))
+    except Closed:
+        raise draining() from None
+    finally:
+        follower.close()

@@ -1,0 +1,80 @@
+"""Events as messages: of a request to what a writer takes, and of a reader's batch to parts of an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from anabranch import limits
+from anabranch.core.routing import check_key
+from anabranch.errors import SchemaMismatch
+from anabranch.model.columns import select_columns
+from anabranch.model.cut import StreamCut
+from anabranch.model.ids import Micros
+from anabranch.model.schema import StreamSchema
+from anabranch.server.events.row_decoder import RawRow, RowDecoder, parse
+from anabranch.server.events.row_encoder import cuts_of, encode_rows, pointers_of
+from anabranch.wire.v1 import store_pb2 as v1
+
+
+def value_of(event: v1.Event, decoder: RowDecoder, now: Micros) -> Any:
+    """An event of a request as `append_value` and `RowDecoder.batch` take it. `now` is the time of bytes that have none.
+    Raises SchemaMismatch, InvalidKey, InvalidArgument."""
+    body = event.WhichOneof("body")
+    if body is None:
+        raise SchemaMismatch("an event has either json or payload")
+    if body == "json":
+        if event.HasField("key") or event.HasField("time_us"):
+            raise SchemaMismatch("key and time_us belong to payload; of json they are columns")
+        return parse(event.json)
+    if not decoder.schema.raw:
+        raise SchemaMismatch("the stream has columns: send json, not payload")
+    key = event.key if event.HasField("key") else None
+    if key is not None:
+        check_key(key)
+    return RawRow(event.payload, key, event.time_us if event.HasField("time_us") else now)
+
+
+def columns_of(schema: StreamSchema, asked: Sequence[str]) -> list[str] | None:
+    """The columns that a caller asks for; None for all. Raises InvalidArgument."""
+    if not asked:
+        return None
+    if schema.raw:
+        raise SchemaMismatch("a raw stream has no columns to choose from")
+    return list(select_columns(list(asked), schema.columns))
+
+
+def encode(
+    batch: pa.RecordBatch, after: StreamCut, *, raw: bool, columns: Sequence[str] | None, meta: bool
+) -> list[bytes]:
+    """The rows as serialized `ReadResponse`, which are `FollowResponse` too: parts of about `limits.FOLLOW_SEND_BYTES`,
+    each with the cut behind its last row; `after` is that behind the batch."""
+    events = _payloads(batch) if raw else [v1.Event(json=row) for row in encode_rows(batch, columns=columns)]
+    cuts = cuts_of(batch, after)
+    if meta:
+        _add_meta(events, batch, after, cuts)
+    parts, first, size = [], 0, 0
+    for number, event in enumerate(events):
+        size += event.ByteSize()
+        if size >= limits.FOLLOW_SEND_BYTES or number == len(events) - 1:
+            part = v1.ReadResponse(events=events[first : number + 1], cut=cuts[number])
+            parts.append(part.SerializeToString())
+            first, size = number + 1, 0
+    return parts
+
+
+def _payloads(batch: pa.RecordBatch) -> list[v1.Event]:
+    keys, payloads = (batch.column(name).to_pylist() for name in ("key", "payload"))
+    times = batch.column("time").cast(pa.int64()).to_pylist()
+    return [
+        v1.Event(payload=payload or b"", key=key, time_us=moment)
+        for key, moment, payload in zip(keys, times, payloads, strict=True)
+    ]
+
+
+def _add_meta(events: Sequence[v1.Event], batch: pa.RecordBatch, after: StreamCut, cuts: Sequence[str]) -> None:
+    appended = batch.column("_appended").cast(pa.int64()).to_pylist()
+    for event, pointer, moment, cut in zip(events, pointers_of(batch, after), appended, cuts, strict=True):
+        event.pointer, event.appended_us, event.cut = pointer, moment, cut

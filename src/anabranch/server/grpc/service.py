@@ -1,0 +1,159 @@
+"""The service `anabranch.v1.Store`: finds out who calls and what for, and hands over to the file that does it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple
+
+import grpc
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.message_factory import GetMessageClass
+
+from anabranch.security.guard import Operation
+from anabranch.server.counters import Counters
+from anabranch.server.edge.access_log import AccessLog
+from anabranch.server.events.front import EventFront
+from anabranch.server.grpc.append import append, append_stream
+from anabranch.server.grpc.call import Counted, GrpcCall
+from anabranch.server.grpc.callers import caller, peer_of
+from anabranch.server.grpc.errors import abort, draining, outcome_of
+from anabranch.server.grpc.read import follow, read
+from anabranch.server.grpc.verbs import call_verb
+from anabranch.wire.v1 import store_pb2 as v1
+
+__all__ = ["METHODS", "SERVICE", "Method", "store_service"]
+
+SERVICE: Final = v1.DESCRIPTOR.services_by_name["Store"]
+
+
+class Method(NamedTuple):
+    """What serves an RPC. With an `operation`, it is checked on the stream that the request names before `serve` is
+    called, which is then given the stream as well; without one, `serve` checks. An answer of one message is returned, one of
+    many is sent. `follows`: it has no end of its own."""
+
+    serve: Callable[..., Awaitable[Any]]
+    operation: Operation | None
+    follows: bool = False
+
+
+METHODS: Final = {
+    "Append": Method(append, "write"),
+    "AppendStream": Method(append_stream, None, follows=True),
+    "Read": Method(read, "read"),
+    "Follow": Method(follow, "read", follows=True),
+    "Call": Method(call_verb, None),
+}
+
+
+def store_service(
+    front: EventFront, counters: Counters, log: AccessLog | None, *, send_timeout_s: float
+) -> grpc.GenericRpcHandler:
+    """The handlers of all RPCs of the service."""
+    handlers = {}
+    for descriptor in SERVICE.methods:
+        served = _Served(front, counters, log, descriptor, METHODS[descriptor.name], send_timeout_s)
+        handlers[descriptor.name] = served.handler()
+    return grpc.method_handlers_generic_handler(SERVICE.full_name, handlers)
+
+
+class _Served:
+    """An RPC: authenticates, checks, counts, and answers errors."""
+
+    def __init__(
+        self,
+        front: EventFront,
+        counters: Counters,
+        log: AccessLog | None,
+        descriptor: MethodDescriptor,
+        method: Method,
+        send_timeout_s: float,
+    ) -> None:
+        self._front = front
+        self._counters = counters
+        self._log = log
+        self._name = descriptor.name
+        self._method = method
+        self._send_timeout_s = send_timeout_s
+        self._request = GetMessageClass(descriptor.input_type)
+        self._shape = (descriptor.client_streaming, descriptor.server_streaming)
+
+    def handler(self) -> grpc.RpcMethodHandler[Any, Any]:
+        """What gRPC calls. Messages are bytes for it: what is none of ours is to be refused by us."""
+        match self._shape:
+            case (False, False):
+                return grpc.unary_unary_rpc_method_handler(self._unary)
+            case (False, True):
+                return grpc.unary_stream_rpc_method_handler(self._unary)
+            case (True, True):
+                return grpc.stream_stream_rpc_method_handler(self._many)
+        raise AssertionError(f"no RPC has the shape of {self._name}")
+
+    async def _unary(self, data: bytes, context: Any) -> bytes | None:
+        return await self._counting(context, data)
+
+    async def _many(self, _: Any, context: Any) -> bytes | None:
+        return await self._counting(context, None)
+
+    async def _counting(self, context: Any, data: bytes | None) -> bytes | None:
+        counted, outcome = Counted(self._name), "failed"
+        self._counters.began("grpc")
+        try:
+            answer = await self._serve(counted, context, data)
+            outcome = "ok"
+            return answer
+        except asyncio.CancelledError:  # the caller has gone, which is how followers end
+            outcome = "ok" if self._method.follows else "refused"
+            raise
+        except Exception as exc:
+            outcome = outcome_of(exc)
+            await abort(context, exc)
+            raise
+        finally:
+            self._ended(counted, context, outcome)
+
+    async def _serve(self, counted: Counted, context: Any, data: bytes | None) -> bytes | None:
+        front, method = self._front, self._method
+        if front.draining:
+            raise draining()
+        principal = caller(front.guard, context)
+        counted.principal = principal.name
+        front.guard.admit(principal)
+        call = GrpcCall(front, context, principal, counted, self._send_timeout_s)
+        size = 0 if data is None else len(data)
+        with (
+            front.guard.hold(principal, "followers" if method.follows else "connections"),
+            front.guard.hold(principal, "memory", size),
+        ):
+            if data is None:
+                answer = await method.serve(call)
+            else:
+                request: Any = await call.received(self._request, data)
+                if method.operation is None:
+                    answer = await method.serve(call, request)
+                else:
+                    verb = self._name.lower()
+                    info = await front.names.get(request.stream, principal, method.operation, verb=verb)
+                    answer = await method.serve(call, request, info)
+        if answer is None:
+            return None
+        sent: bytes = answer.SerializeToString()
+        counted.sent += len(sent)
+        return sent
+
+    def _ended(self, counted: Counted, context: Any, outcome: str) -> None:
+        taken = time.monotonic() - counted.began
+        lasting = None if self._method.follows else taken
+        self._counters.ended("grpc", outcome, lasting, received=counted.received, sent=counted.sent)
+        if self._log is not None:
+            self._log.note(
+                front_end="grpc",
+                peer=peer_of(context),
+                principal=counted.principal,
+                method=counted.method,
+                outcome=outcome,
+                received=counted.received,
+                sent=counted.sent,
+                ms=round(taken * 1000, 2),
+            )

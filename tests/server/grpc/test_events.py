@@ -1,0 +1,169 @@
+"""Append, Read, Follow and Call over a real connection to a broker process."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import grpc
+import pytest
+
+from anabranch.wire.v1 import store_pb2 as v1
+from tests.server.grpc.client import Client, error_of
+
+pytestmark = pytest.mark.process
+_numbers = count()
+
+
+def called(client: Client, verb: str, **arguments: Any) -> list[Any]:
+    """What a verb returns."""
+    answers = client.Call(v1.CallRequest(verb=verb, arguments=json.dumps(arguments).encode()))
+    return [json.loads(getattr(each, each.WhichOneof("answer"))) for each in answers]
+
+
+@pytest.fixture
+def stream(client: Client) -> str:
+    """A raw stream of the test's own."""
+    name = f"iot/raw-{next(_numbers)}"
+    called(client, "streams.create", name=name)
+    return name
+
+
+def payloads(*given: str) -> list[v1.Event]:
+    return [v1.Event(payload=each.encode(), key="k") for each in given]
+
+
+def read(client: Client, stream: str, **more: Any) -> list[v1.Event]:
+    return [event for part in client.Read(v1.ReadRequest(stream=stream, **more)) for event in part.events]
+
+
+def refused(act: Any) -> tuple[grpc.StatusCode, str]:
+    """The status and the code that a call ends with."""
+    with pytest.raises(grpc.RpcError) as found:
+        act()
+    return found.value.code(), error_of(found.value).code
+
+
+def test_what_is_appended_is_read(client: Client, stream: str) -> None:
+    answer = client.Append(v1.AppendRequest(stream=stream, events=payloads("a")))
+    assert (answer.events, len(answer.pointers)) == (1, 1)
+    answer = client.Append(v1.AppendRequest(stream=stream, events=payloads("b", "c"), atomic=True))
+    assert (answer.events, len(answer.pointers), answer.ranges[0].stop - answer.ranges[0].start) == (2, 2, 2)
+    found = read(client, stream, meta=True)
+    assert [(each.payload, each.key) for each in found] == [(b"a", "k"), (b"b", "k"), (b"c", "k")]
+    assert [each.pointer for each in found][1:] == list(answer.pointers)
+    assert all(each.time_us and each.appended_us for each in found)
+    assert [each.payload for each in read(client, stream, start=found[0].cut)] == [b"b", b"c"]
+    assert [each.payload for each in read(client, stream, start=found[1].pointer, limit=1)] == [b"b"]
+
+
+def test_a_read_says_where_it_ended_and_whether_that_was_the_end(client: Client, stream: str) -> None:
+    client.Append(v1.AppendRequest(stream=stream, events=payloads("a", "b", "c")))
+    *_, last = client.Read(v1.ReadRequest(stream=stream, limit=2))
+    assert not last.complete
+    *_, end = client.Read(v1.ReadRequest(stream=stream, start=last.cut))
+    assert end.complete
+    assert [each.payload for each in read(client, stream, start=last.cut)] == [b"c"]
+
+
+def test_events_with_columns_are_json(client: Client, broker: Any) -> None:
+    import pyarrow as pa
+
+    import anabranch as ab
+
+    name = f"iot/typed-{next(_numbers)}"
+    with ab.connect(broker.log.parent / "river") as store:
+        store.streams.create(name, schema=pa.schema([("sensor", pa.string()), ("value", pa.float64())]), key="sensor")
+    rows = [{"sensor": "a", "value": 1.5}, {"sensor": "b", "value": None}]
+    client.Append(v1.AppendRequest(stream=name, events=[v1.Event(json=json.dumps(each).encode()) for each in rows]))
+    assert sorted((json.loads(each.json) for each in read(client, name)), key=lambda row: row["sensor"]) == rows
+    assert {json.loads(each.json)["sensor"] for each in read(client, name, columns=["sensor"])} == {"a", "b"}
+    wrong = v1.AppendRequest(stream=name, events=[v1.Event(payload=b"x")])
+    assert refused(lambda: client.Append(wrong)) == (grpc.StatusCode.INVALID_ARGUMENT, "schema_mismatch")
+
+
+def test_a_producers_request_takes_effect_once(client: Client, stream: str) -> None:
+    def send(sequence: int, epoch: int = 0) -> Any:
+        number = v1.ProducerNumber(id="p", epoch=epoch, sequence=sequence)
+        return client.Append(v1.AppendRequest(stream=stream, events=payloads(f"{sequence}"), producer=number))
+
+    assert not send(0).duplicate
+    again = send(0)
+    assert again.duplicate and again.events == 1
+    assert refused(lambda: send(5)) == (grpc.StatusCode.FAILED_PRECONDITION, "out_of_sequence")
+    send(1)
+    assert not send(0, epoch=1).duplicate
+    assert refused(lambda: send(2)) == (grpc.StatusCode.FAILED_PRECONDITION, "fenced")
+    assert [each.payload for each in read(client, stream)] == [b"0", b"1", b"0"]
+
+
+def test_appends_are_pipelined_and_answered_in_order(client: Client, stream: str) -> None:
+    def requests() -> Iterator[v1.AppendStreamRequest]:
+        for number in range(200):
+            sent = v1.AppendRequest(stream=stream, events=payloads(str(number)))
+            if number % 2:
+                sent.producer.CopyFrom(v1.ProducerNumber(id="q", sequence=number // 2))
+            yield v1.AppendStreamRequest(append=sent)
+
+    answers = list(client.AppendStream(requests()))
+    assert len(answers) == 200 and all(each.append.events == 1 for each in answers)
+    assert sorted(int(each.payload) for each in read(client, stream)) == list(range(200))
+
+
+def test_a_refused_request_ends_the_stream_of_appends_behind_what_was_answered(client: Client, stream: str) -> None:
+    good = v1.AppendStreamRequest(append=v1.AppendRequest(stream=stream, events=payloads("a")))
+    bad = v1.AppendStreamRequest(append=v1.AppendRequest(stream="iot/none", events=payloads("b")))
+    answers = client.AppendStream(iter([good, bad]))
+    assert next(answers).append.events == 1
+    assert refused(lambda: next(answers)) == (grpc.StatusCode.NOT_FOUND, "stream_not_found")
+
+
+def test_a_follower_gets_history_then_what_comes_and_the_end(client: Client, stream: str) -> None:
+    client.Append(v1.AppendRequest(stream=stream, events=payloads("a")))
+    parts = client.Follow(v1.FollowRequest(stream=stream))
+    assert not next(parts).events
+    assert [each.payload for each in next(parts).events] == [b"a"]
+    timer = threading.Timer(0.2, lambda: client.Append(v1.AppendRequest(stream=stream, events=payloads("b"))))
+    timer.start()
+    part = next(parts)
+    assert [each.payload for each in part.events] == [b"b"]
+    called(client, "streams.seal", name=stream)
+    *_, last = parts
+    assert last.sealed
+    timer.join()
+
+
+def test_errors_have_their_status_code_message_and_fields(client: Client) -> None:
+    with pytest.raises(grpc.RpcError) as found:
+        list(client.Read(v1.ReadRequest(stream="iot/none")))
+    error = error_of(found.value)
+    assert (found.value.code(), error.code) == (grpc.StatusCode.NOT_FOUND, "stream_not_found")
+    assert error.message == found.value.details() and json.loads(error.fields)["stream"] == "iot/none"
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        (v1.ReadRequest(stream="nothing"), "invalid_name"),
+        (v1.ReadRequest(stream="iot/raw", start="yesterday-ish"), "invalid_argument"),
+        (v1.ReadRequest(stream="iot/raw", by="noon"), "invalid_argument"),
+        (v1.ReadRequest(stream="iot/raw", limit=-1), "invalid_argument"),
+        (v1.ReadRequest(stream="iot/raw", before="2026-01-01"), "invalid_argument"),
+    ],
+)
+def test_a_wrong_argument_is_one_clear_error(client: Client, request_: v1.ReadRequest, code: str) -> None:
+    if not called(client, "streams.exists", name="iot/raw")[0]:
+        called(client, "streams.create", name="iot/raw")
+    assert refused(lambda: list(client.Read(request_))) == (grpc.StatusCode.INVALID_ARGUMENT, code)
+
+
+def test_verbs_return_results_and_lists(client: Client, stream: str) -> None:
+    assert stream in json.dumps(called(client, "streams.list"))
+    (found,) = called(client, "streams.exists", name=stream)
+    assert found is True
+    assert refused(lambda: called(client, "streams.conjure"))[0] is grpc.StatusCode.INVALID_ARGUMENT
+    bad = v1.CallRequest(verb="streams.list", arguments=b"[1")
+    assert refused(lambda: list(client.Call(bad)))[0] is grpc.StatusCode.INVALID_ARGUMENT
