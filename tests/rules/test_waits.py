@@ -73,6 +73,9 @@ ALLOWED = {
     "server/flight/append.py::_Answers._run self._changed.wait": _CONDITION + "a task that has nothing to do",
     "server/flight/append.py::_Answers.add self._changed.wait": _CONDITION + _DURABLE,
     "server/flight/append.py::_produced accepted.result": _DURABLE,
+    "server/grpc/append.py::_Window.get self._queue.get": "a caller who appends, until its connection ends, or a drain",
+    "server/grpc/append.py::_Window.put self._less.wait": _DURABLE,
+    "server/grpc/append.py::_answer window.get": "a caller who appends, until its connection ends, or a drain",
     "transfer/jobs/window.py::WorkWindow.run task.join": "steps of a job have deadlines",
 }
 

@@ -54,7 +54,7 @@ def open_range(store: Store, info: StreamInfo, asked: Range) -> Reader:
     )
 
 
-class Page(NamedTuple):
+class EventPage(NamedTuple):
     """The events of a page; `after` is the cut behind them; `complete` if nothing follows before the end."""
 
     batches: list[tuple[pa.RecordBatch, StreamCut]]
@@ -62,23 +62,23 @@ class Page(NamedTuple):
     complete: bool
 
 
-def read_page(reader: Reader, limit: int) -> Page:
+def read_page(reader: Reader, limit: int) -> EventPage:
     """At most `limit` events, and about `limits.HTTP_PAGE_BYTES_MAX` bytes."""
     found: list[tuple[pa.RecordBatch, StreamCut]] = []
     left, size, after = limit, 0, reader.position
     while left and size < limits.HTTP_PAGE_BYTES_MAX:
         batch = reader.read()
         if batch is None:
-            return Page(found, reader.position, complete=True)
+            return EventPage(found, reader.position, complete=True)
         after = reader.position
         keep = min(left, _fitting(batch, limits.HTTP_PAGE_BYTES_MAX - size))
         if keep < batch.num_rows:
             batch = batch.slice(0, keep)
             after = cut_behind(batch, after)
-            return Page([*found, (batch, after)], after, complete=False)
+            return EventPage([*found, (batch, after)], after, complete=False)
         found.append((batch, after))
         left, size = left - batch.num_rows, size + batch.nbytes
-    return Page(found, after, complete=False)
+    return EventPage(found, after, complete=False)
 
 
 def cut_behind(batch: pa.RecordBatch, after: StreamCut) -> StreamCut:

@@ -53,12 +53,12 @@ def store_service(
     """The handlers of all RPCs of the service."""
     handlers = {}
     for descriptor in SERVICE.methods:
-        served = _Served(front, counters, log, descriptor, METHODS[descriptor.name], send_timeout_s)
-        handlers[descriptor.name] = served.handler()
+        rpc = _Rpc(front, counters, log, descriptor, METHODS[descriptor.name], send_timeout_s)
+        handlers[descriptor.name] = rpc.handler()
     return grpc.method_handlers_generic_handler(SERVICE.full_name, handlers)
 
 
-class _Served:
+class _Rpc:
     """An RPC: authenticates, checks, counts, and answers errors."""
 
     def __init__(

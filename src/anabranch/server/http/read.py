@@ -16,7 +16,7 @@ from anabranch.errors import InvalidArgument
 from anabranch.model.cut import StreamCut
 from anabranch.reading.bounds import TimeKind
 from anabranch.reading.reader import Reader
-from anabranch.server.events.page import Page, Range, open_range, read_page, time_kind_of
+from anabranch.server.events.page import EventPage, Range, open_range, read_page, time_kind_of
 from anabranch.server.events.row_encoder import encode_rows
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.problem import HttpRefusal
@@ -100,7 +100,7 @@ async def _page(call: HttpCall, reader: Reader, asked: Range, form: str) -> Resp
     assert asked.limit is not None, "a page has a limit"
     limit = asked.limit
 
-    def work() -> tuple[bytes, Page]:
+    def work() -> tuple[bytes, EventPage]:
         with reader:
             page = read_page(reader, limit)
             return _encoded_page(page, reader.schema, asked, form, _next_link(call, page)), page
@@ -113,7 +113,7 @@ async def _page(call: HttpCall, reader: Reader, asked: Range, form: str) -> Resp
     return Response(body, media_type=TYPES[form], headers=headers)
 
 
-def _next_link(call: HttpCall, page: Page) -> str | None:
+def _next_link(call: HttpCall, page: EventPage) -> str | None:
     """The address of the page that follows, as a path; None if this one is the last."""
     if page.complete:
         return None
@@ -121,7 +121,7 @@ def _next_link(call: HttpCall, page: Page) -> str | None:
     return f"{call.request.scope['path']}?{urlencode([*query, ('from', str(page.after))])}"
 
 
-def _encoded_page(page: Page, schema: pa.Schema, asked: Range, form: str, following: str | None) -> bytes:
+def _encoded_page(page: EventPage, schema: pa.Schema, asked: Range, form: str, following: str | None) -> bytes:
     if form in ("arrow", "parquet"):
         table = pa.Table.from_batches([batch for batch, _ in page.batches], schema=schema)
         sink = io.BytesIO()

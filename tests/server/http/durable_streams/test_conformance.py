@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 
 from anabranch import limits
 from anabranch.store import Store
+from tests.npm import npm_folder
 from tests.server.http.serving import serving
 
 SUITE = "@durable-streams/server-conformance-tests@0.3.6"
@@ -26,24 +26,6 @@ EXPECTED = {
 }
 
 
-def _suite() -> Path:
-    """The folder with the suite, installed if it is not there."""
-    npm = shutil.which("npm")
-    if npm is None or shutil.which("node") is None:
-        pytest.skip("node and npm run the public conformance suite: not found")
-    folder = (
-        Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "anabranch-tests" / "durable-streams-0.3.6"
-    )
-    if not (folder / "complete").exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "package.json").write_text("{}")
-        made = subprocess.run([npm, "install", "--ignore-scripts", SUITE, VITEST], cwd=folder, capture_output=True)
-        if made.returncode:
-            pytest.skip(f"npm can't install the conformance suite: {made.stderr.decode()[-300:]}")
-        (folder / "complete").touch()
-    return folder
-
-
 # All but these run always: they take two thirds of the time.
 LONG = r"^(?!.*(Property-Based|TTL Expiration|Fork))"
 
@@ -54,7 +36,7 @@ LONG = r"^(?!.*(Property-Based|TTL Expiration|Fork))"
 def test_the_public_conformance_suite_passes(
     store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, pattern: str, least: int
 ) -> None:
-    folder = _suite()
+    folder = npm_folder("durable-streams-0.3.6", SUITE, VITEST)
     monkeypatch.setattr(limits, "DURABLE_POLL_S", 0.5)
     store.scopes.create("v1")
     (folder / "suite.test.ts").write_text(
