@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from contextlib import suppress
 from pathlib import Path
@@ -15,12 +16,19 @@ from tests.ports import free_port
 DOCS = Path(__file__).parents[2] / "docs"
 
 
+def needs(*programs: str) -> pytest.MarkDecorator:
+    """Skips a page whose programs are not there."""
+    missing = [each for each in programs if shutil.which(each) is None]
+    return pytest.mark.skipif(bool(missing), reason=f"the page runs {', '.join(missing)}: not found")
+
+
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("page", "commands"),
     [
         ("how-to/curl.md", 13),
         ("how-to/durable-streams.md", 12),
+        pytest.param("how-to/grpc.md", 11, marks=[pytest.mark.slow, needs("go", "npm")]),
         ("how-to/run-a-broker.md", 1),
         ("tutorial/two-machines.md", 9),
     ],
