@@ -142,3 +142,21 @@ def test_a_store_in_memory_has_no_grpc(tmp_path: Path) -> None:
     alone = ["--set", "flight=false", "--set", "http=false", "--set", "store=memory://"]
     told = Line(tmp_path / "river").process("serve", *alone)
     assert told.code == 2 and "a store in memory is not served by gRPC" in told.err
+
+
+def test_a_caller_who_takes_nothing_holds_up_neither_others_nor_the_end(tmp_path: Path) -> None:
+    quick = ["--set", "send_timeout_s=0.5", "--set", "drain_s=2.5"]
+    with (
+        BrokerProcess(tmp_path / "river", *quick, folder=tmp_path) as broker,
+        Client(broker.addresses["grpc"]) as client,
+    ):
+        create(client)
+        for _ in range(20):
+            append(client, b"x" * 1_000_000)
+        call = client.Read(v1.ReadRequest(stream="iot/a"), timeout=PATIENCE_S)
+        next(call)
+        assert append(client, b"alive").events == 1
+        assert broker.end() == 0
+        assert "still under way" not in broker.log.read_text()
+        with pytest.raises(grpc.RpcError):
+            list(call)

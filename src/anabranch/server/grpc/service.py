@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from typing import Any, Final, NamedTuple
 
 import grpc
@@ -99,8 +100,10 @@ class _Rpc:
     async def _counting(self, context: Any, data: bytes | None) -> bytes | None:
         counted, outcome = Counted(self._name), "failed"
         self._counters.began("grpc")
+        # It holds what it holds until its status is sent, which a caller who takes nothing can put off until it goes.
+        holding = ExitStack()
         try:
-            answer = await self._serve(counted, context, data)
+            answer = await self._serve(counted, context, data, holding)
             outcome = "ok"
             return answer
         except asyncio.CancelledError:  # the caller has gone, which is how followers end
@@ -111,9 +114,10 @@ class _Rpc:
             await abort(context, exc)
             raise
         finally:
+            holding.close()
             self._ended(counted, context, outcome)
 
-    async def _serve(self, counted: Counted, context: Any, data: bytes | None) -> bytes | None:
+    async def _serve(self, counted: Counted, context: Any, data: bytes | None, holding: ExitStack) -> bytes | None:
         front, method = self._front, self._method
         if front.draining:
             raise draining()
@@ -121,21 +125,18 @@ class _Rpc:
         counted.principal = principal.name
         front.guard.admit(principal)
         call = GrpcCall(front, context, principal, counted, self._send_timeout_s)
-        size = 0 if data is None else len(data)
-        with (
-            front.guard.hold(principal, "followers" if method.follows else "connections"),
-            front.guard.hold(principal, "memory", size),
-        ):
-            if data is None:
-                answer = await method.serve(call)
+        holding.enter_context(front.guard.hold(principal, "followers" if method.follows else "connections"))
+        holding.enter_context(front.guard.hold(principal, "memory", 0 if data is None else len(data)))
+        if data is None:
+            answer = await method.serve(call)
+        else:
+            request: Any = await call.received(self._request, data)
+            if method.operation is None:
+                answer = await method.serve(call, request)
             else:
-                request: Any = await call.received(self._request, data)
-                if method.operation is None:
-                    answer = await method.serve(call, request)
-                else:
-                    verb = self._name.lower()
-                    info = await front.names.get(request.stream, principal, method.operation, verb=verb)
-                    answer = await method.serve(call, request, info)
+                verb = self._name.lower()
+                info = await front.names.get(request.stream, principal, method.operation, verb=verb)
+                answer = await method.serve(call, request, info)
         if answer is None:
             return None
         sent: bytes = answer.SerializeToString()
