@@ -60,6 +60,13 @@ def test_what_is_appended_is_read(client: Client, stream: str) -> None:
     assert [each.payload for each in read(client, stream, start=found[1].pointer, limit=1)] == [b"b"]
 
 
+def test_a_limit_within_a_batch_ends_with_the_cut_behind_its_last_event(client: Client, stream: str) -> None:
+    for pair in ("ab", "cd"):
+        client.Append(v1.AppendRequest(stream=stream, events=payloads(*pair)))
+    *_, last = client.Read(v1.ReadRequest(stream=stream, limit=3))
+    assert [each.payload for each in read(client, stream, start=last.cut)] == [b"d"]
+
+
 def test_a_read_says_where_it_ended_and_whether_that_was_the_end(client: Client, stream: str) -> None:
     client.Append(v1.AppendRequest(stream=stream, events=payloads("a", "b", "c")))
     *_, last = client.Read(v1.ReadRequest(stream=stream, limit=2))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import httpx
 import pytest
 
 from anabranch.wire.v1 import store_pb2 as v1
-from tests.cli.kit import Line
+from tests.cli.kit import Line, environment
 from tests.server.grpc.client import Client, error_of
 from tests.server.kit import BrokerProcess
 from tests.server.workers_of import children
@@ -40,9 +41,11 @@ def test_flight_and_grpc_share_no_process(broker: BrokerProcess) -> None:
 def test_a_second_broker_on_the_port_is_one_line(broker: BrokerProcess, tmp_path: Path) -> None:
     port = broker.addresses["grpc"].rpartition(":")[2]
     free = [word for name in ("flight", "http") for word in (f"--{name}-port", "0")]
-    told = Line(tmp_path / "river").process("serve", *free, "--grpc-port", port)
-    assert told.code == 2
-    assert f"can't serve gRPC on 127.0.0.1, port {port}: the port is taken" in told.err.splitlines()[-1]
+    command = Line(tmp_path / "river").command("serve", *free, "--grpc-port", port)
+    done = subprocess.run(command, capture_output=True, env=environment(), timeout=20, check=False)
+    assert done.returncode == 2
+    told = done.stderr.decode().splitlines()[-1]
+    assert f"can't serve gRPC on 127.0.0.1, port {port}: the port is taken" in told
 
 
 def test_calls_are_counted_and_logged(broker: BrokerProcess, client: Client) -> None:
