@@ -96,6 +96,19 @@ def test_strangers_are_let_in_nowhere(served: tuple[World, Any], method: str) ->
     assert {who: passes(served, who, method) for who in STRANGERS} == dict.fromkeys(STRANGERS, "unauthenticated")
 
 
+def test_a_handshake_by_password_lets_in_whom_a_token_does(served: tuple[World, Any]) -> None:
+    def shakes(caller: str) -> bool:
+        try:
+            served[1].authenticate_basic_token("admin", served[0].tokens[caller] or "")
+        except flight.FlightUnauthenticatedError:
+            return False
+        return True
+
+    assert {who: shakes(who) for who in (*STRANGERS, *KNOWN)} == dict.fromkeys(STRANGERS, False) | dict.fromkeys(
+        KNOWN, True
+    )
+
+
 @pytest.mark.parametrize("method", [name for name, (_, needs) in METHODS.items() if needs])
 def test_a_caller_may_do_what_his_role_allows_where_he_has_it(served: tuple[World, Any], method: str) -> None:
     needs = METHODS[method][1]

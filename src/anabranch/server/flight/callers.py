@@ -1,36 +1,67 @@
-"""Who makes a Flight call: the bearer token of its headers, and the name in its client certificate."""
+"""Who makes a Flight call: the token of its headers, and the name in its client certificate."""
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pyarrow import flight
 
+from anabranch.errors import AnabranchError, Unauthenticated
 from anabranch.security.guard import Guard, Principal
+from anabranch.wire.flight_errors import to_flight
 
 TOKEN: Final = "token"
-_SCHEME: Final = "bearer "
+_HEADER: Final = "authorization"
+_MALFORMED: Final = "expected 'Authorization: Basic …' with a user name and a token as the password"
 
 
 class _Token(flight.ServerMiddleware):  # type: ignore[misc]
-    """The token of one call; None if it has none."""
+    """The token of one call; None if it has none. `answered` is the token that the answer tells the client to send."""
 
-    def __init__(self, token: str | None) -> None:
+    def __init__(self, token: str | None, answered: str | None = None) -> None:
         super().__init__()
         self.token = token
+        self._answered = answered
+
+    def sending_headers(self) -> dict[str, str]:
+        """Called by pyarrow before the answer."""
+        return {} if self._answered is None else {_HEADER: f"Bearer {self._answered}"}
 
 
 class TokenMiddleware(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Takes the token out of `authorization: Bearer …`."""
+    """Takes the token out of `authorization: Bearer …`, or out of the password of `authorization: Basic …`.
 
-    def start_call(self, info: object, headers: Mapping[str, Sequence[str | bytes]]) -> _Token:
-        for name, values in headers.items():
-            if name.lower() == "authorization" and values:
-                value = values[0] if isinstance(values[0], str) else values[0].decode("latin-1")
-                if value[: len(_SCHEME)].lower() == _SCHEME:
-                    return _Token(value[len(_SCHEME) :].strip())
-        return _Token(None)
+    A handshake with a user name and a password, as drivers for JDBC and ODBC begin, is answered by the token to send."""
+
+    def __init__(self, guard: Guard) -> None:
+        super().__init__()
+        self._guard = guard
+
+    def start_call(self, info: Any, headers: Mapping[str, Sequence[str | bytes]]) -> _Token:
+        """Called by pyarrow at the start of each call."""
+        try:
+            scheme, token = _sent(headers)
+            if scheme != "basic" or info.method != flight.FlightMethod.HANDSHAKE:
+                return _Token(token)
+            # pyarrow does not say here where the call comes from.
+            self._guard.admit(self._guard.authenticate(token=token, certificate=None, peer=""))
+            return _Token(token, answered=token)
+        except AnabranchError as exc:
+            raise to_flight(exc) from None
+
+
+class Handshake(flight.ServerAuthHandler):  # type: ignore[misc]
+    """Lets every handshake and call pass: `TokenMiddleware` and `caller` check them."""
+
+    def authenticate(self, outgoing: Any, incoming: Any) -> None:
+        """Called by pyarrow for a handshake."""
+
+    def is_valid(self, token: bytes) -> bytes:
+        """Called by pyarrow for each other call."""
+        del token
+        return b""
 
 
 def caller(guard: Guard, context: Any) -> Principal:
@@ -38,3 +69,31 @@ def caller(guard: Guard, context: Any) -> Principal:
     found = context.get_middleware(TOKEN)
     certificate = context.peer_identity().decode("utf-8", "replace") or None
     return guard.authenticate(token=found and found.token, certificate=certificate, peer=context.peer())
+
+
+def _sent(headers: Mapping[str, Sequence[str | bytes]]) -> tuple[str, str | None]:
+    """The scheme in lower case, and the token. Raises Unauthenticated."""
+    for name, values in headers.items():
+        if name.lower() == _HEADER and values:
+            value = values[0] if isinstance(values[0], str) else values[0].decode("latin-1")
+            scheme, _, rest = value.partition(" ")
+            if scheme.lower() == "bearer":
+                return "bearer", rest.strip()
+            if scheme.lower() == "basic":
+                return "basic", _password(rest)
+    return "", None
+
+
+def _password(encoded: str) -> str:
+    """What follows the first colon. Raises Unauthenticated: also for characters that a header can't have, since gRPC
+    ends the process where it is to send one."""
+    try:
+        bare = encoded.strip().rstrip("=")  # some clients leave the padding out
+        padded = bare + "=" * (-len(bare) % 4)
+        user, colon, password = b64decode(padded, validate=True).decode("ascii").partition(":")
+    except ValueError:
+        raise Unauthenticated(_MALFORMED) from None
+    del user  # a token says by itself who calls
+    if not colon or not password.isprintable():
+        raise Unauthenticated(_MALFORMED)
+    return password

@@ -15,7 +15,7 @@ from anabranch.runtime.log_events import FLIGHT_FAILED
 from anabranch.security.guard import Principal
 from anabranch.server.broker import Broker
 from anabranch.server.flight.append import append
-from anabranch.server.flight.callers import TOKEN, TokenMiddleware, caller
+from anabranch.server.flight.callers import TOKEN, Handshake, TokenMiddleware, caller
 from anabranch.server.flight.counting import COUNTING, CallCounting
 from anabranch.server.flight.listing import described, listed
 from anabranch.server.flight.read import read
@@ -94,7 +94,8 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         tls_certificates: list[tuple[bytes, bytes]] | None = None,
         client_ca: bytes | None = None,
     ) -> None:
-        """`location` with port 0 takes a free one. `client_ca`: clients need a certificate signed by it."""
+        """`location` with port 0 takes a free one. `client_ca`: clients need a certificate signed by it; there is no
+        handshake then, as it would hide the name in the certificate."""
         self._broker = broker
         self._actions = actions
         self._exchanges = exchanges
@@ -102,8 +103,10 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         self._changed = broker.store.runtime.tasks.condition()
         self._calls = 0
         self._draining = False
-        options: dict[str, Any] = {} if client_ca is None else {"verify_client": True, "root_certificates": client_ca}
-        middleware: dict[str, Any] = {TOKEN: TokenMiddleware()}
+        options: dict[str, Any] = {"auth_handler": Handshake()}
+        if client_ca is not None:
+            options = {"verify_client": True, "root_certificates": client_ca}
+        middleware: dict[str, Any] = {TOKEN: TokenMiddleware(broker.guard)}
         if counting is not None:
             middleware[COUNTING] = counting
         super().__init__(location, tls_certificates=tls_certificates, middleware=middleware, **options)
