@@ -158,6 +158,7 @@ _.list_actions
 _.list_flights
 _.start_call
 _.call_completed
+_.sending_headers
 
 # What protoc generates.
 _._loaded_options
