@@ -89,7 +89,7 @@ def test_a_malformed_password_is_one_clear_error(client: flight.FlightClient, se
 
 
 @pytest.mark.parametrize("password", ["a\r\nb", "a\x00b", "a\xe9"])
-def test_a_password_that_no_header_can_have_leaves_the_server_running(password: str, tmp_path: Path) -> None:
+def test_a_password_that_no_header_can_have_is_refused(password: str, tmp_path: Path) -> None:
     with (
         store_at("memory", tmp_path) as store,
         FlightService(Broker(store, OpenGuard())) as service,  # takes any token

@@ -85,8 +85,8 @@ def _sent(headers: Mapping[str, Sequence[str | bytes]]) -> tuple[str, str | None
 
 
 def _password(encoded: str) -> str:
-    """What follows the first colon. Raises Unauthenticated: also for characters that a header can't have, since gRPC
-    ends the process where it is to send one."""
+    """What follows the first colon. Raises Unauthenticated: also for characters that the header of an answer can't
+    have, where gRPC would fail with an internal error."""
     try:
         bare = encoded.strip().rstrip("=")  # some clients leave the padding out
         padded = bare + "=" * (-len(bare) % 4)
