@@ -76,6 +76,9 @@ ALLOWED = {
     "server/grpc/append.py::_Window.get self._queue.get": "a caller who appends, until its connection ends, or a drain",
     "server/grpc/append.py::_Window.put self._less.wait": _DURABLE,
     "server/grpc/append.py::_answer window.get": "a caller who appends, until its connection ends, or a drain",
+    "server/http/durable_streams/append.py::_write_alone writer.write_batch(table, atomic=True, expected=expected).result": (
+        _DURABLE
+    ),
     "transfer/jobs/window.py::WorkWindow.run task.join": "steps of a job have deadlines",
 }
 
