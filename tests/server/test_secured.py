@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import signal
 import ssl
 import subprocess
+import sys
 from pathlib import Path
 
 import httpx
@@ -53,6 +57,38 @@ def test_dev_tls_serves_https_to_callers_with_a_token(tmp_path: Path, workers: s
     refused = [row for row in audit if row["verb"] == "authenticate"]
     assert {row["outcome"] for row in refused} == {"Unauthenticated"}
     assert token not in json.dumps(audit)
+
+
+def test_the_requests_on_the_screen_carry_the_authority_and_a_token(tmp_path: Path) -> None:
+    line = Line(tmp_path / "river's")  # a shell has to see its path quoted
+    line("scope", "create", "plant")
+    token = line("token", "issue", "root", "--role", "admin").out.strip()
+    ports = [word for name in ("http", "flight", "grpc") for word in (f"--{name}-port", "0")]
+    options = ["--store", str(line.store), "--dev-tls", "--auth", "tokens", *ports]
+    command = [sys.executable, "-m", "anabranch.cli.main", "serve", *options]
+    with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            shown = ""
+            while "Stop" not in shown:
+                piece = process.stdout.readline()
+                assert piece, shown
+                shown += piece
+            *creating, following = re.findall(r"curl .*", shown)
+            assert len(creating) == 2
+            assert token not in shown
+            for request in [*creating, following.replace("?follow", "")]:
+                shell = ["sh", "-c", f"{request} -sf"]
+                subprocess.run(
+                    shell,
+                    check=True,
+                    env={**os.environ, "TOKEN": token},
+                    timeout=PATIENCE_S,
+                    stdout=subprocess.DEVNULL,
+                )
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(PATIENCE_S)
 
 
 def test_a_certificate_names_its_caller(tmp_path: Path) -> None:

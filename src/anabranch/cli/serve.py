@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -175,9 +176,23 @@ def _show(settings: ServerSettings, serving: Serving) -> None:
     put_line(f"  {'Access':<8}{who} {where}; {'TLS' if settings.tls else 'no TLS'}")
     http = serving.addresses.get("http")
     if http is not None:
-        if serving.stream is None:  # nothing to follow yet
-            as_json = "-H 'content-type: application/json'"
-            put_line(f'  {"Create":<8}curl {http}/v1/scopes {as_json} -d \'{{"name": "iot"}}\'')
-            put_line(f'  {"":<8}curl {http}/v1/streams {as_json} -d \'{{"name": "iot/sensors"}}\'')
-        put_line(f"  {'Try':<8}curl -N '{http}/v1/streams/{serving.stream or 'iot/sensors'}/events?follow'")
+        _show_requests(_curl(settings, serving), http, serving.stream)
     put_line(f"  {'Stop':<8}Ctrl-C", flush=True)
+
+
+def _show_requests(curl: str, http: str, stream: str | None) -> None:
+    if stream is None:  # nothing to follow yet
+        as_json = "-H 'content-type: application/json'"
+        put_line(f'  {"Create":<8}{curl} {http}/v1/scopes {as_json} -d \'{{"name": "iot"}}\'')
+        put_line(f'  {"":<8}{curl} {http}/v1/streams {as_json} -d \'{{"name": "iot/sensors"}}\'')
+    put_line(f"  {'Try':<8}{curl} -N '{http}/v1/streams/{stream or 'iot/sensors'}/events?follow'")
+
+
+def _curl(settings: ServerSettings, serving: Serving) -> str:
+    """`curl` with what this broker asks of a caller: the authority of a made certificate, and a token."""
+    words = ["curl"]
+    if serving.authority is not None:
+        words += ["--cacert", shlex.quote(str(serving.authority))]
+    if settings.authenticates:
+        words += ["-H", '"Authorization: Bearer $TOKEN"']
+    return " ".join(words)

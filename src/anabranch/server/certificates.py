@@ -7,12 +7,12 @@ import ssl
 from pathlib import Path
 
 from anabranch.runtime.ports import Runtime
-from anabranch.security.dev_tls import dev_tls
+from anabranch.security.dev_tls import CA, dev_tls
 from anabranch.security.tls import TlsFiles, TlsWatch, reload_certificate, server_context
 from anabranch.server.config import ServerSettings
 from anabranch.store.addresses import folder_of
 
-__all__ = ["ServerCertificate", "with_dev_tls"]
+__all__ = ["ServerCertificate", "made_authority", "with_dev_tls"]
 
 _HOME = ".anabranch"
 _ANY = ("0.0.0.0", "::")
@@ -27,6 +27,13 @@ def with_dev_tls(settings: ServerSettings, runtime: Runtime) -> ServerSettings:
     hosts = () if settings.on_loopback else (socket.gethostname(), *(() if settings.host in _ANY else (settings.host,)))
     files = dev_tls(folder, hosts=hosts, ids=runtime.ids, now=runtime.clock.now())
     return settings.model_copy(update={"dev_tls": False, "tls_certificate": files.certificate, "tls_key": files.key})
+
+
+def made_authority(asked: ServerSettings, secured: ServerSettings) -> Path | None:
+    """The file of the CA that clients trust, where `with_dev_tls` made `secured` from `asked`; else None."""
+    if not asked.dev_tls or secured.tls_certificate is None:
+        return None
+    return (secured.tls_certificate.parent / CA).absolute()
 
 
 class ServerCertificate:

@@ -6,12 +6,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from anabranch.security.rights import is_internal
 from anabranch.server.assemble import close_broker, open_broker
 from anabranch.server.broker import Broker
-from anabranch.server.certificates import with_dev_tls
+from anabranch.server.certificates import made_authority, with_dev_tls
 from anabranch.server.config import ServerSettings
 from anabranch.server.counters import Counters
 from anabranch.server.edge.access_log import AccessLog
@@ -32,11 +33,12 @@ _STOP_S: Final = 5.0
 @dataclass(frozen=True, slots=True)
 class Serving:
     """What a started broker serves: the address of each front end, by its name. `stream` is one of the store's streams,
-    None if it has none."""
+    None if it has none. `authority` is the file that clients trust where the certificate was made by `dev_tls`."""
 
     store: str
     addresses: Mapping[str, str]
     stream: str | None
+    authority: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +61,16 @@ def run(
     counters = Counters(slots=_slots(settings))
     access_log = AccessLog() if settings.access_log else None
     try:
-        front_ends = _front_ends(with_dev_tls(settings, broker.store.runtime), broker, counters, access_log)
+        secured = with_dev_tls(settings, broker.store.runtime)
+        front_ends = _front_ends(secured, broker, counters, access_log)
         started: list[FrontEnd] = []
         try:
             addresses = {}
             for front_end in front_ends:
                 addresses[front_end.name] = front_end.start()
                 started.append(front_end)
-            ready(Serving(broker.store.url, addresses, _some_stream(broker.store)))
+            authority = made_authority(settings, secured)
+            ready(Serving(broker.store.url, addresses, _some_stream(broker.store), authority))
             notify("READY=1")
             failure = _serve(started, stopping, access_log)
         except BaseException:
