@@ -9,6 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 _REPLAYED_MAX: Final = 256 * 1024  # bytes from the start of a connection
@@ -45,9 +46,7 @@ class Proxy:
 
     async def _serve(self) -> None:
         for place in range(len(self.targets)):
-            server = await asyncio.start_server(
-                lambda reader, writer, place=place: self._connected(place, reader, writer), "127.0.0.1", 0
-            )
+            server = await asyncio.start_server(partial(self._connected, place), "127.0.0.1", 0)
             self.ports.append(server.sockets[0].getsockname()[1])
         self._ready.set()
         await self._ending.wait()
