@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import anabranch as ab
-from anabranch.store.history import HistoryRange
+from anabranch.store.history_range import HistoryRange
 
 pytestmark = pytest.mark.spark
 

@@ -18,18 +18,18 @@ from anabranch.core.display import Displayed
 from anabranch.core.watermarks import TimeWindow
 from anabranch.errors import Closed, InvalidArgument
 from anabranch.model.columns import ADDED, TIME_TYPE, select_columns
-from anabranch.model.cut import HEAD, Edge, StreamCut
+from anabranch.model.cut import HEAD, StreamCut
 from anabranch.model.event import Event, EventRun
 from anabranch.model.ids import SegmentId
 from anabranch.model.names import StreamName
-from anabranch.model.pointer import EventPointer
-from anabranch.model.times import TimeRules, to_micros
+from anabranch.model.times import to_micros
 from anabranch.reading.arrow_export import to_pandas, to_polars
 from anabranch.reading.async_bridge import AsyncBridge
 from anabranch.reading.bounds import Place, TimeKind
 from anabranch.reading.c_stream import CStream
 from anabranch.remote.connection import Connection
 from anabranch.remote.described import describe
+from anabranch.remote.places import place_message
 from anabranch.remote.read_call import ReadCall, Received
 from anabranch.runtime.ports import Runtime
 from anabranch.wire.v1 import anabranch_pb2 as v1
@@ -84,8 +84,8 @@ class RemoteReader(Displayed):
         rules = runtime.settings.times
         self._command = v1.ReadCommand(
             stream=str(info.name),
-            start=_place(start, rules),
-            end=None if end is None else _place(end, rules),
+            start=place_message(start, rules),
+            end=None if end is None else place_message(end, rules),
             follow=follow,
             columns=self._received_names(),
             not_before=None if between is None else v1.Place(time_us=to_micros(between[0], rules)),
@@ -372,11 +372,3 @@ class RemoteBatches:
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         batches = pa.RecordBatchReader.from_batches(self.schema, self._reader._exported(iter(self)))
         return batches.__arrow_c_stream__(requested_schema)
-
-
-def _place(place: Place, rules: TimeRules) -> v1.Place:
-    if isinstance(place, Edge):
-        return v1.Place(text=place.value)
-    if isinstance(place, StreamCut | EventPointer | str):
-        return v1.Place(text=str(place))
-    return v1.Place(time_us=to_micros(place, rules))

@@ -17,10 +17,12 @@ from anabranch.model.cut import HEAD
 from anabranch.model.ids import Micros
 from anabranch.model.names import StreamName
 from anabranch.reading.bounds import Place, TimeKind
+from anabranch.reading.history.cache import RangeCache
 from anabranch.remote.address import BrokerAddress
 from anabranch.remote.connection import Connection, Credentials
 from anabranch.remote.ephemeral import RemoteEphemeral, RemoteHolds
 from anabranch.remote.groups import RemoteGroups
+from anabranch.remote.history import RemoteHistory
 from anabranch.remote.jobs import RemoteJob
 from anabranch.remote.notifications import RemoteStoreNotifications
 from anabranch.remote.reader import RemoteReader
@@ -30,6 +32,7 @@ from anabranch.remote.verbs import Caller, RemoteNoun, public_methods, remote_me
 from anabranch.remote.writer import RemoteWriter
 from anabranch.runtime.ports import Runtime
 from anabranch.store.facade import Closing, Store
+from anabranch.store.history import History
 from anabranch.wire.values import Handle
 from anabranch.wire.verbs import NOUNS, VERBS
 
@@ -67,6 +70,9 @@ class RemoteStore(Displayed):
         self._open: dict[Closing, None] = {}
         self._at_exit = _close_at_exit(self)
         self._holds = RemoteHolds(self.caller)
+        self._history = RemoteHistory(
+            self.caller, self.url, check_open=self._check_open, keep=self.keep, forget=self.forget
+        )
         self.streams: Any = _CLASSES["streams"](self.caller, self)
         self.scopes: Any = _CLASSES["scopes"](self.caller, self)
         self.aliases: Any = _CLASSES["aliases"](self.caller, self)
@@ -162,10 +168,25 @@ class RemoteStore(Displayed):
         """It was closed."""
         self._open.pop(opened, None)
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed("store")
+
+    @property
+    def ranges(self) -> RangeCache:
+        """The ranges of history that were fetched."""
+        return self._history.cache
+
     @property
     def now(self) -> Micros:
         """The time by this machine's clock."""
         return self.runtime.clock.now()
+
+    def history(self, stream: str | StreamName) -> History:
+        """See `Store.history`."""
+        self._check_open()
+        info = self._history.open(stream)
+        return History(self._history, info.id, info.name)
 
     def transaction(
         self, ident: str | None = None, *, lease_s: float = limits.TRANSACTION_LEASE_S
@@ -226,7 +247,7 @@ def _refused(name: str) -> property:
     return property(refuse)
 
 
-for _name in ("blobs", "catalog", "changes", "companions", "internals", "job_store", "ranges"):
+for _name in ("blobs", "catalog", "changes", "companions", "internals", "job_store"):
     setattr(RemoteStore, _name, _refused(_name))
 for _name in public_methods(Store):
     if not hasattr(RemoteStore, _name):

@@ -24,7 +24,7 @@ from anabranch.model.stream import StreamInfo
 from anabranch.security.guard import Operation, Principal
 from anabranch.server.broker import Broker
 from anabranch.store.facade import Store
-from anabranch.streams.arguments import stream_key
+from anabranch.streams.arguments import StreamKey, stream_key
 from anabranch.wire.verbs import Need, StoreVerb, VerbCall, call, checked_arguments, find_verb
 
 
@@ -71,12 +71,14 @@ def authorize(broker: Broker, principal: Principal, need: Need, verb: str = "") 
     return resource
 
 
-def allowed_stream(broker: Broker, principal: Principal, stream: str, operation: Operation, verb: str) -> StreamInfo:
-    """The stream, after checking that the caller may do this to it. Raises PermissionDenied, StreamNotFound,
+def allowed_stream(
+    broker: Broker, principal: Principal, stream: StreamKey, operation: Operation, verb: str
+) -> StreamInfo:
+    """The stream of this name or id, after checking that the caller may do this to it. Raises PermissionDenied, StreamNotFound,
     InvalidName."""
     authorize(broker, principal, Need(operation, "stream", stream), verb)
     try:
-        return broker.store.streams.get(stream)
+        return broker.store.streams.get(stream_key(stream))
     except Exception as exc:
         raise _without_hints(broker, principal, exc) from None
 

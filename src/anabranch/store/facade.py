@@ -65,6 +65,7 @@ from anabranch.store.archives import Archives, open_archive_place
 from anabranch.store.byte_streams import ByteStreams
 from anabranch.store.groups import Groups
 from anabranch.store.history import History
+from anabranch.store.history_source import StoreHistory
 from anabranch.store.notifications import StoreNotifications
 from anabranch.store.parts import StoreContext
 from anabranch.store.policies import StorePolicies
@@ -360,7 +361,12 @@ class Store(Displayed):
         """The stream's history, to be read in parts and in parallel; see `History`. Raises StreamNotFound."""
         self._alive()
         self.notifications.freshen(stream)
-        return History(self, stream)
+        info = self.streams.get(stream)
+        return History(self._history, info.id, info.name)
+
+    @property
+    def _history(self) -> StoreHistory:
+        return StoreHistory(self.internals, self.streams, self.ranges, self.addresses)
 
     # staging: for jobs whose output is published as a whole or not at all
 

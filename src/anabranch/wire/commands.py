@@ -13,7 +13,10 @@ from anabranch.wire.v1 import anabranch_pb2 as v1
 
 M = TypeVar("M", bound=Message)
 
-_COMMANDS: Final = {kind.DESCRIPTOR.full_name: kind for kind in (v1.AppendCommand, v1.ReadCommand, v1.DescribeCommand)}
+_COMMANDS: Final = {
+    kind.DESCRIPTOR.full_name: kind
+    for kind in (v1.AppendCommand, v1.ReadCommand, v1.RangeReadCommand, v1.DescribeCommand)
+}
 
 
 def pack(command: Message) -> bytes:

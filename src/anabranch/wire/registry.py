@@ -42,6 +42,7 @@ from anabranch.model.stream import Scope, Segment, Span, StreamInfo, StreamView
 from anabranch.model.stream_range import StreamRange
 from anabranch.model.transaction import TransactionInfo, TransactionState
 from anabranch.notifications.kinds import GroupSummary, Notification
+from anabranch.reading.history.ranges import SegmentPartRange
 from anabranch.store.addresses import StoreAddresses
 from anabranch.store.producers import ProducerInfo
 from anabranch.store.subscribers import Subscriber
@@ -147,6 +148,7 @@ RECORDS: Final[tuple[type, ...]] = (
     Scope,
     Segment,
     SegmentPart,
+    SegmentPartRange,
     SegmentRange,
     SpaceReport,
     Span,

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import anabranch as ab
+from anabranch.remote.address import BrokerAddress, is_broker
+from anabranch.remote.connection import Credentials
+from anabranch.remote.store import RemoteStore
+from anabranch.runtime.ports import Runtime
+from anabranch.runtime.settings import Settings
 from anabranch.security.guard import OpenGuard
 from anabranch.server.broker import Broker
 from anabranch.server.flight.actions import StoreActions
@@ -20,13 +27,47 @@ from anabranch.store import Store
 @contextmanager
 def served_store(folder: Path) -> Iterator[Store]:
     """A client of a broker of a new store."""
-    with ab.connect(folder, create=True) as embedded:
-        broker = Broker(embedded, OpenGuard())
-        sessions = SessionHost(broker)
-        with FlightService(broker, actions=StoreActions(broker), exchanges=sessions) as service:
-            with ab.connect(f"anabranch://127.0.0.1:{service.port}") as remote:
-                yield remote
-            service.drain(5)
+    with ab.connect(folder, create=True) as embedded, served(embedded) as url, ab.connect(url) as remote:
+        yield remote
+
+
+@contextmanager
+def served(embedded: Store) -> Iterator[str]:
+    """The address of a broker of this store."""
+    broker = Broker(embedded, OpenGuard())
+    sessions = SessionHost(broker)
+    with FlightService(broker, actions=StoreActions(broker), exchanges=sessions) as service:
+        yield f"anabranch://127.0.0.1:{service.port}"
+        service.drain(5)
+
+
+class ServedStore(RemoteStore):
+    """A store by a broker of its own, which ends with it. `embedded` is the store that the broker has open."""
+
+    def __init__(self, embedded: Store, settings: Settings | None) -> None:
+        self._behind = ExitStack()
+        self.embedded = self._behind.enter_context(embedded)
+        address = BrokerAddress.parse(self._behind.enter_context(served(embedded)))
+        super().__init__(address, Credentials(), Runtime(settings=settings or Settings()))
+
+    def close(self) -> None:
+        """See `Store.close`."""
+        with self._behind:
+            super().close()
+
+
+@contextmanager
+def connecting_by_brokers() -> Iterator[None]:
+    """Meanwhile `ab.connect` opens a store as before, has a broker serve it, and returns a client of that."""
+    embedded: Callable[..., Any] = ab.connect
+
+    def connect(url: Any, **options: Any) -> Any:
+        opened = embedded(url, **options)
+        return opened if is_broker(str(url)) else ServedStore(opened, options.get("settings"))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ab, "connect", connect)
+        yield
 
 
 def suite(module: str, *, without: Mapping[str, str] | None = None) -> dict[str, Any]:

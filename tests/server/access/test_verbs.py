@@ -74,6 +74,9 @@ RIGHTS = {
     "group.time_window": "r",
     "group.unread": "r",
     "groups.list": "",
+    "history.open": "r",
+    "history.ranges": "r",
+    "history.version": "r",
     "hold.leave": "w",
     "hold.renew": "w",
     "id": "R",
@@ -214,6 +217,8 @@ def arguments(closed: World, verb: str, stream: str = "iot/sensors") -> dict[str
         "writer": "w",
         "number": 0,
         "to": "iot",
+        "segment": view.current[0].id,
+        "start": 0,
     }
     special: dict[str, dict[str, Any]] = {
         "aliases.add": {"name": "iot/more"},
@@ -232,7 +237,7 @@ def arguments(closed: World, verb: str, stream: str = "iot/sensors") -> dict[str
         "streams.move": {"scope": "iot"},
         "aliases.of": {"stream": stream},
     }
-    if verb.startswith("revisioned.") and verb != "revisioned.open":
+    if verb.startswith(("revisioned.", "history.")) and not verb.endswith(".open"):
         values["stream"] = view.info.id
     if verb.startswith("scopes.") and verb != "scopes.create":
         special.setdefault(verb, {})

@@ -76,6 +76,25 @@ def test_hostile_values_of_a_read_are_refused(client: flight.FlightClient, store
     goes_on(client, store)
 
 
+def test_hostile_values_of_a_range_are_refused(client: flight.FlightClient, store: Store) -> None:
+    stream = store.streams.get("s/a").id
+    segment = store.streams.view("s/a").current[0].id.packed
+    for hostile in (
+        v1.RangeReadCommand(stream_id=stream, segment=segment, stop=1),
+        v1.RangeReadCommand(stream_id=stream, segment=segment, start=-1),
+        v1.RangeReadCommand(stream_id=stream, segment=segment, start=1 << 62, stop=1 << 63 - 1),
+        v1.RangeReadCommand(stream_id=stream, segment=77),
+        v1.RangeReadCommand(stream_id=stream, segment=-1),
+        v1.RangeReadCommand(stream_id=stream, segment=segment, columns=["none"]),
+        v1.RangeReadCommand(stream_id=-1),
+        v1.RangeReadCommand(stream_id=7),
+    ):
+        error = refused(lambda: client.do_get(flight.Ticket(pack(hostile))).read_all())  # noqa: B023
+        assert isinstance(error, AnabranchError), (hostile, error)
+        assert "the broker failed" not in str(error), hostile
+    goes_on(client, store)
+
+
 def test_appends_of_a_wrong_schema_or_with_bad_metadata_are_refused(client: flight.FlightClient, store: Store) -> None:
     command = pack(v1.AppendCommand(stream="s/a"))
     good = pa.record_batch([pa.array([b"x"])], ["payload"])

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from anabranch.catalog.port import Catalog, Reading
-from anabranch.core import cuts
+from anabranch.catalog.port import Reading
 from anabranch.core.constant_columns import constant
 from anabranch.core.stream_slice import plan_slice
 from anabranch.log.read import LogReader, Selection, appended_of, offsets_of
@@ -47,18 +46,8 @@ def ranges_between(
     return [SegmentPartRange(view.info.id, each.segment, each.start, each.stop, each.bytes) for each in found]
 
 
-def columns_version(catalog: Catalog, part: SegmentPartRange) -> int:
-    """The present schema version of the range's stream. Raises StreamNotFound, and Truncated if events are gone."""
-    with catalog.reading() as reading:
-        view = load(reading, part.stream)
-    cuts.check_readable(view, {part.segment: part.start})
-    return view.info.schema_version
-
-
-def range_schema(catalog: Catalog, stream: StreamId, columns: Sequence[str] | None) -> pa.Schema:
-    """The schema of the batches of `read_range`. Raises StreamNotFound, SchemaMismatch."""
-    with catalog.reading() as reading:
-        known = load(reading, stream).info.schema.columns
+def range_schema(known: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
+    """The schema of the batches of `read_range`, for a stream with these columns. Raises SchemaMismatch."""
     return pa.schema([*(known.field(name) for name in select_columns(columns, known)), *ADDED])
 
 
@@ -76,7 +65,7 @@ def read_range(logs: LogReader, part: SegmentPartRange, columns: Sequence[str] |
     # A batch without columns has no row count, so one column is read, and dropped in the end.
     read = names or [schema.time or schema.key or schema.columns.names[0]]
     selection = Selection(pa.schema([schema.columns.field(name) for name in read]))
-    told = pa.schema([*(schema.columns.field(name) for name in names), *ADDED])
+    told = range_schema(schema.columns, names)
 
     for rows in SegmentReader(logs, view, part.segment).rows(part.start, part.stop, selection):
         added = [constant(part.segment.packed, rows.batch.num_rows), offsets_of(rows), appended_of(rows)]

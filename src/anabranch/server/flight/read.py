@@ -20,6 +20,7 @@ from anabranch.reading.reader import Reader
 from anabranch.security.guard import Principal
 from anabranch.server.broker import Broker
 from anabranch.server.calls import allowed_stream
+from anabranch.server.flight.pieces import pieces_of
 from anabranch.wire.v1 import anabranch_pb2 as v1
 
 Sent = tuple[pa.RecordBatch, bytes]
@@ -125,11 +126,10 @@ class _BatchCutter:
         """A batch of the reader, which is at `position` after it."""
         segment = SegmentId.unpack(batch.column(batch.num_columns - 3)[0].as_py())
         offsets = position.as_dict()
-        pieces = -(-batch.nbytes // (limits.CONNECTION_BYTES_MAX // 2))
-        rows = max(1, -(-batch.num_rows // max(1, pieces)))
-        for begin in range(0, batch.num_rows, rows):
-            piece = batch.slice(begin, rows)
-            last = begin + piece.num_rows == batch.num_rows
+        begin = 0
+        for piece in pieces_of(batch):
+            begin += piece.num_rows
+            last = begin == batch.num_rows
             stop = offsets[segment] if last else piece.column(piece.num_columns - 2)[-1].as_py() + 1
             after = position if last else StreamCut.of(position.stream, {**offsets, segment: stop})
             yield self._piece(piece, segment, stop, after)

@@ -17,6 +17,7 @@ from anabranch.server.broker import Broker
 from anabranch.server.flight.append import append
 from anabranch.server.flight.callers import TOKEN, Handshake, TokenMiddleware, caller
 from anabranch.server.flight.counting import COUNTING, CallCounting
+from anabranch.server.flight.history import read_history
 from anabranch.server.flight.listing import described, listed
 from anabranch.server.flight.read import read
 from anabranch.server.flight.sql.service import ACTIONS as SQL_ACTIONS
@@ -141,8 +142,13 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
                 schema, rows = self._queries.stream(principal, ticket.ticket, lambda: self._over(context))
                 return flight.GeneratorStream(schema, self._counted(rows))
             command = unpack(ticket.ticket)
+            if isinstance(command, v1.RangeReadCommand):
+                schema, rows = read_history(self._broker, principal, command, lambda: self._over(context))
+                return flight.GeneratorStream(schema, self._counted(rows))
             if not isinstance(command, v1.ReadCommand):
-                raise InvalidArgument(f"a ticket holds a ReadCommand, not {command.DESCRIPTOR.full_name}")
+                raise InvalidArgument(
+                    f"a ticket holds a ReadCommand or RangeReadCommand, not {command.DESCRIPTOR.full_name}"
+                )
             schema, batches = read(self._broker, principal, command, lambda: self._over(context))
             return flight.GeneratorStream(schema, self._counted(batches))
 

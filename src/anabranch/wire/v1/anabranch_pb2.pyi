@@ -131,6 +131,22 @@ class BatchMetadata(_message.Message):
     skipped: int
     def __init__(self, position: _Optional[str] = ..., segment: _Optional[int] = ..., first: _Optional[int] = ..., appended_us: _Optional[int] = ..., offsets: _Optional[bytes] = ..., appended_times: _Optional[bytes] = ..., stop: _Optional[int] = ..., end: _Optional[str] = ..., skipped: _Optional[int] = ...) -> None: ...
 
+class RangeReadCommand(_message.Message):
+    __slots__ = ("stream_id", "segment", "start", "stop", "columns", "no_columns")
+    STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    STOP_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    NO_COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    stream_id: int
+    segment: int
+    start: int
+    stop: int
+    columns: _containers.RepeatedScalarFieldContainer[str]
+    no_columns: bool
+    def __init__(self, stream_id: _Optional[int] = ..., segment: _Optional[int] = ..., start: _Optional[int] = ..., stop: _Optional[int] = ..., columns: _Optional[_Iterable[str]] = ..., no_columns: _Optional[bool] = ...) -> None: ...
+
 class DescribeCommand(_message.Message):
     __slots__ = ("stream",)
     STREAM_FIELD_NUMBER: _ClassVar[int]

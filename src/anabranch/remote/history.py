@@ -1,0 +1,156 @@
+"""History of a store that a broker serves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import pyarrow as pa
+from pyarrow import flight
+
+from anabranch.errors import NotRemote, StoreUnavailable
+from anabranch.model.ids import StreamId
+from anabranch.model.stream import StreamInfo
+from anabranch.reading.bounds import Place, TimeKind
+from anabranch.reading.history.cache import RangeCache
+from anabranch.reading.history.files import HistoryFiles
+from anabranch.reading.history.ranges import SegmentPartRange
+from anabranch.remote.connection import Connection
+from anabranch.remote.places import sent_place
+from anabranch.remote.verbs import Caller
+from anabranch.store.addresses import StoreAddresses
+from anabranch.store.history_range import HistoryRange
+from anabranch.wire.commands import pack
+from anabranch.wire.flight_errors import from_flight
+from anabranch.wire.v1 import anabranch_pb2 as v1
+from anabranch.wire.verbs import VERBS
+
+if TYPE_CHECKING:
+    from anabranch.store import Store
+
+
+class RemoteHistoryRange(HistoryRange):
+    """A range that opens a connection to the brokers in another process. It carries no token and no certificate: there
+    ANABRANCH_TOKEN applies, or `store=`."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def _connect(addresses: StoreAddresses) -> AbstractContextManager[Store]:
+        from anabranch import connect
+
+        return connect(addresses.url)
+
+
+class RemoteHistory:
+    """See `HistorySource`. `check_open`, `keep` and `forget` are those of the store at `url`."""
+
+    def __init__(
+        self,
+        caller: Caller,
+        url: str,
+        *,
+        check_open: Callable[[], None],
+        keep: Callable[[Any], object],
+        forget: Callable[[Any], None],
+    ) -> None:
+        self._caller = caller
+        self._addresses = StoreAddresses(url)
+        self.runtime = caller.runtime
+        self.cache = RangeCache(self.runtime.tasks, self.runtime.settings.history_cache_bytes_max)
+        self.check_open, self._keep, self.forget = check_open, keep, forget
+
+    def open(self, stream: object) -> StreamInfo:
+        """The stream. Raises StreamNotFound, PermissionDenied."""
+        return cast(StreamInfo, self._call("open", stream=stream))
+
+    def keep(self, each: Any) -> None:
+        """See `HistorySource.keep`."""
+        self._keep(each)
+
+    def columns(self, stream: StreamId) -> pa.Schema:
+        """See `HistorySource.columns`."""
+        return self._caller.call(VERBS["streams.get"], {"name": stream}).schema.columns
+
+    def version(self, part: SegmentPartRange) -> int:
+        """See `HistorySource.version`."""
+        return cast(int, self._call("version", stream=part.stream, segment=part.segment, start=part.start))
+
+    def ranges(self, stream: StreamId, start: Place, end: Place, by: TimeKind, bytes_max: int) -> list[HistoryRange]:
+        """See `History.ranges`."""
+        rules = self.runtime.settings.times
+        first, last = sent_place(start, rules), sent_place(end, rules)
+        found = self._call("ranges", stream=stream, start=first, end=last, by=by, bytes_max=bytes_max)
+        return [
+            RemoteHistoryRange(each.stream, each.segment, each.start, each.stop, each.size, self._addresses, self)
+            for each in found
+        ]
+
+    def batches(self, part: SegmentPartRange, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+        """See `HistoryRange.batches`. After a lost connection it continues after the last batch that it received."""
+        command = v1.RangeReadCommand(
+            stream_id=part.stream, segment=part.segment.packed, start=part.start, stop=part.stop
+        )
+        command.columns.extend(() if columns is None else columns)
+        command.no_columns = columns is not None and not columns
+        while (opened := self._caller.connection.retried(lambda: _open(self._caller.connection, command))).batch:
+            yield from self._received(opened, command)
+            if command.start >= part.stop:
+                return
+
+    def _received(self, opened: _Opened, command: v1.RangeReadCommand) -> Iterator[pa.RecordBatch]:
+        """Receive until the connection is lost. The command is then for what is left, of the same columns."""
+        batch = opened.batch
+        try:
+            while batch is not None:
+                command.start = batch.column(batch.num_columns - 2)[-1].as_py() + 1
+                del command.columns[:]
+                command.columns.extend(batch.schema.names[:-3])
+                command.no_columns = not command.columns
+                yield batch
+                self.check_open()
+                batch = _next(opened.chunks)
+        except StoreUnavailable as exc:
+            if type(exc) is not StoreUnavailable:
+                raise
+            self._caller.connection.lost(exc, opened.generation)
+        finally:
+            with suppress(pa.ArrowException, flight.FlightError, OSError):
+                opened.chunks.cancel()
+
+    def files(self, stream: StreamId, start: Place, end: Place, by: TimeKind) -> HistoryFiles:
+        """Raises NotRemote: the files are the store's."""
+        raise NotRemote(
+            "the Parquet files of history belong to the store's own machine or bucket, so a broker does not list them: "
+            "use the store's own address, or read ranges"
+        )
+
+    def _call(self, verb: str, **arguments: object) -> Any:
+        return self._caller.call(VERBS[f"history.{verb}"], arguments)
+
+
+class _Opened(NamedTuple):
+    """A call that reads, and its first batch: None if there is none."""
+
+    chunks: Any
+    batch: pa.RecordBatch | None
+    generation: int
+
+
+def _open(connection: Connection, command: v1.RangeReadCommand) -> _Opened:
+    generation = connection.generation
+    try:
+        chunks = connection.client.do_get(flight.Ticket(pack(command)), connection.options)
+    except Exception as exc:
+        raise from_flight(exc) from None
+    return _Opened(chunks, _next(chunks), generation)
+
+
+def _next(chunks: Any) -> pa.RecordBatch | None:
+    try:
+        return chunks.read_chunk().data
+    except StopIteration:
+        return None
+    except Exception as exc:
+        raise from_flight(exc) from None
