@@ -267,6 +267,7 @@ PIPELINE_STOP_S: Final = 300.0  # until the queries of a pipeline have ended aft
 COMMAND_BYTES_MAX: Final = MIB
 CONNECTION_BYTES_MAX: Final = 4 * MIB  # of one call: read ahead of its consumer, or accepted and not yet durable
 CONNECTION_BATCHES_MAX: Final = 16  # of one append: accepted and not yet durable
+FLIGHT_CHUNKS_MAX: Final = 1_024  # chunks of a byte stream in one message
 FLIGHT_POLL_S: Final = 0.5  # how often a follower without events looks whether its client is gone
 FLIGHT_RECHECK_S: Final = 5.0  # how often a call that lasts asks again whether it is still allowed
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from anabranch import limits
-from anabranch.errors import InvalidArgument
+from anabranch.errors import Conflict, InvalidArgument
 from anabranch.model.schema import StreamSchema
 from anabranch.model.stream import StreamInfo, StreamView
 
@@ -63,10 +63,19 @@ def no_byte_stream(info: StreamInfo) -> InvalidArgument:
     )
 
 
+def became_bytes(name: object) -> Conflict:
+    """The error for who wrote or read events of a raw stream that has become a byte stream."""
+    return Conflict(f"'{name}' has become a byte stream: use it with store.bytes, or write to another stream")
+
+
 def reject_byte_stream(info: StreamInfo) -> None:
     """Raise InvalidArgument if the stream holds bytes, since other events would be mixed with them."""
     if is_byte_stream(info):
-        raise InvalidArgument(
-            f"'{info.name}' is a byte stream: write to it with store.bytes('{info.name}', 'ab') or: "
-            f"anabranch bytes put {info.name}"
-        )
+        raise only_bytes(info.name)
+
+
+def only_bytes(name: object) -> InvalidArgument:
+    """The error for who would write events to a byte stream."""
+    return InvalidArgument(
+        f"'{name}' is a byte stream: write to it with store.bytes('{name}', 'ab') or: anabranch bytes put {name}"
+    )

@@ -7,7 +7,8 @@ from dataclasses import replace
 from anabranch import limits
 from anabranch.catalog.port import Reading, Writing
 from anabranch.catalog.state.relocated import RELOCATED, Relocations
-from anabranch.errors import Conflict, StreamNotFound
+from anabranch.core.byte_stream import became_bytes
+from anabranch.errors import StreamNotFound
 from anabranch.model.ids import StreamId
 from anabranch.model.relocation import Relocation
 from anabranch.model.stream import StreamInfo, StreamView
@@ -66,7 +67,7 @@ def _loaded_again(reading: Reading, view: StreamView) -> StreamView:
 def refuse_other_kind(info: StreamInfo, *, raw: bool) -> None:
     """Raises Conflict if the stream was raw and has become a byte stream."""
     if raw and not info.schema.raw:
-        raise Conflict(f"'{info.name}' has become a byte stream: use it with store.bytes, or write to another stream")
+        raise became_bytes(info.name)
 
 
 def refresh(reading: Reading, view: StreamView) -> StreamView:

@@ -95,6 +95,12 @@ class ByteIndex:
         behind = Micros(position + 1)
         return first_at(self._logs, self._view, self._segment, behind, by_event_time=True)
 
+    def chunks_at(self, position: int) -> Iterator[ByteChunk]:
+        """The chunks from the one that holds the byte on, up to the tail; where that one is gone, from the first that is
+        left. Raises as `chunks`."""
+        offset = self.offset_at(position)
+        return iter(()) if offset is None else self.chunks(offset, self.events)
+
     def cut(self, offset: int) -> StreamCut | None:
         """The cut before an event, or None if everything before it is gone already."""
         return None if offset <= self._first else StreamCut.of(self._view.info.id, {self._segment: offset})

@@ -4,21 +4,43 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from anabranch import limits
 from anabranch.errors import Closed, InvalidArgument, Truncated
-from anabranch.log.tail import Tail
-from anabranch.reading.byte_index import ByteChunk, ByteIndex
+from anabranch.reading.byte_index import ByteChunk
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 
+class ByteSource(Protocol):
+    """The bytes of one stream; see `ByteIndex`, which is one."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def sealed(self) -> bool: ...
+    @property
+    def truncated_before(self) -> int: ...
+    def refresh(self) -> None: ...
+    def head(self) -> int: ...
+    def tail(self) -> int: ...
+    def chunks_at(self, position: int) -> Iterator[ByteChunk]: ...
+
+
+class ByteTail(Protocol):
+    """Waits for more; see `anabranch.log.tail.Tail`, which is one."""
+
+    def generation(self) -> int: ...
+    def notify(self) -> None: ...
+    def wait(self, since: int, timeout_s: float | None = None) -> bool: ...
+
+
 class RawByteReader(io.RawIOBase):
     """The unbuffered bytes, from which `ByteReader` reads."""
 
-    def __init__(self, source: ByteIndex, tail: Tail, *, follow: bool) -> None:
+    def __init__(self, source: ByteSource, tail: ByteTail, *, follow: bool) -> None:
         super().__init__()
         self.source = source
         self.name = source.name
@@ -97,24 +119,24 @@ class RawByteReader(io.RawIOBase):
             following = next(self._ahead, None)
             if following is not None and self._position >= self.source.truncated_before:
                 return following
-        offset = self._offset()
-        if offset is None:
+        if not self._await_byte():
             return None
-        self._ahead = self.source.chunks(offset, self.source.events)
+        self._ahead = self.source.chunks_at(self._position)
         chunk = next(self._ahead)
         head = max(chunk.start, self.source.truncated_before)
         if self._position < head:
             raise Truncated(self.source.name, {"byte": head})
         return chunk
 
-    def _offset(self) -> int | None:
+    def _await_byte(self) -> bool:
+        """Whether there is a byte at the position; with `follow` it waits for it."""
         while True:
             seen = self._tail.generation()
             self.source.refresh()
             if self._position < self.source.tail():
-                return self.source.offset_at(self._position)
+                return True
             if not self._follow or self.source.sealed:
-                return None
+                return False
             self._tail.wait(seen, limits.BYTE_WAIT_S)
             if self._stopped:
                 raise Closed("byte reader")
@@ -155,7 +177,7 @@ class ByteReader(io.BufferedReader):
         finally:
             self._on_close(self)
 
-    def _fresh(self) -> ByteIndex:
+    def _fresh(self) -> ByteSource:
         if self.closed:
             raise ValueError("I/O operation on closed file")
         source = cast(RawByteReader, self.raw).source

@@ -83,7 +83,7 @@ class AppendCall:
         self.ending = False  # it asks for the rest to be sent to another one
         self._changed = changed
         self._settled = settled
-        self._in_sequence = command.HasField("producer")
+        self._in_sequence = command.HasField("producer") or command.HasField("byte_fence")
         descriptor = flight.FlightDescriptor.for_command(pack(command))
         try:
             self._writer, self._reader = connection.client.do_put(descriptor, columns, connection.options)

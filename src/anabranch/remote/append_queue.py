@@ -15,6 +15,7 @@ from anabranch.errors import (
     AnabranchError,
     AppendUncertain,
     Closed,
+    Conflict,
     Fenced,
     StoreUnavailable,
     StreamNotFound,
@@ -31,15 +32,15 @@ from anabranch.writing.interruptions import as_append_error
 from anabranch.writing.refusals import Refusals
 
 _AGAIN: Final = RetryPolicy(pause_s_min=0.02, pause_s_max=1.0)
-_LASTING: Final = (Fenced, StreamSealed, StreamNotFound, Unauthenticated)
+_LASTING: Final = (Conflict, Fenced, StreamSealed, StreamNotFound, Unauthenticated)
 
 
 class AppendQueue:
-    """Batches of one writer, and the task that sends them. With a producer in the command each is appended once; without,
-    one whose answer is lost is refused with AppendUncertain.
+    """Batches of one writer, and the task that sends them. With a producer in the command, or a claim of a byte stream,
+    each is appended once; without, one whose answer is lost is refused with AppendUncertain.
 
-    `gathered` and `close_chunk` are set by the writer: how many bytes of single events are gathered, and what puts these
-    into the queue."""
+    `gathered`, `close_chunk` and `explained` are set by the writer: how many bytes of single events are gathered, what
+    puts these into the queue, and what a failed call's error means to this writer."""
 
     def __init__(
         self, connection: Connection, runtime: Runtime, command: v1.AppendCommand, refusals: Refusals, *, named: bool
@@ -48,10 +49,12 @@ class AppendQueue:
         self.fatal: AnabranchError | None = None
         self.gathered: Callable[[], int] = lambda: 0  # bytes of the open chunk
         self.close_chunk: Callable[[], None] = lambda: None
+        self.explained: Callable[[AnabranchError], AnabranchError] = lambda error: error
         self._connection = connection
         self._runtime = runtime
         self._command = command
         self._producing = command.HasField("producer")
+        self._repeatable = self._producing or command.HasField("byte_fence")
         self._forget = self._producing and not named
         self._refusals = refusals
         self._waiting: deque[SentBatch] = deque()
@@ -135,6 +138,7 @@ class AppendQueue:
                 continue
             except Exception as exc:
                 error = as_append_error(exc)
+            error = self.explained(error)
             self._take_back()
             if isinstance(error, (Closed, *_LASTING)) or not isinstance(error, StoreUnavailable):
                 self._give_up(error)
@@ -265,7 +269,7 @@ class AppendQueue:
     def _take_back(self) -> None:
         """After a failed call: what was sent is sent again, or refused where a second time would double it."""
         with self.changed:
-            if not self._producing:
+            if not self._repeatable:
                 uncertain = AppendUncertain("the connection to the broker was lost before the append was answered")
                 while self._unanswered:
                     sent = self._unanswered.popleft()

@@ -24,6 +24,7 @@ class DescribedStream:
     name: StreamName
     schema: StreamSchema
     sealed: bool
+    byte_stream: bool
 
 
 def describe(connection: Connection, stream: str | StreamName) -> DescribedStream:
@@ -34,7 +35,7 @@ def describe(connection: Connection, stream: str | StreamName) -> DescribedStrea
     key = found.key if found.HasField("key") else None
     time = found.time if found.HasField("time") else None
     schema = StreamSchema.from_bytes(found.columns, key, time, found.raw)
-    return DescribedStream(StreamId(found.id), StreamName.parse(found.name), schema, found.sealed)
+    return DescribedStream(StreamId(found.id), StreamName.parse(found.name), schema, found.sealed, found.byte_stream)
 
 
 def _ask(connection: Connection, stream: str) -> v1.StreamDescription:

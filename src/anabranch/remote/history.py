@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
-from pyarrow import flight
 
-from anabranch.errors import NotRemote, StoreUnavailable
+from anabranch.errors import NotRemote
+from anabranch.model.columns import ADDED
 from anabranch.model.ids import StreamId
 from anabranch.model.stream import StreamInfo
 from anabranch.reading.bounds import Place, TimeKind
 from anabranch.reading.history.cache import RangeCache
 from anabranch.reading.history.files import HistoryFiles
 from anabranch.reading.history.ranges import SegmentPartRange
-from anabranch.remote.connection import Connection
 from anabranch.remote.places import sent_place
+from anabranch.remote.read_stream import read_stream
 from anabranch.remote.verbs import Caller
 from anabranch.store.addresses import StoreAddresses
 from anabranch.store.history_range import HistoryRange
-from anabranch.wire.commands import pack
-from anabranch.wire.flight_errors import from_flight
 from anabranch.wire.v1 import anabranch_pb2 as v1
 from anabranch.wire.verbs import VERBS
 
@@ -94,30 +92,16 @@ class RemoteHistory:
         )
         command.columns.extend(() if columns is None else columns)
         command.no_columns = columns is not None and not columns
-        while (opened := self._caller.connection.retried(lambda: _open(self._caller.connection, command))).batch:
-            yield from self._received(opened, command)
-            if command.start >= part.stop:
-                return
 
-    def _received(self, opened: _Opened, command: v1.RangeReadCommand) -> Iterator[pa.RecordBatch]:
-        """Receive until the connection is lost. The command is then for what is left, of the same columns."""
-        batch = opened.batch
-        try:
-            while batch is not None:
-                command.start = batch.column(batch.num_columns - 2)[-1].as_py() + 1
-                del command.columns[:]
-                command.columns.extend(batch.schema.names[:-3])
-                command.no_columns = not command.columns
-                yield batch
-                self.check_open()
-                batch = _next(opened.chunks)
-        except StoreUnavailable as exc:
-            if type(exc) is not StoreUnavailable:
-                raise
-            self._caller.connection.lost(exc, opened.generation)
-        finally:
-            with suppress(pa.ArrowException, flight.FlightError, OSError):
-                opened.chunks.cancel()
+        def received(batch: pa.RecordBatch) -> None:
+            command.start = batch.column(batch.num_columns - 2)[-1].as_py() + 1
+            del command.columns[:]
+            command.columns.extend(batch.schema.names[: -len(ADDED)])
+            command.no_columns = not command.columns
+
+        for batch in read_stream(self._caller.connection, command, received):
+            yield batch
+            self.check_open()
 
     def files(self, stream: StreamId, start: Place, end: Place, by: TimeKind) -> HistoryFiles:
         """Raises NotRemote: the files are the store's."""
@@ -128,29 +112,3 @@ class RemoteHistory:
 
     def _call(self, verb: str, **arguments: object) -> Any:
         return self._caller.call(VERBS[f"history.{verb}"], arguments)
-
-
-class _Opened(NamedTuple):
-    """A call that reads, and its first batch: None if there is none."""
-
-    chunks: Any
-    batch: pa.RecordBatch | None
-    generation: int
-
-
-def _open(connection: Connection, command: v1.RangeReadCommand) -> _Opened:
-    generation = connection.generation
-    try:
-        chunks = connection.client.do_get(flight.Ticket(pack(command)), connection.options)
-    except Exception as exc:
-        raise from_flight(exc) from None
-    return _Opened(chunks, _next(chunks), generation)
-
-
-def _next(chunks: Any) -> pa.RecordBatch | None:
-    try:
-        return chunks.read_chunk().data
-    except StopIteration:
-        return None
-    except Exception as exc:
-        raise from_flight(exc) from None

@@ -19,6 +19,7 @@ from anabranch.model.names import StreamName
 from anabranch.reading.bounds import Place, TimeKind
 from anabranch.reading.history.cache import RangeCache
 from anabranch.remote.address import BrokerAddress
+from anabranch.remote.byte_streams import RemoteByteStreams
 from anabranch.remote.connection import Connection, Credentials
 from anabranch.remote.ephemeral import RemoteEphemeral, RemoteHolds
 from anabranch.remote.groups import RemoteGroups
@@ -70,10 +71,10 @@ class RemoteStore(Displayed):
         self._open: dict[Closing, None] = {}
         self._at_exit = _close_at_exit(self)
         self._holds = RemoteHolds(self.caller)
-        self._history = RemoteHistory(
-            self.caller, self.url, check_open=self._check_open, keep=self.keep, forget=self.forget
-        )
+        closing: dict[str, Any] = {"check_open": self._check_open, "keep": self.keep, "forget": self.forget}
+        self._history = RemoteHistory(self.caller, self.url, **closing)
         self.streams: Any = _CLASSES["streams"](self.caller, self)
+        self.bytes = RemoteByteStreams(self.caller, self.streams, **closing).open
         self.scopes: Any = _CLASSES["scopes"](self.caller, self)
         self.aliases: Any = _CLASSES["aliases"](self.caller, self)
         self.cuts: Any = _CLASSES["cuts"](self.caller, self)
@@ -194,10 +195,6 @@ class RemoteStore(Displayed):
         """See `Store.transaction` and `RemoteTransaction`."""
         begun: RemoteTransaction = self.transactions.begin(ident, lease_s=lease_s)
         return begun
-
-    def bytes(self, name: str | StreamName, mode: str = "rb", *, follow: bool = False) -> Any:
-        """See `ByteStreams.open`."""
-        raise NotRemote("byte streams are not served by brokers yet")
 
     def close(self) -> None:
         """Close the open writers and readers, leave the ephemeral streams that are held here, and close the connection. A

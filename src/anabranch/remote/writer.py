@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch import limits
+from anabranch.core.byte_stream import became_bytes, only_bytes
 from anabranch.core.display import Displayed
 from anabranch.core.python_rows import RowChecker, payload_view, to_stored_table, to_table
 from anabranch.core.raw_event import RawEvent
@@ -42,7 +43,8 @@ class RemoteWriter(Displayed):
     Every batch carries a number of the writer's producer, so that what was sent again after a lost connection, to the
     same broker or another one, is appended once. A writer with a `writer_id`, or a `producer`, continues where the last one of that name
     stopped, and fences it off. One with a `fence` has no producer: an append whose answer is lost is refused with
-    AppendUncertain. A condition (`expected`) needs such a writer.
+    AppendUncertain. A condition (`expected`) needs such a writer, or one of a byte stream with the `byte_fence` of its
+    claim, whose conditions are its numbers.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class RemoteWriter(Displayed):
         writer_id: str | None = None,
         producer: str | None = None,
         fence: int | None = None,
+        byte_fence: int | None = None,
         note_time_s: float | None = None,
         on_close: Callable[[RemoteWriter], None] = lambda writer: None,
     ) -> None:
@@ -71,14 +74,18 @@ class RemoteWriter(Displayed):
         described = describe(connection, stream)
         if described.sealed:
             raise StreamSealed(str(described.name))
+        if described.byte_stream and byte_fence is None:
+            raise only_bytes(described.name)
         self._name, self._stream = str(described.name), described.id
         self._id = named or f"writer-{token(runtime.ids)}"
         command = v1.AppendCommand(stream=self._name)
-        if fence is None:
-            command.producer = self._id
-        else:
+        if byte_fence is not None:
+            command.byte_fence = byte_fence
+        elif fence is not None:
             command.fence = fence
-        self._unconditional = fence is None
+        else:
+            command.producer = self._id
+        self._unconditional = command.HasField("producer")
         self._closed = self._ending = False
         self._schema: StreamSchema = described.schema
         self._checker = None if self._schema.raw else RowChecker(self._schema, self._times)
@@ -86,6 +93,7 @@ class RemoteWriter(Displayed):
         self._refusals = self._buffer.refusals
         self._queue = AppendQueue(connection, runtime, command, self._refusals, named=named is not None)
         self._queue.gathered, self._queue.close_chunk = lambda: self._buffer.bytes, self._close_chunk
+        self._queue.explained = self._explained
         self._noting: Periodic | None = None
         if note_time_s is not None:
             self._noting = Periodic(runtime, "noting", note_time_s, lambda: self.note_time(runtime.clock.now()))
@@ -322,6 +330,17 @@ class RemoteWriter(Displayed):
             if self._refreshed() is None:
                 raise
             return to_stored_table(table, self._schema, self._times)
+
+    def _explained(self, error: AnabranchError) -> AnabranchError:
+        """What a refusal means to a writer that was opened while the stream was raw."""
+        if not isinstance(error, InvalidArgument) or not self._schema.raw:
+            return error
+        try:
+            if not describe(self._connection, self._name).schema.raw:
+                return became_bytes(self._name)
+        except AnabranchError:
+            return error
+        return error
 
     def _refreshed(self) -> RowChecker | None:
         """Switch to the columns that the stream has now; None if they are the known ones."""

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, Protocol, overload
+from typing import Final, NamedTuple, Protocol
 
 from anabranch import limits
 from anabranch.catalog.port import Writing
 from anabranch.catalog.state.byte_head import BYTE_HEAD, ByteHead
 from anabranch.core.byte_stream import BYTES
-from anabranch.core.display import Displayed
 from anabranch.errors import InvalidArgument
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.reading.byte_index import ByteIndex
 from anabranch.reading.byte_reader import ByteReader, RawByteReader
+from anabranch.store.byte_files import ByteFiles
 from anabranch.store.parts import StoreContext
 from anabranch.streams.change import Changes
 from anabranch.streams.directory.find import need_info, need_view
@@ -29,11 +29,18 @@ _WRITER: Final = "_bytes"  # every writer of a byte stream has this name, so the
 class OpenWriter(Protocol):
     """Opens a writer of a stream, including a byte stream."""
 
-    def __call__(self, stream: StreamId, *, writer_id: str | None = None) -> Writer: ...
+    def __call__(self, stream: StreamId, *, writer_id: str | None = None, resumed: int | None = None) -> Writer: ...
 
 
-class ByteStreams(Displayed):
-    """Streams that are used as files of bytes."""
+class ClaimedBytes(NamedTuple):
+    """A byte stream that its one writer has claimed; `source` is as of then. No earlier writer can append any more."""
+
+    writer: Writer
+    source: ByteIndex
+
+
+class ByteStreams(ByteFiles):
+    """Byte streams of a store that is open here."""
 
     def __init__(self, parts: StoreContext, streams: Streams, changes: Changes, open_writer: OpenWriter) -> None:
         self._parts = parts
@@ -41,56 +48,63 @@ class ByteStreams(Displayed):
         self._streams = streams
         self._open_writer = open_writer
 
-    @overload
-    def open(self, name: str | StreamName, mode: Literal["rb"] = "rb", *, follow: bool = False) -> ByteReader: ...
-    @overload
-    def open(self, name: str | StreamName, mode: Literal["ab", "xb"]) -> ByteWriter: ...
-    def open(
-        self, name: str | StreamName, mode: Literal["rb", "ab", "xb"] = "rb", *, follow: bool = False
-    ) -> ByteReader | ByteWriter:
-        """Open a byte stream as a file object. `rb` reads it, `ab` appends to it and creates it if it does not exist,
-        `xb` creates a new one; see `ByteReader` and `ByteWriter`. With `follow` a reader waits at the tail for more. A raw
-        stream that never held an event opens too: `rb` reads it as empty, `ab` makes it a byte stream. Whoever writes
-        events to it then gets Conflict, and none of them is stored.
+    def index(self, stream: StreamId) -> ByteIndex:
+        """Where its bytes are. Raises StreamNotFound, and InvalidArgument for a stream of another kind."""
+        return ByteIndex(self._parts.catalog, self._parts.logs, stream)
 
-        Raises StreamNotFound, StreamExists, ScopeNotFound, StreamSealed, and InvalidArgument if the stream holds other
-        events.
-        """
+    @property
+    def chunk_bytes(self) -> int:
+        """The most bytes that one event holds."""
+        return min(limits.BYTE_CHUNK_BYTES, self._parts.runtime.settings.event_bytes_max)
+
+    def claim(self, stream: StreamId, *, resumed: int | None = None) -> ClaimedBytes:
+        """Open its writer, which fences off the one before; with `resumed`, the fence of an earlier claim, as the same
+        owner. A raw stream becomes a byte stream. Raises what opening a writer raises, InvalidArgument for a stream of
+        another kind, and Fenced where it was claimed since."""
+        if self._streams.get(stream).schema.raw:
+            self._convert(stream)
+        self.index(stream)  # refuses a stream of another kind before its writers are fenced
+        writer = self._open_writer(stream, writer_id=_WRITER, resumed=resumed)
+        try:
+            return ClaimedBytes(writer, self.index(stream))
+        except BaseException:
+            writer.close()
+            raise
+
+    def truncate_before(self, stream: StreamId, position: int) -> int:
+        """See `ByteWriter.truncate_before`."""
+        source = self.index(stream)
+        tail = source.tail()
+        if not 0 <= position <= tail:
+            raise InvalidArgument(f"'{source.name}' holds {tail} bytes; it can't be truncated at {position}")
+        self._put_head(stream, position)  # first: whatever comes in between, nothing below it is read
+        offset = source.offset_at(position)
+        cut = source.cut(source.events - 1 if offset is None else offset)
+        if cut is not None:
+            self._streams.truncate(stream, cut)
+        source.refresh()
+        return source.head()
+
+    def _check_open(self) -> None:
         self._parts.check_open()
-        match mode:
-            case "rb":
-                return self._reader(name, follow=follow)
-            case "ab" | "xb" if not follow:
-                return self._writer(name, new=mode == "xb")
-            case "ab" | "xb":
-                raise InvalidArgument("only a reader follows a byte stream")
-        raise InvalidArgument(
-            f"a byte stream is opened with 'rb' to read, 'ab' to append or 'xb' to make a new one, not '{mode}'"
-        )
 
     def _reader(self, name: str | StreamName, *, follow: bool) -> ByteReader:
-        source = ByteIndex(self._parts.catalog, self._parts.logs, self._streams.get(name).id)
+        source = self.index(self._streams.get(name).id)
         reader = ByteReader(RawByteReader(source, self._parts.tail, follow=follow), on_close=self._parts.forget)
         self._parts.keep(reader)
         return reader
 
     def _writer(self, name: str | StreamName, *, new: bool) -> ByteWriter:
         stream = self._make(name, new=new)
-        ByteIndex(
-            self._parts.catalog, self._parts.logs, stream
-        )  # refuses a stream of another kind before its writers are fenced
-        writer = self._open_writer(stream, writer_id=_WRITER)
+        writer, source = self.claim(stream)
         try:
-            source = ByteIndex(
-                self._parts.catalog, self._parts.logs, stream
-            )  # after the fence: no earlier writer can append any more
             made = ByteWriter(
                 writer,
                 name=source.name,
                 position=source.tail(),
                 events=source.events,
-                chunk_bytes=min(limits.BYTE_CHUNK_BYTES, self._parts.runtime.settings.event_bytes_max),
-                truncate_before=lambda position: self._truncate(source, position),
+                chunk_bytes=self.chunk_bytes,
+                truncate_before=lambda position: self.truncate_before(stream, position),
                 on_close=self._parts.forget,
             )
         except BaseException:
@@ -102,8 +116,6 @@ class ByteStreams(Displayed):
 
     def _make(self, name: str | StreamName, *, new: bool) -> StreamId:
         if not new and (present := self._streams.find(name)) is not None:
-            if present.schema.raw:
-                self._convert(present.id)
             return present.id
         return self._streams.create(name, schema=BYTES.columns, time=BYTES.time, exist_ok=not new).id
 
@@ -113,19 +125,6 @@ class ByteStreams(Displayed):
             return {}
 
         self._changes.apply(f"make {stream:016x} a byte stream", None, act, on=stream)
-
-    def _truncate(self, source: ByteIndex, position: int) -> int:
-        source.refresh()
-        tail = source.tail()
-        if not 0 <= position <= tail:
-            raise InvalidArgument(f"'{source.name}' holds {tail} bytes; it can't be truncated at {position}")
-        self._put_head(source.stream, position)  # first: whatever comes in between, nothing below it is read
-        offset = source.offset_at(position)
-        cut = source.cut(source.events - 1 if offset is None else offset)
-        if cut is not None:
-            self._streams.truncate(source.stream, cut)
-        source.refresh()
-        return source.head()
 
     def _put_head(self, stream: StreamId, position: int) -> None:
         def act(txn: Writing, _: Micros) -> Result:

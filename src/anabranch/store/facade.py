@@ -163,7 +163,8 @@ class Store(Displayed):
         )
         self.producers = Producers(parts, self.streams, self._writer)
         self.transactions = Transactions(parts, note=self.watermarks.note_commit)
-        self.bytes = ByteStreams(parts, self.streams, self.changes, self._writer).open
+        self._byte_streams = ByteStreams(parts, self.streams, self.changes, self._writer)
+        self.bytes = self._byte_streams.open
         self.ranges = RangeCache(runtime.tasks, runtime.settings.history_cache_bytes_max)
         self._sources: list[Store] = []  # opened for jobs that were resumed
         self.jobs = Jobs(self.job_store, open_job_store=self._open_source, changed=self._tail.notify)
@@ -245,17 +246,19 @@ class Store(Displayed):
         *,
         name: str = "",
         writer_id: str | None = None,
+        resumed: int | None = None,
         fence: int | None = None,
         note_time_s: float | None = None,
         producer: OpenedProducer | None = None,
     ) -> Writer:
-        """As `writer`, but also for byte streams."""
+        """As `writer`, but also for byte streams; `resumed` as for `Writer`."""
         writer = Writer(
             self._appender,
             self.catalog,
             self.runtime,
             stream,
             writer_id=writer_id,
+            resumed=resumed,
             fence=fence,
             on_close=self._forget,
             note=self.watermarks.note,

@@ -15,7 +15,7 @@ M = TypeVar("M", bound=Message)
 
 _COMMANDS: Final = {
     kind.DESCRIPTOR.full_name: kind
-    for kind in (v1.AppendCommand, v1.ReadCommand, v1.RangeReadCommand, v1.DescribeCommand)
+    for kind in (v1.AppendCommand, v1.ReadCommand, v1.RangeReadCommand, v1.ByteReadCommand, v1.DescribeCommand)
 }
 
 

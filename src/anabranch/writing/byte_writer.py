@@ -5,16 +5,32 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from anabranch import limits
 from anabranch.core.byte_stream import chunks
 from anabranch.core.display import Displayed
 from anabranch.errors import AnabranchError
-from anabranch.writing.writer import Writer
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from _typeshed import ReadableBuffer
+
+
+class ChunkWriter(Protocol):
+    """The writer of a byte stream's events, who has claimed it."""
+
+    def write_batch(self, data: pa.Table, *, expected: int) -> object:
+        """See `Writer.write_batch`."""
+        ...
+
+    def flush(self) -> None:
+        """See `Writer.flush`."""
+        ...
+
+    def close(self) -> None:
+        """See `Writer.close`."""
+        ...
 
 
 class ByteWriter(Displayed, io.BufferedIOBase):
@@ -28,7 +44,7 @@ class ByteWriter(Displayed, io.BufferedIOBase):
 
     def __init__(
         self,
-        writer: Writer,
+        writer: ChunkWriter,
         *,
         name: str,
         position: int,

@@ -23,17 +23,26 @@ _TAKEOVER = 1 << 20
 class WriterProgress:
     """A writer's state in its logs, and its queries to the catalog about them.
 
-    A `named` writer claims its name on every log that it comes to, against all others of that name.
+    A `named` writer claims its name on every log that it comes to, against all others of that name. With `resumed`, a
+    fence that was claimed before, it goes on as the same owner: no append that was under way then can land any more.
     """
 
     def __init__(
-        self, catalog: Catalog, runtime: Runtime, stream: StreamId, writer: WriterHandle, *, named: bool
+        self,
+        catalog: Catalog,
+        runtime: Runtime,
+        stream: StreamId,
+        writer: WriterHandle,
+        *,
+        named: bool,
+        resumed: int | None = None,
     ) -> None:
         self.writer = writer
         self._catalog = catalog
         self._runtime = runtime
         self._stream = stream
         self._named = named
+        self._resumed = resumed
         self._next: dict[LogId, int] = {}
         self._appended: dict[LogId, int] = {}
         self._uncertain: set[LogId] = set()
@@ -91,11 +100,20 @@ class WriterProgress:
         that same fence, unless another writer has taken over meanwhile. Raises Fenced."""
         present = {log: txn.progress(log, self.writer.id) or Progress() for log in logs}
         highest = max((each.fence for each in present.values()), default=0)
-        fence = self.writer.highest or (highest // _TAKEOVER + 1) * _TAKEOVER
+        fence = self.writer.highest or self._first_fence(highest)
         if highest > fence:
             raise Fenced(fence, highest)
         for log, progress in present.items():
             self._raise_fence(txn, log, progress, fence)
+
+    def _first_fence(self, highest: int) -> int:
+        """The fence of a writer that opens. Raises Fenced where it resumes, and another one has taken over the name."""
+        owner = (highest if self._resumed is None else self._resumed) // _TAKEOVER
+        if self._resumed is None:
+            return (owner + 1) * _TAKEOVER
+        if highest // _TAKEOVER > owner:
+            raise Fenced(self._resumed, highest)
+        return max(highest, self._resumed) + 1
 
     def _resolve(self, logs: Sequence[LogId]) -> None:
         """Raise this writer's fence on the logs, so that no append of unknown outcome can land any more, and read how

@@ -66,6 +66,7 @@ class Writer(Displayed):
         stream: StreamId,
         *,
         writer_id: str | None = None,
+        resumed: int | None = None,
         fence: int | None = None,
         on_close: Callable[[Writer], None] | None = None,
         note: Callable[[StreamId, str, Micros | None], None] | None = None,
@@ -74,7 +75,8 @@ class Writer(Displayed):
         producer: OpenedProducer | None = None,
     ) -> None:
         """`note` is called with the times that the writer notes, and with None when it ends. `note_time_s`: see
-        `Store.writer`. `name` is the stream's name as of now, for descriptions."""
+        `Store.writer`. `name` is the stream's name as of now, for descriptions. `resumed`: the `claimed` of a writer
+        of this id, to go on as its owner."""
         if note_time_s is not None and note_time_s <= 0:
             raise InvalidArgument(f"times are noted some seconds apart, not {note_time_s}")
         self._appender = appender
@@ -88,7 +90,7 @@ class Writer(Displayed):
         self._closed = False
         self._ending = False  # a `close` is under way, or has finished
         self._handle = WriterHandle(WriterId(writer_id or token(runtime.ids)))
-        progress = WriterProgress(catalog, runtime, stream, self._handle, named=writer_id is not None)
+        progress = WriterProgress(catalog, runtime, stream, self._handle, named=writer_id is not None, resumed=resumed)
         self._producer = producer
         self._router = Router(progress, runtime.ids, fence=fence)
         self._buffer = ChunkBuffer(appender, runtime, stream, self._router.schema)
@@ -116,6 +118,11 @@ class Writer(Displayed):
     def id(self) -> str:
         """The writer's name, under which logs store its progress."""
         return self._handle.id
+
+    @property
+    def claimed(self) -> int:
+        """The fence with which a writer with an id claimed it."""
+        return self._handle.highest
 
     @property
     def stream_id(self) -> StreamId:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -27,8 +28,13 @@ def read_range(client: Any, options: Any, stream: str) -> None:
     client.do_get(flight.Ticket(pack(command)), options).read_all()
 
 
-def append(client: Any, options: Any, stream: str) -> None:
-    command = flight.FlightDescriptor.for_command(pack(v1.AppendCommand(stream=stream)))
+def read_bytes(client: Any, options: Any, stream: str) -> None:
+    command = v1.ByteReadCommand(stream_id=IDS.get(stream, 7))
+    client.do_get(flight.Ticket(pack(command)), options).read_all()
+
+
+def append(client: Any, options: Any, stream: str, **fields: Any) -> None:
+    command = flight.FlightDescriptor.for_command(pack(v1.AppendCommand(stream=stream, **fields)))
     writer, answers = client.do_put(command, pa.schema([("payload", pa.binary())]), options)
     with writer:
         answer = v1.AppendOpened.FromString(answers.read().to_pybytes())
@@ -57,7 +63,9 @@ IDS: dict[str, int] = {}  # of the streams
 METHODS: dict[str, tuple[Callable[[Any, Any, str], Any], str | None]] = {
     "do_get": (read, "r"),
     "do_get of a range": (read_range, "r"),
+    "do_get of bytes": (read_bytes, "r"),
     "do_put": (append, "w"),
+    "do_put of bytes": (partial(append, byte_fence=1 << 60), "w"),
     "get_flight_info": (describe, "r"),
     "get_schema": (schema, "r"),
     "list_flights": (lambda client, options, _: list(client.list_flights(b"", options)), None),

@@ -38,6 +38,12 @@ RIGHTS = {
     "archives.import_": "A",
     "archives.unconfirmed_attachments": "A",
     "backup": "A",
+    "bytes.claim": "w",
+    "bytes.head": "r",
+    "bytes.open": "r",
+    "bytes.state": "r",
+    "bytes.truncate_before": "m",
+    "bytes.wait": "r",
     "check": "A",
     "collect": "A",
     "compact": "A",
@@ -219,6 +225,8 @@ def arguments(closed: World, verb: str, stream: str = "iot/sensors") -> dict[str
         "to": "iot",
         "segment": view.current[0].id,
         "start": 0,
+        "tail": 0,
+        "wait_s": 0.0,
     }
     special: dict[str, dict[str, Any]] = {
         "aliases.add": {"name": "iot/more"},
@@ -237,7 +245,9 @@ def arguments(closed: World, verb: str, stream: str = "iot/sensors") -> dict[str
         "streams.move": {"scope": "iot"},
         "aliases.of": {"stream": stream},
     }
-    if verb.startswith(("revisioned.", "history.")) and not verb.endswith(".open"):
+    if verb == "bytes.truncate_before":
+        values["position"] = 0
+    if verb.startswith(("revisioned.", "history.", "bytes.")) and not verb.endswith((".open", ".claim")):
         values["stream"] = view.info.id
     if verb.startswith("scopes.") and verb != "scopes.create":
         special.setdefault(verb, {})

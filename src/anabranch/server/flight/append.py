@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
 import pyarrow as pa
 
 from anabranch import limits
 from anabranch.core.codec import check_values
 from anabranch.errors import AnabranchError, AppendRefused, InvalidArgument, TooLarge
-from anabranch.model.ids import Micros, SegmentId
+from anabranch.model.ids import Micros, StreamId
 from anabranch.runtime.log_events import FLIGHT_FAILED
 from anabranch.security.guard import Principal
 from anabranch.server.broker import Broker
 from anabranch.server.calls import allowed_stream
+from anabranch.server.flight.byte_appends import ByteTarget
+from anabranch.server.flight.landed import Landed, landed
 from anabranch.wire.commands import parse
 from anabranch.wire.flight_errors import error_text
 from anabranch.wire.v1 import anabranch_pb2 as v1
 from anabranch.writing.producer import ProducerAck
-
-
-class Landed(NamedTuple):
-    """Where the rows of a batch are; the range of each row, if there is more than one."""
-
-    ranges: Sequence[tuple[SegmentId, int, int]]
-    range_of_row: bytes = b""
-    duplicate: bool = False
 
 
 class Target(Protocol):
@@ -59,7 +52,7 @@ class _WriterTarget:
             self._writer.note_time(metadata.note_time_us)
         expected = metadata.expected if metadata.HasField("expected") else None
         accepted = self._writer.write_batch(batch, atomic=metadata.atomic, expected=expected)
-        return lambda: _landed(accepted.landings())
+        return lambda: landed(accepted.landings())
 
     def close(self) -> None:
         self._writer.close()
@@ -176,7 +169,7 @@ def append(broker: Broker, principal: Principal, command: v1.AppendCommand, read
     try:
         info = allowed_stream(broker, principal, command.stream, "write", "append")
         holding = broker.guard.hold(principal, "connections")
-        target = _target(broker, command)
+        target = _target(broker, info.id, command)
     except AnabranchError as exc:
         writer.write(v1.AppendOpened(error=error_text(exc)).SerializeToString())
         return
@@ -184,7 +177,9 @@ def append(broker: Broker, principal: Principal, command: v1.AppendCommand, read
         try:
             opened = v1.AppendOpened(stream_id=info.id, epoch=target.epoch, last_sequence=target.last_sequence)
             writer.write(opened.SerializeToString())
-            answers = _Answers(broker, writer, in_sequence=command.HasField("producer"))
+            answers = _Answers(
+                broker, writer, in_sequence=command.HasField("producer") or command.HasField("byte_fence")
+            )
             forget = broker.drain.on_start(answers.announce_end)
             try:
                 _take(broker, principal, str(info.name), target, reader, answers)
@@ -254,7 +249,7 @@ def _refused(error: AnabranchError) -> Callable[[], Landed]:
 
 def _outcome(waiting: _Waiting) -> v1.AppendAnswer:
     try:
-        landed = waiting.outcome()
+        outcome = waiting.outcome()
     except AnabranchError as exc:
         return v1.AppendAnswer(sequence=waiting.sequence, error=error_text(exc))
     except Exception as exc:
@@ -262,31 +257,23 @@ def _outcome(waiting: _Waiting) -> v1.AppendAnswer:
         return v1.AppendAnswer(sequence=waiting.sequence, error=error_text(AppendRefused("the broker failed")))
     return v1.AppendAnswer(
         sequence=waiting.sequence,
-        ranges=[v1.AppendedRange(segment=s.packed, start=start, count=count) for s, start, count in landed.ranges],
-        duplicate=landed.duplicate,
-        range_of_row=landed.range_of_row,
+        ranges=[v1.AppendedRange(segment=s.packed, start=start, count=count) for s, start, count in outcome.ranges],
+        duplicate=outcome.duplicate,
+        range_of_row=outcome.range_of_row,
     )
-
-
-def _landed(runs: Sequence[tuple[SegmentId, int, Any]]) -> Landed:
-    ranges = [(segment, start, len(rows)) for segment, start, rows in runs]
-    if len(runs) == 1:
-        return Landed(ranges)
-    of_row = np.zeros(sum(count for _, _, count in ranges), "<u2")
-    for number, (_, _, rows) in enumerate(runs):
-        of_row[rows] = number
-    return Landed(ranges, of_row.tobytes())
 
 
 def _produced(accepted: ProducerAck) -> Landed:
     result = accepted.result()
     runs = accepted.landings()
     if runs:
-        return _landed(runs)._replace(duplicate=result.duplicate)
+        return landed(runs)._replace(duplicate=result.duplicate)
     return Landed([(each.segment, each.start, each.stop - each.start) for each in result.ranges], b"", result.duplicate)
 
 
-def _target(broker: Broker, command: v1.AppendCommand) -> Target:
+def _target(broker: Broker, stream: StreamId, command: v1.AppendCommand) -> Target:
+    if command.HasField("byte_fence"):
+        return ByteTarget(broker, stream, command)
     return _ProducerTarget(broker, command) if command.HasField("producer") else _WriterTarget(broker, command)
 
 

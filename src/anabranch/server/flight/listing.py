@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
+from anabranch.core.byte_stream import is_byte_stream
 from anabranch.errors import InvalidArgument
 from anabranch.model.columns import ADDED
 from anabranch.model.stream import StreamInfo
@@ -47,6 +48,7 @@ def _info(broker: Broker, info: StreamInfo) -> Any:
         raw=schema.raw,
         schema_version=info.schema_version,
         sealed=info.sealed,
+        byte_stream=is_byte_stream(info),
         event_bytes_max=broker.store.runtime.settings.event_bytes_max,
     )
     return flight.FlightInfo(

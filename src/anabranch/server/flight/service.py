@@ -15,6 +15,7 @@ from anabranch.runtime.log_events import FLIGHT_FAILED
 from anabranch.security.guard import Principal
 from anabranch.server.broker import Broker
 from anabranch.server.flight.append import append
+from anabranch.server.flight.byte_reads import read_bytes
 from anabranch.server.flight.callers import TOKEN, Handshake, TokenMiddleware, caller
 from anabranch.server.flight.counting import COUNTING, CallCounting
 from anabranch.server.flight.history import read_history
@@ -145,9 +146,12 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
             if isinstance(command, v1.RangeReadCommand):
                 schema, rows = read_history(self._broker, principal, command, lambda: self._over(context))
                 return flight.GeneratorStream(schema, self._counted(rows))
+            if isinstance(command, v1.ByteReadCommand):
+                schema, rows = read_bytes(self._broker, principal, command, lambda: self._over(context))
+                return flight.GeneratorStream(schema, self._counted(rows))
             if not isinstance(command, v1.ReadCommand):
                 raise InvalidArgument(
-                    f"a ticket holds a ReadCommand or RangeReadCommand, not {command.DESCRIPTOR.full_name}"
+                    f"a ticket holds a ReadCommand, RangeReadCommand or ByteReadCommand, not {command.DESCRIPTOR.full_name}"
                 )
             schema, batches = read(self._broker, principal, command, lambda: self._over(context))
             return flight.GeneratorStream(schema, self._counted(batches))

@@ -18,16 +18,18 @@ class Place(_message.Message):
     def __init__(self, text: _Optional[str] = ..., time_us: _Optional[int] = ...) -> None: ...
 
 class AppendCommand(_message.Message):
-    __slots__ = ("stream", "producer", "epoch", "fence")
+    __slots__ = ("stream", "producer", "epoch", "fence", "byte_fence")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     FENCE_FIELD_NUMBER: _ClassVar[int]
+    BYTE_FENCE_FIELD_NUMBER: _ClassVar[int]
     stream: str
     producer: str
     epoch: int
     fence: int
-    def __init__(self, stream: _Optional[str] = ..., producer: _Optional[str] = ..., epoch: _Optional[int] = ..., fence: _Optional[int] = ...) -> None: ...
+    byte_fence: int
+    def __init__(self, stream: _Optional[str] = ..., producer: _Optional[str] = ..., epoch: _Optional[int] = ..., fence: _Optional[int] = ..., byte_fence: _Optional[int] = ...) -> None: ...
 
 class AppendOpened(_message.Message):
     __slots__ = ("stream_id", "epoch", "last_sequence", "error")
@@ -147,6 +149,14 @@ class RangeReadCommand(_message.Message):
     no_columns: bool
     def __init__(self, stream_id: _Optional[int] = ..., segment: _Optional[int] = ..., start: _Optional[int] = ..., stop: _Optional[int] = ..., columns: _Optional[_Iterable[str]] = ..., no_columns: _Optional[bool] = ...) -> None: ...
 
+class ByteReadCommand(_message.Message):
+    __slots__ = ("stream_id", "position")
+    STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    stream_id: int
+    position: int
+    def __init__(self, stream_id: _Optional[int] = ..., position: _Optional[int] = ...) -> None: ...
+
 class DescribeCommand(_message.Message):
     __slots__ = ("stream",)
     STREAM_FIELD_NUMBER: _ClassVar[int]
@@ -154,7 +164,7 @@ class DescribeCommand(_message.Message):
     def __init__(self, stream: _Optional[str] = ...) -> None: ...
 
 class StreamDescription(_message.Message):
-    __slots__ = ("id", "name", "columns", "key", "time", "raw", "schema_version", "sealed", "event_bytes_max")
+    __slots__ = ("id", "name", "columns", "key", "time", "raw", "schema_version", "sealed", "event_bytes_max", "byte_stream")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     COLUMNS_FIELD_NUMBER: _ClassVar[int]
@@ -164,6 +174,7 @@ class StreamDescription(_message.Message):
     SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
     SEALED_FIELD_NUMBER: _ClassVar[int]
     EVENT_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    BYTE_STREAM_FIELD_NUMBER: _ClassVar[int]
     id: int
     name: str
     columns: bytes
@@ -173,7 +184,8 @@ class StreamDescription(_message.Message):
     schema_version: int
     sealed: bool
     event_bytes_max: int
-    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., columns: _Optional[bytes] = ..., key: _Optional[str] = ..., time: _Optional[str] = ..., raw: _Optional[bool] = ..., schema_version: _Optional[int] = ..., sealed: _Optional[bool] = ..., event_bytes_max: _Optional[int] = ...) -> None: ...
+    byte_stream: bool
+    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., columns: _Optional[bytes] = ..., key: _Optional[str] = ..., time: _Optional[str] = ..., raw: _Optional[bool] = ..., schema_version: _Optional[int] = ..., sealed: _Optional[bool] = ..., event_bytes_max: _Optional[int] = ..., byte_stream: _Optional[bool] = ...) -> None: ...
 
 class Call(_message.Message):
     __slots__ = ("verb", "arguments")

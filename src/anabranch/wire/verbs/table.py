@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from anabranch.errors import InvalidArgument
 from anabranch.store.facade import Store
+from anabranch.wire.verbs.byte_streams import BYTE_VERBS
 from anabranch.wire.verbs.groups import GROUP_VERBS
 from anabranch.wire.verbs.handles import job_handle
 from anabranch.wire.verbs.history import HISTORY_VERBS
@@ -145,7 +146,7 @@ _EPHEMERAL: Final = (
     StoreVerb("ephemeral.sweep", store("admin")),
     *HOLD_VERBS,
 )
-_SESSIONS: Final = (*GROUP_VERBS, *SHARED_VERBS, *HISTORY_VERBS)
+_SESSIONS: Final = (*GROUP_VERBS, *SHARED_VERBS, *HISTORY_VERBS, *BYTE_VERBS)
 _JOBS: Final = (
     StoreVerb("jobs.append", each(stream("read", "stream"), stream("write", "onto")), sent=job_handle),
     StoreVerb("jobs.copy", each(stream("read", "stream"), new("target")), sent=job_handle),

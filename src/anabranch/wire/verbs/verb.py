@@ -51,6 +51,7 @@ _REPEATABLE: Final = {
     *("check", "collect", "compact", "ephemeral.sweep", "export_manifest", "rescale", "retain", "subscribers.release"),
     *("hold.leave", "hold.renew", "job.cancel", "job.pause", "jobs.confirm", "notifications.forget_listener"),
     *("group.cancel_checkpoint", "group.delete", "group.generate_cut", "group.open", "group.reader_offline"),
+    *("bytes.claim", "bytes.truncate_before"),
     *("revisioned.append", "revisioned.open", "revisioned.truncate"),
     *("watermarks.idle", "archives.confirm_attachment", "forget_newer", "repair"),
 }

@@ -1,0 +1,65 @@
+"""Batches of a call that reads, which goes on at another broker after a lost connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from google.protobuf.message import Message
+from pyarrow import flight
+
+from anabranch.errors import StoreUnavailable
+from anabranch.remote.connection import Connection
+from anabranch.wire.commands import pack
+from anabranch.wire.flight_errors import from_flight
+
+
+class _Opened(NamedTuple):
+    """A call, and its first batch: None if there is none."""
+
+    chunks: Any
+    batch: pa.RecordBatch | None
+    generation: int
+
+
+def read_stream(
+    connection: Connection, command: Message, received: Callable[[pa.RecordBatch], None]
+) -> Iterator[pa.RecordBatch]:
+    """The batches that `command` asks for. `received` is called with each before it is returned, and changes the command
+    to what is left. Raises what the broker raises; StoreUnavailable."""
+    while True:
+        opened = connection.retried(lambda: _open(connection, command))
+        batch = opened.batch
+        try:
+            while batch is not None:
+                received(batch)
+                yield batch
+                batch = _next(opened.chunks)
+            return
+        except StoreUnavailable as exc:
+            if type(exc) is not StoreUnavailable:  # the store's own trouble: another broker has it too
+                raise
+            connection.lost(exc, opened.generation)
+        finally:
+            with suppress(pa.ArrowException, flight.FlightError, OSError):
+                opened.chunks.cancel()
+
+
+def _open(connection: Connection, command: Message) -> _Opened:
+    generation = connection.generation
+    try:
+        chunks = connection.client.do_get(flight.Ticket(pack(command)), connection.options)
+    except Exception as exc:
+        raise from_flight(exc) from None
+    return _Opened(chunks, _next(chunks), generation)
+
+
+def _next(chunks: Any) -> pa.RecordBatch | None:
+    try:
+        return chunks.read_chunk().data
+    except StopIteration:
+        return None
+    except Exception as exc:
+        raise from_flight(exc) from None

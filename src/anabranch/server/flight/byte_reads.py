@@ -1,0 +1,62 @@
+"""DoGet of bytes: sends the chunks of a byte stream from a position on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import pyarrow as pa
+
+from anabranch import limits
+from anabranch.errors import InvalidArgument
+from anabranch.model.ids import StreamId
+from anabranch.reading.byte_index import ByteChunk, ByteIndex
+from anabranch.security.guard import Principal
+from anabranch.server.broker import Broker
+from anabranch.server.calls import allowed_stream
+from anabranch.wire.v1 import anabranch_pb2 as v1
+
+_SCHEMA: Final = pa.schema([("start", pa.int64()), ("truncated_before", pa.int64()), ("bytes", pa.binary())])
+
+
+def read_bytes(
+    broker: Broker, principal: Principal, command: v1.ByteReadCommand, over: Callable[[], bool]
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """The schema, and the batches up to the present tail. `over` is asked before each, and ends it. Raises
+    PermissionDenied, StreamNotFound, InvalidArgument; the batches raise Truncated, CorruptStore."""
+    info = allowed_stream(broker, principal, StreamId(command.stream_id), "read", "read")
+    source = broker.store._byte_streams.index(info.id)
+    if command.position < 0:
+        raise InvalidArgument(f"there is no position {command.position} in a byte stream")
+    return _SCHEMA, _batches(broker, principal, source, command.position, over)
+
+
+def _batches(
+    broker: Broker, principal: Principal, source: ByteIndex, position: int, over: Callable[[], bool]
+) -> Iterator[pa.RecordBatch]:
+    chunks = source.chunks_at(position) if position < source.tail() else iter(())
+    with broker.guard.hold(principal, "connections"):
+        for gathered in _gathered(chunks):
+            if over():
+                return
+            rows = len(gathered)
+            starts = pa.array([each.start for each in gathered], pa.int64())
+            before = pa.array([source.truncated_before] * rows, pa.int64())
+            data = pa.array([memoryview(each.data) for each in gathered], pa.binary())
+            batch = pa.RecordBatch.from_arrays([starts, before, data], schema=_SCHEMA)
+            broker.guard.admit(principal, calls=0, bytes_=batch.nbytes)
+            yield batch
+
+
+def _gathered(chunks: Iterator[ByteChunk]) -> Iterator[list[ByteChunk]]:
+    """Small chunks together, so that they are few batches."""
+    found: list[ByteChunk] = []
+    size = 0
+    for chunk in chunks:
+        found.append(chunk)
+        size += chunk.data.size
+        if size >= limits.BYTE_CHUNK_BYTES or len(found) >= limits.FLIGHT_CHUNKS_MAX:
+            yield found
+            found, size = [], 0
+    if found:
+        yield found
