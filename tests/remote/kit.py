@@ -106,7 +106,13 @@ class Connection:
         except (pa.ArrowException, OSError) as exc:
             raise StoreUnavailable(f"no broker at {self.place}") from exc
 
-    def lost(self, error: Exception) -> None:
+    @property
+    def generation(self) -> int:
+        return self._used
+
+    def lost(self, error: Exception, generation: int) -> None:
+        if generation != self._used:
+            return
         self._used += 1
         with suppress(pa.ArrowException):
             self._client.close()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyarrow import flight
 
 import anabranch as ab
 from anabranch.errors import JobNotFound, StoreUnavailable, StreamExists, StreamNotFound
@@ -128,7 +129,8 @@ def test_without_a_broker_a_call_ends_in_one_error() -> None:
 
 
 def test_the_broker_tells_what_it_serves(remote: Any) -> None:
-    kinds = {each.type: each.description for each in remote.connection.client.list_actions()}
+    client = flight.FlightClient(f"grpc://{remote.connection.place}")
+    kinds = {each.type: each.description for each in client.list_actions()}
     assert set(VERBS) <= set(kinds)
     assert [name for name, description in kinds.items() if not description] == []
 

@@ -37,6 +37,11 @@ class BrokerAddress:
         """The places as Flight names them."""
         return tuple(f"grpc{'+tls' if self.tls else ''}://{each}" for each in self.places)
 
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts of the places, without ports."""
+        return tuple(each.rpartition(":")[0] for each in self.places)
+
     def __str__(self) -> str:
         return f"{TLS if self.tls else PLAIN}{','.join(self.places)}"
 

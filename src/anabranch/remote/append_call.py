@@ -17,7 +17,7 @@ from anabranch.errors import AnabranchError, AppendUncertain, StoreUnavailable
 from anabranch.model.ids import SegmentId
 from anabranch.remote.connection import Connection
 from anabranch.runtime.ports import Runtime
-from anabranch.wire.commands import pack, parse
+from anabranch.wire.commands import parse
 from anabranch.wire.flight_errors import error_of_text, from_flight
 from anabranch.wire.v1 import anabranch_pb2 as v1
 from anabranch.writing.acknowledgement import Acknowledgement, Rows
@@ -84,9 +84,8 @@ class AppendCall:
         self._changed = changed
         self._settled = settled
         self._in_sequence = command.HasField("producer") or command.HasField("byte_fence")
-        descriptor = flight.FlightDescriptor.for_command(pack(command))
+        self._writer, self._reader = connection.channel.put(command, columns)
         try:
-            self._writer, self._reader = connection.client.do_put(descriptor, columns, connection.options)
             message = self._reader.read()
         except Exception as exc:
             raise from_flight(exc) from None

@@ -13,8 +13,11 @@ from anabranch.remote.connection import Credentials
 from anabranch.remote.store import RemoteStore
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
+from anabranch.security.safe import is_loopback
 
 TOKEN_VARIABLE: Final = "ANABRANCH_TOKEN"
+
+INSECURE_VARIABLE: Final = "ANABRANCH_INSECURE"
 
 File = str | os.PathLike[str]
 
@@ -28,18 +31,31 @@ def connect_to_broker(
     private_key: File | None = None,
     settings: Settings | None = None,
     runtime: Runtime | None = None,
+    insecure: bool = False,
 ) -> RemoteStore:
     """See `anabranch.remote.open.connect`."""
     address = BrokerAddress.parse(url)
     token = token or os.environ.get(TOKEN_VARIABLE) or None
     if token is not None and not (token.isascii() and token.isprintable()):
         raise InvalidArgument("a token is printable ASCII text")
+    if token is not None and not (insecure or os.environ.get(INSECURE_VARIABLE) == "1"):
+        _require_secret(address)
     if not address.tls and (ca or certificate or private_key):
         raise InvalidArgument("certificates belong to a connection with TLS: anabranch+tls://host:port")
     if (certificate is None) != (private_key is None):
         raise InvalidArgument("certificate= and private_key= belong together")
     credentials = Credentials(token, _read(ca), _read(certificate), _read(private_key))
     return RemoteStore(address, credentials, runtime or Runtime(settings=settings or Settings()))
+
+
+def _require_secret(address: BrokerAddress) -> None:
+    """Raises InvalidArgument where others may read along."""
+    open_to = [] if address.tls else [host for host in address.hosts if not is_loopback(host)]
+    if open_to:
+        raise InvalidArgument(
+            f"the token would cross the network to '{open_to[0]}' in plain text: use anabranch+tls://, or, where the "
+            f"network is trusted, insecure=True or {INSECURE_VARIABLE}=1"
+        )
 
 
 def _read(file: File | None) -> bytes | None:

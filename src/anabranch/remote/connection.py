@@ -1,4 +1,4 @@
-"""The connection of a remote store to its brokers: one Flight client at a time, and the next broker when one is lost."""
+"""The connection of a remote store to its brokers: one channel at a time, and the next broker when one is lost."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from pyarrow import flight
-
+from anabranch import limits
 from anabranch.errors import Closed, StoreUnavailable
 from anabranch.remote.address import BrokerAddress
+from anabranch.remote.channel import Channel
 from anabranch.runtime.log_events import BROKER_LOST
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.retry import RetryPolicy
-from anabranch.wire.flight_errors import from_flight
 
 T = TypeVar("T")
 
@@ -40,15 +39,10 @@ class Connection:
         self._runtime = runtime
         self._lock = runtime.tasks.lock()
         self._current = 0
-        self._client: flight.FlightClient | None = None
+        self._channel: Channel | None = None
+        self._retired: list[Channel] = []  # with calls under way
         self._closed = False
         self._generation = 0
-
-    @property
-    def options(self) -> flight.FlightCallOptions:
-        """What a call says of the caller. Not kept: their `repr` shows the token."""
-        token = self._credentials.token
-        return flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {token}".encode())] if token else [])
 
     @property
     def place(self) -> str:
@@ -56,23 +50,30 @@ class Connection:
         return self._address.places[self._current]
 
     @property
-    def client(self) -> flight.FlightClient:
-        """The client of that broker; pass `options` to its calls, and call `lost` when one fails. Raises Closed."""
+    def channel(self) -> Channel:
+        """The connection to that broker; call `lost` when one of its calls fails with StoreUnavailable. Raises
+        Closed."""
         with self._lock:
             if self._closed:
                 raise Closed("store")
-            if self._client is None:
-                self._client = self._connect()
-            return self._client
+            if self._channel is None:
+                self._channel = self._connect()
+            return self._channel
 
-    def _connect(self) -> flight.FlightClient:
+    def _connect(self) -> Channel:
         given = self._credentials
         secure: dict[str, Any] = {}
         if self._address.tls:
             pem = {"tls_root_certs": given.ca, "cert_chain": given.certificate, "private_key": given.private_key}
             secure = {name: value for name, value in pem.items() if value is not None}
-        options = [("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 1000)]
-        return flight.FlightClient(self._address.locations[self._current], generic_options=options, **secure)
+        alone = len(self._address.places) == 1
+        return Channel(
+            self._address.locations[self._current],
+            [(b"authorization", f"Bearer {given.token}".encode())] if given.token else [],
+            self._runtime,
+            silent_s=limits.BROKER_ALONE_SILENT_S if alone else limits.BROKER_SILENT_S,
+            **secure,
+        )
 
     @property
     def generation(self) -> int:
@@ -88,27 +89,20 @@ class Connection:
             self._generation += 1
             BROKER_LOST(place=self.place, error=error)
             self._current = (self._current + 1) % len(self._address.places)
-            client, self._client = self._client, None
-        del client  # calls under way on it go on; it is closed when the last has ended
+            channel, self._channel = self._channel, None
+            self._retired = [each for each in self._retired if not each.over]
+            if channel is not None:
+                channel.retire()
+                self._retired.append(channel)
 
     def action(self, kind: str, body: bytes) -> Iterator[bytes]:
         """The results of one action, as they come. Raises what the broker raised; StoreUnavailable if it does not
         answer."""
-        try:
-            for result in self.client.do_action(flight.Action(kind, body), self.options):
-                yield result.body.to_pybytes()
-        except flight.FlightError as exc:
-            raise from_flight(exc) from None
-        except (OSError, ValueError, RuntimeError) as exc:  # what pyarrow makes of a broken connection
-            raise from_flight(exc) from None
+        return self.channel.action(kind, body)
 
     def exchange(self, command: bytes) -> tuple[Any, Any]:
         """Open an exchange. Raises StoreUnavailable."""
-        try:
-            writer, reader = self.client.do_exchange(flight.FlightDescriptor.for_command(command), self.options)
-        except flight.FlightError as exc:
-            raise from_flight(exc) from None
-        return writer, reader
+        return self.channel.exchange(command)
 
     def retried(self, act: Callable[[], T]) -> T:
         """The result of `act`, called again while no broker answers, for at most `Settings.catalog_lock_s`."""
@@ -129,6 +123,8 @@ class Connection:
         """Close it. A second call does nothing."""
         with self._lock:
             self._closed = True
-            client, self._client = self._client, None
-        if client is not None:
-            client.close()
+            channel, self._channel = self._channel, None
+            retired, self._retired = self._retired, []
+        for each in (*retired, channel):
+            if each is not None:
+                each.close()

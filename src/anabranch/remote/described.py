@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyarrow import flight
-
 from anabranch.errors import InvalidArgument
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.schema import StreamSchema
 from anabranch.remote.connection import Connection
-from anabranch.wire.commands import pack, parse
-from anabranch.wire.flight_errors import from_flight
+from anabranch.wire.commands import parse
 from anabranch.wire.v1 import anabranch_pb2 as v1
 
 
@@ -39,9 +36,5 @@ def describe(connection: Connection, stream: str | StreamName) -> DescribedStrea
 
 
 def _ask(connection: Connection, stream: str) -> v1.StreamDescription:
-    descriptor = flight.FlightDescriptor.for_command(pack(v1.DescribeCommand(stream=stream)))
-    try:
-        info = connection.client.get_flight_info(descriptor, connection.options)
-    except Exception as exc:
-        raise from_flight(exc) from None
+    info = connection.channel.info(v1.DescribeCommand(stream=stream))
     return parse(v1.StreamDescription, info.app_metadata)

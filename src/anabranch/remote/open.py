@@ -32,6 +32,7 @@ def connect(
     ca: str | os.PathLike[str] | None = None,
     certificate: str | os.PathLike[str] | None = None,
     private_key: str | os.PathLike[str] | None = None,
+    insecure: bool = False,
 ) -> Store:
     """Open a store: the one in a folder or database, see `anabranch.store.open.connect` for its arguments; or, with an
     address `anabranch://host:port` or `anabranch+tls://host:port`, the one that a broker serves (`anabranch serve`).
@@ -40,7 +41,8 @@ def connect(
     Of a broker the result is a `RemoteStore`. It has the methods of a Store, so it is typed as one; those that need the
     store's catalog and files raise NotRemote. `token` says who calls, by default the environment variable
     ANABRANCH_TOKEN. With TLS, `ca` is a PEM file with the certificate of the CA to trust instead of the machine's;
-    `certificate` and `private_key` are the client's own. `settings` and `runtime` apply, the other arguments don't.
+    `certificate` and `private_key` are the client's own. Without TLS a token is sent to this machine alone, unless
+    `insecure` or ANABRANCH_INSECURE=1 says that the network is trusted. `settings` and `runtime` apply, the other arguments don't.
 
     No broker needs to answer yet when this returns. Raises InvalidArgument, MissingExtra, and for a store that is opened
     here what `anabranch.store.open.connect` raises.
@@ -48,6 +50,7 @@ def connect(
     text = os.fspath(url)
     if not is_broker(text):
         given: dict[str, object] = {"token": token, "ca": ca, "certificate": certificate, "private_key": private_key}
+        given["insecure"] = insecure or None
         _reject(given, "belongs to the address of a broker, anabranch://host:port")
         return embedded.connect(
             url,
@@ -73,6 +76,7 @@ def connect(
         private_key=private_key,
         settings=settings,
         runtime=runtime,
+        insecure=insecure,
     )
     return cast("Store", remote)  # the same methods; a test compares them
 

@@ -21,7 +21,7 @@ from anabranch.remote.connection import Connection
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.retry import Retries, RetryPolicy
 from anabranch.runtime.tasks import Task
-from anabranch.wire.commands import pack, parse
+from anabranch.wire.commands import parse
 from anabranch.wire.flight_errors import from_flight
 from anabranch.wire.v1 import anabranch_pb2 as v1
 
@@ -57,6 +57,7 @@ class ReadCall:
         self._running = False
         self.ended = self._closed = False
         self._chunks: Any = None
+        self._generation = 0  # of the connection on which it was opened last
         opening = connection.retried(self._open)
         chunks: Any = self._chunks
         self.schema: pa.Schema = chunks.schema
@@ -109,6 +110,7 @@ class ReadCall:
         self._cancel()
         if self._task is not None:
             self._task.join(limits.TASK_END_S)
+        self._chunks = None
 
     # the receiving task
 
@@ -120,7 +122,6 @@ class ReadCall:
     def _run(self) -> None:
         retries = self._retries()
         while not self._closed:
-            generation = self._connection.generation
             try:
                 if self._chunks is None:
                     self._reopen()
@@ -132,7 +133,7 @@ class ReadCall:
             self._cancel()
             self._chunks = None
             if type(error) is StoreUnavailable and not self._closed:
-                self._connection.lost(error, generation)
+                self._connection.lost(error, self._generation)
                 if retries.again(error):
                     continue
             with self.changed:
@@ -141,9 +142,9 @@ class ReadCall:
             return
 
     def _open(self) -> v1.BatchMetadata:
-        ticket = flight.Ticket(pack(self._command))
+        self._generation = self._connection.generation
+        self._chunks = self._connection.channel.read(self._command)
         try:
-            self._chunks = self._connection.client.do_get(ticket, self._connection.options)
             chunk = self._chunks.read_chunk()
         except Exception as exc:
             raise from_flight(exc) from None

@@ -12,7 +12,6 @@ from pyarrow import flight
 
 from anabranch.errors import StoreUnavailable
 from anabranch.remote.connection import Connection
-from anabranch.wire.commands import pack
 from anabranch.wire.flight_errors import from_flight
 
 
@@ -49,10 +48,7 @@ def read_stream(
 
 def _open(connection: Connection, command: Message) -> _Opened:
     generation = connection.generation
-    try:
-        chunks = connection.client.do_get(flight.Ticket(pack(command)), connection.options)
-    except Exception as exc:
-        raise from_flight(exc) from None
+    chunks = connection.channel.read(command)
     return _Opened(chunks, _next(chunks), generation)
 
 

@@ -46,12 +46,18 @@ class ExchangeOpener(Protocol):
         """The address of the broker that is used at present."""
         ...
 
+    @property
+    def generation(self) -> int:
+        """Counts the connections."""
+        ...
+
     def exchange(self, command: bytes) -> tuple[ExchangeWriter, ExchangeReader]:
         """Open an exchange with the broker that is used at present. Raises StoreUnavailable."""
         ...
 
-    def lost(self, error: Exception) -> None:
-        """Take note that the connection was lost: the next exchange is with another broker, where several are known."""
+    def lost(self, error: Exception, generation: int) -> None:
+        """Take note that the connection of this generation was lost: the next exchange is with another broker, where
+        several are known."""
         ...
 
 
@@ -91,6 +97,7 @@ class RemoteSession:
         self._inbox: list[Frame] = []
         self._number = 0
         self._opened = 0  # how many times
+        self._generation = 0  # of the connection on which it was opened last
         self._writer: ExchangeWriter | None = None
         self._reader: ExchangeReader | None = None
         self._error: AnabranchError | TimeoutError | None = None
@@ -243,6 +250,7 @@ class RemoteSession:
     def _open(self) -> None:
         """Open the session on the present broker. Raises StoreUnavailable where it can't be reached, and the error that
         the broker answers with."""
+        self._generation = self._exchanges.generation
         try:
             writer, reader = self._exchanges.exchange(self._opening().pack().to_pybytes())
             frame = Frame.unpack(reader.read_chunk().app_metadata)
@@ -279,13 +287,13 @@ class RemoteSession:
 
     def _reopened(self, error: Exception) -> bool:
         """Open it again, on another broker if there is one. Returns False where it has ended."""
-        self._exchanges.lost(error)
+        self._exchanges.lost(error, self._generation)
         retries = _REOPEN.begin(self._runtime)
         while not self._closed:
             try:
                 self._open()
             except StoreUnavailable as exc:
-                self._exchanges.lost(exc)
+                self._exchanges.lost(exc, self._generation)
                 retries.again(exc)
             except (AnabranchError, TimeoutError) as exc:
                 with self._changed:

@@ -13,6 +13,9 @@ from anabranch.wire.v1 import anabranch_pb2 as v1
 
 M = TypeVar("M", bound=Message)
 
+PING: Final = "ping"
+"""The kind of an action without arguments and results: a sign of life."""
+
 _COMMANDS: Final = {
     kind.DESCRIPTOR.full_name: kind
     for kind in (v1.AppendCommand, v1.ReadCommand, v1.RangeReadCommand, v1.ByteReadCommand, v1.DescribeCommand)

@@ -108,6 +108,29 @@ def test_arguments_of_the_other_kind_of_store_are_refused() -> None:
 
 
 def test_a_token_is_in_no_repr() -> None:
-    store: Any = ab.connect("anabranch://river", token="very-secret")
+    store: Any = ab.connect("anabranch+tls://river", token="very-secret")
     assert isinstance(store, RemoteStore)
     assert "very-secret" not in repr(store) + repr(vars(store.connection)) + repr(store.connection._credentials)
+
+
+@pytest.mark.parametrize(
+    "host", ["river", "10.0.0.7:7410", "127.0.0.1,river", "[2001:db8::1]:7410", "localhost.example"]
+)
+def test_a_token_crosses_no_network_in_plain_text_unless_told_so(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = pytest.raises(InvalidArgument, match=r"plain text: use anabranch\+tls://.*insecure=True")
+    with refused as caught:
+        ab.connect(f"anabranch://{host}", token="very-secret")
+    assert "very-secret" not in str(caught.value)
+    ab.connect(f"anabranch://{host}", token="very-secret", insecure=True)
+    ab.connect(f"anabranch+tls://{host}", token="very-secret")
+    ab.connect(f"anabranch://{host}")
+    monkeypatch.setenv("ANABRANCH_TOKEN", "very-secret")
+    with refused:
+        ab.connect(f"anabranch://{host}")
+    monkeypatch.setenv("ANABRANCH_INSECURE", "1")
+    ab.connect(f"anabranch://{host}")
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:7", "127.9.9.9", "[::1]:7410", "localhost,127.0.0.1"])
+def test_a_token_is_sent_to_this_machine(host: str) -> None:
+    ab.connect(f"anabranch://{host}", token="very-secret")

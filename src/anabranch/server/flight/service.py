@@ -22,7 +22,7 @@ from anabranch.server.flight.history import read_history
 from anabranch.server.flight.listing import described, listed
 from anabranch.server.flight.read import read
 from anabranch.server.flight.sql.service import ACTIONS as SQL_ACTIONS
-from anabranch.wire.commands import kind_of, unpack
+from anabranch.wire.commands import PING, kind_of, unpack
 from anabranch.wire.flight_errors import to_flight
 from anabranch.wire.v1 import anabranch_pb2 as v1
 
@@ -175,6 +175,9 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
             return listed(self._broker, principal, criteria)
 
     def do_action(self, context: Any, action: Any) -> Iterator[bytes]:
+        if action.type == PING:
+            caller(self._broker.guard, context)
+            return iter(())
         with self._call(context) as principal:
             body = b"" if action.body is None else action.body.to_pybytes()
             if self._queries is not None and action.type in _SQL_ACTIONS:
