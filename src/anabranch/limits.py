@@ -103,7 +103,7 @@ FRESH_COMMIT_US: Final = 60 * 1_000_000  # a younger commit counts as recent, re
 # Tail
 TAIL_POLL_US_MIN: Final = 500
 TAIL_POLL_US_MAX: Final = 4_000
-TAIL_POLL_TOLD_US_MAX: Final = 40_000  # where the catalog tells of commits, which may be missed
+TAIL_POLL_REPORTED_US_MAX: Final = 40_000  # where the catalog reports commits; a report may be lost
 
 # Reader groups and shared state
 SYNCHRONIZER_ENTRIES_KEPT: Final = 256  # of a shared value; then all but the current one are removed

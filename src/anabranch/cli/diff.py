@@ -38,7 +38,7 @@ def diff(
     with open_catalog(store) as names:
         found = names.lineage.diff(stream, other)
     if as_json:
-        print_json(_told(found))
+        print_json(_diff_to_json(found))
         return
     put_line(f"{_amount(found.shared_distance)} in both")
     for name, only, part in (
@@ -105,7 +105,7 @@ def _amount(part: Distance) -> str:
     return f"{counted(part.events, 'event')}, {size_text(part.bytes)}"
 
 
-def _told(found: Diff) -> dict[str, Any]:
+def _diff_to_json(found: Diff) -> dict[str, Any]:
     return {
         "alike": [str(cut) for cut in found.alike],
         "shared": {

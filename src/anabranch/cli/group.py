@@ -94,7 +94,7 @@ def reset(
     ] = None,
     end: Annotated[
         str | None,
-        typer.Option("--end", metavar="PLACE", help="Read up to there: tail, a cut, a time; none: follow for ever."),
+        typer.Option("--end", metavar="PLACE", help="Read up to there: tail, a cut, a time; none: follow forever."),
     ] = None,
     yes: YesOption = False,
     as_json: JsonOption = False,

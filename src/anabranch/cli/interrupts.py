@@ -36,7 +36,7 @@ def interrupts(note: str | None = None) -> Iterator[threading.Event]:
         del frame
         if not seen:
             seen.append(signum)
-            os.write(told, b"!")
+            os.write(sending, b"!")
             if note is not None:
                 _write(f"anabranch: {note}\n")
         elif note is None:
@@ -47,8 +47,8 @@ def interrupts(note: str | None = None) -> Iterator[threading.Event]:
             os._exit(128 + signum)
 
     # Not the handler itself sets the event: it may have come while this thread holds the event's lock, in `wait`.
-    hears, told = os.pipe()
-    setter = threading.Thread(target=_set_when_told, args=(hears, interrupted), name="interrupts", daemon=True)
+    receiving, sending = os.pipe()
+    setter = threading.Thread(target=_set_on_byte, args=(receiving, interrupted), name="interrupts", daemon=True)
     setter.start()
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -56,13 +56,13 @@ def interrupts(note: str | None = None) -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        os.close(told)
+        os.close(sending)
         setter.join(_SETTER_S)
-        os.close(hears)
+        os.close(receiving)
 
 
-def _set_when_told(hears: int, interrupted: threading.Event) -> None:
-    if os.read(hears, 1):
+def _set_on_byte(receiving: int, interrupted: threading.Event) -> None:
+    if os.read(receiving, 1):
         interrupted.set()
 
 

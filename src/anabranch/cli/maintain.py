@@ -55,7 +55,7 @@ def compact(
         return opened.compact(stream, force=force, progress=meter.show)
 
     def print_report(report: CompactReport) -> None:
-        _told(as_json, asdict(report), _compacted(report))
+        _print_report(as_json, asdict(report), _compacted(report))
         _skipped(report.skipped)
 
     _repeat(store, every, "compact", once, print_report)
@@ -87,7 +87,7 @@ def collect(
         return opened.collect(horizon_us=horizon_us, progress=meter.show)
 
     def print_report(report: CollectReport) -> None:
-        _told(as_json, asdict(report), _collected(report))
+        _print_report(as_json, asdict(report), _collected(report))
         _skipped(report.skipped)
         if not as_json and report.blobs_waiting:
             print_note("what keeps unused files, and until when: anabranch space")
@@ -123,7 +123,7 @@ def retain(
             f"'{each.stream}' that it had not read are gone"
             for each in report.passed
         )
-        _told(as_json, asdict(report), f"{gone} removed, in {report.seconds:.1f} s; {kept}{passed}")
+        _print_report(as_json, asdict(report), f"{gone} removed, in {report.seconds:.1f} s; {kept}{passed}")
         _skipped(report.skipped)
 
     _repeat(store, every, "retain", once, print_report)
@@ -236,7 +236,7 @@ def _skipped(reasons: Sequence[str]) -> None:
         print_note(f"skipped: {reason}")
 
 
-def _told(as_json: bool, report: dict[str, Any], text: str) -> None:
+def _print_report(as_json: bool, report: dict[str, Any], text: str) -> None:
     if as_json:
         print_json(report)
     else:

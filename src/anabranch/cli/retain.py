@@ -133,7 +133,7 @@ def policy_from_options(
 def policy_text(policy: Retention | None) -> str:
     """Returns the policy as text for people."""
     if policy is None:
-        return "kept for ever"
+        return "kept forever"
     bounds = []
     if policy.age_us is not None:
         bounds.append(f"for {duration_text(policy.age_us)}")

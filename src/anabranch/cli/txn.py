@@ -36,7 +36,7 @@ def list_(
     with open_store(store) as opened:
         found = opened.transactions.list(ended=every)
     if as_json:
-        print_json([_told(each) for each in found])
+        print_json([_info_to_json(each) for each in found])
     elif found:
         rows = [
             (
@@ -66,7 +66,7 @@ def show(ident: IdArgument, as_json: JsonOption = False, store: StoreOption = No
         info = _find(opened, ident)
         streams = {stream: opened.streams.find(stream) for stream in info.events}
     if as_json:
-        print_json(_told(info))
+        print_json(_info_to_json(info))
         return
     put_line(f"transaction {info.id}: {info.state.value}" + ("" if info.reason is None else f", {info.reason}"))
     put_line(f"begun {iso_time(info.begun_at)}, " + _end(info))
@@ -93,7 +93,7 @@ def abort(ident: IdArgument, yes: YesOption = False, as_json: JsonOption = False
             opened.transaction(info.id).abort("it was aborted from the command line")
             info = _find(opened, info.id)
     if as_json:
-        print_json(_told(info))
+        print_json(_info_to_json(info))
     else:
         print_note(f"transaction {info.id} is aborted")
 
@@ -115,7 +115,7 @@ def _end(info: TransactionInfo) -> str:
     return f"ends {iso_time(info.expires_at)} unless it is written to or pinged"
 
 
-def _told(info: TransactionInfo) -> dict[str, object]:
+def _info_to_json(info: TransactionInfo) -> dict[str, object]:
     return {
         "id": info.id,
         "state": info.state.value,

@@ -66,7 +66,7 @@ def show(stream: StreamArgument, as_json: JsonOption = False, store: StoreOption
             (each.writer, iso_time(each.time_us), iso_time(each.noted_at), "yes" if each.idle else "no")
             for each in status.writers
         ]
-        print_columns(("WRITER", "NOTED", "HEARD OF", "IDLE"), rows, indent="  ")
+        print_columns(("WRITER", "NOTED", "LAST SEEN", "IDLE"), rows, indent="  ")
 
 
 @app.command()

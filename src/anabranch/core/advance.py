@@ -105,4 +105,4 @@ def _move_past(
             del positions[segment]
         for segment in handover.after:
             positions[segment] = positions.get(segment, view.segments[segment].head)
-            moved.append(segment)  # it may be empty, and thus exhausted already
+            moved.append(segment)  # it may be empty, so already exhausted

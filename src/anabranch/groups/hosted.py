@@ -1,4 +1,4 @@
-"""A group reader whose consumer is in another process: a broker holds it, and tells it what the consumer has done."""
+"""A group reader whose consumer is in another process: a broker holds it, and reports to it what the consumer has done."""
 
 from __future__ import annotations
 

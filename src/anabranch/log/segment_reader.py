@@ -1,4 +1,4 @@
-"""The one way to read a segment: plans a page at a time, with spans that are current, and plans anew if a plan is stale.
+"""The one way to read a segment: plans a page at a time, with spans that are current, and plans again if a plan is stale.
 
 Deciding which segments to read, in which order and how far is left to the callers.
 """

@@ -14,10 +14,10 @@ _GROWTH: Final = 1.1  # so that an interval is at most about a tenth of the time
 class Tail:
     """Notifies the readers of a process that something may have changed. One per store.
 
-    Within the process, the appender calls `notify`. Of commits of other processes the catalog tells where it can.
+    Within the process, the appender calls `notify`. Where the catalog can report commits of other processes, it does.
     They are also found by polling the catalog's token. One of the waiting readers polls for all of them, less and less
     often while nothing happens: every `limits.TAIL_POLL_US_MIN` at first, every `settings.tail_poll_us_max` in the end,
-    or `limits.TAIL_POLL_TOLD_US_MAX` where the catalog tells.
+    or `limits.TAIL_POLL_REPORTED_US_MAX` where the catalog reports commits.
     """
 
     def __init__(self, catalog: Catalog, runtime: Runtime) -> None:
@@ -68,10 +68,10 @@ class Tail:
                     self._changed.notify_all()  # another reader polls from now on
 
     def _listen(self) -> None:
-        """Have the catalog tell of commits; while it does, polling only finds those that were missed."""
+        """Ask the catalog to report commits; while it does, polling only finds those whose report was lost."""
         self._listening = True
         if self._catalog.on_change(self._poll):
-            self._interval_max = max(self._interval_max, limits.TAIL_POLL_TOLD_US_MAX / 1e6)
+            self._interval_max = max(self._interval_max, limits.TAIL_POLL_REPORTED_US_MAX / 1e6)
 
     def _wait_polling(self, since: int, deadline: float | None) -> bool:
         interval = self._interval_min

@@ -75,7 +75,7 @@ class Producers(Displayed):
         return found
 
     def drop(self, stream: str | StreamName, name: str) -> bool:
-        """Remove a producer that will never append again: a repeat of one of its appends would be appended anew. False if
+        """Remove a producer that will never append again: a repeat of one of its appends would be appended again. False if
         the stream has none of this name. Raises StreamNotFound."""
         self._parts.check_open()
         ident = self._streams.get(stream).id

@@ -60,7 +60,7 @@ def restore(
             report = fetch_blobs(source, manifest, target, progress=progress)
             with replace_catalog(folder, runtime, found) as fresh:
                 reload(fresh, source, manifest, _by_clock_of(fresh, runtime), progress=progress)
-                return _told(report, fresh)
+                return _with_unconfirmed(report, fresh)
         catalog, shown = open_postgres(os.fspath(url), runtime, create=True)
         try:
             with catalog.reading() as snapshot:
@@ -68,7 +68,7 @@ def restore(
                     raise AlreadyExists(f"there is a store in {shown} already; restore to a new place")
             report = fetch_blobs(source, manifest, target, progress=progress)
             reload(catalog, source, manifest, _by_clock_of(catalog, runtime), progress=progress)
-            return _told(report, catalog)
+            return _with_unconfirmed(report, catalog)
         finally:
             catalog.close()
 
@@ -77,7 +77,7 @@ def _by_clock_of(catalog: Catalog, runtime: Runtime) -> Runtime:
     return replace(runtime, clock=catalog.clock)
 
 
-def _told(report: BackupReport, catalog: Catalog) -> BackupReport:
+def _with_unconfirmed(report: BackupReport, catalog: Catalog) -> BackupReport:
     with catalog.reading() as snapshot:
         return replace(report, unconfirmed=tuple(map(shown_address, unconfirmed(snapshot))))
 

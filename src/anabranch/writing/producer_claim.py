@@ -44,7 +44,7 @@ def _claimed(txn: Writing, stream: StreamId, name: str, epoch: int | None) -> Pr
     found = txn.producer(stream, name)
     if found is None:
         if (count := txn.count_producers(stream)) >= limits.PRODUCERS_PER_STREAM_MAX:
-            # None is removed by itself: a repeat of its last append could no longer be told from a new one.
+            # None is removed by itself: a repeat of its last append could no longer be distinguished from a new one.
             raise Conflict(
                 f"the stream has {count:,} producers, the most that it keeps; remove those that will not append again "
                 "(store.producers.drop)"

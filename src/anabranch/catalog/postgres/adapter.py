@@ -175,7 +175,7 @@ class PostgresCatalog:
         why = " ".join(str(exc).split())
         return AppendUncertain(f"the connection to {self._where} was lost while it was committing: {why}")
 
-    # set_async_commit other processes
+    # waking other processes
 
     def _notify(self) -> None:
         self._listener.bump()

@@ -111,7 +111,7 @@ class DecodingBounds:
         if found.num_columns != self._metadata.num_columns:  # looking at one beyond the schema would end the process
             what = f"its row group {group} has {found.num_columns} columns, its schema {self._metadata.num_columns}"
             raise CorruptBlob(self._key, what)
-        told: dict[str, _Chunk] = {}
+        chunks: dict[str, _Chunk] = {}
         width = pages = 0
         for leaf in range(found.num_columns):
             path = found.column(leaf).path_in_schema
@@ -125,12 +125,12 @@ class DecodingBounds:
                 if chunk.values * longest > limits.PARQUET_NESTED_BYTES_MAX:
                     self._refuse(f"its column {path} claims {chunk.values:,} values of up to {longest:,} bytes")
             elif is_bytes and chunk.dictionary and path in columns:
-                told[path] = chunk
+                chunks[path] = chunk
             else:
                 width += longest
         if pages > limits.PARQUET_PAGES_BYTES_MAX:
             self._refuse(f"the largest pages of its columns claim {pages:,} bytes")
-        return _Group(width, told)
+        return _Group(width, chunks)
 
     def _look_at(self, chunk: pq.ColumnChunkMetaData) -> _Chunk:
         """The pages of a column in a row group, from their headers."""
@@ -146,7 +146,7 @@ class DecodingBounds:
             header, size = self._header(at, stop)
             try:
                 kind, bytes_, stored = (int(header[field][1]) for field in (_KIND, _SIZE, _STORED))
-                count, encoding = _told(header, kind)
+                count, encoding = _page_values(header, kind)
             except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as exc:
                 raise CorruptBlob(self._key, f"the header of its page at byte {at} is cut short") from exc
             if not 0 <= bytes_ <= limits.PARQUET_PAGE_BYTES_MAX:
@@ -223,7 +223,7 @@ def _width(column: pq.ColumnSchema) -> int:
     return _WIDTHS.get(column.physical_type) or int(column.length)
 
 
-def _told(header: Struct, kind: int) -> tuple[int, int]:
+def _page_values(header: Struct, kind: int) -> tuple[int, int]:
     """The number of values of a page, and their encoding."""
     field = {_IS_DATA: _DATA, _IS_DICTIONARY: _DICTIONARY, _IS_DATA_2: _DATA_2}.get(kind)
     if field is None:

@@ -201,10 +201,12 @@ def _open_writer(
             encryption_properties=encryption,
         )
     except (pa.ArrowException, OSError) as exc:  # for a stream made before such columns were refused
-        raise SchemaMismatch(f"the columns {', '.join(map(_told, schema))} can't be stored as Parquet: {exc}") from exc
+        raise SchemaMismatch(
+            f"the columns {', '.join(map(_column_text, schema))} can't be stored as Parquet: {exc}"
+        ) from exc
 
 
-def _told(field: pa.Field) -> str:
+def _column_text(field: pa.Field) -> str:
     return f"{field.name}: {field.type}"
 
 
@@ -275,7 +277,7 @@ class ParquetReader:
                 key, data, self.metadata, partial(_opened_with_dictionaries, data, self.metadata)
             )
         )
-        self._told = self._read_told()
+        self._own_metadata = self._read_own_metadata()
         self._starts = [0]
         for group in range(self.metadata.num_row_groups):
             self._starts.append(self._starts[-1] + self.metadata.row_group(group).num_rows)
@@ -296,31 +298,31 @@ class ParquetReader:
     def parts(self) -> list[dict[str, Any]]:
         """The parts, from the key-value metadata, in row order. An attached file from elsewhere is one part of no
         log."""
-        if not self._told:
+        if not self._own_metadata:
             return [{"log": None, "start": 0, "stop": self.rows, **self._all_rows()}]
-        return list(self._told["parts"])
+        return list(self._own_metadata["parts"])
 
     def metadata_value(self, name: str) -> object:
         """Another value from the key-value metadata; None if it has no such name."""
-        return self._told.get(name)
+        return self._own_metadata.get(name)
 
     def _all_rows(self) -> dict[str, int]:
         return {"row": 0, "rows": self.rows, "group": 0, "groups": self.metadata.num_row_groups}
 
-    def _read_told(self) -> dict[str, Any]:
+    def _read_own_metadata(self) -> dict[str, Any]:
         kept = self.metadata.metadata or {}
         if METADATA_KEY not in kept and is_attached(self._key):
             return {}
         try:
-            told = parse_object(kept[METADATA_KEY])
-            version, parts = parse_count(told["format"]), list(told["parts"])
+            metadata = parse_object(kept[METADATA_KEY])
+            version, parts = parse_count(metadata["format"]), list(metadata["parts"])
             for part in parts:
                 _check_part(part)
         except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as exc:
             raise CorruptBlob(self._key, "its metadata does not name its parts") from exc
         if version > VERSION:
             raise FormatTooNew(f"blob {self._key}", version, VERSION)
-        return told
+        return metadata
 
     def stored_bytes(self, row: int, count: int) -> int:
         """The compressed size in bytes of the row groups that hold these rows."""
@@ -336,8 +338,8 @@ class ParquetReader:
             return TimeBounds(None, None)
         names = [self.metadata.schema.column(i).path for i in range(self.metadata.num_columns)]
         leaf = names.index(column)
-        told = [self.metadata.row_group(group).column(leaf).statistics for group in groups]
-        known = [(each.min_raw, each.max_raw) for each in told if each is not None and each.has_min_max]
+        statistics = [self.metadata.row_group(group).column(leaf).statistics for group in groups]
+        known = [(each.min_raw, each.max_raw) for each in statistics if each is not None and each.has_min_max]
         if not known:
             return TimeBounds(None, None)
         return TimeBounds(Micros(min(low for low, _ in known)), Micros(max(high for _, high in known)))
@@ -362,7 +364,7 @@ class ParquetReader:
         """Rows `row … row + count - 1` in order, as batches of `columns` (nulls if the file has an older schema) with
         their append times. In an attached file that no store has written, every append time is `appended`. Other
         columns are not read."""
-        own = bool(self._told)
+        own = bool(self._own_metadata)
         wanted = [name for name in self.schema.names if (own and name == APPENDED) or name in columns.names]
         # A caller that reads a few rows should not wait for many to be decoded.
         batch_rows = limits.READ_ROWS_MAX if count > _FEW_ROWS else _FEW_ROWS

@@ -18,7 +18,7 @@ from anabranch.log.parquet.files import METADATA_KEY, VERSION
 from anabranch.log.parquet.thrift import BINARY, I16, I32, I64, LIST, STRUCT, Struct, read_struct, write_struct
 
 _MAGIC: Final = b"PAR1"
-_SCHEMA, _ROWS, _GROUPS, _TOLD, _ORDERS = 2, 3, 4, 5, 7  # of the file
+_SCHEMA, _ROWS, _GROUPS, _KEY_VALUES, _ORDERS = 2, 3, 4, 5, 7  # of the file
 _COLUMNS, _GROUP_ROWS, _GROUP_OFFSET, _ORDINAL = 1, 3, 5, 7  # of a row group
 _FILE_OFFSET, _META = 2, 3  # of a column's chunk
 _OFFSET_INDEX, _OFFSET_SIZE, _COLUMN_INDEX, _COLUMN_SIZE = 4, 5, 6, 7
@@ -94,12 +94,12 @@ class GroupsBuilder:
                     text = index if isinstance(index, bytes) else write_struct(index)
                     chunk[at], chunk[size] = (I64, self._size), (I32, len(text))
                     self._put(text)
-        told = json.dumps({"format": VERSION, "parts": self._parts}, separators=(",", ":")).encode()
+        metadata = json.dumps({"format": VERSION, "parts": self._parts}, separators=(",", ":")).encode()
         footer = {
             **self._first.footer,
             _ROWS: (I64, self._rows),
             _GROUPS: (LIST, (STRUCT, self._groups)),
-            _TOLD: (LIST, (STRUCT, _retold(self._first.footer, told))),
+            _KEY_VALUES: (LIST, (STRUCT, _with_metadata(self._first.footer, metadata))),
         }
         text = write_struct(footer)
         self._put(text)
@@ -167,8 +167,8 @@ def _bytes(file: GroupedFile, chunk: Struct, at: int, size: int) -> bytes | None
     return found
 
 
-def _retold(footer: Struct, told: bytes) -> list[Struct]:
+def _with_metadata(footer: Struct, metadata: bytes) -> list[Struct]:
     """The key-value metadata of a file, with the store's own value replaced."""
-    kept: list[Struct] = footer[_TOLD][1][1] if _TOLD in footer else []
+    kept: list[Struct] = footer[_KEY_VALUES][1][1] if _KEY_VALUES in footer else []
     others = [pair for pair in kept if pair[1][1] != METADATA_KEY]
-    return [*others, {1: (BINARY, METADATA_KEY), 2: (BINARY, told)}]
+    return [*others, {1: (BINARY, METADATA_KEY), 2: (BINARY, metadata)}]

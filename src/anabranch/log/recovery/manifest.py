@@ -183,7 +183,7 @@ def read(blobs: Blobs, folder: str) -> Manifest:
     index = layout.read_index(key, blobs.get(key))
     _check_format(key, index)
     try:
-        pieces = tuple(_piece(folder, told) for told in index["pieces"])
+        pieces = tuple(_piece(folder, entry) for entry in index["pieces"])
         taken_at, horizon = (Micros(parse_count(index[name])) for name in ("taken_at", "horizon"))
         if max(taken_at, horizon) > _TIME_MAX:
             raise ValueError("its time is later than any that a catalog can count on from")
@@ -215,9 +215,9 @@ def refuse_other_store(catalog: Catalog, blobs: Blobs, runtime: Runtime) -> None
         )
 
 
-def _piece(folder: str, told: Sequence[Any]) -> ManifestPart:
+def _piece(folder: str, entry: Sequence[Any]) -> ManifestPart:
     """A part as listed in a manifest's index, which may come from anyone. Raises CorruptBlob, TypeError, ValueError."""
-    key, table, rows, size, digest = told
+    key, table, rows, size, digest = entry
     if table not in BY_NAME:
         raise ValueError(f"there is no table {table!r:.100}")
     if isinstance(digest, bool) or not isinstance(digest, int):

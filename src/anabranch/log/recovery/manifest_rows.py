@@ -96,7 +96,7 @@ def _blob(row: _Row) -> None:
     if row["encoding"] not in (ARROW, PARQUET):
         raise ValueError(f"there is no encoding {row['encoding']!r:.100}")
     if keys.parse(row["key"]).begun_at != row["begun_at"]:
-        raise ValueError("its key tells another time of its beginning")
+        raise ValueError("its key names another start time")
 
 
 def _extent(row: _Row) -> None:

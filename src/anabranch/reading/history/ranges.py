@@ -65,8 +65,8 @@ def read_range(logs: LogReader, part: SegmentPartRange, columns: Sequence[str] |
     # A batch without columns has no row count, so one column is read, and dropped in the end.
     read = names or [schema.time or schema.key or schema.columns.names[0]]
     selection = Selection(pa.schema([schema.columns.field(name) for name in read]))
-    told = range_schema(schema.columns, names)
+    schema_of_ranges = range_schema(schema.columns, names)
 
     for rows in SegmentReader(logs, view, part.segment).rows(part.start, part.stop, selection):
         added = [constant(part.segment.packed, rows.batch.num_rows), offsets_of(rows), appended_of(rows)]
-        yield pa.RecordBatch.from_arrays([*rows.batch.columns[: len(names)], *added], schema=told)
+        yield pa.RecordBatch.from_arrays([*rows.batch.columns[: len(names)], *added], schema=schema_of_ranges)

@@ -113,7 +113,7 @@ def _entry(checkpoint: CheckpointFolder, batch: int) -> _Entry:
         offsets = [parse_json(line) for line in lines if line.startswith("{")]
     except (ArithmeticError, OSError, ValueError, KeyError, TypeError) as exc:
         path = f"{checkpoint.for_spark}/{name}"
-        raise InvalidArgument(f"{path} does not tell what batch {batch} read: {exc}") from exc
+        raise InvalidArgument(f"{path} does not say what batch {batch} read: {exc}") from exc
     return _Entry(watermark_us, tuple(SourceOffset.from_json(each) for each in offsets if "cut" in each))
 
 

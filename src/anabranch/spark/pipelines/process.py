@@ -1,4 +1,4 @@
-"""Tells whether a process of this machine still runs. The id alone is not enough: it may belong to a zombie, or to
+"""Finds out whether a process of this machine still runs. The id alone is not enough: it may belong to a zombie, or to
 another process by now.
 
 Uses psutil, which comes with the extra `spark`. Listing pipelines needs no extra: without psutil only the id is

@@ -77,7 +77,7 @@ class _PlainLines(_Show):
         self._out = out
         self._as_json = as_json
         self._due = 0.0
-        self._told: dict[str, tuple[Any, ...]] = {}
+        self._reported: dict[str, tuple[Any, ...]] = {}
 
     def __call__(self, progress: Sequence[QueryProgress], *, last: bool = False) -> None:
         now = self._clock.monotonic()
@@ -86,8 +86,8 @@ class _PlainLines(_Show):
         self._due = now + LINES_S
         for each in progress:
             news = (each.state, each.batch, each.read, each.lag, each.written, each.watermark_us)
-            if self._told.get(each.target) != news or last:
-                self._told[each.target] = news
+            if self._reported.get(each.target) != news or last:
+                self._reported[each.target] = news
                 print(self._json(each) if self._as_json else terminal_text(line_of(each)), file=self._out, flush=True)
         super().__call__(progress, last=last)
 

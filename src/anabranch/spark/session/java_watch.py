@@ -1,4 +1,4 @@
-"""Watches whether Spark's Java process answers, so that no call into it waits for ever.
+"""Watches whether Spark's Java process answers, so that no call into it waits forever.
 
 A call may rightly take hours (a query, its start, `awaitTermination`), so no call has a deadline of its own. Instead a
 thread asks Java for the time every few seconds, on a connection of its own. If several questions in a row stay

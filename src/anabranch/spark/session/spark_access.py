@@ -27,7 +27,7 @@ _MARK: Final = "anabranch.s3a."  # prefix of a Hadoop setting for each bucket: t
 _TRUST_STORE: Final = "javax.net.ssl.trustStore"
 
 _why_missing: list[str] = []
-_told: set[str] = set()
+_reported: set[str] = set()
 
 
 def is_s3(place: str | None) -> bool:
@@ -64,8 +64,8 @@ def configure_access(spark: SparkSession, place: str | None) -> str | None:
 def warn_once(what: str, why: str) -> None:
     """Warn, once per process, that something uses a slower way."""
     text = f"{what}: {why}."
-    if text not in _told:
-        _told.add(text)
+    if text not in _reported:
+        _reported.add(text)
         warnings.warn(text, RuntimeWarning, stacklevel=3)
 
 

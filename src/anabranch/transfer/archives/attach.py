@@ -186,10 +186,10 @@ def _check_times(blobs: Blobs, place: str, file: _AttachedFile, schema: StreamSc
 def _pieces(place: str, files: Sequence[_AttachedFile], own: bool) -> list[FilePiece]:
     if not own:
         return [FilePiece(file.name, 0, file.reader.rows, None, 0, number) for number, file in enumerate(files)]
-    return [_told(place, file, part) for file in files for part in file.reader.parts()]
+    return [_file_piece(place, file, part) for file in files for part in file.reader.parts()]
 
 
-def _told(place: str, file: _AttachedFile, part: Mapping[str, Any]) -> FilePiece:
+def _file_piece(place: str, file: _AttachedFile, part: Mapping[str, Any]) -> FilePiece:
     """A part of a file that a store wrote."""
     try:
         order = int(part["log"] or 0)

@@ -1,6 +1,6 @@
 """The contents of an archive's metadata, as values and as the archive's JSON. No I/O.
 
-`docs/how-to/archives.md` is the contract of the format, which stays readable for ever; this file is its code.
+`docs/how-to/archives.md` is the contract of the format, which stays readable forever; this file is its code.
 """
 
 from __future__ import annotations

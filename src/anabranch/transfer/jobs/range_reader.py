@@ -113,7 +113,7 @@ class RangeReader:
 
     def load(self, run: RangeRun) -> LoadedRun:
         """The verified bytes of a tier-1 run. A message is kept as it is if most of it is wanted; otherwise the events
-        are encoded anew. Raises BlobMissing, CorruptBlob."""
+        are encoded again. Raises BlobMissing, CorruptBlob."""
         piece, extent = run.piece, run.piece.extent
         message = self.fetcher.message(extent)
         if message is None:

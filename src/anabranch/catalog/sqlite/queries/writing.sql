@@ -1,6 +1,6 @@
 -- Statements that change something. All run after `begin immediate`. `row_digest` is `anabranch.catalog.digests`; for what
 -- every commit writes (`insert_extent`, `update_log`, `put_progress`,
--- `put_producer`) it is made beforehand and comes as the last value.
+-- `put_producer`) it is computed before the statement runs and passed as the last value.
 
 -- name: put_scope
 insert into scopes (name, tags, created_at, digest) values (?1, ?2, ?3, row_digest(?1, ?2, ?3))
