@@ -223,7 +223,7 @@ class Reading(Protocol):
         ...
 
     def extents_of_blob(self, blob: BlobId) -> list[Extent]:
-        """The extents that lie in a blob, ordered by log and start."""
+        """The extents that are in a blob, ordered by log and start."""
         ...
 
     def horizon(self) -> Micros:

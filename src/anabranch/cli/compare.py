@@ -56,7 +56,7 @@ def contains(
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Check whether an event lies in a range of a stream, or a place neither before its start nor after its end.
+    """Check whether an event is in a range of a stream, or a place neither before its start nor after its end.
 
     Exit code 0 if it does, 1 if it does not.
 

@@ -141,7 +141,7 @@ VERBS: Final = {
         "compare",
         "contains_app",
         _STREAMS,
-        "Check whether an event lies in a range of a stream, or a place neither before its start nor after its end.",
+        "Check whether an event is in a range of a stream, or a place neither before its start nor after its end.",
     ),
     "diff": Verb(
         "diff", "diff_app", _STREAMS, "Show which events two streams share, and which are only in one of them."

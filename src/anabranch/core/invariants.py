@@ -111,7 +111,7 @@ def _span_flaws(view: StreamView, segment: Segment) -> Iterator[InvariantViolati
 
 def _placement_flaws(log: LogState | None, span: Span) -> Iterator[str]:
     if log is None:
-        yield f"the span at offset {span.offset} lies in a log that does not exist"
+        yield f"the span at offset {span.offset} is in a log that does not exist"
         return
     stop = log.length if span.stop is None else span.stop
     if not 0 <= span.start <= stop:
@@ -237,7 +237,7 @@ def _encoding_flaws(extent: Extent) -> Iterator[str]:
     if extent.blob is not None and extent.data is not None:
         yield "has both a blob and inlined bytes"
     if extent.blob is not None and extent.key is None:
-        yield f"lies in blob {extent.blob}, which the catalog does not list"
+        yield f"is in blob {extent.blob}, which the catalog does not list"
     if min(extent.location.offset, extent.location.length, extent.location.row) < 0:
         yield f"lies at byte {extent.location.offset}, length {extent.location.length}, row {extent.location.row}"
 

@@ -150,7 +150,7 @@ def _footer(view: memoryview) -> memoryview:
 
 
 def _claims_at(view: memoryview, block: Block) -> Claims:
-    """What the message of a block claims. Raises ValueError if it does not lie in the file."""
+    """What the message of a block claims. Raises ValueError if it does not be in the file."""
     body = block.offset + block.metadata_length
     if not 0 <= block.offset < body <= len(view):
         raise ValueError(f"its message at byte {block.offset} is not in the file")

@@ -41,7 +41,7 @@ class Claims(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Where a message lies in an IPC file: its first byte, and the length of its prefix and metadata."""
+    """Where a message is in an IPC file: its first byte, and the length of its prefix and metadata."""
 
     offset: int
     metadata_length: int

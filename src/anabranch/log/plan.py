@@ -110,7 +110,7 @@ def _by_span(
 def _owner(reading: Reading, view: StreamView, log: LogId) -> StreamId:
     state = view.logs.get(log) or reading.logs([log]).get(log)
     if state is None:
-        raise CorruptCatalog(f"log {log} is missing, though a span of '{view.info.name}' lies in it")
+        raise CorruptCatalog(f"log {log} is missing, though a span of '{view.info.name}' is in it")
     return state.stream
 
 

@@ -28,7 +28,7 @@ from anabranch.runtime.ports import Runtime
 @dataclass(frozen=True, slots=True)
 class Selection:
     """What a read yields: `columns` in their order, at most `rows_max` rows at a time. If `between` is given, only
-    rows whose column `time` lies in `between[0] <= time < between[1]` (µs); null times never do."""
+    rows whose column `time` is in `between[0] <= time < between[1]` (µs); null times never do."""
 
     columns: pa.Schema
     rows_max: int = limits.READ_ROWS_MAX

@@ -1,4 +1,4 @@
-"""Finds exactly which events of a stream lie in a time range, as runs of offsets, in whatever order their times are.
+"""Finds exactly which events of a stream are in a time range, as runs of offsets, in whatever order their times are.
 
 For most extents the catalog's bounds suffice. For the others, only the column of times is read.
 """
@@ -40,7 +40,7 @@ class ReadNeeded(Exception):
 
 class TimeScan:
     """Finds the events of `low <= time < high` (µs). The scan can be continued as the stream grows. Each offset is
-    scanned once, since its event never changes. Events without a time lie in no range."""
+    scanned once, since its event never changes. Events without a time are in no range."""
 
     def __init__(self, logs: LogReader, low: int, high: int, *, by_event_time: bool) -> None:
         self._logs = logs

@@ -60,8 +60,8 @@ class Reader(Displayed):
 
     `columns` are those that a batch or an event's body holds, in this order. None means all columns as of opening.
     Columns that the stream gains later are not read. A column that is widened later is read with its old type;
-    SchemaMismatch is raised at a value that does not fit. `between=(from, to)` leaves out events whose event time does
-    not lie in `from <= time < to`, and those without one.
+    SchemaMismatch is raised at a value that does not fit. `between=(from, to)` leaves out events whose event time
+    is not in `from <= time < to`, and those without one.
 
     Raises StreamNotFound, Truncated, InvalidArgument and its subclasses, and EventNotFound for a pointer. While
     reading, also raises Truncated if the position was truncated away (`skip_truncated` continues then), StreamNotFound

@@ -33,7 +33,7 @@ _CREDENTIALS: Final = {
     "az": ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_SAS_KEY", "AZURE_CLIENT_ID"),
     "gs": ("GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_KEY", "GOOGLE_APPLICATION_CREDENTIALS"),
 }
-_EVERYWHERE: Final = "every machine of the job must see it under this path, or the store lie in PostgreSQL and S3"
+_EVERYWHERE: Final = "every machine of the job must see it under this path, or the store must be in PostgreSQL and S3"
 
 
 class WorkerAccess:

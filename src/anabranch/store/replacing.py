@@ -77,7 +77,7 @@ class ReplacingStreams(Streams):
         the first removed event; if none is removed, before the first event that is not earlier than the range.
         Remaining events keep their order.
 
-        Where events lie in time order, only the catalog is changed. Otherwise a job (`Store.jobs`) stores the remaining
+        Where events are in time order, only the catalog is changed. Otherwise a job (`Store.jobs`) stores the remaining
         events that lie scattered between removed ones again, and this call waits for it; `started` is called with it
         before. The job takes `with_` as it was when the job was created. It survives interruptions and can be resumed,
         also by the same call. Raises JobStopped if it is paused or cancelled.

@@ -326,7 +326,7 @@ class Streams(Displayed):
         """Append the events of a stream, or of a range of one, after the last event of `onto`.
 
         Writers and readers of `onto` continue without any action, after the appended events; the order of each key is
-        kept. The source does not change. Its events lie in new segments at their old offsets; the result says where. If
+        kept. The source does not change. Its events are in new segments at their old offsets; the result says where. If
         `onto` was sealed, it stays sealed. Raises SchemaMismatch where columns of the same name differ in type, or the
         key or time columns differ; InvalidCut, Truncated. Without a request id, calling twice appends twice.
         """

@@ -11,7 +11,7 @@ from anabranch.writing.staging import StagedBatch, StagedRun
 
 
 def put_flush(txn: Writing, ident: str, number: int, staged: Mapping[StreamId, Sequence[StagedBatch]]) -> None:
-    """Store one flush, the `number`th of the transaction. Its batches lie in blobs: events must not be put into a state
+    """Store one flush, the `number`th of the transaction. Its batches are in blobs: events must not be put into a state
     entry, which is not encrypted."""
     flush = Flush({stream: tuple(map(_flushed, batches)) for stream, batches in staged.items()})
     txn.put_state(FLUSH, FlushKey(ident, number), flush)

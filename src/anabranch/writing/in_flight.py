@@ -56,7 +56,7 @@ class InFlightBatch(RoutedBatch):
         if events is not None and [(rows.segment.packed, rows.batch.num_rows) for rows in self.rows] == [
             (each.segment, each.length) for each in events
         ]:
-            # Split as it was then, so the rows lie in the same order.
+            # Split as it was then, so the rows are in the same order.
             for acknowledgement, _ in self.pending.origins:
                 acknowledgement.note_repeated()
             for number, (rows, each) in enumerate(zip(self.rows, events, strict=True)):

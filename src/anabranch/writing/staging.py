@@ -31,7 +31,7 @@ from anabranch.writing.routes import points_of
 
 @dataclass(frozen=True, slots=True)
 class StagedRun:
-    """Consecutive rows of a staged batch whose key points lie in `range`."""
+    """Consecutive rows of a staged batch whose key points are in `range`."""
 
     range: KeyRange
     row: int
@@ -42,7 +42,7 @@ class StagedRun:
 
 @dataclass(frozen=True, slots=True)
 class StagedBatch:
-    """One staged batch: small values that are sent from tasks to the publisher. Its message lies in `blob`, or, if it
+    """One staged batch: small values that are sent from tasks to the publisher. Its message is in `blob`, or, if it
     is small, in `data`, which is never encrypted: it is sent as it is, and sealed when it is stored. `runs` slice it
     for the segments its writer knew; `spread` and `schema_version` are needed to slice it again."""
 

@@ -22,7 +22,7 @@ class FlushKey:
 
 @dataclass(frozen=True, slots=True)
 class FlushedRun:
-    """Consecutive rows of a flushed batch whose key points lie in `range`; `size` in logical bytes."""
+    """Consecutive rows of a flushed batch whose key points are in `range`; `size` in logical bytes."""
 
     range: KeyRange
     row: int
@@ -33,7 +33,7 @@ class FlushedRun:
 
 @dataclass(frozen=True, slots=True)
 class FlushedBatch:
-    """A staged batch that lies in a blob; see `writing.staging.StagedBatch`."""
+    """A staged batch that is in a blob; see `writing.staging.StagedBatch`."""
 
     blob: BlobEntry
     place: BlobLocation

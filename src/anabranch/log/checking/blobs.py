@@ -45,7 +45,7 @@ def blob_flaws(
     deep: bool,
     sealer: Sealer | None,
 ) -> Iterator[BlobFlaw]:
-    """The defects of a blob that `extents` lie in. `schemas` has the schemas of the extents, None if unknown (which is
+    """The defects of a blob that `extents` are in. `schemas` has the schemas of the extents, None if unknown (which is
     reported elsewhere). Without `deep`, no byte is read. May raise any error that damaged bytes cause."""
     if keys.begun_at(row.key) != row.begun_at:
         yield None, f"its row has another begin time ({row.begun_at} µs) than its key"
@@ -55,7 +55,7 @@ def blob_flaws(
             return
     size = blobs.size(row.key)
     if size is None:
-        yield None, f"{_missing(blobs, row.key)}; {len(extents)} extent(s) lie in it"
+        yield None, f"{_missing(blobs, row.key)}; {len(extents)} extent(s) are in it"
         return
     if size != row.size:
         yield None, f"it holds {size} bytes, not {row.size}"

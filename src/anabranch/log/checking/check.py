@@ -233,7 +233,7 @@ class _Check:
     # logs
 
     def _log(self, log: LogId, blobs: dict[BlobId, None]) -> list[Finding]:
-        """What is wrong with a log, its extents and its writers; adds the blobs it lies in to `blobs`."""
+        """What is wrong with a log, its extents and its writers; adds the blobs it is in to `blobs`."""
         flaws = self._log_pages(log, self._catalog.reading, blobs)
         if flaws:
             # Between two pages extents may have been compacted or collected: only a single snapshot is conclusive.

@@ -106,7 +106,7 @@ def _extent(row: _Row) -> None:
     if row["encoding"] not in (ARROW, PARQUET, GONE):
         raise ValueError(f"there is no encoding {row['encoding']!r:.100}")
     if (row["blob"] is not None) + (row["data"] is not None) != (row["encoding"] != GONE):
-        raise ValueError("it lies in a blob or in the catalog, or nowhere if it is gone")
+        raise ValueError("it is in a blob or in the catalog, or nowhere if it is gone")
 
 
 def _writer(row: _Row) -> None:

@@ -154,7 +154,7 @@ def _look_at_blobs(
                 report.newer.append(found)
             continue
         if row["checksum"] is None:
-            continue  # no extent lies in it
+            continue  # no extent is in it
         report.blobs += 1
         try:
             if there is None:

@@ -110,7 +110,7 @@ class Cuts(Displayed):
         return cuts.compare(view, cuts.resolve(view, parse_cut(first)), cuts.resolve(view, parse_cut(second)))
 
     def contains(self, part: StreamKey | StreamRange, place: EventPointer | Cut) -> bool:
-        """True if an event lies in a range of a stream, or a cut lies neither before its start nor after its end."""
+        """True if an event is in a range of a stream, or a cut lies neither before its start nor after its end."""
         parsed = StreamRange.of(part)
         with self._catalog.reading() as txn:
             view = need_view(txn, range_stream(parsed))
