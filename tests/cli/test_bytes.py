@@ -58,5 +58,5 @@ def test_a_stream_of_events_is_no_file(line: Line) -> None:
     line("stream", "create", "iot/raw")
     assert line("bytes", "get", "iot/raw").out == ""
     line("write", "iot/raw", stdin="an event\n")
-    assert "'iot/raw' is no byte stream" in line.refused("bytes", "get", "iot/raw")
-    assert "'iot/raw' is no byte stream" in line.refused("bytes", "put", "iot/raw", stdin=b"x")
+    assert "'iot/raw' is not a byte stream" in line.refused("bytes", "get", "iot/raw")
+    assert "'iot/raw' is not a byte stream" in line.refused("bytes", "put", "iot/raw", stdin=b"x")

@@ -308,7 +308,7 @@ def test_what_is_no_byte_stream_is_refused_in_words(store: Store) -> None:
     with store.writer("s/raw") as writer:
         writer.write(b"x").result()
     for mode in ("rb", "ab"):
-        with pytest.raises(InvalidArgument, match=r"'s/raw' is no byte stream"):
+        with pytest.raises(InvalidArgument, match=r"'s/raw' is not a byte stream"):
             store.bytes("s/raw", mode)  # type: ignore[call-overload]
     with pytest.raises(InvalidArgument, match="not 'wb'"):
         store.bytes(FILE, "wb")  # type: ignore[call-overload]
@@ -355,7 +355,7 @@ def test_only_a_raw_stream_that_never_held_an_event_becomes_bytes(store: Store) 
     for name in ("s/emptied", "s/wide", "s/scaled", "s/typed"):
         before = store.streams.get(name)
         for mode in ("rb", "ab"):
-            with pytest.raises(InvalidArgument, match="is no byte stream"):
+            with pytest.raises(InvalidArgument, match="is not a byte stream"):
                 store.bytes(name, mode)  # type: ignore[call-overload]
         assert store.streams.get(name) == before
     store.streams.create("s/sealed")
@@ -398,9 +398,9 @@ def test_an_event_that_comes_first_keeps_the_stream_raw(anywhere: Store) -> None
     with anywhere.writer(FILE) as writer:
         reader = anywhere.bytes(FILE)
         writer.write(b"event").result()
-        with pytest.raises(InvalidArgument, match="is no byte stream"):
+        with pytest.raises(InvalidArgument, match="is not a byte stream"):
             anywhere.bytes(FILE, "ab")
-        with pytest.raises(InvalidArgument, match="is no byte stream"):
+        with pytest.raises(InvalidArgument, match="is not a byte stream"):
             reader.read()
     with anywhere.reader(FILE) as events:
         assert [event.body for event in events] == [b"event"]

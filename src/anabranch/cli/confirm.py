@@ -18,7 +18,7 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; requir
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask before something is removed for good. The question goes to stderr, or if that is no terminal to the
+    """Ask before something is removed for good. The question goes to stderr, or if that is not a terminal to the
     terminal device, never to stdout. Exits with code 1 unless the answer is yes. Raises InvalidArgument if stdin is
     no terminal, unless `yes` is given."""
     if yes:

@@ -12,7 +12,7 @@ from anabranch.core.terminal import terminal_text
 
 
 class ProgressMeter:
-    """A line that shows the progress of one task. Does nothing if stderr is no terminal."""
+    """A line that shows the progress of one task. Does nothing if stderr is not a terminal."""
 
     def __init__(self, what: str, *, total: int | None = None, unit_bytes: bool = True) -> None:
         self._what = what

@@ -135,7 +135,7 @@ def _pairs(texts: list[str] | tuple[str, ...]) -> dict[str, str]:
     for text in texts:
         name, sign, value = text.partition("=")
         if not sign or not name:
-            raise InvalidArgument(f"'{text}' is no setting: expected --set name=value")
+            raise InvalidArgument(f"'{text}' is not a setting: expected --set name=value")
         found[name.strip().replace("-", "_")] = value
     return found
 

@@ -58,7 +58,7 @@ def may_hold_bytes(view: StreamView) -> bool:
 def no_byte_stream(info: StreamInfo) -> InvalidArgument:
     """The error for a stream of another kind."""
     return InvalidArgument(
-        f"'{info.name}' is no byte stream: one is made by store.bytes(name, 'xb'), or from a raw stream that never held an "
+        f"'{info.name}' is not a byte stream: create one with store.bytes(name, 'xb'), or from a raw stream that never held an "
         "event, and is never scaled or appended to"
     )
 

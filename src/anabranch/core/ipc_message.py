@@ -53,12 +53,12 @@ def refuse_compressed(message: pa.Buffer) -> None:
     try:
         mark, length = _MARK_AND_LENGTH.unpack_from(view, 0)
         if mark != _CONTINUED or not 0 < length <= len(view) - _MARK_AND_LENGTH.size:
-            raise ValueError("it is no encapsulated message")
+            raise ValueError("it is not an encapsulated message")
         start = _MARK_AND_LENGTH.size
         table = _table(view, start)
         batch = _child(view, table, _HEADER)
         if batch is None:
-            raise ValueError("it is no record batch")
+            raise ValueError("it is not a record batch")
         if _field(view, batch, _COMPRESSION) is not None:
             raise ValueError("its buffers are compressed, as this store never writes them")
     except error as exc:

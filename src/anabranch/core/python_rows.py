@@ -192,7 +192,7 @@ def to_stored_table(data: Any, schema: StreamSchema, rules: TimeRules = DEFAULT_
 
 
 def to_table(data: Any) -> pa.Table:
-    """A batch as a table, read entirely. Raises InvalidArgument if it is no batch."""
+    """A batch as a table, read entirely. Raises InvalidArgument if it is not a batch."""
     if isinstance(data, pa.Table):
         return data
     if isinstance(data, pa.RecordBatch):

@@ -59,5 +59,5 @@ def _place(text: str) -> str:
         )
     port = int(match["port"] or PORT)
     if not 0 < port < 1 << 16:
-        raise InvalidArgument(f"{port} is no port: expected 1 to 65535")
+        raise InvalidArgument(f"{port} is not a port: expected 1 to 65535")
     return f"{match['host']}:{port}"

@@ -132,7 +132,7 @@ class OidcTokens:
             or len(groups) > _GROUPS_MAX
             or not all(isinstance(each, str) for each in groups)
         ):
-            raise Unauthenticated(f"the token is refused: its claim '{settings.groups_claim}' is no list of names")
+            raise Unauthenticated(f"the token is refused: its claim '{settings.groups_claim}' is not a list of names")
         if not isinstance(name, str) or not name:
             raise Unauthenticated("the token is refused: its principal is not a name")
         try:

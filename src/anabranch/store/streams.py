@@ -205,7 +205,7 @@ class StoreStreams(ReplacingStreams):
         Without `keep_sources` they are deleted once the new stream exists. In another store that is a separate
         transaction, which raises Conflict if they were written to meanwhile."""
         if isinstance(sources, str | StreamName | StreamRange):
-            raise InvalidArgument(f"a stitch takes a list of streams or ranges, not '{sources}' alone")
+            raise InvalidArgument(f"expected a list of streams or ranges to stitch, got '{sources}' alone")
         here = [each for each in sources if not isinstance(each, InStore)]
         if to is None and not deduplicate and len(here) == len(sources):  # reads no events
             return super().stitch(here, into=into, keep_sources=keep_sources, request=request)

@@ -101,7 +101,7 @@ class _Rejections:
 
 
 def _batches(data: Any) -> tuple[pa.Schema, Iterator[pa.Table]]:
-    """The columns of the data that are the user's, and the data in parts. Raises InvalidArgument if it is no batch."""
+    """The columns of the data that are the user's, and the data in parts. Raises InvalidArgument if it is not a batch."""
     if isinstance(data, pa.Table | pa.RecordBatch) or not hasattr(data, "__arrow_c_stream__"):
         table = to_table(data)
         step = max(1, _BATCH_BYTES * table.num_rows // max(1, table.nbytes))

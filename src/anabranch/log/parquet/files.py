@@ -256,7 +256,7 @@ class ParquetReader:
         if sealer is not None:
             # pyarrow would accept an unencrypted file too, but no holder of a key has written such a file.
             if not encrypted:
-                raise CorruptBlob(key, "the store is encrypted, and this is no encrypted Parquet file")
+                raise CorruptBlob(key, "the store is encrypted, and this is not an encrypted Parquet file")
             decryption = sealer.file_decryption(key)
         try:
             self._file = pq.ParquetFile(

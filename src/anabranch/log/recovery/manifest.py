@@ -191,7 +191,7 @@ def read(blobs: Blobs, folder: str) -> Manifest:
         if store is not None and not is_store_id(store):
             raise ValueError("the id of a store is 32 hex digits")
     except (KeyError, TypeError, ValueError) as exc:
-        raise CorruptBlob(key, f"it is no index of a manifest ({exc!r})") from exc
+        raise CorruptBlob(key, f"it is not the index of a manifest ({exc!r})") from exc
     return Manifest(folder, taken_at, horizon, pieces, store)
 
 
@@ -304,7 +304,7 @@ def _decode(piece: ManifestPart, data: pa.Buffer) -> list[dict[str, Any]]:
 def _check_format(key: str, index: Mapping[str, Any]) -> None:
     found = index.get("manifest")
     if not isinstance(found, int) or found < 1:
-        raise CorruptBlob(key, "it is no part of a manifest")
+        raise CorruptBlob(key, "it is not part of a manifest")
     if found > FORMAT:
         raise FormatTooNew(f"the manifest {key}", found, FORMAT)
 

@@ -165,7 +165,7 @@ async def _call_noun(call: HttpCall, noun: str, name: str) -> Response:
     verb = VERBS.get(f"{noun}.{call.request.path_params['verb']}")
     parameter = None if verb is None else next(iter(verb.parameters), None)
     if verb is None or parameter not in (*_OF_STREAM, "scope") or verb.name.endswith((".create", ".list")):
-        raise HttpRefusal(404, "no_such_verb", f"'{call.request.path_params['verb']:.100}' is no verb of {noun}")
+        raise HttpRefusal(404, "no_such_verb", f"'{call.request.path_params['verb']:.100}' is not a verb of {noun}")
     arguments = await arguments_of(call)
     if parameter in arguments:
         raise InvalidArgument(f"'{parameter}' is given by the path")

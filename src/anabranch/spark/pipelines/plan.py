@@ -139,7 +139,7 @@ def resolve_starts(store: Store, step: Step, restart: Restart) -> dict[str, str]
 
 
 def place_text(place: Place) -> str:
-    """A place as text for `parse_place`. Raises InvalidArgument for a text that is no place."""
+    """A place as text for `parse_place`. Raises InvalidArgument for a text that is not a place."""
     if isinstance(place, str):
         parse_place(place)
         return place

@@ -158,7 +158,9 @@ def _run(store: Store, asked: _Asked, spark: SparkSession | None, *, owned: bool
         return Pipeline(store, spark, name, steps, prepared, heartbeat, once=asked.once, owned=owned, held=held)
     except BaseException as exc:
         heartbeat.close()
-        error = explain(exc) if isinstance(exc, Exception) else None  # other exceptions, such as Ctrl-C, are no failure
+        error = (
+            explain(exc) if isinstance(exc, Exception) else None
+        )  # other exceptions, such as Ctrl-C, are not failures
         if error is not None:
             PIPELINE_FAILED(pipeline=name, error=error)
         row_of.finish(store.catalog, name, holder, now=clock.now(), error=error)

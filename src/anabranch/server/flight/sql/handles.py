@@ -35,7 +35,7 @@ class SqlStatement:
                 raise TypeError
             return cls(id_, sql, b64decode(parameters, validate=True))
         except (ValueError, KeyError, TypeError) as exc:
-            raise InvalidArgument("this is no handle of a statement of this broker") from exc
+            raise InvalidArgument("this is not a handle of a statement of this broker") from exc
 
     @property
     def table(self) -> pa.Table | None:
