@@ -73,6 +73,11 @@ QUERY_MEMORY_BYTES: Final = 1024 * MIB  # of one query of a broker
 QUERY_SPILL_BYTES: Final = 4096 * MIB  # on disk, of one query of a broker
 QUERY_S_MAX: Final = 300.0  # time of one query of a broker, until its last row is taken
 QUERY_MEMORY_BYTES_MIN: Final = 16 * MIB  # DuckDB can't run a query with less
+INFLUX_PROBLEMS_MAX: Final = 10  # that the answer to a write names
+INFLUXQL_STATEMENTS_MAX: Final = 100  # of one request
+INFLUXQL_DEPTH_MAX: Final = 64  # of the brackets in an expression
+INFLUXQL_WINDOWS_MAX: Final = 100_000  # of one series
+INFLUXQL_ROWS_MAX: Final = 1_000_000  # that a statement returns, or takes to compute what it returns
 
 # Historical readers
 HISTORY_RANGE_BYTES: Final = 16 * MIB  # logical bytes in one range

@@ -91,7 +91,7 @@ class _Served:
         except asyncio.CancelledError:
             raise
         except Exception as exc:
-            response = problem_response(exc)
+            response = self._endpoints[scope["method"]].refusal(exc)
         for name, value in self._endpoints[scope["method"]].headers.items():
             response.headers.setdefault(name, value)
         with suppress(ClientDisconnect, TimeoutError):  # it goes no further: the connection is closed
@@ -103,7 +103,7 @@ class _Served:
             raise HttpRefusal(503, "draining", "the broker is stopping", Retry_After="1", Connection="close")
         if endpoint.resource == "open":
             return await endpoint.handler(HttpCall(front, request, _NOBODY))
-        principal = authenticate(front.guard, request.scope)
+        principal = authenticate(front.guard, request.scope, endpoint.token_of)
         front.guard.admit(principal)
         stream = None
         if endpoint.resource == "stream":

@@ -7,9 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from starlette.responses import Response
+from starlette.types import Scope
 
 from anabranch.security.guard import Operation
+from anabranch.server.http.access import header_token
 from anabranch.server.http.front import HttpCall
+from anabranch.server.http.problem import problem_response
 
 Handler = Callable[[HttpCall], Awaitable[Response]]
 Resource = Literal["stream", "store", "open", "verb"]
@@ -21,7 +24,8 @@ own checks."""
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """One method of one path. `operation` is None where `resource` is `open` or `verb`. `parameters`, `body` and
-    `answers` are objects of OpenAPI 3.1; `headers` are sent with each answer."""
+    `answers` are objects of OpenAPI 3.1; `headers` are sent with each answer. `token_of` finds the
+    caller's token, and `refusal` makes the answer of an error."""
 
     method: str
     path: str
@@ -34,3 +38,5 @@ class Endpoint:
     body: Mapping[str, Any] | None = None
     answers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
+    token_of: Callable[[Scope], str | None] = header_token
+    refusal: Callable[[BaseException], Response] = problem_response

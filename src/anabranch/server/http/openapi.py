@@ -174,7 +174,7 @@ def openapi(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
 
 
 def _operation(endpoint: Endpoint) -> dict[str, Any]:
-    """One operation. Whatever fails is answered with a problem."""
+    """One operation. Whatever fails is answered with a problem, unless the endpoint says otherwise."""
     names = _PARAMETER.findall(endpoint.path)
     in_path = [{"name": name, "in": "path", "required": True, "schema": _NAME} for name in names]
     found: dict[str, Any] = {
@@ -183,11 +183,11 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         "tags": [endpoint.path.split("/")[2] if endpoint.path.startswith("/v1/") else "docs"],
         "parameters": [*in_path, *endpoint.parameters],
         "responses": {
-            **(endpoint.answers or {"200": {"description": "The page."}}),
             "default": {
                 "description": "A problem.",
                 "content": {PROBLEM: {"schema": {"$ref": "#/components/schemas/Problem"}}},
             },
+            **(endpoint.answers or {"200": {"description": "The page."}}),
         },
     }
     if endpoint.body is not None:

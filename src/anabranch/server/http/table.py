@@ -16,6 +16,7 @@ from anabranch.server.http.durable_streams.endpoints import DURABLE_STREAMS
 from anabranch.server.http.endpoints import Endpoint
 from anabranch.server.http.follow import follow
 from anabranch.server.http.front import HttpCall
+from anabranch.server.http.influx.endpoints import INFLUX
 from anabranch.server.http.read import TYPES, read
 
 SCOPES: Final = "/v1/scopes"
@@ -184,4 +185,5 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     Endpoint("GET", "/v1/openapi.json", openapi_document, None, "open", "openapi", "This description"),
     Endpoint("GET", "/docs", docs_page, None, "open", "docs", "This description as a page"),
     *DURABLE_STREAMS,
+    *INFLUX,
 )

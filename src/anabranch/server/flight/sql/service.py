@@ -24,6 +24,7 @@ from anabranch.security.guard import Principal
 from anabranch.server.broker import Broker
 from anabranch.server.flight.sql.handles import SqlStatement
 from anabranch.server.flight.sql.listings import answer, schema_of
+from anabranch.server.queries import BROKER_QUERY_LIMITS
 from anabranch.wire.commands import pack, parse
 from anabranch.wire.flight_sql import unpack_sql
 from anabranch.wire.v1 import flight_sql_pb2 as sql
@@ -39,15 +40,12 @@ ACTIONS: Final = (
 )
 _NO_CHANGES: Final = "queries change nothing; append by Flight's DoPut, or by the other calls of the broker"
 _CLOSED: Final = b"\x08\x01"  # CloseSessionResult with the status CLOSED
-_LIMITS: Final = QueryLimits(
-    memory_bytes=limits.QUERY_MEMORY_BYTES, spill_bytes=limits.QUERY_SPILL_BYTES, seconds=limits.QUERY_S_MAX
-)
 
 
 class FlightSql:
     """Flight SQL over a broker's store. Thread-safe. `close` ends the processes that run the queries."""
 
-    def __init__(self, broker: Broker, query_limits: QueryLimits = _LIMITS) -> None:
+    def __init__(self, broker: Broker, query_limits: QueryLimits = BROKER_QUERY_LIMITS) -> None:
         self._broker = broker
         self._queries = IsolatedQueries(broker.store, query_limits)
         self._lock = broker.store.runtime.tasks.lock()

@@ -1,0 +1,175 @@
+"""The WHERE of a statement: its time range, and the rest as SQL of DuckDB."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from anabranch.errors import InvalidSql
+from anabranch.query.influxql.measurement import Measurement
+from anabranch.query.influxql.syntax import (
+    Constant,
+    Duration,
+    Expression,
+    FunctionCall,
+    Operation,
+    Reference,
+    RegularExpression,
+)
+from anabranch.query.influxql.times import TIME_MAX, TIME_MIN, US, parse_time
+
+_MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_ARITHMETIC: Final = ("+", "-", "*", "/", "%", "&", "|", "^")
+_COMPARED: Final = ("=", "!=", "<", "<=", ">", ">=")
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRange:
+    """From `start` to `stop` in nanoseconds, both inclusive."""
+
+    start: int = TIME_MIN
+    stop: int = TIME_MAX
+
+    def within(self, other: TimeRange) -> TimeRange:
+        """What both have in common."""
+        return TimeRange(max(self.start, other.start), min(self.stop, other.stop))
+
+
+def split_condition(where: Expression | None, now: int, zone: str | None = None) -> tuple[TimeRange, Expression | None]:
+    """The time range of a condition, and what it says beside that. Conditions on the time hold together, even if there is
+    an OR between them. Raises InvalidSql."""
+    match where:
+        case None:
+            return TimeRange(), None
+        case Operation("AND" | "OR" as operator, left, right):
+            first, rest = split_condition(left, now, zone)
+            second, other = split_condition(right, now, zone)
+            both = first.within(second)
+            if rest is None or other is None:
+                return both, other if rest is None else rest
+            return both, Operation(operator, rest, other)
+        case Operation(operator, Reference(name), right) if name.lower() == "time":
+            return _time_range(operator, _moment(right, now, zone)), None
+        case Operation(operator, left, Reference(name)) if name.lower() == "time":
+            return _time_range(_MIRRORED.get(operator, operator), _moment(left, now, zone)), None
+    return TimeRange(), where
+
+
+def _time_range(operator: str, ns: int) -> TimeRange:
+    match operator:
+        case "=":
+            return TimeRange(ns, ns)
+        case ">":
+            return TimeRange(start=ns + 1)
+        case ">=":
+            return TimeRange(start=ns)
+        case "<":
+            return TimeRange(stop=ns - 1)
+        case "<=":
+            return TimeRange(stop=ns)
+    raise InvalidSql(f"invalid time comparison operator: {operator}")
+
+
+def _moment(expression: Expression, now: int, zone: str | None) -> int:
+    match expression:
+        case Constant(str() as text):
+            found = parse_time(text, zone)
+            if found is None:
+                raise InvalidSql(f"'{text:.80}' is no time: expected one such as '2026-01-31T08:00:00Z'")
+            return found
+        case Constant(int() | float() as number) if not isinstance(number, bool):
+            return int(number)
+        case Duration(ns):
+            return ns
+        case FunctionCall("now", ()):
+            return now
+        case Operation("+" | "-" as operator, left, right):
+            first, second = _moment(left, now, zone), _moment(right, now, zone)
+            return first + second if operator == "+" else first - second
+    raise InvalidSql("a time is compared with a time, now(), a number or a duration")
+
+
+def time_sql(measurement: Measurement, times: TimeRange) -> str | None:
+    """The condition that a row is in the time range, or None for all times. Streams have microseconds."""
+    column, parts = quoted(measurement.time), []
+    if times.start != TIME_MIN:
+        parts.append(f"{column} >= make_timestamptz({-(-times.start // US)})")
+    if times.stop != TIME_MAX:
+        parts.append(f"{column} <= make_timestamptz({times.stop // US})")
+    return " AND ".join(parts) or None
+
+
+def condition_sql(expression: Expression, measurement: Measurement) -> str:
+    """A condition on tags and fields. A tag that a row does not have is the empty text, and so is a name that the
+    measurement does not have; a field that it does not have meets no condition. Raises InvalidSql."""
+    match expression:
+        case Operation("AND" | "OR" as operator, left, right):
+            return f"({condition_sql(left, measurement)} {operator} {condition_sql(right, measurement)})"
+        case Operation("=~" | "!~" as operator, left, RegularExpression(pattern)):
+            text, kind = _operand(left, measurement)
+            matches = f"regexp_matches({text}, {literal(pattern)})"
+            if kind not in ("tag", "string"):
+                return "false"
+            return matches if operator == "=~" else f"NOT {matches}"
+        case Operation(operator, left, right) if operator in _COMPARED:
+            return _comparison(operator, _operand(left, measurement), _operand(right, measurement))
+        case Constant(bool() as value):
+            return "true" if value else "false"
+        case Reference(name) if measurement.fields.get(name) == "boolean":
+            return quoted(name)
+    raise InvalidSql("invalid condition: expected comparisons of tags and fields, joined by AND and OR")
+
+
+def _comparison(operator: str, left: tuple[str, str], right: tuple[str, str]) -> str:
+    kinds = {"string" if kind == "tag" else kind for _, kind in (left, right)}
+    if len(kinds) > 1 or (operator not in ("=", "!=") and kinds != {"number"}):
+        return "false"
+    return f"({left[0]} {operator} {right[0]})"
+
+
+def _operand(expression: Expression, measurement: Measurement) -> tuple[str, str]:
+    """The SQL of an operand, and its kind: tag, string, number, boolean."""
+    match expression:
+        case Constant(bool() as value):
+            return ("true" if value else "false"), "boolean"
+        case Constant(str() as text):
+            return literal(text), "string"
+        case Constant(int() | float() as number):
+            return number_sql(number), "number"
+        case Duration(ns):
+            return number_sql(ns), "number"
+        case Reference(name):
+            kind = measurement.fields.get(name)
+            if kind is None:
+                return tag_sql(name, measurement), "tag"
+            return quoted(name), "number" if kind in ("float", "integer") else kind
+        case Operation(operator, left, right) if operator in _ARITHMETIC:
+            first, second = _operand(left, measurement), _operand(right, measurement)
+            if {first[1], second[1]} != {"number"}:
+                return "NULL", "number"
+            if operator == "^":
+                return f"xor({first[0]}, {second[0]})", "number"
+            if operator == "/":
+                return f"({first[0]} / nullif({second[0]}, 0))", "number"
+            return f"({first[0]} {operator} {second[0]})", "number"
+    raise InvalidSql("invalid condition: a function can't be used in WHERE, but for now() with a time")
+
+
+def tag_sql(name: str, measurement: Measurement) -> str:
+    """A tag's value, the empty text where there is none."""
+    return f"coalesce({quoted(name)}, '')" if name in measurement.tags else "''"
+
+
+def quoted(name: str) -> str:
+    """A name in SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """A text in SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def number_sql(number: float) -> str:
+    """A number in SQL."""
+    return f"{number!r}::DOUBLE" if isinstance(number, float) else str(number)

@@ -1,0 +1,254 @@
+"""Parses expressions of InfluxQL, by recursive descent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from anabranch import limits
+from anabranch.errors import InvalidSql
+from anabranch.query.influxql.patterns import matching
+from anabranch.query.influxql.syntax import (
+    Constant,
+    Duration,
+    Expression,
+    FunctionCall,
+    Operation,
+    Reference,
+    RegularExpression,
+    Wildcard,
+)
+from anabranch.query.influxql.times import parse_duration
+from anabranch.query.influxql.tokens import KEYWORDS, Scanner, Token
+
+_PRECEDENCE: Final = {
+    "OR": 1,
+    "AND": 2,
+    **dict.fromkeys(("=", "!=", "<>", "<", "<=", ">", ">=", "=~", "!~"), 3),
+    **dict.fromkeys(("+", "-", "|", "^"), 4),
+    **dict.fromkeys(("*", "/", "%", "&"), 5),
+}
+_CASTS: Final = ("float", "integer", "string", "boolean", "tag", "field", "unsigned")
+_INTEGER_MAX: Final = (1 << 63) - 1
+
+
+class ExpressionParser:
+    """Reads expressions from the tokens of a text. `parameters` are the values of `$name`."""
+
+    def __init__(self, text: str, parameters: Mapping[str, object]) -> None:
+        self._scanner = Scanner(text)
+        self._parameters = parameters
+        self._at = 0
+        self._depth = 0
+        self._held: Token | None = None
+
+    def peek(self) -> Token:
+        """The next token, which stays."""
+        if self._held is None:
+            self._held = self._scanner.token(self._at)
+        return self._held
+
+    def take(self) -> Token:
+        """The next token."""
+        found = self.peek()
+        self._held = None
+        self._at = found.stop
+        return found
+
+    def take_word(self, *words: str) -> str | None:
+        """The next token in capitals if it is one of these keywords, else None, and it stays."""
+        return self.take().value.upper() if self.peek().is_word(*words) else None
+
+    def take_operator(self, *operators: str) -> str | None:
+        """The next token if it is one of these operators, else None, and it stays."""
+        return self.take().value if self.peek().is_operator(*operators) else None
+
+    def take_regex(self) -> RegularExpression | None:
+        """The regular expression that follows, if one does."""
+        found = self._scanner.regex(self._at)
+        if found is None:
+            return None
+        self._held = None
+        self._at = found.stop
+        try:
+            matching(found.value, [])
+        except InvalidSql as exc:
+            raise self._scanner.error(str(exc), found.start) from exc
+        return RegularExpression(found.value)
+
+    def expect_word(self, *words: str) -> str:
+        """The next token, which has to be one of these keywords."""
+        found = self.take_word(*words)
+        if found is None:
+            raise self.unexpected(*words)
+        return found
+
+    def expect_operator(self, *operators: str) -> str:
+        """The next token, which has to be one of these operators."""
+        found = self.take_operator(*operators)
+        if found is None:
+            raise self.unexpected(*operators)
+        return found
+
+    def identifier(self) -> str:
+        """A name, in double quotes or not."""
+        token = self._given(self.peek())
+        if token.kind not in ("name", "quoted") or (token.kind == "name" and token.value.upper() in KEYWORDS):
+            raise self.unexpected("identifier")
+        self.take()
+        return token.value
+
+    def whole_number(self) -> int:
+        """A number from 0 on."""
+        token = self._given(self.peek())
+        if token.kind != "integer" or int(token.value) > _INTEGER_MAX:
+            raise self.unexpected("integer")
+        self.take()
+        return int(token.value)
+
+    def unexpected(self, *expected: str) -> InvalidSql:
+        """The error for the token that follows."""
+        found = self.peek()
+        return self._scanner.error(f"found {found.text:.80}, expected {', '.join(expected)}", found.start)
+
+    def refused(self, message: str) -> InvalidSql:
+        """The error for what is understood but not supported, at the token that follows."""
+        return self._scanner.error(message, self.peek().start)
+
+    def expression(self, least: int = 1) -> Expression:
+        """An expression whose operators bind at least so tightly."""
+        left = self._operand()
+        while True:
+            operator = self._operator(least)
+            if operator is None:
+                return left
+            precedence = _PRECEDENCE[operator]
+            if operator in ("=~", "!~"):
+                right: Expression | None = self.take_regex()
+                if right is None:
+                    raise self.unexpected("regex")
+            else:
+                right = self.expression(precedence + 1)
+            left = Operation("!=" if operator == "<>" else operator, left, right)
+
+    def _operator(self, least: int) -> str | None:
+        token = self.peek()
+        word = token.value.upper() if token.kind == "name" else token.value if token.kind == "operator" else ""
+        if _PRECEDENCE.get(word, 0) < least:
+            return None
+        self.take()
+        return word
+
+    def _operand(self) -> Expression:
+        self._depth += 1
+        if self._depth > limits.INFLUXQL_DEPTH_MAX:
+            raise self.refused(f"an expression is nested deeper than {limits.INFLUXQL_DEPTH_MAX} levels")
+        try:
+            return self._nested_operand()
+        finally:
+            self._depth -= 1
+
+    def _nested_operand(self) -> Expression:
+        if self.take_operator("("):
+            inner = self.expression()
+            self.expect_operator(")")
+            return inner
+        if sign := self.take_operator("-", "+"):
+            return self._signed(sign)
+        if self.take_operator("*"):
+            return Wildcard(self._cast())
+        if self.peek().is_operator("/") and (pattern := self.take_regex()) is not None:
+            return pattern
+        token = self.peek()
+        if token.kind == "parameter":
+            return self._parameter(self.take())
+        if token.kind == "name" and token.value.lower() in ("true", "false"):
+            self.take()
+            return Constant(token.value.lower() == "true")
+        if token.kind == "name" and self._scanner.token(token.stop).is_operator("("):
+            return self._call()
+        if token.kind == "quoted" or (token.kind == "name" and token.value.upper() not in KEYWORDS):
+            return self._reference()
+        constant = self._constant(token)
+        if constant is None:
+            raise self.unexpected("identifier", "string", "number", "bool")
+        self.take()
+        return constant
+
+    def _signed(self, sign: str) -> Expression:
+        operand = self._operand()
+        if sign == "+":
+            return operand
+        match operand:
+            case Constant(int() | float() as number) if not isinstance(number, bool):
+                return Constant(-number)
+            case Duration(ns):
+                return Duration(-ns)
+        return Operation("*", Constant(-1), operand)
+
+    def _constant(self, token: Token) -> Expression | None:
+        match token.kind:
+            case "string":
+                return Constant(token.value)
+            case "integer":
+                number = int(token.value)
+                return Constant(number if number <= _INTEGER_MAX else float(number))
+            case "number":
+                return Constant(float(token.value))
+            case "duration":
+                return Duration(parse_duration(token.value))
+        return None
+
+    def _parameter(self, token: Token) -> Expression:
+        value = self._value(token)
+        if isinstance(value, str | bool | int | float):
+            return Constant(value)
+        raise self._scanner.error(
+            f"unable to bind parameter {token.value!r}: expected a text, a number or a boolean", token.start
+        )
+
+    def _given(self, token: Token) -> Token:
+        """A parameter as the token that its value is where a name or a number is expected."""
+        if token.kind != "parameter":
+            return token
+        value = self._value(token)
+        kind = "integer" if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else "quoted"
+        return Token(kind, str(value), token.text, token.start, token.stop)  # type: ignore[arg-type]
+
+    def _value(self, token: Token) -> object:
+        if token.value not in self._parameters:
+            raise self._scanner.error(f"missing parameter: {token.value}", token.start)
+        return self._parameters[token.value]
+
+    def _call(self) -> FunctionCall:
+        name = self.take().value.lower()
+        self.expect_operator("(")
+        arguments: list[Expression] = []
+        if name == "count" and self.peek().is_word("DISTINCT") and not self._calls():
+            self.take()
+            arguments.append(FunctionCall("distinct", (self._reference(),)))
+        elif not self.peek().is_operator(")"):
+            arguments.append(self.expression())
+            while self.take_operator(","):
+                arguments.append(self.expression())
+        self.expect_operator(")")
+        return FunctionCall(name, tuple(arguments))
+
+    def _calls(self) -> bool:
+        """Whether a bracket follows the next token."""
+        return self._scanner.token(self.peek().stop).is_operator("(")
+
+    def _reference(self) -> Reference:
+        name = self.identifier()
+        while self.take_operator("."):
+            name = f"{name}.{self.identifier()}"
+        return Reference(name, self._cast())
+
+    def _cast(self) -> str | None:
+        if not self.take_operator("::"):
+            return None
+        kind = self.peek().value.lower()
+        if kind not in _CASTS:
+            raise self.unexpected(*_CASTS)
+        self.take()
+        return kind

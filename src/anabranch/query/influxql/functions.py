@@ -1,0 +1,173 @@
+"""The functions of InfluxQL: which there are, what they take, and the SQL of those that DuckDB computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from anabranch.errors import InvalidSql
+from anabranch.query.influxql.measurement import FieldType
+from anabranch.query.influxql.syntax import Constant, Duration, Expression, FunctionCall, Reference
+
+_NUMBERS: Final[tuple[FieldType, ...]] = ("float", "integer")
+_ALL: Final[tuple[FieldType, ...]] = ("float", "integer", "string", "boolean")
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """A function over the values of a window. `sql` makes it of the SQL of the value, the time and the number that is its
+    second argument. A selector returns one of the values; `picked` makes the SQL of something else in the same row, of the
+    SQL of that and the three."""
+
+    sql: Callable[[str, str, float], str]
+    types: tuple[FieldType, ...] = _NUMBERS
+    result: FieldType | None = None
+    picked: Callable[[str, str, str, float], str] | None = None
+    numbers: int = 0
+
+
+def _plain(name: str) -> Callable[[str, str, float], str]:
+    return lambda value, _time, _number: f"{name}({value})"
+
+
+def _first(order: Callable[[str, str], str]) -> Callable[[str, str, float], str]:
+    return lambda value, time, _: f"first({value} ORDER BY {order(value, time)}) FILTER (WHERE {value} IS NOT NULL)"
+
+
+def _earliest(value: str, time: str) -> str:
+    return f"{time}, {value} DESC"
+
+
+def _latest(value: str, time: str) -> str:
+    return f"{time} DESC, {value} DESC"
+
+
+def _sorted_at(listed: str, value: str, number: float) -> str:
+    """The element of a sorted list at a percentile, by the nearest rank; NULL beyond both ends."""
+    place = f"greatest(CAST(floor(count({value}) * {float(number)!r}::DOUBLE / 100 + 0.5) AS BIGINT), 0)"
+    return f"list_sort(list({listed}) FILTER (WHERE {value} IS NOT NULL))[{place}]"
+
+
+def _percentile(value: str, _time: str, number: float) -> str:
+    return _sorted_at(value, value, number)
+
+
+def _first_row(order: Callable[[str, str], str]) -> Callable[[str, str, str, float], str]:
+    return lambda wanted, value, time, _number: (
+        f"first({wanted} ORDER BY {order(value, time)}) FILTER (WHERE {value} IS NOT NULL)"
+    )
+
+
+def _percentile_row(wanted: str, value: str, time: str, number: float) -> str:
+    row = f"{{'value': {value}, 'time': {time}, 'wanted': {wanted}}}"
+    return f"{_sorted_at(row, value, number)}.wanted"
+
+
+AGGREGATES: Final = {
+    "count": Aggregate(_plain("count"), _ALL, "integer"),
+    "sum": Aggregate(_plain("sum")),
+    "mean": Aggregate(_plain("avg"), result="float"),
+    "median": Aggregate(_plain("median"), result="float"),
+    "stddev": Aggregate(_plain("stddev_samp"), result="float"),
+    "spread": Aggregate(lambda value, _time, _number: f"max({value}) - min({value})"),
+    "min": Aggregate(_plain("min"), (*_NUMBERS, "boolean"), picked=_first_row(lambda value, time: f"{value}, {time}")),
+    "max": Aggregate(
+        _plain("max"), (*_NUMBERS, "boolean"), picked=_first_row(lambda value, time: f"{value} DESC, {time}")
+    ),
+    "first": Aggregate(_first(_earliest), _ALL, picked=_first_row(_earliest)),
+    "last": Aggregate(_first(_latest), _ALL, picked=_first_row(_latest)),
+    "percentile": Aggregate(_percentile, picked=_percentile_row, numbers=1),
+}
+TRANSFORMS: Final = {
+    "derivative": (1, 2),
+    "non_negative_derivative": (1, 2),
+    "difference": (1, 1),
+    "non_negative_difference": (1, 1),
+    "cumulative_sum": (1, 1),
+    "moving_average": (2, 2),
+    "elapsed": (1, 2),
+}
+"""Functions over the values that follow each other in a series, with how many arguments they take."""
+NEIGHBOURS: Final = frozenset(TRANSFORMS) - {"cumulative_sum"}
+"""Those whose first result needs the window before the time range."""
+LISTS: Final = ("top", "bottom", "distinct")
+"""Functions that return several rows for a window."""
+
+
+def check_call(call: FunctionCall, *, grouped: bool) -> None:
+    """Raise InvalidSql unless the call is one that there is, with arguments that it takes. `grouped`: by time."""
+    name, arguments = call.name, call.arguments
+    if name in AGGREGATES:
+        _check_count(name, len(arguments), 1 + AGGREGATES[name].numbers)
+        for argument in arguments[1:]:
+            number_of(argument)
+        if name != "count" or not _is_distinct(arguments[0]):
+            _check_reference(name, arguments[0])
+    elif name in TRANSFORMS:
+        _check_count(name, len(arguments), *TRANSFORMS[name])
+        _check_transform(call, grouped=grouped)
+    elif name == "distinct":
+        _check_count(name, len(arguments), 1)
+        _check_reference(name, arguments[0])
+    elif name in ("top", "bottom"):
+        if len(arguments) < 2:
+            raise InvalidSql(f"invalid number of arguments for {name}, expected at least 2, got {len(arguments)}")
+        last = arguments[-1]
+        if not isinstance(last, Constant) or not isinstance(last.value, int) or last.value < 1:
+            raise InvalidSql(f"{name} takes a whole number above 0 as its last argument")
+        for each in arguments[:-1]:
+            _check_reference(name, each)
+    else:
+        raise InvalidSql(f"undefined function {name}(); {_list()}")
+
+
+def _check_transform(call: FunctionCall, *, grouped: bool) -> None:
+    name, inner = call.name, call.arguments[0]
+    if isinstance(inner, FunctionCall):
+        if inner.name in LISTS:
+            raise InvalidSql(f"{name} can't be applied to {inner.name}")
+        if inner.name not in TRANSFORMS and not grouped:
+            raise InvalidSql(f"{name} aggregate requires a GROUP BY interval")
+        check_call(inner, grouped=grouped)
+    else:
+        _check_reference(name, inner)
+        if grouped:
+            raise InvalidSql(f"aggregate function required inside the call to {name}")
+    if name == "moving_average":
+        if number_of(call.arguments[1]) < 2:
+            raise InvalidSql("moving_average window must be greater than 1")
+    elif len(call.arguments) == 2:
+        unit = call.arguments[1]
+        if not isinstance(unit, Duration) or unit.ns <= 0:
+            raise InvalidSql(f"{name} takes a duration above 0 as its second argument, such as 1s")
+
+
+def number_of(expression: Expression) -> float:
+    """The number that is written there. Raises InvalidSql."""
+    if (
+        isinstance(expression, Constant)
+        and isinstance(expression.value, int | float)
+        and not isinstance(expression.value, bool)
+    ):
+        return expression.value
+    raise InvalidSql("expected a number as an argument of a function")
+
+
+def _check_count(name: str, found: int, least: int, most: int | None = None) -> None:
+    if not least <= found <= (most or least):
+        wanted = str(least) if most in (None, least) else f"at least {least} but no more than {most}"
+        raise InvalidSql(f"invalid number of arguments for {name}, expected {wanted}, got {found}")
+
+
+def _check_reference(name: str, argument: Expression) -> None:
+    if not isinstance(argument, Reference):
+        raise InvalidSql(f"expected field argument in {name}()")
+
+
+def _is_distinct(argument: Expression) -> bool:
+    return isinstance(argument, FunctionCall) and argument.name == "distinct" and len(argument.arguments) == 1
+
+
+def _list() -> str:
+    return f"there are {', '.join(sorted((*AGGREGATES, *TRANSFORMS, *LISTS)))}"

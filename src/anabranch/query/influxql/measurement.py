@@ -1,0 +1,70 @@
+"""How a stream is seen as a measurement: which of its columns are tags, and which are fields of which type.
+
+A text column is a tag, unless the stream's tag `influxql.text-fields` lists it: InfluxDB tells text fields from tags, Arrow
+doesn't. Numbers and booleans are fields. Other columns can't be seen, nor can the event time but as `time`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import pyarrow as pa
+
+from anabranch.model.ids import StreamId
+from anabranch.model.names import StreamName
+from anabranch.model.stream import StreamInfo
+
+FieldType = Literal["float", "integer", "string", "boolean"]
+TEXT_FIELDS: Final = "influxql.text-fields"
+"""The stream's tag with the names of its text fields, separated by commas."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """A stream as InfluxQL sees it. `time` is the column of its times: that of the event times, or `_appended`."""
+
+    stream: StreamName
+    id: StreamId
+    time: str
+    tags: tuple[str, ...]
+    fields: Mapping[str, FieldType]
+
+    @property
+    def name(self) -> str:
+        """The name of the measurement."""
+        return self.stream.name
+
+    @classmethod
+    def of(cls, info: StreamInfo) -> Measurement:
+        """The stream as a measurement. Its tags and fields are in the order of their names."""
+        schema = info.schema
+        texts = text_fields(info.tags)
+        tags, fields = [], {}
+        for column in sorted(schema.columns, key=lambda field: field.name):
+            if column.name in (schema.time, "time"):
+                continue
+            kind = field_type(column.type)
+            if kind == "string" and column.name not in texts:
+                tags.append(column.name)
+            elif kind is not None:
+                fields[column.name] = kind
+        return cls(info.name, info.id, schema.time or "_appended", tuple(tags), fields)
+
+
+def text_fields(tags: Mapping[str, str]) -> list[str]:
+    """The text fields that the tags of a stream list."""
+    return [name for name in tags.get(TEXT_FIELDS, "").split(",") if name]
+
+
+def field_type(kind: pa.DataType) -> FieldType | None:
+    """The type of a field with values of this type; None if InfluxQL has none for it."""
+    types = pa.types
+    if types.is_boolean(kind):
+        return "boolean"
+    if types.is_integer(kind):
+        return "integer"
+    if types.is_floating(kind) or types.is_decimal(kind):
+        return "float"
+    return "string" if types.is_string(kind) else None

@@ -1,0 +1,274 @@
+"""Parses statements of InfluxQL. What the language has beyond the supported part is refused at its place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from anabranch import limits
+from anabranch.errors import TooLarge
+from anabranch.query.influxql.expression_parser import ExpressionParser
+from anabranch.query.influxql.syntax import (
+    Constant,
+    DatabaseChange,
+    Duration,
+    Expression,
+    Fill,
+    FunctionCall,
+    Grouping,
+    Paging,
+    Parsed,
+    Reference,
+    RegularExpression,
+    Select,
+    SelectedField,
+    Show,
+    SourceName,
+    Wildcard,
+    walk,
+)
+from anabranch.query.influxql.times import parse_time
+
+_BEGINNINGS: Final = ("SELECT", "SHOW", "CREATE", "DROP")
+_UNSUPPORTED: Final = (*("ALTER", "DELETE", "EXPLAIN", "GRANT", "KILL", "REVOKE", "SET"),)
+_SHOWN: Final = {
+    "DATABASES": (),
+    "MEASUREMENTS": (),
+    "SERIES": (),
+    "USERS": (),
+    "SUBSCRIPTIONS": (),
+    "TAG": ("KEYS", "VALUES"),
+    "FIELD": ("KEYS",),
+    "RETENTION": ("POLICIES",),
+    "CONTINUOUS": ("QUERIES",),
+}
+
+
+def parse_query(text: str, parameters: Mapping[str, object] | None = None) -> list[Parsed]:
+    """The statements of a query, which `;` separates. `parameters` are the values of `$name`. Raises InvalidSql with the
+    line and the character, TooLarge."""
+    if len(text.encode(errors="replace")) > limits.SQL_BYTES_MAX:
+        raise TooLarge("the query", len(text.encode(errors="replace")), limits.SQL_BYTES_MAX)
+    parser = _InfluxqlParser(text, parameters or {})
+    found: list[Parsed] = []
+    while True:
+        while parser.take_operator(";"):
+            continue
+        if parser.peek().kind == "end":
+            return found
+        if len(found) >= limits.INFLUXQL_STATEMENTS_MAX:
+            raise parser.refused(f"a query has more than {limits.INFLUXQL_STATEMENTS_MAX} statements")
+        found.append(parser.statement())
+        if parser.peek().kind != "end" and not parser.peek().is_operator(";"):
+            raise parser.unexpected(";", "EOF")
+
+
+class _InfluxqlParser(ExpressionParser):
+    def statement(self) -> Parsed:
+        if self.peek().is_word(*_UNSUPPORTED):
+            raise self.refused(f"{self.peek().value.upper()} is not supported")
+        match self.expect_word(*_BEGINNINGS):
+            case "SELECT":
+                return self._select()
+            case "SHOW":
+                return self._show()
+            case "CREATE":
+                return self._create()
+            case _:
+                return DatabaseChange(f"DROP {self.expect_word('DATABASE', 'MEASUREMENT')}", self.identifier())
+
+    def _create(self) -> DatabaseChange:
+        if self.peek().is_word("CONTINUOUS", "RETENTION", "SUBSCRIPTION", "USER"):
+            raise self.refused(f"CREATE {self.peek().value.upper()} is not supported")
+        self.expect_word("DATABASE")
+        name = self.identifier()
+        if self.peek().is_word("WITH"):
+            raise self.refused(
+                "CREATE DATABASE … WITH is not supported: a stream's retention is a setting of the stream"
+            )
+        return DatabaseChange("CREATE DATABASE", name)
+
+    def _select(self) -> Select:
+        fields = [self._field()]
+        while self.take_operator(","):
+            fields.append(self._field())
+        if self.peek().is_word("INTO"):
+            raise self.refused("SELECT … INTO is not supported: a pipeline writes results into a stream")
+        self.expect_word("FROM")
+        sources = self._sources()
+        where = self.expression() if self.take_word("WHERE") else None
+        grouping = self._grouping()
+        fill = self._fill()
+        descending = self._order()
+        paging = self._paging()
+        zone = self._zone()
+        return Select(tuple(fields), sources, where, grouping, fill, descending, paging, zone)
+
+    def _field(self) -> SelectedField:
+        if self.peek().is_word("DISTINCT") and not self._calls():
+            self.take()
+            expression: Expression = FunctionCall("distinct", (self._reference(),))
+        else:
+            expression = self.expression()
+        for part in walk(expression):
+            if (
+                isinstance(part, RegularExpression | Wildcard)
+                and part is not expression
+                and not _is_argument(part, expression)
+            ):
+                raise self.refused("a wildcard or a regular expression stands alone or as the argument of a function")
+        return SelectedField(expression, self.identifier() if self.take_word("AS") else None)
+
+    def _sources(self) -> tuple[SourceName, ...]:
+        found = [self._source()]
+        while self.take_operator(","):
+            found.append(self._source())
+        return tuple(found)
+
+    def _source(self) -> SourceName:
+        if self.peek().is_operator("("):
+            raise self.refused("a subquery is not supported")
+        if (pattern := self.take_regex()) is not None:
+            return SourceName(pattern)
+        names: list[str] = [self.identifier()]
+        while self.take_operator("."):
+            if (pattern := self.take_regex()) is not None:
+                return SourceName(pattern, names[0] if len(names) == 2 else None)
+            names.append("" if self.peek().is_operator(".") else self.identifier())
+        if len(names) > 3:
+            raise self.refused("a measurement is database.policy.measurement at most")
+        return SourceName(names[-1], names[0] if len(names) == 3 else None)
+
+    def _grouping(self) -> Grouping:
+        if not self.take_word("GROUP"):
+            return Grouping()
+        self.expect_word("BY")
+        interval: int | None = None
+        offset = 0
+        tags: list[str | RegularExpression | Wildcard] = []
+        while True:
+            if (pattern := self.take_regex()) is not None:
+                tags.append(pattern)
+            else:
+                match self.expression():
+                    case FunctionCall("time", arguments):
+                        if interval is not None:
+                            raise self.refused("multiple time dimensions not allowed")
+                        interval, offset = self._interval(arguments)
+                    case Reference(name):
+                        tags.append(name)
+                    case Wildcard() as wildcard:
+                        tags.append(wildcard)
+                    case _:
+                        raise self.refused("only time and tag dimensions allowed")
+            if not self.take_operator(","):
+                return Grouping(interval, offset, tuple(tags))
+
+    def _interval(self, arguments: tuple[Expression, ...]) -> tuple[int | None, int]:
+        match arguments:
+            case (Duration(ns),):
+                offset = 0
+            case (Duration(ns), Duration(offset)):
+                pass
+            case (Duration(ns), Constant(str() as text)) if (moment := parse_time(text)) is not None:
+                offset = moment % ns if ns else 0
+            case _:
+                raise self.refused("time dimension expected 1 or 2 arguments, durations such as 10m")
+        if ns < 0 or ns % 1_000 or offset % 1_000:
+            raise self.refused("the interval of time() is a whole number of microseconds")
+        return ns or None, offset
+
+    def _fill(self) -> Fill:
+        if not self.peek().is_word("FILL"):
+            return Fill()
+        self.take()
+        self.expect_operator("(")
+        fill: Fill
+        match self.expression():
+            case Reference(name) if name.lower() in ("null", "none", "previous", "linear"):
+                fill = Fill(name.lower())  # type: ignore[arg-type]
+            case Constant(int() | float() as number) if not isinstance(number, bool):
+                fill = Fill("number", number)
+            case _:
+                raise self.refused("fill requires an argument, e.g.: 0, null, none, previous, linear")
+        self.expect_operator(")")
+        return fill
+
+    def _order(self) -> bool:
+        if not self.take_word("ORDER"):
+            return False
+        self.expect_word("BY")
+        if self.peek().is_word("ASC", "DESC"):
+            return self.take().value.upper() == "DESC"
+        if self.identifier().lower() != "time":
+            raise self.refused("only ORDER BY time supported at this time")
+        return self.take_word("ASC", "DESC") == "DESC"
+
+    def _paging(self) -> Paging:
+        found = {
+            word: self.whole_number() if self.take_word(word) else 0
+            for word in ("LIMIT", "OFFSET", "SLIMIT", "SOFFSET")
+        }
+        return Paging(found["LIMIT"] or None, found["OFFSET"], found["SLIMIT"] or None, found["SOFFSET"])
+
+    def _zone(self) -> str | None:
+        if not self.peek().is_word("TZ"):
+            return None
+        match self.expression():
+            case FunctionCall("tz", (Constant(str() as zone),)):
+                return zone
+        raise self.refused("tz() takes the name of a time zone, e.g.: tz('Europe/Berlin')")
+
+    def _show(self) -> Show:
+        what = self.expect_word(*_SHOWN)
+        if (second := _SHOWN[what]) != ():
+            what = f"{what} {self.expect_word(*second)}"
+        if self.peek().is_word("CARDINALITY", "EXACT"):
+            raise self.refused(f"SHOW {what} {self.peek().value.upper()} is not supported")
+        database = self.identifier() if self.take_word("ON") else None
+        keys = self._with_measurement() if what == "MEASUREMENTS" else None
+        sources = self._sources() if self.take_word("FROM") else ()
+        if what == "TAG VALUES":
+            keys = self._with_key()
+        where = self.expression() if self.take_word("WHERE") else None
+        if self.take_word("ORDER"):
+            self.expect_word("BY")
+            self.identifier()
+            self.take_word("ASC")
+        return Show(what, database, sources, keys, where, self._paging())
+
+    def _with_measurement(self) -> tuple[str, tuple[str | RegularExpression, ...]] | None:
+        if not self.take_word("WITH"):
+            return None
+        self.expect_word("MEASUREMENT")
+        operator = self.expect_operator("=", "=~")
+        if operator == "=":
+            return operator, (self.identifier(),)
+        return operator, (self._regex(),)
+
+    def _with_key(self) -> tuple[str, tuple[str | RegularExpression, ...]]:
+        self.expect_word("WITH")
+        self.expect_word("KEY")
+        if self.take_word("IN"):
+            self.expect_operator("(")
+            names = [self.identifier()]
+            while self.take_operator(","):
+                names.append(self.identifier())
+            self.expect_operator(")")
+            return "=", tuple(names)
+        operator = self.expect_operator("=", "!=", "<>", "=~", "!~")
+        if operator in ("=~", "!~"):
+            return operator, (self._regex(),)
+        return "!=" if operator == "<>" else operator, (self.identifier(),)
+
+    def _regex(self) -> RegularExpression:
+        found = self.take_regex()
+        if found is None:
+            raise self.unexpected("regex")
+        return found
+
+
+def _is_argument(part: Expression, expression: Expression) -> bool:
+    return any(
+        isinstance(each, FunctionCall) and any(part is one for one in each.arguments) for each in walk(expression)
+    )

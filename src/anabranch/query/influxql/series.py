@@ -1,0 +1,169 @@
+"""Makes the rows of a SELECT of what DuckDB returns: fills windows, applies functions over neighbours and arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from anabranch import limits
+from anabranch.errors import InvalidSql
+from anabranch.query.influxql.functions import AGGREGATES, TRANSFORMS
+from anabranch.query.influxql.measurement import Measurement
+from anabranch.query.influxql.plan import SelectPlan
+from anabranch.query.influxql.syntax import (
+    Constant,
+    Expression,
+    Fill,
+    FunctionCall,
+    Operation,
+    Reference,
+)
+from anabranch.query.influxql.times import TIME_MIN, US
+from anabranch.query.influxql.transforms import ARITHMETIC, transformed
+from anabranch.query.influxql.windows import Point
+
+Row = list[Any]
+Found = tuple[tuple[str, ...], Iterable[Row]]
+"""The values of the tags of GROUP BY, and the rows of that series."""
+
+
+def series_of(plan: SelectPlan, measurement: Measurement, rows: Iterable[Sequence[Any]]) -> Iterator[Found]:
+    """The series, with their rows: a time in nanoseconds, then a value for each selected field. To be taken one after the
+    other."""
+    count = len(plan.select.grouping.tags)
+    for tags, group in groupby(rows, key=lambda row: tuple(row[:count])):
+        values = (row[count:] for row in group)
+        yield tags, _rows(plan, measurement, values)
+
+
+def _rows(plan: SelectPlan, measurement: Measurement, values: Iterable[Sequence[Any]]) -> Iterable[Row]:
+    if plan.listed is not None:
+        return _listed(plan, values)
+    if plan.raw and all(isinstance(leaf, Reference) for leaf in plan.leaves):
+        return _events(plan, values)
+    known = _raw_points(plan, values) if plan.raw else _aggregated(plan, measurement, values)
+    points = {leaf: _points(plan, leaf, known) for leaf in plan.leaves}
+    return _joined(plan, points)
+
+
+def _events(plan: SelectPlan, values: Iterable[Sequence[Any]]) -> Iterator[Row]:
+    for at, *found in values:
+        yield _row(plan, at * US, dict(zip(plan.base, found, strict=True)))
+
+
+def _raw_points(plan: SelectPlan, values: Iterable[Sequence[Any]]) -> dict[Expression, list[Point]]:
+    known: dict[Expression, list[Point]] = {each: [] for each in plan.base}
+    for at, *found in values:
+        for each, value in zip(plan.base, found, strict=True):
+            if value is not None:
+                known[each].append((at * US, value))
+    return known
+
+
+def _aggregated(
+    plan: SelectPlan, measurement: Measurement, values: Iterable[Sequence[Any]]
+) -> dict[Expression, list[Point]]:
+    """The values of each call, with those of the windows without values."""
+    known: dict[Expression, list[Point]] = {each: [] for each in plan.base}
+    begin = 0 if plan.times.start == TIME_MIN else plan.times.start
+    for at, *found in values:
+        time = begin if at is None else at * US
+        for number, each in enumerate(plan.base):
+            value, seen = found[2 * number : 2 * number + 2]
+            # A percentile so low that it picks no value is none; other functions of several values may be null.
+            if seen and (value is not None or not _picks(each)):
+                known[each].append((time, value))
+    if plan.windows is not None:
+        for each, points in known.items():
+            fill = plan.select.fill
+            if fill.kind == "null" and isinstance(each, FunctionCall) and each.name == "count":
+                fill = Fill("number", 0)
+            known[each] = plan.windows.filled(points, fill, whole=_is_whole(each, measurement))
+    if plan.select.descending:
+        for points in known.values():
+            points.reverse()
+    return known
+
+
+def _picks(each: Expression) -> bool:
+    return isinstance(each, FunctionCall) and each.name == "percentile"
+
+
+def _is_whole(each: Expression, measurement: Measurement) -> bool:
+    """Whether the values are integers."""
+    if isinstance(each, FunctionCall):
+        aggregate = AGGREGATES[each.name]
+        if aggregate.result is not None:
+            return aggregate.result == "integer"
+        each = each.arguments[0]
+    return isinstance(each, Reference) and measurement.fields.get(each.name) == "integer"
+
+
+def _points(plan: SelectPlan, leaf: Expression, known: Mapping[Expression, list[Point]]) -> list[Point]:
+    if isinstance(leaf, FunctionCall) and leaf.name in TRANSFORMS:
+        interval = plan.windows.interval if plan.windows else None
+        return transformed(leaf, _points(plan, leaf.arguments[0], known), interval)
+    return known[leaf]
+
+
+def _joined(plan: SelectPlan, points: Mapping[Expression, list[Point]]) -> Iterator[Row]:
+    """One row for each time at which a leaf has a value, with the values of the others at that time."""
+    places = dict.fromkeys(points, 0)
+    pick = max if plan.select.descending else min
+    while heads := [found[places[leaf]][0] for leaf, found in points.items() if places[leaf] < len(found)]:
+        at = pick(heads)
+        values: dict[Expression, Any] = {}
+        for leaf, found in points.items():
+            place = places[leaf]
+            if place < len(found) and found[place][0] == at:
+                values[leaf] = found[place][1]
+                places[leaf] = place + 1
+        yield _row(plan, at, values)
+
+
+def _row(plan: SelectPlan, at: int, values: Mapping[Expression, Any]) -> Row:
+    return [at, *(evaluated(field.expression, values) for field in plan.select.fields)]
+
+
+def _listed(plan: SelectPlan, values: Iterable[Sequence[Any]]) -> Iterator[Row]:
+    """The rows of `top`, `bottom` and `distinct`."""
+    call = plan.listed
+    assert call is not None, "there is one"
+    begin = 0 if plan.times.start == TIME_MIN else plan.times.start
+    references = [leaf for leaf in plan.leaves if isinstance(leaf, Reference)]
+    for window, at, value, *others in values:
+        if value is None:
+            continue
+        if call.name == "distinct":
+            yield [window * US if plan.windows else begin, value]
+            continue
+        tags = others[: len(call.arguments) - 2]
+        found: dict[Expression, Any] = dict(zip(references, others[len(tags) :], strict=True))
+        row: Row = [at * US]
+        for field in plan.select.fields:
+            row += [value, *tags] if field.expression == call else [evaluated(field.expression, found)]
+        yield row
+
+
+def evaluated(expression: Expression, values: Mapping[Expression, Any]) -> Any:
+    """The value of an expression of leaves with these values; None if one of them has none, or the types don't fit."""
+    match expression:
+        case Constant(value):
+            return value
+        case Operation(operator, left, right):
+            first, second = evaluated(left, values), evaluated(right, values)
+            if first is None or second is None or isinstance(first, str) or isinstance(second, str):
+                return None
+            try:
+                return ARITHMETIC[operator](first, second)
+            except (KeyError, TypeError, OverflowError):
+                return None
+    return values.get(expression)
+
+
+def too_many_rows() -> InvalidSql:
+    """The error for a statement of too many rows."""
+    return InvalidSql(
+        f"the statement needs more than {limits.INFLUXQL_ROWS_MAX:,} rows; take a shorter time range, or GROUP BY time()"
+    )

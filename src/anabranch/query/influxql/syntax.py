@@ -1,0 +1,155 @@
+"""What a query of InfluxQL consists of. Times and durations are nanoseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal as OneOf
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A tag, a field or `time`. `cast` is what follows `::`."""
+
+    name: str
+    cast: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wildcard:
+    """`*`; `cast` is `tag`, `field` or None for both."""
+
+    cast: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A text, a number or a boolean."""
+
+    value: str | int | float | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """`10m`, in nanoseconds."""
+
+    ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class RegularExpression:
+    """`/…/`, in the syntax of RE2."""
+
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCall:
+    """A call. The name is in lower case."""
+
+    name: str
+    arguments: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Two operands, and the operator between them; AND and OR are written in capitals."""
+
+    operator: str
+    left: Expression
+    right: Expression
+
+
+Expression = Reference | Wildcard | Constant | Duration | RegularExpression | FunctionCall | Operation
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedField:
+    """An expression of a SELECT, with the name of its column if it is given one."""
+
+    expression: Expression
+    alias: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceName:
+    """A measurement by its name or by a pattern, in a database."""
+
+    name: str | RegularExpression
+    database: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """GROUP BY: by time (`interval` and `offset`), by tags (their names, patterns, or all)."""
+
+    interval: int | None = None
+    offset: int = 0
+    tags: tuple[str | RegularExpression | Wildcard, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """What stands in windows without events: `null`, `none`, `previous`, `linear` or a number."""
+
+    kind: OneOf["null", "none", "previous", "linear", "number"] = "null"
+    number: float | int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Paging:
+    """Numbers of rows of each series, and of series. None: all."""
+
+    limit: int | None = None
+    offset: int = 0
+    series_limit: int | None = None
+    series_offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """SELECT … FROM …"""
+
+    fields: tuple[SelectedField, ...]
+    sources: tuple[SourceName, ...]
+    where: Expression | None = None
+    grouping: Grouping = field(default_factory=Grouping)
+    fill: Fill = field(default_factory=Fill)
+    descending: bool = False
+    paging: Paging = field(default_factory=Paging)
+    zone: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Show:
+    """SHOW, of what `what` says: DATABASES, MEASUREMENTS, TAG KEYS, TAG VALUES, FIELD KEYS, SERIES, RETENTION POLICIES
+    and others. `keys` is the operator and operand of WITH KEY and WITH MEASUREMENT."""
+
+    what: str
+    database: str | None = None
+    sources: tuple[SourceName, ...] = ()
+    keys: tuple[str, tuple[str | RegularExpression, ...]] | None = None
+    where: Expression | None = None
+    paging: Paging = field(default_factory=Paging)
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseChange:
+    """CREATE DATABASE, DROP DATABASE, DROP MEASUREMENT."""
+
+    verb: str
+    name: str
+
+
+Parsed = Select | Show | DatabaseChange
+
+
+def walk(expression: Expression) -> Iterator[Expression]:
+    """An expression and all that it is made of, from left to right."""
+    yield expression
+    if isinstance(expression, FunctionCall):
+        for argument in expression.arguments:
+            yield from walk(argument)
+    elif isinstance(expression, Operation):
+        yield from walk(expression.left)
+        yield from walk(expression.right)

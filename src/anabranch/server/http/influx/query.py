@@ -1,0 +1,208 @@
+"""`/query`: statements of InfluxQL. An error of a statement stands in its place in the answer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.responses import Response, StreamingResponse
+
+from anabranch import limits
+from anabranch.errors import AnabranchError, InvalidArgument, InvalidSql, PermissionDenied, RateLimited, Unauthenticated
+from anabranch.query.influxql.parser import parse_query
+from anabranch.query.influxql.series import too_many_rows
+from anabranch.query.influxql.show import show
+from anabranch.query.influxql.statements import Rows, select
+from anabranch.query.influxql.syntax import DatabaseChange, Parsed, Select, Show
+from anabranch.server.calls import run
+from anabranch.server.http.body import read_body
+from anabranch.server.http.front import HttpCall
+from anabranch.server.http.influx.encode import encoded, epoch_of, pieces
+from anabranch.server.http.influx.streams import ReadableStreams
+
+_CHUNK_ROWS: Final = 10_000
+_FORM: Final = "application/x-www-form-urlencoded"
+_REFUSING: Final = (PermissionDenied, RateLimited, Unauthenticated)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A part of the answer: of the statement of this number, a series or an error or neither. `more`: another part of
+    the statement follows."""
+
+    number: int
+    series: dict[str, Any] | None = None
+    error: str | None = None
+    more: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"statement_id": self.number}
+        if self.series is not None:
+            found["series"] = [self.series]
+        if self.error is not None:
+            found["error"] = self.error
+        if self.more:
+            found["partial"] = True
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    statements: list[Parsed]
+    database: str
+    epoch: int | None
+    chunk: int | None
+    pretty: bool
+
+
+async def influx_query(call: HttpCall) -> Response:
+    """Answer the statements of the parameter `q`, of the URL or of a form, or of a body that is one."""
+    given = await _given(call)
+    request = _parsed(given)
+    if call.request.method == "GET" and any(isinstance(each, DatabaseChange) for each in request.statements):
+        raise InvalidArgument("a statement that changes something is to be sent by POST")
+    answers = _answers(call, request)
+    if request.chunk is None:
+        whole = await call.front.run_long(lambda: _whole(answers, pretty=request.pretty))
+        return Response(whole, media_type="application/json")
+    first = await call.front.run_long(lambda: next(answers, None))
+    return StreamingResponse(_stream(call, first, answers, request), media_type="application/json")
+
+
+async def _given(call: HttpCall) -> Mapping[str, str]:
+    found = dict(call.request.query_params)
+    if call.request.method == "POST":
+        body = await read_body(call.request.receive, call.request.scope["headers"], bytes_max=4 * limits.SQL_BYTES_MAX)
+        kind = call.request.headers.get("content-type", _FORM).partition(";")[0].strip().lower()
+        text = _text(body)
+        if kind == _FORM:
+            found = {**dict(parse_qsl(text, keep_blank_values=True, max_num_fields=100)), **found}
+        elif "q" not in found:
+            found["q"] = text
+    return found
+
+
+def _text(body: bytes) -> str:
+    try:
+        return body.decode()
+    except UnicodeDecodeError as exc:
+        raise InvalidArgument("the query is not UTF-8") from exc
+
+
+def _parsed(given: Mapping[str, str]) -> _Request:
+    if not given.get("q"):
+        raise InvalidArgument('missing required parameter "q"')
+    try:
+        statements = parse_query(given["q"], _parameters(given.get("params")))
+    except InvalidSql as exc:
+        raise InvalidArgument(f"error parsing query: {exc}") from exc
+    chunk = None
+    if given.get("chunked", "") == "true":
+        size = given.get("chunk_size", "")
+        chunk = min(int(size), _CHUNK_ROWS) if size.isascii() and size.isdigit() and len(size) < 10 else 0
+    return _Request(
+        statements,
+        given.get("db", ""),
+        epoch_of(given.get("epoch")),
+        (chunk or _CHUNK_ROWS) if chunk is not None else None,
+        given.get("pretty") == "true",
+    )
+
+
+def _parameters(text: str | None) -> Mapping[str, object]:
+    if not text:
+        return {}
+    try:
+        found = msgspec.json.decode(text)
+    except (msgspec.DecodeError, ValueError) as exc:
+        raise InvalidArgument(f"error parsing query parameters: {exc}") from exc
+    if not isinstance(found, dict):
+        raise InvalidArgument("error parsing query parameters: expected a JSON object")
+    return {
+        name: next(iter(value.values())) if isinstance(value, dict) and value else value
+        for name, value in found.items()
+    }
+
+
+def _answers(call: HttpCall, request: _Request) -> Iterator[_Piece]:
+    """The parts of the answer, each made when it is taken."""
+    streams = ReadableStreams(call.front.broker, call.front.queries, call.principal)
+    now = int(call.front.store.runtime.clock.now()) * 1_000
+    for number, statement in enumerate(request.statements):
+        zone = statement.zone if isinstance(statement, Select) else None
+        rows = 0
+        held: dict[str, Any] | None = None
+        try:
+            for each in _series(call, statement, streams, request.database, now):
+                for series, count in pieces(each, request.chunk, request.epoch, zone):
+                    rows += count
+                    if request.chunk is None and rows > limits.INFLUXQL_ROWS_MAX:
+                        raise too_many_rows()
+                    if held is not None:
+                        yield _Piece(number, held, more=True)
+                    held = series
+        except _REFUSING:
+            raise
+        except AnabranchError as exc:
+            yield _Piece(number, error=str(exc))
+            continue
+        yield _Piece(number, held)
+
+
+def _series(call: HttpCall, statement: Parsed, streams: ReadableStreams, database: str, now: int) -> Iterator[Rows]:
+    match statement:
+        case Show():
+            return show(statement, streams, database, now)
+        case DatabaseChange(verb, name):
+            _change(call, verb, name, database)
+            return iter(())
+        case Select():
+            if not database and any(each.database is None for each in statement.sources):
+                raise InvalidSql("database name required")
+            for name in {each.database or database: None for each in statement.sources}:
+                streams.check_database(name)
+            return select(statement, streams, database, now)
+
+
+def _change(call: HttpCall, verb: str, name: str, database: str) -> None:
+    """Create or delete what the statement says, by the verb of the store that does so."""
+    match verb:
+        case "CREATE DATABASE":
+            _run(call, "scopes.create", {"name": name, "exist_ok": True})
+        case "DROP DATABASE":
+            _run(call, "scopes.delete", {"name": name, "recursive": True})
+        case "DROP MEASUREMENT":
+            if not database:
+                raise InvalidSql("database name required")
+            _run(call, "streams.delete", {"name": f"{database}/{name}"})
+
+
+def _run(call: HttpCall, verb: str, arguments: Mapping[str, Any]) -> None:
+    run(call.front.broker, call.principal, verb, arguments, admit=False)
+
+
+def _whole(answers: Iterator[_Piece], *, pretty: bool) -> bytes:
+    results: dict[int, dict[str, Any]] = {}
+    for piece in answers:
+        result = results.setdefault(piece.number, {"statement_id": piece.number})
+        if piece.series is not None:
+            result.setdefault("series", []).append(piece.series)
+        if piece.error is not None:
+            result["error"] = piece.error
+    return encoded({"results": list(results.values())}, pretty=pretty)
+
+
+async def _stream(
+    call: HttpCall, first: _Piece | None, answers: Iterator[_Piece], request: _Request
+) -> AsyncIterator[bytes]:
+    following = first
+    while following is not None:
+        yield encoded({"results": [following.to_json()]}, pretty=request.pretty)
+        try:
+            following = await call.front.run_long(lambda: next(answers, None))
+        except AnabranchError as exc:
+            yield encoded({"error": str(exc)})
+            return
