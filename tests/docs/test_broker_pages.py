@@ -26,7 +26,7 @@ def needs(*programs: str) -> pytest.MarkDecorator:
 @pytest.mark.parametrize(
     ("page", "commands"),
     [
-        ("how-to/curl.md", 13),
+        ("how-to/curl.md", 21),
         ("how-to/durable-streams.md", 12),
         pytest.param("how-to/grpc.md", 11, marks=[pytest.mark.slow, needs("go", "npm")]),
         ("how-to/run-a-broker.md", 1),

@@ -19,6 +19,7 @@ from anabranch.server.edge.access_log import AccessLog
 from anabranch.server.edge.app import HttpEdge
 from anabranch.server.edge.protocol import timed_protocol
 from anabranch.server.http.app import create_app
+from anabranch.server.http.bytes.endpoints import is_upload
 
 __all__ = ["HttpFrontEnd", "listen", "shown_url"]
 
@@ -70,7 +71,7 @@ class HttpFrontEnd:
         self._settings = settings
         self._door = door
         self._certificate = ServerCertificate.of(settings, broker.store.runtime)
-        self._edge = HttpEdge(_application(broker), broker, settings, counters, access_log)
+        self._edge = HttpEdge(_application(broker), broker, settings, counters, access_log, is_upload=is_upload)
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None

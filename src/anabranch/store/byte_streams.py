@@ -71,6 +71,26 @@ class ByteStreams(ByteFiles):
             writer.close()
             raise
 
+    def append_to(self, stream: StreamId) -> ByteWriter:
+        """Open a byte stream to append to it. Raises as `claim`."""
+        writer, source = self.claim(stream)
+        try:
+            made = ByteWriter(
+                writer,
+                name=source.name,
+                position=source.tail(),
+                events=source.events,
+                chunk_bytes=self.chunk_bytes,
+                truncate_before=lambda position: self.truncate_before(stream, position),
+                on_close=self._parts.forget,
+            )
+        except BaseException:
+            writer.close()
+            raise
+        self._parts.forget(writer)  # the file closes it, since it may still hold bytes for it
+        self._parts.keep(made)
+        return made
+
     def truncate_before(self, stream: StreamId, position: int) -> int:
         """See `ByteWriter.truncate_before`."""
         source = self.index(stream)
@@ -95,24 +115,7 @@ class ByteStreams(ByteFiles):
         return reader
 
     def _writer(self, name: str | StreamName, *, new: bool) -> ByteWriter:
-        stream = self._make(name, new=new)
-        writer, source = self.claim(stream)
-        try:
-            made = ByteWriter(
-                writer,
-                name=source.name,
-                position=source.tail(),
-                events=source.events,
-                chunk_bytes=self.chunk_bytes,
-                truncate_before=lambda position: self.truncate_before(stream, position),
-                on_close=self._parts.forget,
-            )
-        except BaseException:
-            writer.close()
-            raise
-        self._parts.forget(writer)  # the file closes it, since it may still hold bytes for it
-        self._parts.keep(made)
-        return made
+        return self.append_to(self._make(name, new=new))
 
     def _make(self, name: str | StreamName, *, new: bool) -> StreamId:
         if not new and (present := self._streams.find(name)) is not None:

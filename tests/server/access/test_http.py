@@ -12,7 +12,13 @@ from tests.server.access.credentials import KNOWN, LETTERS, STRANGERS, World, ma
 from tests.server.http.serving import serving
 
 # Pages that tell nothing of the store, so anybody may see them. A new one has to be added here.
-OPEN = {("GET", "/docs"), ("GET", "/v1/openapi.json"), ("GET", "/ping"), ("HEAD", "/ping")}
+OPEN = {
+    ("GET", "/docs"),
+    ("GET", "/v1/openapi.json"),
+    ("GET", "/ping"),
+    ("HEAD", "/ping"),
+    ("OPTIONS", "/v1/streams/{scope}/{name}/bytes"),
+}
 
 
 @pytest.fixture(scope="module")

@@ -64,14 +64,24 @@ class HttpEdge:
     nothing for too long are disconnected; while the broker drains, connections are closed after their answer."""
 
     def __init__(
-        self, app: Application, broker: Broker, settings: ServerSettings, counters: Counters, log: AccessLog | None
+        self,
+        app: Application,
+        broker: Broker,
+        settings: ServerSettings,
+        counters: Counters,
+        log: AccessLog | None,
+        *,
+        is_upload: Callable[[str, str], bool],
     ) -> None:
+        """`is_upload`: whether a request of this method and path may have a body of any size, which is never held in
+        memory."""
         self._app = app
         self._broker = broker
         self._settings = settings
         self._counters = counters
         self._health = Health(broker, counters)
         self._log = log
+        self._is_upload = is_upload
         self._calls: dict[_Call, Callable[[], None] | None] = {}
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
@@ -122,7 +132,8 @@ class HttpEdge:
             await _answer(send, status, b"text/plain; version=0.0.4; charset=utf-8", text.encode())
             return
         most = self._settings.request_bytes_max
-        if _declared(scope) > most:
+        bounded = not self._is_upload(scope["method"], scope["path"])
+        if bounded and _declared(scope) > most:
             self._refuse(call)
             await self._send_refusal(call, send)
             return
@@ -136,7 +147,7 @@ class HttpEdge:
             call.reading_since = None
             call.received += len(message.get("body", b""))
             call.body_ended = not message.get("more_body", False)
-            if call.received > most:
+            if bounded and call.received > most:
                 self._refuse(call)
                 return {"type": "http.disconnect"}
             return message

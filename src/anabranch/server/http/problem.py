@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from http import HTTPStatus
+from http.client import responses
 from typing import Any, Final
 
 import msgspec
@@ -27,7 +27,7 @@ def problem_of(error: BaseException) -> dict[str, Any]:
         status, found = status_of(error).http, error_to_json(error)
     return {
         "type": "about:blank",
-        "title": HTTPStatus(status).phrase,
+        "title": responses.get(status, "Refused"),
         "status": status,
         "detail": found["message"],
         "code": found["code"],

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from anabranch import limits
 from anabranch.server.http import resources
 from anabranch.server.http.append import append
+from anabranch.server.http.bytes.endpoints import BYTES_ENDPOINTS
 from anabranch.server.http.calls import call_verb
 from anabranch.server.http.docs import docs_page, openapi_document
 from anabranch.server.http.durable_streams.endpoints import DURABLE_STREAMS
@@ -120,6 +121,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         parameters=(_query("at", _TEXT, f"{_PLACE} Default: `tail`."), _BY),
         answers=_ok("Cut", "The cut."),
     ),
+    *BYTES_ENDPOINTS,
     Endpoint(
         *("POST", f"{STREAM}:{{verb}}", resources.call_stream, None, "verb", "call_stream", "A verb of a stream"),
         parameters=(_KEY,),

@@ -1,0 +1,83 @@
+"""`GET /v1/streams/{scope}/{name}/bytes`: a byte stream as a file, or a range of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+from starlette.responses import Response, StreamingResponse
+
+from anabranch import limits
+from anabranch.server.http.bytes.byte_range import asked_range
+from anabranch.server.http.bytes.headers import disposition, repr_digest
+from anabranch.server.http.bytes.state import FILE_NAME, FILE_TYPE, Upload, load
+from anabranch.server.http.front import HttpCall
+from anabranch.server.http.problem import HttpRefusal
+from anabranch.store.facade import Store
+
+
+async def download(call: HttpCall) -> Response:
+    """The bytes from the head to the tail as of now, or the range of them that the request asks for. Ranges count from
+    the head, whose position is in `Anabranch-Head`."""
+    front, headers = call.front, call.request.headers
+    upload = await front.run(lambda: load(front, str(call.info.name)))
+    if upload.unfinished:
+        raise HttpRefusal(
+            409, "upload_unfinished", f"'{upload.info.name}' has {upload.offset:,} bytes: its upload is not finished"
+        )
+    tag, size = _tag(upload), upload.offset - upload.head
+    answer = download_headers(upload)
+    if _names(headers.get("if-none-match"), tag):
+        return Response(status_code=304, headers={"ETag": tag, "Cache-Control": answer["Cache-Control"]})
+    if "if-match" in headers and not _names(headers["if-match"], tag):
+        raise HttpRefusal(412, "changed", f"the ETag is {tag}")
+    found = asked_range(headers, size, tag)
+    start, stop = (0, size) if found is None else found
+    if found is not None:
+        answer["Content-Range"] = f"bytes {start}-{stop - 1}/{size}"
+    answer["Content-Length"] = str(stop - start)
+    content = _content(call, upload, upload.head + start, upload.head + stop)
+    return StreamingResponse(content, 200 if found is None else 206, answer)
+
+
+def download_headers(upload: Upload) -> dict[str, str]:
+    """The headers of all bytes. Equal ETags always have equal bytes."""
+    info = upload.info
+    found = {
+        "Content-Type": info.tags.get(FILE_TYPE, "application/octet-stream"),
+        "Content-Length": str(upload.offset - upload.head),
+        "Content-Disposition": disposition(info.tags.get(FILE_NAME, info.name.name)),
+        "Accept-Ranges": "bytes",
+        "ETag": _tag(upload),
+        "Cache-Control": "private, no-cache",
+        "Anabranch-Head": str(upload.head),
+    }
+    return found if upload.sha256 is None or upload.head else {**found, "Repr-Digest": repr_digest(upload.sha256)}
+
+
+def _tag(upload: Upload) -> str:
+    return f'"{upload.info.id:016x}-{upload.head}-{upload.offset}"'
+
+
+def _names(condition: str | None, tag: str) -> bool:
+    return condition is not None and (condition.strip() == "*" or tag in map(str.strip, condition.split(",")))
+
+
+async def _content(call: HttpCall, upload: Upload, start: int, stop: int) -> AsyncIterator[bytes]:
+    """The bytes `start <= position < stop`. One chunk is in memory at a time; it waits until the caller took it."""
+    if start >= stop:
+        return
+    front, guard = call.front, call.front.guard
+    with guard.hold(call.principal, "connections"):
+        parts = _parts(front.store, upload, start, stop)
+        while (part := await front.run(lambda: next(parts, None))) is not None:
+            guard.authorize(call.principal, "read", str(upload.info.name), verb="download")
+            guard.admit(call.principal, calls=0, bytes_=len(part))
+            for begin in range(0, len(part), limits.FOLLOW_SEND_BYTES):
+                yield bytes(part[begin : begin + limits.FOLLOW_SEND_BYTES])
+
+
+def _parts(store: Store, upload: Upload, start: int, stop: int) -> Iterator[memoryview]:
+    for chunk in store._byte_streams.index(upload.info.id).chunks_at(start):
+        yield memoryview(chunk.data).cast("B")[max(0, start - chunk.start) : stop - chunk.start]
+        if chunk.stop >= stop:
+            return

@@ -1,0 +1,103 @@
+"""The endpoints of uploads and downloads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from anabranch.server.http.bytes import upload
+from anabranch.server.http.bytes.download import download
+from anabranch.server.http.bytes.headers import TUS
+from anabranch.server.http.endpoints import Endpoint
+
+_PATH: Final = "/v1/streams/{scope}/{name}/bytes"
+_FILE: Final = re.compile(r"/v1/streams/[^/]+/[^/]+/bytes")
+# What was uploaded is never a page of this server, whatever its type says.
+_HEADERS: Final = {
+    "Tus-Resumable": TUS,
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "default-src 'none'; sandbox",
+}
+_TEXT: Final = {"type": "string"}
+_NUMBER: Final = {"type": "integer", "minimum": 0}
+_BINARY: Final = {"schema": {"type": "string", "format": "binary"}}
+_BODY: Final = {"content": {"application/offset+octet-stream": _BINARY, "*/*": _BINARY}}
+
+
+def is_upload(method: str, path: str) -> bool:
+    """Whether a request's body may be of any size: it is stored as it comes."""
+    return method in ("POST", "PATCH") and _FILE.fullmatch(path) is not None
+
+
+def _header(name: str, kind: Mapping[str, Any], description: str) -> Mapping[str, Any]:
+    return {"name": name, "in": "header", "schema": kind, "description": description}
+
+
+_LENGTH: Final = _header("Upload-Length", _NUMBER, "Bytes of the whole file.")
+_COMPLETE: Final = _header("Upload-Complete", {**_TEXT, "enum": ["?0", "?1"]}, "Whether the file ends with this body.")
+_CHECKSUM: Final = _header("Upload-Checksum", _TEXT, "`sha1` or `sha256`, and the body's in base64: verified first.")
+_DIGEST: Final = _header("Repr-Digest", _TEXT, "`sha-256=:BASE64:` of the whole file: verified before it is finished.")
+_KEY: Final = _header("Idempotency-Key", {"type": "string", "maxLength": 512}, "Asked again with it, it exists.")
+
+BYTES_ENDPOINTS: Final[tuple[Endpoint, ...]] = (
+    Endpoint(
+        *("POST", _PATH, upload.create, None, "verb", "create_upload", "Upload a file, or begin to"),
+        parameters=(
+            _LENGTH,
+            _header("Upload-Defer-Length", {**_TEXT, "enum": ["1"]}, "The length comes later."),
+            _header("Upload-Metadata", _TEXT, "`filename BASE64,filetype BASE64`."),
+            _COMPLETE,
+            _CHECKSUM,
+            _DIGEST,
+            _KEY,
+        ),
+        body=_BODY,
+        answers={"201": {"description": "It exists; `Upload-Offset` bytes are durable."}},
+        headers=_HEADERS,
+    ),
+    Endpoint(
+        *("PATCH", _PATH, upload.append, "write", "stream", "append_upload", "Go on with an upload at its offset"),
+        parameters=(
+            {**_header("Upload-Offset", _NUMBER, "How many bytes it has."), "required": True},
+            _LENGTH,
+            _COMPLETE,
+            _CHECKSUM,
+            _DIGEST,
+        ),
+        body=_BODY,
+        answers={"204": {"description": "`Upload-Offset` bytes are durable."}},
+        headers=_HEADERS,
+    ),
+    Endpoint(
+        *("HEAD", _PATH, upload.head, "read", "stream", "head_bytes", "How far an upload is; what a download says"),
+        answers={"200": {"description": "All of it is there."}, "204": {"description": "It is not finished."}},
+        headers=_HEADERS,
+    ),
+    Endpoint(
+        *("GET", _PATH, download, "read", "stream", "download", "Download a byte stream, or a range of it"),
+        parameters=(
+            _header("Range", _TEXT, "`bytes=FIRST-LAST`, `bytes=FIRST-`, `bytes=-COUNT`. Of several, all is sent."),
+            _header("If-Range", _TEXT, "An ETag: the range is of that state, or all is sent."),
+            _header("If-None-Match", _TEXT, "An ETag."),
+            _header("If-Match", _TEXT, "An ETag."),
+        ),
+        answers={
+            "200": {"description": "All bytes.", "content": {"*/*": {"schema": {}}}},
+            "206": {"description": "The range.", "content": {"*/*": {"schema": {}}}},
+            "304": {"description": "As `If-None-Match` says."},
+        },
+        headers=_HEADERS,
+    ),
+    Endpoint(
+        *("DELETE", _PATH, upload.cancel, None, "verb", "cancel_upload", "Delete an upload, finished or not"),
+        parameters=(_KEY,),
+        answers={"204": {"description": "It is deleted."}},
+        headers=_HEADERS,
+    ),
+    Endpoint(
+        *("OPTIONS", _PATH, upload.options, None, "open", "upload_options", "What of tus is served"),
+        answers={"204": {"description": "In the headers."}},
+        headers=_HEADERS,
+    ),
+)

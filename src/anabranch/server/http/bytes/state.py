@@ -1,0 +1,114 @@
+"""The state of an upload at one moment: a byte stream, and what its tags say. It is finished once the stream is sealed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from anabranch.model.stream import StreamInfo
+from anabranch.server.http.bytes.headers import NewUpload
+from anabranch.server.http.front import HttpFront
+from anabranch.server.http.problem import HttpRefusal
+from anabranch.store.facade import Store
+
+FILE_NAME: Final = "file.name"
+FILE_TYPE: Final = "file.type"
+_LENGTH: Final = "upload.length"
+_SHA256: Final = "upload.sha256"
+_REFUSED: Final = "upload.refused"
+_UNKNOWN: Final = "unknown"
+
+
+class Upload(NamedTuple):
+    """A byte stream at one moment: it holds the bytes `head <= position < offset`."""
+
+    info: StreamInfo
+    head: int
+    offset: int
+
+    @property
+    def length(self) -> int | None:
+        """The length of the whole file, if it is known."""
+        text = self.info.tags.get(_LENGTH, _UNKNOWN)
+        return self.offset if self.info.sealed else int(text) if text.isascii() and text.isdigit() else None
+
+    @property
+    def sha256(self) -> str | None:
+        """The digest that the whole file has to have, in hex."""
+        return self.info.tags.get(_SHA256)
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing can be appended any more."""
+        return self.info.sealed
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether it was begun as an upload, and is not finished. Any other byte stream is read while it grows."""
+        return not self.info.sealed and _LENGTH in self.info.tags
+
+    def headers(self) -> dict[str, str]:
+        """`Upload-Offset`, `Upload-Length` where it is known, and `Upload-Complete`."""
+        length = {} if self.length is None else {"Upload-Length": str(self.length)}
+        return {"Upload-Offset": str(self.offset), **length, "Upload-Complete": "?1" if self.complete else "?0"}
+
+
+def tags_of(asked: NewUpload) -> dict[str, str]:
+    """The tags of a new upload."""
+    found = {_LENGTH: _UNKNOWN if asked.length is None else str(asked.length)}
+    more = {FILE_NAME: asked.file_name, FILE_TYPE: asked.file_type, _SHA256: asked.sha256}
+    return found | {name: value for name, value in more.items() if value is not None}
+
+
+def load(front: HttpFront, name: str) -> Upload:
+    """The upload as of now. One that has all its bytes is finished here, wherever its last request broke off. Raises
+    StreamNotFound, InvalidArgument for a stream of another kind, HttpRefusal if its bytes are not those of its digest."""
+    info = front.store.streams.get(name)
+    found = _as_of_now(front.store, info)
+    if (reason := info.tags.get(_REFUSED)) is not None:
+        raise _refusal(reason)
+    if found.unfinished and found.offset == found.length:
+        return finish(front, found)
+    return found
+
+
+def expect(front: HttpFront, upload: Upload, *, length: int | None = None, sha256: str | None = None) -> Upload:
+    """Note the length and the digest of the whole file, which come late. Raises HttpRefusal if others were noted."""
+    for given, known, header in ((length, upload.length, "Upload-Length"), (sha256, upload.sha256, "Repr-Digest")):
+        if given is not None and known is not None and given != known:
+            raise HttpRefusal(409, "upload_differs", f"{header} is {given}, and was {known} before")
+    late = {_LENGTH: None if length is None else str(length), _SHA256: sha256}
+    new = {name: value for name, value in late.items() if value is not None and upload.info.tags.get(name) != value}
+    return upload._replace(info=_tag(front.store, upload.info, new)) if new and not upload.complete else upload
+
+
+def finish(front: HttpFront, upload: Upload) -> Upload:
+    """Verify the digest, if there is one, by reading what is stored, and seal the stream. Raises HttpRefusal (422) for
+    other bytes: nobody can read them as the file, and nothing can be appended."""
+    if upload.sha256 is not None and (found := _digest(front.store, upload)) != upload.sha256:
+        reason = f"the {upload.offset} stored bytes have the sha-256 {found}, not {upload.sha256}"
+        _tag(front.store, upload.info, {_REFUSED: reason})
+        raise _refusal(reason)
+    front.store.streams.seal(upload.info.id)
+    return _as_of_now(front.store, front.store.streams.get(upload.info.id))
+
+
+def _as_of_now(store: Store, info: StreamInfo) -> Upload:
+    index = store._byte_streams.index(info.id)
+    return Upload(info, index.head(), index.tail())
+
+
+def _digest(store: Store, upload: Upload) -> str:
+    found = hashlib.sha256()
+    for chunk in store._byte_streams.index(upload.info.id).chunks_at(0):
+        found.update(chunk.data)
+    return found.hexdigest()
+
+
+def _tag(store: Store, info: StreamInfo, new: Mapping[str, str]) -> StreamInfo:
+    return store.streams.tag(info.id, {**info.tags, **new})
+
+
+def _refusal(reason: str) -> HttpRefusal:
+    return HttpRefusal(422, "digest_mismatch", f"{reason}: delete the upload and begin again")

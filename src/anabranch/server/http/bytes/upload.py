@@ -1,0 +1,142 @@
+"""An upload: created by POST, appended to by PATCH at the offset that HEAD gives, and cancelled by DELETE. It is finished,
+and can be downloaded, once all its bytes are durable."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+
+from starlette.responses import Response
+
+from anabranch import limits
+from anabranch.core.byte_stream import BYTES
+from anabranch.errors import AnabranchError, TooLarge
+from anabranch.server.calls import allowed_stream
+from anabranch.server.http.bytes import headers as said
+from anabranch.server.http.bytes.body_parts import store_body, whole_body, write_part
+from anabranch.server.http.bytes.download import download_headers
+from anabranch.server.http.bytes.state import Upload, expect, finish, load, tags_of
+from anabranch.server.http.calls import done
+from anabranch.server.http.front import HttpCall
+from anabranch.server.http.names import stream_of
+from anabranch.server.http.problem import HttpRefusal
+from anabranch.wire.values import to_json
+from anabranch.writing.byte_writer import ByteWriter
+
+_EXTENSIONS = "creation,creation-with-upload,creation-defer-length,checksum,termination"
+
+
+async def options(call: HttpCall) -> Response:
+    """What of tus is served."""
+    del call
+    offered = {"Tus-Version": said.TUS, "Tus-Extension": _EXTENSIONS, "Tus-Max-Size": str(limits.UPLOAD_BYTES_MAX)}
+    return Response(
+        status_code=204, headers={**offered, "Tus-Checksum-Algorithm": ",".join(said.CHECKSUMS), "Allow": _ALLOW}
+    )
+
+
+_ALLOW = "DELETE, GET, HEAD, OPTIONS, PATCH, POST"
+
+
+async def create(call: HttpCall) -> Response:
+    """Create a byte stream, and store the body as its first bytes; without `Upload-Length` and `Upload-Defer-Length` the
+    body is the whole file."""
+    headers, front, name = call.request.headers, call.front, stream_of(call.request)
+    said.check_version(headers)
+    said.check_encoding(headers)
+    asked = said.new_upload(headers)
+    front.guard.authorize(call.principal, "write", name, verb="create_upload")
+    arguments = {"name": name, "schema": to_json(BYTES.columns), "time": BYTES.time, "tags": tags_of(asked)}
+    await done(call, "streams.create", arguments)
+    front.names.forget(name)
+    upload = await front.run(lambda: load(front, name))
+    if not upload.offset and not upload.complete:  # else the request was sent again, with its Idempotency-Key
+        upload = await _append(call, upload, complete=asked.complete)
+    answer = {"Location": call.request.scope["path"], **upload.headers()}
+    return Response(status_code=201, headers=answer)
+
+
+async def head(call: HttpCall) -> Response:
+    """How many bytes are durable; of a finished upload also what a GET says in its headers."""
+    upload = await call.front.run(lambda: load(call.front, str(call.info.name)))
+    answer = {**upload.headers(), "Cache-Control": "no-store"}
+    if upload.unfinished:
+        return Response(status_code=204, headers=answer)
+    return Response(status_code=200, headers={**download_headers(upload), **answer})
+
+
+async def append(call: HttpCall) -> Response:
+    """Store the body at `Upload-Offset`, which is where the upload ends; what comes is durable when it is answered, and
+    also where the connection is lost. A request that was under way before can store nothing from then on."""
+    headers, front = call.request.headers, call.front
+    said.check_version(headers)
+    said.check_encoding(headers)
+    offset, length, complete = said.upload_offset(headers), said.upload_length(headers), said.upload_complete(headers)
+    sha256 = said.sha256_of(headers)
+    upload = await front.run(lambda: load(front, str(call.info.name)))
+    _check_offset(upload, offset)
+    upload = await front.run(lambda: expect(front, upload, length=length, sha256=sha256))
+    upload = await _append(call, upload, complete=bool(complete))
+    return Response(status_code=204, headers=upload.headers())
+
+
+async def cancel(call: HttpCall) -> Response:
+    """Delete the byte stream, finished or not."""
+    front, name = call.front, stream_of(call.request)
+    info = await front.run(lambda: allowed_stream(front.broker, call.principal, name, "manage", "cancel_upload"))
+    await front.run(lambda: front.store._byte_streams.index(info.id))  # refuses a stream of another kind
+    await done(call, "streams.delete", {"name": name})
+    front.names.forget(name)
+    return Response(status_code=204)
+
+
+async def _append(call: HttpCall, upload: Upload, *, complete: bool) -> Upload:
+    """Append the body, and finish the upload if that completes it."""
+    front = call.front
+    left = (limits.UPLOAD_BYTES_MAX if upload.length is None else upload.length) - upload.offset
+    sent = said.content_length(call.request.headers)
+    if sent is not None and sent > left:
+        raise TooLarge("the body of an upload", sent, left)
+    if sent != 0 and not upload.complete:
+        upload = await _append_body(call, upload, left)
+    if upload.unfinished and (complete or upload.offset == upload.length):
+        if upload.length not in (None, upload.offset):
+            raise HttpRefusal(
+                409, "upload_differs", f"Upload-Length is {upload.length}, and the upload ends at {upload.offset}"
+            )
+        return await front.run_long(lambda: finish(front, upload))
+    return upload
+
+
+async def _append_body(call: HttpCall, upload: Upload, left: int) -> Upload:
+    front, guard, checksum = call.front, call.front.guard, said.checksum_of(call.request.headers)
+    memory = limits.UPLOAD_MEMORY_BYTES if checksum is None else limits.HTTP_BODY_BYTES_MAX
+    with guard.hold(call.principal, "connections"), guard.hold(call.principal, "memory", memory):
+        body = None if checksum is None else await whole_body(call)
+        if checksum is not None and body is not None:
+            checksum.verify(body)
+        writer = await front.run(lambda: front.store._byte_streams.append_to(upload.info.id))
+        try:
+            if writer.tell() != upload.offset:  # another request stored more before this one fenced it off
+                _check_offset(upload._replace(offset=writer.tell()), upload.offset)
+            if body is None:
+                await store_body(call, writer, bytes_max=left)
+            elif body:
+                await front.run(partial(write_part, writer, body))
+            return upload._replace(offset=writer.tell())
+        finally:
+            await front.run(partial(_close, writer))
+
+
+def _close(writer: ByteWriter) -> None:
+    """Close a writer whose errors were raised."""
+    with suppress(AnabranchError):
+        writer.close()
+
+
+def _check_offset(upload: Upload, offset: int) -> None:
+    if offset != upload.offset:
+        found = {name.replace("-", "_"): value for name, value in upload.headers().items()}
+        raise HttpRefusal(
+            409, "offset_mismatch", f"the upload has {upload.offset:,} bytes: Upload-Offset is not {offset:,}", **found
+        )
