@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from anabranch.model.pointer import EventPointer
     from anabranch.model.policy import ByByteRate, ByEventRate, Fixed
     from anabranch.model.position import Position, StreamSegment
+    from anabranch.model.rate import Rate
     from anabranch.model.stream_range import StreamRange
     from anabranch.model.times import TimeWarning
     from anabranch.notifications.follow import Notifications
@@ -91,6 +92,7 @@ _PLACES = {
     "ProducerAck": "writing.producer",
     "ProducerInfo": "store.producers",
     "ProducerResult": "writing.producer",
+    "Rate": "model.rate",
     "Reader": "reading.reader",
     "ReaderGroup": "groups.group",
     "RetainBytes": "streams.retention.policy",
@@ -151,6 +153,7 @@ __all__ = [
     "ProducerAck",
     "ProducerInfo",
     "ProducerResult",
+    "Rate",
     "Reader",
     "ReaderGroup",
     "RetainBytes",

@@ -6,6 +6,8 @@ import re
 from datetime import datetime
 from typing import Literal
 
+import pyarrow as pa
+
 from anabranch.catalog.port import Reading
 from anabranch.core import cuts
 from anabranch.errors import EventNotFound, InvalidArgument, InvalidPointer
@@ -25,6 +27,12 @@ TimeKind = Literal["append", "event"]
 
 _POINTER = re.compile(r"[0-9a-f]{48}\Z")
 _CUT = re.compile(r"[0-9a-f]{16}:")
+
+
+def cut_behind(batch: pa.RecordBatch, after: StreamCut) -> StreamCut:
+    """The cut behind the last row of the first part of a batch, where `after` is the cut behind the whole batch."""
+    segment, offset = batch.column("_segment")[-1].as_py(), batch.column("_offset")[-1].as_py()
+    return StreamCut.of(after.stream, {s: offset + 1 if s.packed == segment else o for s, o in after})
 
 
 def parse_place(text: str, rules: TimeRules = DEFAULT_RULES) -> Place:

@@ -19,7 +19,7 @@ from anabranch.core.constant_columns import constant
 from anabranch.core.display import Displayed
 from anabranch.core.watermarks import TimeWindow
 from anabranch.errors import Closed, InvalidArgument
-from anabranch.log.read import LogReader, Selection, appended_of, offsets_of
+from anabranch.log.read import LogReader, SegmentRows, Selection, appended_of, offsets_of
 from anabranch.log.tail import Tail
 from anabranch.log.view import load
 from anabranch.model.columns import ADDED, select_columns
@@ -27,12 +27,14 @@ from anabranch.model.cut import HEAD, StreamCut
 from anabranch.model.event import Event, EventRun
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
+from anabranch.model.rate import Rate
 from anabranch.model.times import TimeRules, to_micros
 from anabranch.reading.arrow_export import to_pandas, to_polars
 from anabranch.reading.async_bridge import AsyncBridge
 from anabranch.reading.bounds import Place, TimeKind, to_cut
 from anabranch.reading.c_stream import CStream
 from anabranch.reading.cursor import StreamCursor, StreamDelivery
+from anabranch.reading.pacing import Pacing
 from anabranch.runtime.ports import Runtime
 
 if TYPE_CHECKING:
@@ -49,7 +51,8 @@ class _UnderWay(NamedTuple):
 
 
 class Reader(Displayed):
-    """Reads one stream, beginning at a place. For one consumer; only `close` may be called from another thread.
+    """Reads one stream, beginning at a place. For one consumer; only `close` may be called, and `rate` set, from another
+    thread.
 
     `start` and `end` are HEAD, TAIL, a StreamCut, an EventPointer, a time (datetime, µs or ISO 8601 text; an append
     time, or with `by="event"` an event time), or the text of any of these. `end` is exclusive. Without `end`, the
@@ -61,7 +64,7 @@ class Reader(Displayed):
     `columns` are those that a batch or an event's body holds, in this order. None means all columns as of opening.
     Columns that the stream gains later are not read. A column that is widened later is read with its old type;
     SchemaMismatch is raised at a value that does not fit. `between=(from, to)` leaves out events whose event time
-    is not in `from <= time < to`, and those without one.
+    is not in `from <= time < to`, and those without one. `rate` limits how fast events are handed out.
 
     Raises StreamNotFound, Truncated, InvalidArgument and its subclasses, and EventNotFound for a pointer. While
     reading, also raises Truncated if the position was truncated away (`skip_truncated` continues then), StreamNotFound
@@ -84,6 +87,7 @@ class Reader(Displayed):
         between: tuple[datetime | int | str, datetime | int | str] | None = None,
         by: TimeKind = "append",
         batch_rows: int = limits.READ_ROWS_MAX,
+        rate: Rate | None = None,
         on_close: Callable[[Reader], None] | None = None,
         window: Callable[[StreamCut], TimeWindow] = lambda position: TimeWindow(),
     ) -> None:
@@ -123,9 +127,11 @@ class Reader(Displayed):
         self._as_events = False
         self._flow = StreamCursor(catalog, logs, view, start=begin, end=self._end, selection=self._selection())
         self._busy = runtime.tasks.lock()
+        self._pacing = Pacing(runtime, rate)
+        self._rest: StreamDelivery | None = None  # pulled, but held back by the rate
         self._ready: StreamDelivery | None = None  # pulled for a coroutine, but not handed out yet
         self._astray = False  # rows were pulled but perhaps not handed out, since Ctrl-C struck in between
-        self._pump = AsyncBridge(runtime.tasks, self._fill, tail.notify)
+        self._pump = AsyncBridge(runtime.tasks, self._fill, self._wake)
         self._closed = False
         self._ending = False  # `close` is running or has run
 
@@ -166,6 +172,15 @@ class Reader(Displayed):
         """The time bounds of the position, from the times that writers noted: all events after it have times of at
         least `lower`. Both bounds are None if nothing was noted."""
         return self._window(self.position)
+
+    @property
+    def rate(self) -> Rate | None:
+        """How fast events are handed out at most; None: no limit. May be set at any time, by any thread."""
+        return self._pacing.rate
+
+    @rate.setter
+    def rate(self, rate: Rate | None) -> None:
+        self._pacing.change(rate)
 
     # events
 
@@ -276,7 +291,7 @@ class Reader(Displayed):
                 self._end = None if self._end is None else cuts.map_relocated(view, self._end) or cuts.tail_cut(view)
             goal, gone = cuts.skip_truncated(view, self.position)
             self._flow.close()
-            self._under_way, self._ready, self._delivered = None, None, goal.as_dict()
+            self._under_way, self._ready, self._rest, self._delivered = None, None, None, goal.as_dict()
             self._flow = StreamCursor(
                 self._catalog, self._logs, view, start=goal, end=self._end, selection=self._selection()
             )
@@ -288,7 +303,7 @@ class Reader(Displayed):
     @property
     def at_end(self) -> bool:
         """True if nothing can follow the position: it is the end, or the stream is sealed and read whole."""
-        return self._ready is None and self._under_way is None and self._flow.exhausted
+        return self._ready is None and self._rest is None and self._under_way is None and self._flow.exhausted
 
     @property
     def closed(self) -> bool:
@@ -303,7 +318,7 @@ class Reader(Displayed):
         try:
             self._closed = self._ending = True
             self._pump.close()
-            self._tail.notify()
+            self._wake()
             self._tidy()
             for exported in self._exports:
                 exported.close()
@@ -345,7 +360,7 @@ class Reader(Displayed):
         """Starts reading again from the position, discarding what was pulled already."""
         start, view = self.position, self._flow.view
         self._flow.close()
-        self._as_events, self._under_way, self._ready = as_events, None, None
+        self._as_events, self._under_way, self._ready, self._rest = as_events, None, None, None
         self._delivered = start.as_dict()
         self._flow = StreamCursor(
             self._catalog, self._logs, view, start=start, end=self._end, selection=self._selection()
@@ -398,8 +413,21 @@ class Reader(Displayed):
         delivery, self._ready = self._ready, None
         return None if self._closed else delivery
 
+    def _wake(self) -> None:
+        self._pacing.wake()
+        self._tail.notify()
+
     def _wait_alone(self, timeout_s: float | None, interrupted: Callable[[], bool]) -> StreamDelivery | None:
         deadline = None if timeout_s is None else self._clock.monotonic() + timeout_s
+        if not self._pacing.wait(deadline, interrupted):
+            return None
+        delivery, self._rest = self._rest or self._pull(deadline, interrupted), None
+        if delivery is not None and self._pacing.rate is not None:
+            batch = delivery.rows.batch
+            delivery, self._rest = _divided(delivery, self._pacing.take(batch.num_rows, batch.nbytes))
+        return delivery
+
+    def _pull(self, deadline: float | None, interrupted: Callable[[], bool]) -> StreamDelivery | None:
         while not interrupted():
             began_at = None if self._tracing is None else self._tracing.now()
             delivery = self._flow.pull()
@@ -421,7 +449,7 @@ class Reader(Displayed):
 
     def _supplied(self, delivery: StreamDelivery | None) -> StreamDelivery | None:
         if delivery is None:
-            if not self._closed:
+            if not self._closed and self._rest is None:
                 # Everything delivered is handed out, and what lies after it was filtered out.
                 self._delivered, self._under_way = self._flow.positions, None
             self._astray = False
@@ -475,6 +503,27 @@ class BatchStream:
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         batches = pa.RecordBatchReader.from_batches(self.schema, self._reader._exported(iter(self)))
         return batches.__arrow_c_stream__(requested_schema)
+
+
+def _divided(delivery: StreamDelivery, count: int) -> tuple[StreamDelivery, StreamDelivery | None]:
+    """The first rows of a delivery, and the others."""
+    rows = delivery.rows
+    if count >= rows.batch.num_rows:
+        return delivery, None
+    times = rows.appended
+    first = rows.first + count if rows.offsets is None else rows.offsets[count].as_py()
+    stop = first if rows.offsets is None else rows.offsets[count - 1].as_py() + 1
+    before, after = (
+        SegmentRows(
+            begin,
+            end,
+            rows.batch.slice(row, length),
+            times if isinstance(times, int) else times.slice(row, length),
+            None if rows.offsets is None else rows.offsets.slice(row, length),
+        )
+        for begin, end, row, length in ((rows.first, stop, 0, count), (first, rows.stop, count, None))
+    )
+    return delivery._replace(rows=before), delivery._replace(rows=after, skipped={})
 
 
 def _micros(between: tuple[datetime | int | str, datetime | int | str], rules: TimeRules) -> tuple[int, int]:

@@ -22,11 +22,13 @@ from anabranch.model.cut import HEAD, StreamCut
 from anabranch.model.event import Event, EventRun
 from anabranch.model.ids import SegmentId
 from anabranch.model.names import StreamName
+from anabranch.model.rate import Rate
 from anabranch.model.times import to_micros
 from anabranch.reading.arrow_export import to_pandas, to_polars
 from anabranch.reading.async_bridge import AsyncBridge
 from anabranch.reading.bounds import Place, TimeKind
 from anabranch.reading.c_stream import CStream
+from anabranch.reading.pacing import Pacing
 from anabranch.remote.connection import Connection
 from anabranch.remote.described import describe
 from anabranch.remote.places import place_message
@@ -62,6 +64,7 @@ class RemoteReader(Displayed):
         between: tuple[datetime | int | str, datetime | int | str] | None = None,
         by: TimeKind = "append",
         batch_rows: int = limits.READ_ROWS_MAX,
+        rate: Rate | None = None,
         on_close: Callable[[RemoteReader], None] = lambda reader: None,
         window: Callable[[StreamCut], TimeWindow] = lambda position: TimeWindow(),
     ) -> None:
@@ -98,6 +101,8 @@ class RemoteReader(Displayed):
         self.schema: pa.Schema = pa.schema([*(self._call.schema.field(name) for name in self._names), *ADDED])
         self._position: Mapping[SegmentId, int] = self._call.position
         self._under_way: _EventsUnderWay | None = None
+        self._pacing = Pacing(runtime, rate)
+        self._rest: Received | None = None  # received, but held back by the rate
         self._ready: Received | None = None  # received for a coroutine, but not handed out yet
         self._exports: list[CStream] = []
         self._pump = AsyncBridge(runtime.tasks, self._fill, self._wake)
@@ -145,6 +150,15 @@ class RemoteReader(Displayed):
     def time_window(self) -> TimeWindow:
         """See `Reader.time_window`."""
         return self._window(self.position)
+
+    @property
+    def rate(self) -> Rate | None:
+        """See `Reader.rate`."""
+        return self._pacing.rate
+
+    @rate.setter
+    def rate(self, rate: Rate | None) -> None:
+        self._pacing.change(rate)
 
     # events
 
@@ -250,14 +264,14 @@ class RemoteReader(Displayed):
         self._command.start.text = str(position)
         self._command.skip_truncated = skip
         self._call = ReadCall(self._connection, self._runtime, self._command)
-        self._under_way, self._ready, self._position = None, None, self._call.position
+        self._under_way, self._ready, self._rest, self._position = None, None, None, self._call.position
 
     # closing
 
     @property
     def at_end(self) -> bool:
         """See `Reader.at_end`."""
-        return self._ready is None and self._under_way is None and self._call.ended
+        return self._ready is None and self._rest is None and self._under_way is None and self._call.ended
 
     @property
     def closed(self) -> bool:
@@ -271,6 +285,7 @@ class RemoteReader(Displayed):
         try:
             self._closed = self._ending = True
             self._pump.close()
+            self._pacing.wake()
             self._call.close()
             for exported in self._exports:
                 exported.close()
@@ -328,6 +343,17 @@ class RemoteReader(Displayed):
         return None if self._closed else received
 
     def _pull(self, timeout_s: float | None, interrupted: Callable[[], bool]) -> Received | None:
+        clock = self._runtime.clock
+        until = None if timeout_s is None else clock.monotonic() + timeout_s
+        if not self._pacing.wait(until, interrupted):
+            return None
+        left = None if until is None else max(0.0, until - clock.monotonic())
+        received, self._rest = self._rest or self._receive(left, interrupted), None
+        if received is not None and self._pacing.rate is not None:
+            received, self._rest = _divided(received, self._pacing.take(received.batch.num_rows, received.batch.nbytes))
+        return received
+
+    def _receive(self, timeout_s: float | None, interrupted: Callable[[], bool]) -> Received | None:
         while True:
             found = self._call.next(timeout_s, interrupted)
             if found is None or isinstance(found, Received):
@@ -336,11 +362,12 @@ class RemoteReader(Displayed):
             self._position = found
 
     def _supplied(self, received: Received | None) -> Received | None:
-        if received is None and not self._closed:
+        if received is None and self._rest is None and not self._closed:
             self._finish()
         return received
 
     def _wake(self) -> None:
+        self._pacing.wake()
         with self._call.changed:
             self._call.changed.notify_all()
 
@@ -372,3 +399,22 @@ class RemoteBatches:
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         batches = pa.RecordBatchReader.from_batches(self.schema, self._reader._exported(iter(self)))
         return batches.__arrow_c_stream__(requested_schema)
+
+
+def _divided(received: Received, count: int) -> tuple[Received, Received | None]:
+    """The first rows of a batch, and the others."""
+    batch, offsets, times = received.batch, received.offsets, received.appended
+    if count >= batch.num_rows:
+        return received, None
+    first = received.first + count if offsets is None else offsets[count].as_py()
+    stop = first if offsets is None else offsets[count - 1].as_py() + 1
+    before, after = (
+        received._replace(
+            batch=batch.slice(row, length),
+            first=begin,
+            offsets=None if offsets is None else offsets.slice(row, length),
+            appended=times if isinstance(times, int) else times.slice(row, length),
+        )
+        for begin, row, length in ((received.first, 0, count), (first, count, None))
+    )
+    return before._replace(stop=stop, after={**received.after, received.segment: stop}), after

@@ -16,6 +16,7 @@ from anabranch.errors import AnabranchError, Closed, NotRemote
 from anabranch.model.cut import HEAD
 from anabranch.model.ids import Micros
 from anabranch.model.names import StreamName
+from anabranch.model.rate import Rate
 from anabranch.reading.bounds import Place, TimeKind
 from anabranch.reading.history.cache import RangeCache
 from anabranch.remote.address import BrokerAddress
@@ -138,6 +139,7 @@ class RemoteStore(Displayed):
         between: tuple[datetime | int | str, datetime | int | str] | None = None,
         by: TimeKind = "append",
         batch_rows: int = limits.READ_ROWS_MAX,
+        rate: Rate | None = None,
     ) -> RemoteReader:
         """See `Store.reader` and `RemoteReader`."""
         opened = RemoteReader(
@@ -151,6 +153,7 @@ class RemoteStore(Displayed):
             between=between,
             by=by,
             batch_rows=batch_rows,
+            rate=rate,
             on_close=self.forget,
             window=lambda position: self.watermarks.window(position.stream, position),
         )

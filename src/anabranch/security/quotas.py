@@ -6,6 +6,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final
 
+from anabranch.core.pace import TokenBucket
 from anabranch.errors import RateLimited
 from anabranch.runtime.ports import Runtime
 from anabranch.security.guard import Holdable, Holding
@@ -36,21 +37,6 @@ class Quotas:
     total: Quota = Quota(connections=10_000, followers=20_000, memory=2_048 * _MIB)
 
 
-class _RateBucket:
-    """A token bucket. It may go below zero, so that one large request passes, and what follows waits for it."""
-
-    __slots__ = ("at", "level", "rate")
-
-    def __init__(self, rate: float, now: float) -> None:
-        self.rate, self.level, self.at = rate, rate * BURST_S, now
-
-    def wait_s(self, now: float) -> float:
-        """How long until something may be taken; 0 at once."""
-        self.level = min(self.rate * BURST_S, self.level + (now - self.at) * self.rate)
-        self.at = now
-        return 0.0 if self.level > 0 else max(0.001, -self.level / self.rate)
-
-
 class _Account:
     """What one principal has used, or all together."""
 
@@ -58,8 +44,8 @@ class _Account:
 
     def __init__(self, quota: Quota, now: float) -> None:
         self.quota = quota
-        self.calls = None if quota.calls_per_s is None else _RateBucket(quota.calls_per_s, now)
-        self.bytes = None if quota.bytes_per_s is None else _RateBucket(quota.bytes_per_s, now)
+        self.calls = None if quota.calls_per_s is None else TokenBucket(quota.calls_per_s, now, burst_s=BURST_S)
+        self.bytes = None if quota.bytes_per_s is None else TokenBucket(quota.bytes_per_s, now, burst_s=BURST_S)
         self.held: dict[Holdable, int] = {}
 
     def limit(self, what: Holdable) -> int | None:
@@ -104,7 +90,7 @@ class QuotaKeeper:
                         wait_s,
                     )
             for bucket, amount, _, _ in taken:
-                bucket.level -= amount
+                bucket.take(amount)
 
     def hold(self, name: str, what: Holdable, amount: int) -> Holding:
         """Hold some, or raise RateLimited and hold nothing."""

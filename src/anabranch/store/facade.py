@@ -53,6 +53,7 @@ from anabranch.model.ids import Micros, StreamId
 from anabranch.model.misplaced import Misplaced
 from anabranch.model.names import StreamName
 from anabranch.model.pointer import EventPointer
+from anabranch.model.rate import Rate
 from anabranch.model.stream import StreamView
 from anabranch.reading.bounds import Place, TimeKind, fetch
 from anabranch.reading.history.cache import RangeCache
@@ -326,6 +327,7 @@ class Store(Displayed):
         between: tuple[datetime | int | str, datetime | int | str] | None = None,
         by: TimeKind = "append",
         batch_rows: int = limits.READ_ROWS_MAX,
+        rate: Rate | None = None,
     ) -> Reader:
         """Open a reader of a stream; see `Reader` for what the arguments mean and what they raise."""
         self._alive()
@@ -344,6 +346,7 @@ class Store(Displayed):
             between=between,
             by=by,
             batch_rows=batch_rows,
+            rate=rate,
             on_close=self._forget,
             window=lambda position: self.watermarks.window(ident, position),
         )

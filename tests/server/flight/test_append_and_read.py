@@ -147,6 +147,19 @@ def test_a_follower_ends_with_the_seal_and_with_its_client(client: flight.Flight
         follower.read_chunk()
 
 
+def test_a_read_is_sent_at_the_rate_of_its_command(client: flight.FlightClient, store: Store) -> None:
+    with store.writer("s/a") as writer:
+        for number in range(20):
+            writer.write(b"%d" % number, key="k")
+    slow = client.do_get(flight.Ticket(pack(v1.ReadCommand(stream="s/a", events_per_s=0.001))))
+    first = slow.read_chunk()
+    slow.cancel()
+    assert first.data["payload"].to_pylist() == [b"0"]
+    after = v1.BatchMetadata.FromString(first.app_metadata.to_pybytes()).position
+    parts = read(client, stream="s/a", start=v1.Place(text=after), events_per_s=1000.0, bytes_per_s=1e9)
+    assert [each for part, _ in parts for each in part["payload"].to_pylist()] == [b"%d" % n for n in range(1, 20)]
+
+
 def test_a_drain_refuses_new_calls_and_ends_followers(
     client: flight.FlightClient, service: FlightService, store: Store
 ) -> None:

@@ -143,6 +143,24 @@ def test_a_follower_gets_history_then_what_comes_and_the_end(client: Client, str
     timer.join()
 
 
+def test_a_read_and_a_follower_get_events_at_the_rate_they_ask_for(client: Client, stream: str) -> None:
+    client.Append(v1.AppendRequest(stream=stream, events=payloads(*"abcdef")))
+    slow = client.Follow(v1.FollowRequest(stream=stream, events_per_s=0.001))
+    assert not next(slow).events
+    first = next(slow)
+    slow.cancel()
+    assert [each.payload for each in first.events] == [b"a"]
+    begin = client.Read(v1.ReadRequest(stream=stream, bytes_per_s=0.001, meta=True))
+    assert [each.payload for each in next(begin).events] == [b"a"]
+    begin.cancel()
+    fast = read(client, stream, start=first.cut, events_per_s=100_000.0, bytes_per_s=1e9)
+    assert [each.payload for each in fast] == [b"b", b"c", b"d", b"e", b"f"]
+    assert refused(lambda: read(client, stream, events_per_s=-1.0)) == (
+        grpc.StatusCode.INVALID_ARGUMENT,
+        "invalid_argument",
+    )
+
+
 def test_errors_have_their_status_code_message_and_fields(client: Client) -> None:
     with pytest.raises(grpc.RpcError) as found:
         list(client.Read(v1.ReadRequest(stream="iot/none")))

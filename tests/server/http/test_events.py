@@ -312,3 +312,31 @@ def test_a_draining_broker_tells_followers_where_to_resume(served: Serving, http
     with store.reader("iot/sensors", start=ab.StreamCut.parse(problem["cut"]), end=TAIL) as reader:
         assert list(reader) == []
     assert http.get(SENSORS).status_code == 503
+
+
+def test_a_follower_gets_events_at_the_rate_it_asks_for(served: Serving, http: httpx.Client) -> None:
+    http.post(SENSORS, json=[event(n, sensor="one") for n in range(40)])
+    slow = f"{served.url}{SENSORS}?follow&meta&events_per_s=0.001"
+    with httpx.stream("GET", slow, timeout=60) as answer:
+        lines = answer.iter_lines()
+        first = json.loads(next(lines))
+        # Another rate: from the cut, which is how a rate is changed.
+        fast = f"{served.url}{SENSORS}?follow&events_per_s=1e6&bytes_per_s=1GB&from={first['_cut']}"
+        with httpx.stream("GET", fast, timeout=60) as other:
+            rest = other.iter_lines()
+            assert [json.loads(next(rest))["count"] for _ in range(39)] == list(range(1, 40))
+            served.broker.drain.start()
+        problem = json.loads(next(lines))["_problem"]
+    assert first["count"] == 0
+    assert (problem["code"], problem["cut"]) == ("draining", first["_cut"])
+
+
+def test_a_read_of_everything_takes_a_rate_and_a_page_does_not(http: httpx.Client) -> None:
+    http.post(SENSORS, json=[event(n, sensor="one") for n in range(40)])
+    answer = http.get(SENSORS, params={"format": "ndjson", "events_per_s": "1000"})
+    assert [json.loads(line)["count"] for line in answer.iter_lines()] == list(range(40))
+    for params in ({"events_per_s": "10"}, {"format": "ndjson", "limit": "5", "bytes_per_s": "1MB"}):
+        assert "a page has no rate" in http.get(SENSORS, params=params).json()["detail"]
+    for params in ({"events_per_s": "fast"}, {"events_per_s": "-1"}, {"bytes_per_s": "0"}, {"events_per_s": "nan"}):
+        refused = http.get(SENSORS, params={"format": "ndjson", **params})
+        assert refused.status_code == 400, params

@@ -9,14 +9,16 @@ import pyarrow as pa
 from anabranch import limits
 from anabranch.errors import InvalidArgument
 from anabranch.model.cut import StreamCut
+from anabranch.model.rate import Rate
 from anabranch.model.stream import StreamInfo
-from anabranch.reading.bounds import TimeKind
+from anabranch.reading.bounds import TimeKind, cut_behind
 from anabranch.reading.reader import Reader
 from anabranch.store.facade import Store
 
 
 class Range(NamedTuple):
-    """What is read: the events from one place to another, as of opening to the tail; `between` two event times."""
+    """What is read: the events from one place to another, as of opening to the tail; `between` two event times; as fast as
+    `rate` allows."""
 
     start: str
     end: str | None
@@ -25,6 +27,7 @@ class Range(NamedTuple):
     between: tuple[str, str] | None
     limit: int | None
     meta: bool
+    rate: Rate | None = None
 
 
 def place(text: str) -> int | str:
@@ -38,6 +41,18 @@ def time_kind_of(by: str | None) -> TimeKind:
     if by not in ("append", "event"):
         raise InvalidArgument(f"by is append or event, not '{by}'")
     return "event" if by == "event" else "append"
+
+
+def rate_of(events_per_s: float | str | None, bytes_per_s: float | str | None) -> Rate | None:
+    """The rate that a consumer asks for; None: as fast as possible. Raises InvalidArgument."""
+    if events_per_s is None and bytes_per_s is None:
+        return None
+    if isinstance(events_per_s, str):
+        try:
+            events_per_s = float(events_per_s)
+        except ValueError:
+            raise InvalidArgument(f"events_per_s is a number above 0, not '{events_per_s:.100}'") from None
+    return Rate(events_per_s, bytes_per_s)
 
 
 def open_range(store: Store, info: StreamInfo, asked: Range) -> Reader:
@@ -79,12 +94,6 @@ def read_page(reader: Reader, limit: int) -> EventPage:
         found.append((batch, after))
         left, size = left - batch.num_rows, size + batch.nbytes
     return EventPage(found, after, complete=False)
-
-
-def cut_behind(batch: pa.RecordBatch, after: StreamCut) -> StreamCut:
-    """The cut behind the last row of the first part of a batch, where `after` is the cut behind the whole batch."""
-    segment, offset = batch.column("_segment")[-1].as_py(), batch.column("_offset")[-1].as_py()
-    return StreamCut.of(after.stream, {s: offset + 1 if s.packed == segment else o for s, o in after})
 
 
 def _fitting(batch: pa.RecordBatch, bytes_left: int) -> int:

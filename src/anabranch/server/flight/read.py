@@ -20,6 +20,7 @@ from anabranch.reading.reader import Reader
 from anabranch.security.guard import Principal
 from anabranch.server.broker import Broker
 from anabranch.server.calls import allowed_stream
+from anabranch.server.events.page import rate_of
 from anabranch.server.flight.pieces import pieces_of
 from anabranch.wire.v1 import anabranch_pb2 as v1
 
@@ -65,6 +66,7 @@ def _open(broker: Broker, command: v1.ReadCommand) -> Reader:
         between=between,
         by=by,
         batch_rows=command.batch_rows or limits.READ_ROWS_MAX,
+        rate=rate_of(command.events_per_s or None, command.bytes_per_s or None),
     )
 
 
@@ -95,12 +97,12 @@ def _batches(
     sender: _BatchCutter,
 ) -> Iterator[Sent]:
     clock, guard = broker.store.runtime.clock, broker.guard
-    checked_at = clock.monotonic()
+    checked_at, lasting = clock.monotonic(), command.follow or reader.rate is not None
     with reader, guard.hold(principal, "followers" if command.follow else "connections"):
         yield from sender.opening(reader)
         while True:
-            batch = reader.read(limits.FLIGHT_POLL_S if command.follow else 0.0)
-            if command.follow and clock.monotonic() - checked_at > limits.FLIGHT_RECHECK_S:
+            batch = reader.read(limits.FLIGHT_POLL_S if lasting else 0.0)
+            if lasting and clock.monotonic() - checked_at > limits.FLIGHT_RECHECK_S:
                 guard.authorize(principal, "read", str(broker.store.streams.get(reader.stream).name), verb="read")
                 checked_at = clock.monotonic()
             if batch is not None:
@@ -109,7 +111,7 @@ def _batches(
                 continue
             if reader.position != sender.position:  # events were left out
                 yield sender.empty(reader.position)
-            if over() or reader.at_end or not command.follow:
+            if over() or reader.at_end or not lasting:
                 return
 
 

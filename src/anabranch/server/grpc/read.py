@@ -7,11 +7,14 @@ from functools import partial
 
 from anabranch import limits
 from anabranch.errors import Closed, InvalidArgument
+from anabranch.model.rate import Rate
 from anabranch.model.stream import StreamInfo
-from anabranch.server.events.page import Range, cut_behind, open_range, place, time_kind_of
+from anabranch.reading.bounds import cut_behind
+from anabranch.server.events.page import Range, open_range, place, rate_of, time_kind_of
 from anabranch.server.grpc.call import GrpcCall
 from anabranch.server.grpc.errors import draining
 from anabranch.server.grpc.rows import columns_of, encode
+from anabranch.server.tail.paced import PacedParts
 from anabranch.wire.v1 import store_pb2 as v1
 
 
@@ -21,7 +24,7 @@ async def read(call: GrpcCall, request: v1.ReadRequest, info: StreamInfo) -> Non
     asked = _range_of(request, info)
     part = partial(encode, raw=info.schema.raw, columns=None, meta=asked.meta)
     reader = await front.run(lambda: open_range(front.store, info, asked))
-    left = asked.limit
+    left, parts = asked.limit, PacedParts(asked.rate, front.tails.closing)
     position = reader.position
     try:
         while left is None or left > 0:
@@ -34,12 +37,17 @@ async def read(call: GrpcCall, request: v1.ReadRequest, info: StreamInfo) -> Non
                 batch = batch.slice(0, left)
                 position = cut_behind(batch, position)
             left = None if left is None else left - batch.num_rows
-            front.guard.authorize(call.principal, "read", str(info.name), verb="read")
-            front.guard.admit(call.principal, calls=0, bytes_=batch.nbytes)
-            for message in await front.run(partial(part, batch, position)):
-                await call.send(message)
-            if front.draining:
-                raise draining()
+            async for paced in parts.of(batch, position):
+                front.guard.authorize(call.principal, "read", str(info.name), verb="read")
+                if paced is None:
+                    continue
+                front.guard.admit(call.principal, calls=0, bytes_=paced.batch.nbytes)
+                for message in await front.run(partial(part, *paced)):
+                    await call.send(message)
+                if front.draining:
+                    raise draining()
+    except Closed:
+        raise draining() from None
     finally:
         reader.close()
 
@@ -57,7 +65,12 @@ def _range_of(request: v1.ReadRequest, info: StreamInfo) -> Range:
         between=(request.not_before, request.before) if request.before else None,
         limit=request.limit or None,
         meta=request.meta,
+        rate=_rate_of(request),
     )
+
+
+def _rate_of(request: v1.ReadRequest | v1.FollowRequest) -> Rate | None:
+    return rate_of(request.events_per_s or None, request.bytes_per_s or None)
 
 
 async def follow(call: GrpcCall, request: v1.FollowRequest, info: StreamInfo) -> None:
@@ -70,7 +83,8 @@ async def follow(call: GrpcCall, request: v1.FollowRequest, info: StreamInfo) ->
     loop = asyncio.get_running_loop()
     try:
         start = place(request.start or "head")
-        follower = await front.tails.follow(info, start, by=time_kind_of(request.by or "append"))
+        by = time_kind_of(request.by or "append")
+        follower = await front.tails.follow(info, start, by=by, rate=_rate_of(request))
     except Closed:
         raise draining() from None
     try:

@@ -52,7 +52,7 @@ async def follow(call: HttpCall) -> Response:
     start: Place = resumed or place(asked.start)
     holding = call.front.guard.hold(call.principal, "followers")
     try:
-        follower = await call.front.tails.follow(call.info, start, by=asked.by)
+        follower = await call.front.tails.follow(call.info, start, by=asked.by, rate=asked.rate)
     except BaseException:
         holding.release()
         raise

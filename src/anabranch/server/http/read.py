@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -16,10 +17,11 @@ from anabranch.errors import InvalidArgument
 from anabranch.model.cut import StreamCut
 from anabranch.reading.bounds import TimeKind
 from anabranch.reading.reader import Reader
-from anabranch.server.events.page import EventPage, Range, open_range, read_page, time_kind_of
+from anabranch.server.events.page import EventPage, Range, open_range, rate_of, read_page, time_kind_of
 from anabranch.server.events.row_encoder import encode_rows
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.problem import HttpRefusal
+from anabranch.server.tail.paced import PacedParts
 
 TYPES: Final = {
     "json": "application/json",
@@ -42,6 +44,8 @@ async def read(call: HttpCall) -> Response:
     if form == "sse":
         raise HttpRefusal(406, "not_acceptable", "server-sent events are what ?follow gives")
     asked = range_of(call)
+    if asked.rate is not None and (form == "json" or asked.limit is not None):
+        raise InvalidArgument("a page has no rate: leave out limit, and ask for ndjson, arrow or parquet")
     if form == "json" and asked.limit is None:
         asked = asked._replace(limit=limits.HTTP_PAGE_EVENTS)
     reader = await call.front.run(lambda: open_range(call.front.store, call.info, asked))
@@ -85,6 +89,7 @@ def range_of(call: HttpCall) -> Range:
         between=None if between is None else (low, high),
         limit=call.count("limit", None, most=limits.HTTP_PAGE_EVENTS_MAX),
         meta=call.flag("meta"),
+        rate=rate_of(call.text("events_per_s"), call.text("bytes_per_s")),
     )
 
 
@@ -144,19 +149,18 @@ def _encoded_page(page: EventPage, schema: pa.Schema, asked: Range, form: str, f
 
 async def _whole(call: HttpCall, reader: Reader, form: str, asked: Range) -> AsyncIterator[bytes]:
     """All events to the end, in parts; each waits until the connection has taken the one before."""
-    encode = _encoder(form, reader.schema, asked)
-    guard = call.front.guard
-
-    def step() -> bytes | None:
-        batch = reader.read()
-        return None if batch is None else encode(batch, reader.position)
-
+    front, guard, encode = call.front, call.front.guard, _encoder(form, reader.schema, asked)
+    parts = PacedParts(asked.rate, front.tails.closing)
     try:
-        while (part := await call.front.run(step)) is not None:
-            guard.authorize(call.principal, "read", str(call.info.name), verb="read")
-            guard.admit(call.principal, calls=0, bytes_=len(part))
-            for start in range(0, len(part), limits.FOLLOW_SEND_BYTES):
-                yield part[start : start + limits.FOLLOW_SEND_BYTES]
+        while (batch := await front.run(reader.read)) is not None:
+            async for part in parts.of(batch, reader.position):
+                guard.authorize(call.principal, "read", str(call.info.name), verb="read")
+                if part is None:
+                    continue
+                data = await front.run(partial(encode, *part))
+                guard.admit(call.principal, calls=0, bytes_=len(data))
+                for start in range(0, len(data), limits.FOLLOW_SEND_BYTES):
+                    yield data[start : start + limits.FOLLOW_SEND_BYTES]
         yield encode(None, reader.position)
     finally:
         reader.close()

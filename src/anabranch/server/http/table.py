@@ -93,6 +93,10 @@ _READ: Final = (
     _query("format", {"type": "string", "enum": list(TYPES)}, "Instead of `Accept`."),
     _query("meta", _FLAG, "Add `_pointer`, `_appended` and `_cut` to each event."),
     _query("follow", _FLAG, "Go on and wait for more, as NDJSON or server-sent events."),
+    _query(
+        "events_per_s", {"type": "number", "exclusiveMinimum": 0}, "At most so many events per second; not of a page."
+    ),
+    _query("bytes_per_s", _TEXT, "At most so many bytes of Arrow columns per second, as `2MB`; not of a page."),
     _header("Last-Event-ID", _TEXT, "For `follow`: the cut to go on from."),
 )
 _APPEND: Final = (

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from concurrent.futures import Executor
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import Any
 
 from anabranch import limits
 from anabranch.errors import Closed, InvalidCut
 from anabranch.model.cut import TAIL, StreamCut
 from anabranch.model.ids import StreamId
+from anabranch.model.rate import Rate
 from anabranch.model.stream import StreamInfo
 from anabranch.reading.bounds import Place, TimeKind
 from anabranch.reading.reader import Reader
+from anabranch.server.tail.paced import PacedParts
 from anabranch.server.tail.shared import SharedTail, TailBatch, TailEnded, TailPassed
 from anabranch.store.facade import Store
 
@@ -29,17 +31,20 @@ class SharedTails:
         self._tails: dict[StreamId, SharedTail] = {}
         self._opening: dict[StreamId, asyncio.Lock] = {}
         self._lingering: dict[StreamId, asyncio.TimerHandle] = {}
-        self._closing: set[asyncio.Task[None]] = set()
-        self._closed = False
+        self._ending: set[asyncio.Task[None]] = set()
+        self.closing: asyncio.Future[None] = asyncio.get_running_loop().create_future()  # done once the broker drains
 
-    async def follow(self, info: StreamInfo, start: Place, *, by: TimeKind = "append") -> Follower:
-        """A follower of the stream from a place on. Raises what opening a reader there raises, and Closed."""
-        if self._closed:
+    async def follow(
+        self, info: StreamInfo, start: Place, *, by: TimeKind = "append", rate: Rate | None = None
+    ) -> Follower:
+        """A follower of the stream from a place on, as fast as `rate` allows. Raises what opening a reader there raises,
+        and Closed."""
+        if self.closing.done():
             raise Closed("broker")
         position = await self.run(lambda: self._place(info, start, by))
         tail = await self._tail(info)
         tail.followers += 1
-        return Follower(self, tail, info, position)
+        return Follower(self, tail, info, position, rate)
 
     async def run(self, work: Callable[[], Any]) -> Any:
         """Run something in a thread."""
@@ -52,7 +57,7 @@ class SharedTails:
     def leave(self, info: StreamInfo, tail: SharedTail) -> None:
         """A follower has ended. The last one's tail is closed a little later."""
         tail.followers -= 1
-        if tail.followers or self._closed:
+        if tail.followers or self.closing.done():
             return
         if self._tails.get(info.id) is tail:
             loop = asyncio.get_running_loop()
@@ -62,7 +67,8 @@ class SharedTails:
 
     async def close(self) -> None:
         """Close all tails; their followers end with TailEnded. May be called again."""
-        self._closed = True
+        if not self.closing.done():
+            self.closing.set_result(None)
         for handle in self._lingering.values():
             handle.cancel()
         tails = list(self._tails.values())
@@ -98,25 +104,49 @@ class SharedTails:
 
     def _close_later(self, tail: SharedTail) -> None:
         task = asyncio.get_running_loop().create_task(tail.close())
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
 
 
 class Follower:
     """One follower. `position` is the cut behind the last batch that it was given: another one that starts there goes
     on exactly. Close it."""
 
-    def __init__(self, tails: SharedTails, tail: SharedTail, info: StreamInfo, position: StreamCut) -> None:
+    def __init__(
+        self, tails: SharedTails, tail: SharedTail, info: StreamInfo, position: StreamCut, rate: Rate | None
+    ) -> None:
         self._tails = tails
         self._tail = tail
         self._info = info
-        self.position = position
+        self._read_to = self._given_to = position  # both differ while the rate holds back what was read
+        self._parts = None if rate is None else PacedParts(rate, tails.closing)
         self._number: int | None = None  # of the next batch of the shared tail; None while it reads history
         self._closed = False
 
-    async def batches(self) -> AsyncIterator[TailBatch | None]:
+    @property
+    def position(self) -> StreamCut:
+        """See the class."""
+        return self._read_to if self._parts is None else self._given_to
+
+    def batches(self) -> AsyncIterator[TailBatch | None]:
         """The batches from the position on; None after `limits.FOLLOW_IDLE_S` without one. Ends once the stream is sealed and everything is read. Raises Truncated,
         StreamNotFound, CorruptBlob, BlobMissing, Closed."""
+        return self._batches() if self._parts is None else self._paced(self._parts)
+
+    async def _paced(self, parts: PacedParts) -> AsyncIterator[TailBatch | None]:
+        async with aclosing(self._batches()) as batches:
+            async for batch in batches:
+                if batch is None:
+                    yield None
+                    continue
+                async for part in parts.of(batch.batch, batch.after):
+                    if part is None:
+                        yield None
+                        continue
+                    self._given_to = part.after
+                    yield TailBatch(-1, part.batch, part.after, _not_kept)
+
+    async def _batches(self) -> AsyncGenerator[TailBatch | None, None]:
         while True:
             if self._number is None:
                 async for batch in self._history():
@@ -135,7 +165,7 @@ class Follower:
                 yield None
                 continue
             self._number += 1
-            self.position = following.after
+            self._read_to = following.after
             yield following
 
     def close(self) -> None:
@@ -145,12 +175,12 @@ class Follower:
             self._tails.leave(self._info, self._tail)
 
     async def _history(self) -> AsyncIterator[TailBatch]:
-        """What lies between the position and the shared tail's; then the follower is at the tail."""
+        """What lies between what was read and the shared tail's position; then the follower is at the tail."""
         goal, number = self._tail.position, self._tail.next_number
-        if self.position == goal:
+        if self._read_to == goal:
             self._number = number
             return
-        start = self.position
+        start = self._read_to
         try:
             reader: Reader = await self._tails.run(lambda: self._tails.read(self._info, start, goal))
         except InvalidCut:  # the shared tail has not come as far as this follower yet
@@ -163,11 +193,11 @@ class Follower:
             return
         try:
             while (batch := await self._tails.run(reader.read)) is not None:
-                self.position = reader.position
-                yield TailBatch(-1, batch, self.position, _not_kept)
+                self._read_to = reader.position
+                yield TailBatch(-1, batch, self._read_to, _not_kept)
         finally:
             reader.close()
-        self.position, self._number = goal, number
+        self._read_to, self._number = goal, number
 
 
 def _not_kept(_number: int, _size: int) -> None:

@@ -84,7 +84,7 @@ class AppendAnswer(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., ranges: _Optional[_Iterable[_Union[AppendedRange, _Mapping]]] = ..., duplicate: _Optional[bool] = ..., error: _Optional[str] = ..., range_of_row: _Optional[bytes] = ..., ending: _Optional[bool] = ...) -> None: ...
 
 class ReadCommand(_message.Message):
-    __slots__ = ("stream", "start", "end", "follow", "columns", "no_columns", "not_before", "before", "by", "batch_rows", "compact", "skip_truncated")
+    __slots__ = ("stream", "start", "end", "follow", "columns", "no_columns", "not_before", "before", "by", "batch_rows", "compact", "skip_truncated", "events_per_s", "bytes_per_s")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
@@ -97,6 +97,8 @@ class ReadCommand(_message.Message):
     BATCH_ROWS_FIELD_NUMBER: _ClassVar[int]
     COMPACT_FIELD_NUMBER: _ClassVar[int]
     SKIP_TRUNCATED_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_PER_S_FIELD_NUMBER: _ClassVar[int]
+    BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
     stream: str
     start: Place
     end: Place
@@ -109,7 +111,9 @@ class ReadCommand(_message.Message):
     batch_rows: int
     compact: bool
     skip_truncated: bool
-    def __init__(self, stream: _Optional[str] = ..., start: _Optional[_Union[Place, _Mapping]] = ..., end: _Optional[_Union[Place, _Mapping]] = ..., follow: _Optional[bool] = ..., columns: _Optional[_Iterable[str]] = ..., no_columns: _Optional[bool] = ..., not_before: _Optional[_Union[Place, _Mapping]] = ..., before: _Optional[_Union[Place, _Mapping]] = ..., by: _Optional[str] = ..., batch_rows: _Optional[int] = ..., compact: _Optional[bool] = ..., skip_truncated: _Optional[bool] = ...) -> None: ...
+    events_per_s: float
+    bytes_per_s: float
+    def __init__(self, stream: _Optional[str] = ..., start: _Optional[_Union[Place, _Mapping]] = ..., end: _Optional[_Union[Place, _Mapping]] = ..., follow: _Optional[bool] = ..., columns: _Optional[_Iterable[str]] = ..., no_columns: _Optional[bool] = ..., not_before: _Optional[_Union[Place, _Mapping]] = ..., before: _Optional[_Union[Place, _Mapping]] = ..., by: _Optional[str] = ..., batch_rows: _Optional[int] = ..., compact: _Optional[bool] = ..., skip_truncated: _Optional[bool] = ..., events_per_s: _Optional[float] = ..., bytes_per_s: _Optional[float] = ...) -> None: ...
 
 class BatchMetadata(_message.Message):
     __slots__ = ("position", "segment", "first", "appended_us", "offsets", "appended_times", "stop", "end", "skipped")

@@ -84,7 +84,7 @@ class AppendStreamResponse(_message.Message):
     def __init__(self, append: _Optional[_Union[AppendResponse, _Mapping]] = ...) -> None: ...
 
 class ReadRequest(_message.Message):
-    __slots__ = ("stream", "start", "end", "by", "limit", "columns", "not_before", "before", "meta")
+    __slots__ = ("stream", "start", "end", "by", "limit", "columns", "not_before", "before", "meta", "events_per_s", "bytes_per_s")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
@@ -94,6 +94,8 @@ class ReadRequest(_message.Message):
     NOT_BEFORE_FIELD_NUMBER: _ClassVar[int]
     BEFORE_FIELD_NUMBER: _ClassVar[int]
     META_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_PER_S_FIELD_NUMBER: _ClassVar[int]
+    BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
     stream: str
     start: str
     end: str
@@ -103,7 +105,9 @@ class ReadRequest(_message.Message):
     not_before: str
     before: str
     meta: bool
-    def __init__(self, stream: _Optional[str] = ..., start: _Optional[str] = ..., end: _Optional[str] = ..., by: _Optional[str] = ..., limit: _Optional[int] = ..., columns: _Optional[_Iterable[str]] = ..., not_before: _Optional[str] = ..., before: _Optional[str] = ..., meta: _Optional[bool] = ...) -> None: ...
+    events_per_s: float
+    bytes_per_s: float
+    def __init__(self, stream: _Optional[str] = ..., start: _Optional[str] = ..., end: _Optional[str] = ..., by: _Optional[str] = ..., limit: _Optional[int] = ..., columns: _Optional[_Iterable[str]] = ..., not_before: _Optional[str] = ..., before: _Optional[str] = ..., meta: _Optional[bool] = ..., events_per_s: _Optional[float] = ..., bytes_per_s: _Optional[float] = ...) -> None: ...
 
 class ReadResponse(_message.Message):
     __slots__ = ("events", "cut", "complete")
@@ -116,18 +120,22 @@ class ReadResponse(_message.Message):
     def __init__(self, events: _Optional[_Iterable[_Union[Event, _Mapping]]] = ..., cut: _Optional[str] = ..., complete: _Optional[bool] = ...) -> None: ...
 
 class FollowRequest(_message.Message):
-    __slots__ = ("stream", "start", "by", "columns", "meta")
+    __slots__ = ("stream", "start", "by", "columns", "meta", "events_per_s", "bytes_per_s")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     BY_FIELD_NUMBER: _ClassVar[int]
     COLUMNS_FIELD_NUMBER: _ClassVar[int]
     META_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_PER_S_FIELD_NUMBER: _ClassVar[int]
+    BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
     stream: str
     start: str
     by: str
     columns: _containers.RepeatedScalarFieldContainer[str]
     meta: bool
-    def __init__(self, stream: _Optional[str] = ..., start: _Optional[str] = ..., by: _Optional[str] = ..., columns: _Optional[_Iterable[str]] = ..., meta: _Optional[bool] = ...) -> None: ...
+    events_per_s: float
+    bytes_per_s: float
+    def __init__(self, stream: _Optional[str] = ..., start: _Optional[str] = ..., by: _Optional[str] = ..., columns: _Optional[_Iterable[str]] = ..., meta: _Optional[bool] = ..., events_per_s: _Optional[float] = ..., bytes_per_s: _Optional[float] = ...) -> None: ...
 
 class FollowResponse(_message.Message):
     __slots__ = ("events", "cut", "sealed")
