@@ -19,12 +19,25 @@ from tests.server.access.credentials import KNOWN, LETTERS, STRANGERS, World, ma
 from tests.server.grpc.client import Client
 
 # What each RPC needs on the stream; None: what it is asked for decides. A new one has to be added here.
-NEEDS = {"Append": "w", "AppendStream": "w", "Read": "r", "Follow": "r", "Call": None}
+NEEDS = {
+    "Append": "w",
+    "AppendStream": "w",
+    "Read": "r",
+    "Follow": "r",
+    "Call": None,
+    "ReadGroup": "w",
+    "Transact": "w",  # of a group its positions are written; its streams are read as well
+}
+
+# The group in `iot` that reads the stream; one that reads what its caller may not read is of no use to him.
+GROUPS = {"iot/sensors": "iot/readers", "iot/window": "iot/readers-of-secret"}
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, dict[str, Client]]]:
     with world(tmp_path_factory.mktemp("grpc")) as made:
+        for stream, group in GROUPS.items():
+            made.store.groups.open(group, streams={"iot/window": "lab/secret"}.get(stream, stream))
         front_end = GrpcFrontEnd(
             Broker(made.store, made.guard), load({"grpc_port": 0}, environment={}).settings, Counters(slots=2, slot=1)
         )
@@ -43,16 +56,27 @@ def passes(served: tuple[World, dict[str, Client]], caller: str, name: str, stre
     """True if the call is allowed, whether it succeeds or not."""
     method = SERVICE.methods_by_name[name]
     request: Any = GetMessageClass(method.input_type)()
+    requests = [request]
     if name == "AppendStream":
         request.append.stream = stream
+    elif name == "ReadGroup":
+        request.open.CopyFrom(v1.OpenGroupReader(group=GROUPS.get(stream, stream), reader=f"r-{caller}"))
+        requests.append(v1.ReadGroupRequest(leave=v1.LeaveGroup()))
+    elif name == "Transact":
+        request.open.SetInParent()
+        write = v1.TransactionWrite(stream=stream, events=[v1.Event(payload=b"x")])
+        requests += [v1.TransactRequest(write=write), v1.TransactRequest(abort=v1.TransactionAbort())]
     elif "stream" in method.input_type.fields_by_name:
         request.stream = stream
-    given = iter([request]) if method.client_streaming else request
+    given = iter(requests) if method.client_streaming else request
     try:
         found = getattr(served[1][caller], name)(given)
         if method.server_streaming:
-            next(found, None)  # a follower has no end
-            found.cancel()
+            if method.client_streaming:
+                list(found)
+            else:
+                next(found, None)  # a follower has no end
+                found.cancel()
     except grpc.RpcError as exc:
         code = exc.code()
         if code is grpc.StatusCode.UNAUTHENTICATED:

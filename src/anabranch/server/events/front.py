@@ -30,6 +30,7 @@ class EventFront:
         self.guard = broker.guard
         self.threads = ThreadPoolExecutor(limits.HTTP_THREADS_MAX, "anabranch-calls")
         self._long_threads = ThreadPoolExecutor(limits.HTTP_VERBS_MAX, "anabranch-verb")
+        self._session_threads = ThreadPoolExecutor(limits.GRPC_SESSIONS_MAX, "anabranch-session")
         self.names = StreamNames(self.store, self.guard, self.threads)
         self.writers = SharedWriters(self.store, self.threads)
         self.producers = OpenProducers(self.store)
@@ -47,6 +48,10 @@ class EventFront:
         """Run what may take long, such as a verb that moves bytes, in one of other threads: requests for events don't
         wait for it."""
         return await asyncio.get_running_loop().run_in_executor(self._long_threads, work)
+
+    def run_session(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        """Run a request of a group reader or a transaction, which may wait for events, in one of other threads."""
+        return asyncio.get_running_loop().run_in_executor(self._session_threads, work)
 
     async def append(
         self, info: StreamInfo, principal: Principal, work: Callable[[StreamInfo, SharedWriter], Awaitable[T]]
@@ -77,6 +82,7 @@ class EventFront:
         await self.run(self.producers.close)
         self.threads.shutdown(wait=False)
         self._long_threads.shutdown(wait=False, cancel_futures=True)
+        self._session_threads.shutdown(wait=False)
 
     def _drain_soon(self) -> None:
         """Called in any thread."""

@@ -17,17 +17,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import pyarrow as pa
-
-from anabranch import limits
-from anabranch.errors import AnabranchError, GroupNotFound, TooLarge
+from anabranch.errors import AnabranchError
 from anabranch.groups.cursor import GroupDelivery
-from anabranch.groups.hosted import HostedGroupReader
 from anabranch.groups.membership import Opening
+from anabranch.model.ids import StreamId
 from anabranch.model.position import StreamSegment
 from anabranch.security.guard import Principal
 from anabranch.server.broker import Broker
 from anabranch.server.flight.exchange import Exchange, unknown
+from anabranch.server.sessions.group_reader import HeldGroupReader
 from anabranch.wire.fields import Fields
 from anabranch.wire.frames import Frame, pack_table, unpack_table
 from anabranch.wire.sessions import check_consumer
@@ -37,49 +35,34 @@ class GroupSession:
     """One group reader of one client."""
 
     def __init__(self, broker: Broker, principal: Principal, exchange: Exchange, request: Frame) -> None:
-        """Open the reader. Raises what `ReaderGroup.reader` raises, and PermissionDenied."""
-        self._broker = broker
-        self._principal = principal
+        """Open the reader. Raises what `HeldGroupReader` raises."""
         self._exchange = exchange
-        fields = Fields(request.fields)
-        self._group = broker.store.groups.open(fields.text("group"))
-        if fields.optional_count("ident") not in (None, self._group.id):
-            raise GroupNotFound(self._group.name)
         self._batches = 0
-        self._outputs: dict[str, list[pa.Table]] = {}
-        self._output_bytes = 0
-        self.authorize()
-        self._reader = self._open(fields)
+        fields = Fields(request.fields)
+        ident = fields.optional_count("ident")
+        consumer = check_consumer(fields.text("consumer"))
+        delivery: Any = fields.text("delivery")  # the reader checks it
+        self._held = HeldGroupReader(
+            broker,
+            principal,
+            fields.text("group"),
+            fields.text("reader"),
+            Opening(consumer, fields.count("attempt"), fields.optional_count("resets")),
+            ident=None if ident is None else StreamId(ident),
+            delivery=delivery,
+            positions=_AskedPositions(exchange) if fields.flag("stored") else None,
+            batch_rows=fields.count("batch_rows"),
+            handed_out=fields.position("handed_out"),
+            processed=fields.position("processed"),
+            on_checkpoint=self._at_checkpoint,
+        )
+        self._reader = self._held.reader
         self.probe_s = self._reader.refresh_s
         self.silent_s = self._reader.lease_s
-        self._reader.on_checkpoint(self._at_checkpoint)
-
-    def _open(self, fields: Fields) -> HostedGroupReader:
-        consumer = check_consumer(fields.text("consumer"))
-        opening = Opening(consumer, fields.count("attempt"), fields.optional_count("resets"))
-        delivery: Any = fields.text("delivery")  # the reader checks it
-        reader = self._group.hosted_reader(
-            fields.text("reader"),
-            opening,
-            delivery=delivery,
-            positions=_AskedPositions(self._exchange) if fields.flag("stored") else None,
-            batch_rows=fields.count("batch_rows"),
-        )
-        try:
-            handed_out = fields.position("handed_out").as_dict()
-            if handed_out:
-                reader.resume(handed_out, fields.position("processed").as_dict())
-        except BaseException:
-            reader.abandon()
-            raise
-        return reader
 
     def authorize(self) -> None:
-        """Positions of the group are written, and its streams are read."""
-        guard = self._broker.guard
-        guard.authorize(self._principal, "write", self._group.name, verb="groups.read")
-        for stream in self._group.streams:
-            guard.authorize(self._principal, "read", stream, verb="groups.read")
+        """See `HeldGroupReader.authorize`."""
+        self._held.authorize()
 
     def opened(self) -> Frame:
         """What the client needs to know of the reader."""
@@ -101,9 +84,10 @@ class GroupSession:
             case "next":
                 return self._next(Fields(request.fields).seconds("timeout_s"))
             case "output":
-                return self._take_output(request)
+                self._held.add_output(Fields(request.fields).text("stream"), unpack_table(request.data))
+                return Frame("taken")
             case "commit":
-                return self._commit()
+                return Frame("committed", fields={"output": self._held.commit()})
             case "state":
                 return self._state()
         raise unknown(request)
@@ -116,7 +100,7 @@ class GroupSession:
 
     def interrupt(self) -> None:
         """See `Session.interrupt`."""
-        self._reader.wake()
+        self._held.wake()
 
     def close(self, request: Frame | None) -> None:
         """Leave the group. Without a request, what was handed out last is not accepted."""
@@ -128,37 +112,11 @@ class GroupSession:
         self._reader.abandon()
 
     def _next(self, timeout_s: float | None) -> Frame:
-        wait_s = min(
-            limits.SESSION_WAIT_S, self.silent_s / 4, limits.SESSION_WAIT_S if timeout_s is None else timeout_s
-        )
-        delivery = self._reader.pull(wait_s, self._exchange.interrupted)
+        delivery = self._held.pull(timeout_s, self._exchange.interrupted)
         if delivery is None:
             return Frame("nothing", fields={"end": self._reader.at_end})
-        self._broker.guard.admit(self._principal, calls=0, bytes_=delivery.rows.batch.nbytes)
         self._batches += 1
         return _batch(delivery, self._batches, str(self._reader.position))
-
-    def _take_output(self, request: Frame) -> Frame:
-        stream = str(self._broker.store.streams.get(Fields(request.fields).text("stream")).name)
-        self._broker.guard.authorize(self._principal, "write", stream, verb="groups.commit")
-        table = unpack_table(request.data)
-        self._output_bytes += table.nbytes
-        if self._output_bytes > limits.SESSION_OUTPUT_BYTES_MAX:
-            size = self._output_bytes
-            self._drop_outputs()
-            raise TooLarge("the output of one commit", size, limits.SESSION_OUTPUT_BYTES_MAX)
-        self._broker.guard.admit(self._principal, calls=0, bytes_=table.nbytes)
-        self._outputs.setdefault(stream, []).append(table)
-        return Frame("taken")
-
-    def _commit(self) -> Frame:
-        outputs = {stream: pa.concat_tables(tables) for stream, tables in self._outputs.items()}
-        self._drop_outputs()
-        self._reader.commit(outputs or None)
-        return Frame("committed", fields={"output": self._reader.last_output})
-
-    def _drop_outputs(self) -> None:
-        self._outputs, self._output_bytes = {}, 0
 
     def _state(self) -> Frame:
         segments = [str(each) for each in self._reader.segments]

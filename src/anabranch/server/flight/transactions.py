@@ -11,19 +11,13 @@ Requests: `writer` (`stream` a name, or `id`: its columns), `write` (`stream`, a
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from anabranch import limits
-from anabranch.errors import Conflict, InvalidArgument, StreamNotFound, TooLarge
+from anabranch.errors import InvalidArgument
 from anabranch.model.ids import StreamId
-from anabranch.model.stream import StreamInfo
-from anabranch.model.transaction import TransactionState
 from anabranch.security.guard import Principal
 from anabranch.server.broker import Broker
 from anabranch.server.flight.exchange import Exchange, unknown
-from anabranch.transactions.record import TransactionRow, need_row
-from anabranch.transactions.transaction import Transaction
-from anabranch.transactions.writer import TransactionWriter
+from anabranch.server.sessions.transaction import HeldTransaction
 from anabranch.wire.fields import Fields
 from anabranch.wire.frames import Frame, unpack_table
 from anabranch.wire.sessions import check_consumer, transaction_fields
@@ -36,48 +30,24 @@ class TransactionSession:
     silent_s = limits.SESSION_SILENT_S
 
     def __init__(self, broker: Broker, principal: Principal, exchange: Exchange, request: Frame) -> None:
-        """Begin or resume it. Raises what `Transactions.begin` raises."""
-        self._broker = broker
-        self._store = broker.store
-        self._principal = principal
+        """Begin or resume it. Raises what `HeldTransaction` raises."""
         fields = Fields(request.fields)
-        self._consumer = check_consumer(fields.text("consumer"))
-        self._writers: dict[StreamId, TransactionWriter] = {}
-        self._unflushed_bytes = 0
-        self._transaction: Transaction | None = None  # None where it is committed already
-        self._ident = fields.optional_text("ident") or ""
-        self._written: set[StreamId] = set()
-        if self._ident:
-            self._written.update(self._row().info.events)
-            self.authorize()
-        if self._ident and fields.flag("again") and self._is_committed():
-            return
-        lease_s = fields.seconds("lease_s")
-        self._transaction = self._store.transactions.begin(
-            self._ident or None, lease_s=limits.TRANSACTION_LEASE_S if lease_s is None else lease_s
+        self._held = HeldTransaction(
+            broker,
+            principal,
+            check_consumer(fields.text("consumer")),
+            fields.optional_text("ident"),
+            lease_s=fields.seconds("lease_s"),
+            again=fields.flag("again"),
         )
-        self._transaction.act_for(self._consumer)
-        self._ident = self._transaction.id
-
-    def _is_committed(self) -> bool:
-        return self._row().info.state is TransactionState.COMMITTED
-
-    def _row(self) -> TransactionRow:
-        with self._store.catalog.reading() as reading:
-            return need_row(reading, self._ident)
 
     def authorize(self) -> None:
-        """Each stream that is written to."""
-        for stream in sorted(self._written | self._writers.keys()):
-            with suppress(StreamNotFound):  # deleted meanwhile
-                self._authorize(self._store.streams.view(stream).info)
-
-    def _authorize(self, info: StreamInfo) -> None:
-        self._broker.guard.authorize(self._principal, "write", str(info.name), verb="transactions.write")
+        """See `HeldTransaction.authorize`."""
+        self._held.authorize()
 
     def opened(self) -> Frame:
         """The transaction's id and state."""
-        return Frame("opened", fields={"ident": self._ident, "info": self._info()})
+        return Frame("opened", fields={"ident": self._held.ident, "info": self._info()})
 
     def call(self, request: Frame) -> Frame:
         """See the module."""
@@ -86,18 +56,19 @@ class TransactionSession:
             case "info":
                 return Frame("info", fields={"info": self._info()})
             case "commit":
-                return self._commit(fields)
+                note_time, writer = fields.value("note_time_us"), fields.optional_text("writer")
+                self._held.commit(note_time=note_time, writer=writer, left=fields.optional_count("left") or 0)
+                return Frame("done", fields={"info": self._info()})
             case "writer":
                 return self._describe(fields)
             case "write":
-                return self._write(fields, request)
+                self._held.write(_stream_id(fields.text("stream")), unpack_table(request.data))
             case "flush":
-                self._open.flush(request=f"flush {self._consumer} {fields.count('number')}")
-                self._unflushed_bytes = 0
+                self._held.flush(fields.count("number"))
             case "ping":
-                self._open.ping()
+                self._held.ping()
             case "abort":
-                self._open.abort(fields.text("reason"))
+                self._held.abort(fields.text("reason"))
                 return Frame("done", fields={"info": self._info()})
             case _:
                 raise unknown(request)
@@ -112,24 +83,12 @@ class TransactionSession:
     def close(self, request: Frame | None) -> None:
         """The transaction stays open until its lease expires, or somebody resumes it."""
 
-    @property
-    def _open(self) -> Transaction:
-        if self._transaction is None:
-            raise InvalidArgument(f"transaction '{self._ident}' is already committed and can't be changed")
-        return self._transaction
-
     def _info(self) -> dict[str, object]:
-        return transaction_fields(self._row().info)
+        return transaction_fields(self._held.info)
 
     def _describe(self, fields: Fields) -> Frame:
         ident = fields.optional_text("id")
-        if ident is None:
-            info = self._store.streams.get(fields.text("stream"))
-        else:
-            info = self._store.streams.view(_stream_id(ident)).info
-        self._authorize(info)
-        writer = self._open.writer(info.name)
-        self._writers[info.id] = writer
+        info = self._held.stream(fields.text("stream") if ident is None else _stream_id(ident))
         schema = info.schema
         described = {
             "stream": f"{info.id:016x}",
@@ -139,34 +98,6 @@ class TransactionSession:
             "raw": schema.raw,
         }
         return Frame("writer", fields=described, data=schema.columns.serialize())
-
-    def _write(self, fields: Fields, request: Frame) -> Frame:
-        stream = _stream_id(fields.text("stream"))
-        writer = self._writers.get(stream)
-        if writer is None:
-            info = self._store.streams.view(stream).info
-            self._authorize(info)
-            writer = self._writers[stream] = self._open.writer(info.name)
-        table = unpack_table(request.data)
-        self._broker.guard.admit(self._principal, calls=0, bytes_=table.nbytes)
-        if self._unflushed_bytes + table.nbytes > limits.TRANSACTION_UNFLUSHED_BYTES_MAX:
-            limit = limits.TRANSACTION_UNFLUSHED_BYTES_MAX
-            raise TooLarge("what a transaction holds before a flush", self._unflushed_bytes + table.nbytes, limit)
-        self._open._require_writable()
-        writer.write_batch(table)
-        self._unflushed_bytes += table.nbytes
-        return Frame("done")
-
-    def _commit(self, fields: Fields) -> Frame:
-        note_time, writer = fields.value("note_time_us"), fields.optional_text("writer")
-        if self._transaction is not None:
-            self._transaction.commit(note_time=note_time, writer=writer)
-            return Frame("done", fields={"info": self._info()})
-        if self._row().committer != self._consumer and (left := fields.count("left")):
-            raise Conflict(
-                f"another process committed transaction '{self._ident}' without {left:,} events written by this one"
-            )
-        return Frame("done", fields={"info": self._info()})
 
 
 def _stream_id(text: str) -> StreamId:

@@ -15,7 +15,7 @@ from anabranch.server.events.producers import Numbered
 from anabranch.server.events.writers import SharedWriter, append_value
 from anabranch.server.grpc.call import GrpcCall
 from anabranch.server.grpc.errors import draining
-from anabranch.server.grpc.rows import value_of
+from anabranch.server.grpc.rows import batch_of, value_of
 from anabranch.wire.v1 import store_pb2 as v1
 from anabranch.writing.acknowledgement import BatchAck, EventRange
 from anabranch.writing.producer import ProducerResult
@@ -45,7 +45,7 @@ async def _accept(call: GrpcCall, request: v1.AppendRequest, info: StreamInfo, w
         return _accept_single(call, value_of(request.events[0], writer.decoder, now), writer, size)
 
     def many() -> tuple[BatchAck, int]:
-        batch = writer.decoder.batch([value_of(each, writer.decoder, now) for each in request.events])
+        batch = batch_of(request.events, writer.decoder, now)
         return writer.writer.write_batch(batch, atomic=request.atomic), batch.num_rows
 
     ack, count = await front.run(many)
@@ -83,8 +83,7 @@ async def _accept_numbered(call: GrpcCall, request: v1.AppendRequest, info: Stre
     number = Numbered(given.id, given.epoch, given.sequence)
 
     def begin() -> Callable[[], ProducerResult]:
-        batch = writer.decoder.batch([value_of(each, writer.decoder, now) for each in request.events])
-        return front.producers.begin(info, number, batch)
+        return front.producers.begin(info, number, batch_of(request.events, writer.decoder, now))
 
     result = await front.run(begin)
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from anabranch import limits
 from anabranch.core.routing import check_key
-from anabranch.errors import SchemaMismatch
+from anabranch.errors import InvalidArgument, SchemaMismatch
 from anabranch.model.columns import select_columns
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import Micros
@@ -51,7 +51,7 @@ def encode(
 ) -> list[bytes]:
     """The rows as serialized `ReadResponse`, which are `FollowResponse` too: parts of about `limits.FOLLOW_SEND_BYTES`,
     each with the cut behind its last row; `after` is that behind the batch."""
-    events = _payloads(batch) if raw else [v1.Event(json=row) for row in encode_rows(batch, columns=columns)]
+    events = events_of(batch, raw=raw, columns=columns)
     cuts = cuts_of(batch, after)
     if meta:
         _add_meta(events, batch, after, cuts)
@@ -63,6 +63,19 @@ def encode(
             parts.append(part.SerializeToString())
             first, size = number + 1, 0
     return parts
+
+
+def events_of(batch: pa.RecordBatch, *, raw: bool, columns: Sequence[str] | None = None) -> list[v1.Event]:
+    """The rows as messages."""
+    return _payloads(batch) if raw else [v1.Event(json=row) for row in encode_rows(batch, columns=columns)]
+
+
+def batch_of(events: Sequence[v1.Event], decoder: RowDecoder, now: Micros) -> pa.RecordBatch:
+    """Events of a request as one batch. `now` is the time of bytes that have none. Raises InvalidArgument, SchemaMismatch
+    and InvalidKey."""
+    if not events:
+        raise InvalidArgument("expected at least one event")
+    return decoder.batch([value_of(each, decoder, now) for each in events])
 
 
 def _payloads(batch: pa.RecordBatch) -> list[v1.Event]:

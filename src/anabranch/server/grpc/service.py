@@ -20,7 +20,9 @@ from anabranch.server.grpc.append import append, append_stream
 from anabranch.server.grpc.call import Counted, GrpcCall
 from anabranch.server.grpc.callers import caller, peer_of
 from anabranch.server.grpc.errors import abort, draining, outcome_of
+from anabranch.server.grpc.group_reader import read_group
 from anabranch.server.grpc.read import follow, read
+from anabranch.server.grpc.transaction import transact
 from anabranch.server.grpc.verbs import call_verb
 from anabranch.wire.v1 import store_pb2 as v1
 
@@ -45,6 +47,8 @@ METHODS: Final = {
     "Read": Method(read, "read"),
     "Follow": Method(follow, "read", follows=True),
     "Call": Method(call_verb, None),
+    "ReadGroup": Method(read_group, None, follows=True),
+    "Transact": Method(transact, None, follows=True),
 }
 
 

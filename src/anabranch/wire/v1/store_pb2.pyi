@@ -163,6 +163,209 @@ class CallResponse(_message.Message):
     item: bytes
     def __init__(self, result: _Optional[bytes] = ..., item: _Optional[bytes] = ...) -> None: ...
 
+class ReadGroupRequest(_message.Message):
+    __slots__ = ("open", "next", "commit", "checkpoint_taken", "leave")
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_TAKEN_FIELD_NUMBER: _ClassVar[int]
+    LEAVE_FIELD_NUMBER: _ClassVar[int]
+    open: OpenGroupReader
+    next: NextGroupBatch
+    commit: CommitGroup
+    checkpoint_taken: CheckpointTaken
+    leave: LeaveGroup
+    def __init__(self, open: _Optional[_Union[OpenGroupReader, _Mapping]] = ..., next: _Optional[_Union[NextGroupBatch, _Mapping]] = ..., commit: _Optional[_Union[CommitGroup, _Mapping]] = ..., checkpoint_taken: _Optional[_Union[CheckpointTaken, _Mapping]] = ..., leave: _Optional[_Union[LeaveGroup, _Mapping]] = ...) -> None: ...
+
+class OpenGroupReader(_message.Message):
+    __slots__ = ("group", "reader", "delivery", "batch_events", "meta")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    READER_FIELD_NUMBER: _ClassVar[int]
+    DELIVERY_FIELD_NUMBER: _ClassVar[int]
+    BATCH_EVENTS_FIELD_NUMBER: _ClassVar[int]
+    META_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    reader: str
+    delivery: str
+    batch_events: int
+    meta: bool
+    def __init__(self, group: _Optional[str] = ..., reader: _Optional[str] = ..., delivery: _Optional[str] = ..., batch_events: _Optional[int] = ..., meta: _Optional[bool] = ...) -> None: ...
+
+class NextGroupBatch(_message.Message):
+    __slots__ = ("timeout_ms",)
+    TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    timeout_ms: int
+    def __init__(self, timeout_ms: _Optional[int] = ...) -> None: ...
+
+class CommitGroup(_message.Message):
+    __slots__ = ("events", "outputs")
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    OUTPUTS_FIELD_NUMBER: _ClassVar[int]
+    events: int
+    outputs: _containers.RepeatedCompositeFieldContainer[GroupOutput]
+    def __init__(self, events: _Optional[int] = ..., outputs: _Optional[_Iterable[_Union[GroupOutput, _Mapping]]] = ...) -> None: ...
+
+class GroupOutput(_message.Message):
+    __slots__ = ("stream", "events")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    stream: str
+    events: _containers.RepeatedCompositeFieldContainer[Event]
+    def __init__(self, stream: _Optional[str] = ..., events: _Optional[_Iterable[_Union[Event, _Mapping]]] = ...) -> None: ...
+
+class CheckpointTaken(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class LeaveGroup(_message.Message):
+    __slots__ = ("events",)
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    events: int
+    def __init__(self, events: _Optional[int] = ...) -> None: ...
+
+class ReadGroupResponse(_message.Message):
+    __slots__ = ("opened", "batch", "nothing", "committed", "checkpoint", "left")
+    OPENED_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    NOTHING_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    LEFT_FIELD_NUMBER: _ClassVar[int]
+    opened: GroupReaderOpened
+    batch: GroupBatch
+    nothing: GroupNothing
+    committed: GroupCommitted
+    checkpoint: GroupCheckpoint
+    left: GroupLeft
+    def __init__(self, opened: _Optional[_Union[GroupReaderOpened, _Mapping]] = ..., batch: _Optional[_Union[GroupBatch, _Mapping]] = ..., nothing: _Optional[_Union[GroupNothing, _Mapping]] = ..., committed: _Optional[_Union[GroupCommitted, _Mapping]] = ..., checkpoint: _Optional[_Union[GroupCheckpoint, _Mapping]] = ..., left: _Optional[_Union[GroupLeft, _Mapping]] = ...) -> None: ...
+
+class GroupReaderOpened(_message.Message):
+    __slots__ = ("position",)
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    position: str
+    def __init__(self, position: _Optional[str] = ...) -> None: ...
+
+class GroupBatch(_message.Message):
+    __slots__ = ("stream", "segment", "events", "more")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    stream: str
+    segment: str
+    events: _containers.RepeatedCompositeFieldContainer[Event]
+    more: bool
+    def __init__(self, stream: _Optional[str] = ..., segment: _Optional[str] = ..., events: _Optional[_Iterable[_Union[Event, _Mapping]]] = ..., more: _Optional[bool] = ...) -> None: ...
+
+class GroupNothing(_message.Message):
+    __slots__ = ("end",)
+    END_FIELD_NUMBER: _ClassVar[int]
+    end: bool
+    def __init__(self, end: _Optional[bool] = ...) -> None: ...
+
+class GroupCommitted(_message.Message):
+    __slots__ = ("position",)
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    position: str
+    def __init__(self, position: _Optional[str] = ...) -> None: ...
+
+class GroupCheckpoint(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class GroupLeft(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class TransactRequest(_message.Message):
+    __slots__ = ("open", "write", "flush", "commit", "abort")
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    WRITE_FIELD_NUMBER: _ClassVar[int]
+    FLUSH_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_FIELD_NUMBER: _ClassVar[int]
+    ABORT_FIELD_NUMBER: _ClassVar[int]
+    open: OpenTransaction
+    write: TransactionWrite
+    flush: TransactionFlush
+    commit: TransactionCommit
+    abort: TransactionAbort
+    def __init__(self, open: _Optional[_Union[OpenTransaction, _Mapping]] = ..., write: _Optional[_Union[TransactionWrite, _Mapping]] = ..., flush: _Optional[_Union[TransactionFlush, _Mapping]] = ..., commit: _Optional[_Union[TransactionCommit, _Mapping]] = ..., abort: _Optional[_Union[TransactionAbort, _Mapping]] = ...) -> None: ...
+
+class OpenTransaction(_message.Message):
+    __slots__ = ("id", "lease_ms", "caller")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    CALLER_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    lease_ms: int
+    caller: str
+    def __init__(self, id: _Optional[str] = ..., lease_ms: _Optional[int] = ..., caller: _Optional[str] = ...) -> None: ...
+
+class TransactionWrite(_message.Message):
+    __slots__ = ("stream", "events")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    stream: str
+    events: _containers.RepeatedCompositeFieldContainer[Event]
+    def __init__(self, stream: _Optional[str] = ..., events: _Optional[_Iterable[_Union[Event, _Mapping]]] = ...) -> None: ...
+
+class TransactionFlush(_message.Message):
+    __slots__ = ("number",)
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    def __init__(self, number: _Optional[int] = ...) -> None: ...
+
+class TransactionCommit(_message.Message):
+    __slots__ = ("note_time_us", "writer")
+    NOTE_TIME_US_FIELD_NUMBER: _ClassVar[int]
+    WRITER_FIELD_NUMBER: _ClassVar[int]
+    note_time_us: int
+    writer: str
+    def __init__(self, note_time_us: _Optional[int] = ..., writer: _Optional[str] = ...) -> None: ...
+
+class TransactionAbort(_message.Message):
+    __slots__ = ("reason",)
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    def __init__(self, reason: _Optional[str] = ...) -> None: ...
+
+class TransactResponse(_message.Message):
+    __slots__ = ("opened", "done", "ended")
+    OPENED_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    opened: TransactionState
+    done: TransactionDone
+    ended: TransactionState
+    def __init__(self, opened: _Optional[_Union[TransactionState, _Mapping]] = ..., done: _Optional[_Union[TransactionDone, _Mapping]] = ..., ended: _Optional[_Union[TransactionState, _Mapping]] = ...) -> None: ...
+
+class TransactionDone(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class TransactionState(_message.Message):
+    __slots__ = ("id", "state", "begun_us", "expires_us", "events")
+    class EventsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    BEGUN_US_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_US_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    state: str
+    begun_us: int
+    expires_us: int
+    events: _containers.ScalarMap[str, int]
+    def __init__(self, id: _Optional[str] = ..., state: _Optional[str] = ..., begun_us: _Optional[int] = ..., expires_us: _Optional[int] = ..., events: _Optional[_Mapping[str, int]] = ...) -> None: ...
+
 class Error(_message.Message):
     __slots__ = ("code", "message", "fields")
     CODE_FIELD_NUMBER: _ClassVar[int]

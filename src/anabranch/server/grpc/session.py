@@ -1,0 +1,144 @@
+"""What the calls of group readers and transactions share: requests one by one, each carried out in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from google.protobuf.message import Message
+
+from anabranch import limits
+from anabranch.errors import Closed, InvalidArgument
+from anabranch.server.grpc.call import GrpcCall
+from anabranch.server.grpc.errors import draining
+
+M = TypeVar("M", bound=Message)
+T = TypeVar("T")
+
+
+class GrpcSession:
+    """The requests of one call. Use it in a `with` block of the coroutine that serves the call: at its end, work in
+    progress in a thread is interrupted."""
+
+    def __init__(self, call: GrpcCall, kind: type[Message], *, silent_s: float | None) -> None:
+        """`kind` is that of a request. A caller who sends none for `silent_s` seconds is given up."""
+        self.call = call
+        self._kind = kind
+        self._silent_s = silent_s
+        self._loop = asyncio.get_running_loop()
+        self._turn = asyncio.Lock()
+        self._interrupted = False
+        self._wake: Callable[[], None] = lambda: None
+        self._authorize: Callable[[], None] = lambda: None
+        self._authorized_at = self._loop.time()
+        self._asked: list[Any] = []
+        self._forget_drain: Callable[[], None] = lambda: None
+
+    def begin(self, *, wake: Callable[[], None], authorize: Callable[[], None]) -> None:
+        """What the session holds is open. `wake` has a request in progress look at `interrupted()`; `authorize` checks the
+        caller's rights again."""
+        self._wake, self._authorize = wake, authorize
+        self._forget_drain = self.call.front.broker.drain.on_start(self.interrupt)
+
+    def interrupt(self) -> None:
+        """Have the request in progress end. May be called in any thread."""
+        self._interrupted = True
+        self._wake()
+
+    def interrupted(self) -> bool:
+        """True if a request that waits should return: the caller is gone, or the broker ends."""
+        return self._interrupted
+
+    async def first(self, name: str) -> Any:
+        """The first request, which has to be `name`. Raises InvalidArgument."""
+        given = await self.next()
+        if given is None or given[0] != name:
+            raise InvalidArgument(f"expected '{name}' as the first request")
+        return given[1]
+
+    async def next(self) -> tuple[str, Any] | None:
+        """The next request, by its name; None once the caller sends no more. Raises InvalidArgument, TimeoutError, and what
+        says that the broker ends."""
+        receive = asyncio.ensure_future(self._receive())
+        try:
+            while not (await asyncio.wait((receive,), timeout=limits.SESSION_WATCH_S))[0]:
+                if self.call.front.draining:
+                    raise draining()
+            return receive.result()
+        finally:
+            receive.cancel()
+
+    async def _receive(self) -> tuple[str, Any] | None:
+        try:
+            async with asyncio.timeout(self._silent_s):
+                message = await self.call.receive(self._kind)
+        except TimeoutError:
+            raise TimeoutError(f"the caller sent no request for {self._silent_s:g} s") from None
+        if message is None:
+            return None
+        name = message.WhichOneof("request")
+        if name is None:
+            raise InvalidArgument("expected a request in the message")
+        return name, getattr(message, name)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Carry out a request in a thread, one at a time; the caller's rights are checked again where that is due."""
+        async with self._turn:
+            if self.call.front.draining:
+                raise draining()
+            if self._loop.time() - self._authorized_at > limits.SESSION_AUTHORIZE_S:
+                await self.call.front.run(self._authorize)
+                self._authorized_at = self._loop.time()
+            running = self.call.front.run_session(work)
+            try:
+                return await asyncio.shield(running)
+            except asyncio.CancelledError:
+                self.interrupt()
+                self._end_questions()
+                with suppress(Exception):  # the caller is gone
+                    await running
+                raise
+            except Closed:
+                if self.call.front.draining:
+                    raise draining() from None
+                raise
+
+    def ask(self, message: Message, name: str) -> None:
+        """Ask the caller something in the middle of a request, and wait for the answer, a request `name`. For the thread
+        that carries it out. Raises Closed where the caller is gone, InvalidArgument for another request."""
+
+        async def asked() -> None:
+            await self.call.send(message)
+            given = await self.next()
+            if given is None:
+                raise Closed("session")
+            if given[0] != name:
+                raise InvalidArgument(f"expected '{name}', got '{given[0]}'")
+
+        future = asyncio.run_coroutine_threadsafe(asked(), self._loop)
+        self._asked.append(future)
+        try:
+            future.result()
+        except CancelledError:
+            raise Closed("session") from None
+        finally:
+            self._asked.remove(future)
+
+    def _end_questions(self) -> None:
+        for future in list(self._asked):
+            future.cancel()
+
+    async def end(self, release: Callable[[], None]) -> None:
+        """Interrupt what is in progress, and give up in a thread what is held, also where this coroutine is cancelled."""
+        self._forget_drain()
+        self.interrupt()
+        self._end_questions()
+
+        async def released() -> None:
+            async with self._turn:
+                await self.call.front.run_session(release)
+
+        await asyncio.shield(asyncio.ensure_future(released()))
