@@ -43,7 +43,7 @@ _PER_FRONT_END: Final = (
 _CELLS: Final = {
     name: number
     for number, name in enumerate(
-        (*(f"{front}.{each}" for front in FRONT_ENDS for each in _PER_FRONT_END), "restarts", "draining")
+        (*(f"{front}.{each}" for front in FRONT_ENDS for each in _PER_FRONT_END), "restarts", "started", "draining")
     )
 }
 _SLOT_BYTES: Final = 8 * len(_CELLS)
@@ -86,6 +86,15 @@ class Counters:
     def restarted(self) -> None:
         """A process has been replaced."""
         self._add("restarts", 1)
+
+    def started(self) -> None:
+        """All front ends accept connections, and the broker has said so."""
+        self._add("started", 1)
+
+    @property
+    def is_started(self) -> bool:
+        """True once `started` was called, in any process."""
+        return self._sum("started") > 0
 
     def draining(self) -> None:
         """The broker ends."""

@@ -71,6 +71,7 @@ def run(
                 started.append(front_end)
             authority = made_authority(settings, secured)
             ready(Serving(broker.store.url, addresses, _some_stream(broker.store), authority))
+            counters.started()
             notify("READY=1")
             failure = _serve(started, stopping, access_log)
         except BaseException:

@@ -31,7 +31,7 @@ class Health:
         if path == "/healthz":
             return 200, "ok\n"
         if path == "/readyz":
-            problem = "draining" if self._broker.drain.started else await self._problem()
+            problem = await self._problem()
             return (200, "ready\n") if problem is None else (503, f"{problem}\n")
         try:
             guard = self._broker.guard
@@ -48,7 +48,11 @@ class Health:
             return 503, f"{exc}\n"
 
     async def _problem(self) -> str | None:
-        """Why the store can't serve, if it can't. At most one look at a time, however many ask."""
+        """Why the broker can't serve, if it can't. At most one look at the store at a time, however many ask."""
+        if self._broker.drain.started:
+            return "draining"
+        if not self._counters.is_started:
+            return "starting"
         if self._probe is None or self._probe.done():
             self._probe = asyncio.get_running_loop().run_in_executor(None, self._look)
         try:
