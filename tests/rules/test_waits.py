@@ -75,6 +75,7 @@ ALLOWED = {
     "server/flight/append.py::_produced accepted.result": _DURABLE,
     "server/grpc/append.py::_Window.get self._queue.get": "a caller who appends, until its connection ends, or a drain",
     "server/grpc/append.py::_Window.put self._less.wait": _DURABLE,
+    "server/grpc/session.py::GrpcSession.ask future.result": "the caller answers within `GROUP_PROCESSING_S_MAX`, or has gone",
     "server/grpc/append.py::_answer window.get": "a caller who appends, until its connection ends, or a drain",
     "server/http/durable_streams/append.py::_write_alone writer.write_batch(table, atomic=True, expected=expected).result": (
         _DURABLE

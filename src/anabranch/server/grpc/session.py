@@ -67,7 +67,7 @@ class GrpcSession:
             while not (await asyncio.wait((receive,), timeout=limits.SESSION_WATCH_S))[0]:
                 if self.call.front.draining:
                     raise draining()
-            return receive.result()
+            return await receive
         finally:
             receive.cancel()
 

@@ -37,7 +37,7 @@ async def transact(call: GrpcCall) -> None:
     try:
         done, _ = await asyncio.wait((keeping, serving), return_when=asyncio.FIRST_COMPLETED)
         for task in done:
-            task.result()
+            await task
     finally:
         for task in (keeping, serving):
             task.cancel()
