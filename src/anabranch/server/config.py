@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,6 +44,13 @@ def _no_spaces(value: str) -> str:
     if not value or any(letter.isspace() for letter in value):
         raise ValueError("expected the name or address of an interface, such as 127.0.0.1")
     return value
+
+
+def _origins(values: tuple[str, ...]) -> tuple[str, ...]:
+    for value in values:
+        if value != "*" and not re.fullmatch(r"https?://[^/\s?#@*]+", value):
+            raise ValueError(f"expected an origin such as https://app.example, without a path, or *; not {value!r}")
+    return values
 
 
 Port = Annotated[int, Field(ge=0, le=65535)]
@@ -100,6 +108,9 @@ class ServerSettings(BaseSettings):
         (), description="Folders and URLs of this server that admins may name in calls, by prefix. None by default."
     )
 
+    cors_origins: Annotated[Names, AfterValidator(_origins)] = Field(
+        (), description="Origins whose pages browsers let use this broker, such as https://app.example, or *."
+    )
     request_bytes_max: Annotated[int, Field(ge=1024)] = Field(
         64 << 20, description="The largest body of one HTTP request."
     )

@@ -71,7 +71,9 @@ class HttpFrontEnd:
         self._settings = settings
         self._door = door
         self._certificate = ServerCertificate.of(settings, broker.store.runtime)
-        self._edge = HttpEdge(_application(broker), broker, settings, counters, access_log, is_upload=is_upload)
+        self._edge = HttpEdge(
+            _application(broker, settings), broker, settings, counters, access_log, is_upload=is_upload
+        )
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
@@ -144,5 +146,5 @@ class HttpFrontEnd:
             await asyncio.gather(sweep, return_exceptions=True)
 
 
-def _application(broker: Broker) -> Any:
-    return create_app(broker)
+def _application(broker: Broker, settings: ServerSettings) -> Any:
+    return create_app(broker, origins=settings.cors_origins)

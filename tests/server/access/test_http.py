@@ -50,6 +50,14 @@ def test_only_listed_pages_are_open_and_what_changes_something_is_no_reading() -
         assert each.method in ("GET", "HEAD") or each.operation != "read" or each.resource == "verb", each.path
 
 
+def test_a_fork_needs_the_right_to_read_its_source(served: tuple[World, httpx.Client]) -> None:
+    found: dict[str, int] = {}
+    for caller in ("admin on lab/", "operator on *"):
+        token = {"Authorization": f"Bearer {served[0].tokens[caller]}", "Stream-Forked-From": "/streams/iot/done"}
+        found[caller] = served[1].put(f"/streams/lab/fork-{len(found)}", headers=token).status_code
+    assert found == {"admin on lab/": 403, "operator on *": 201}
+
+
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda each: f"{each.method} {each.path}")
 def test_strangers_are_let_in_nowhere(served: tuple[World, httpx.Client], endpoint: object) -> None:
     method, path = endpoint.method, filled(endpoint.path)  # type: ignore[attr-defined]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -38,9 +38,9 @@ class Serving:
 
 
 @contextmanager
-def serving(store: Store, guard: Guard | None = None) -> Iterator[Serving]:
+def serving(store: Store, guard: Guard | None = None, *, origins: Sequence[str] = ()) -> Iterator[Serving]:
     broker = Broker(store, guard or OpenGuard())
-    app = create_app(broker)
+    app = create_app(broker, origins=origins)
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     config = uvicorn.Config(app, lifespan="on", log_level="warning", access_log=False, timeout_graceful_shutdown=5)

@@ -19,6 +19,7 @@ from anabranch.catalog.state.copy_portion import COPY_PORTION
 from anabranch.catalog.state.data_key import DATA_KEY
 from anabranch.catalog.state.ephemeral import EPHEMERAL
 from anabranch.catalog.state.flush import FLUSH
+from anabranch.catalog.state.fork import FORK
 from anabranch.catalog.state.former_name import FORMER_NAME
 from anabranch.catalog.state.former_names import FORMER_NAMES
 from anabranch.catalog.state.former_scope import FORMER_SCOPE
@@ -64,6 +65,7 @@ KINDS: Final[Mapping[str, StateKind[Any, Any]]] = MappingProxyType(
             DATA_KEY,
             EPHEMERAL,
             FLUSH,
+            FORK,
             FORMER_NAME,
             FORMER_NAMES,
             FORMER_SCOPE,

@@ -13,11 +13,12 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from anabranch.security.guard import Principal
 from anabranch.server.broker import Broker
 from anabranch.server.http.access import authenticate
+from anabranch.server.http.cors import with_cors
 from anabranch.server.http.endpoints import Endpoint
 from anabranch.server.http.fast_append import append_fast
 from anabranch.server.http.front import HttpCall, HttpFront
@@ -68,10 +69,11 @@ class HttpApp:
             await self.front.close()
 
 
-def create_app(broker: Broker) -> HttpApp:
-    """The ASGI application that serves a broker's store over HTTP. It needs the lifespan protocol, and one event loop a
-    process. It closes neither the store nor the guard."""
-    return HttpApp(broker)
+def create_app(broker: Broker, *, origins: Sequence[str] = ()) -> ASGIApp:
+    """The ASGI application that serves a broker's store over HTTP, also to browsers' pages of these origins. It needs the
+    lifespan protocol, and one event loop a process. It closes neither the store nor the guard."""
+    app = HttpApp(broker)
+    return with_cors(app, origins) if origins else app
 
 
 class _Served:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from anabranch.catalog.port import Writing
 from anabranch.catalog.state.byte_head import BYTE_HEAD
 from anabranch.catalog.state.copied import COPIED
+from anabranch.catalog.state.fork import FORK
 from anabranch.log.view import drop_relocations
 from anabranch.model.ids import Micros, SegmentId, StreamId
 from anabranch.model.keyspace import FULL_KEY_RANGE
@@ -60,6 +61,7 @@ def delete_stream(txn: Writing, stream: StreamName | StreamId, now: Micros) -> S
     txn.drop_stream(info.id)
     txn.drop_state(COPIED, info.id)
     txn.drop_state(BYTE_HEAD, info.id)
+    txn.drop_state(FORK, info.id)
     forget_policy(txn, info.id)
     forget_scaling(txn, info.id)
     forget_origins(txn, info.id)

@@ -14,6 +14,8 @@ import pytest
 
 import anabranch as ab
 from anabranch import limits
+from anabranch.catalog.state.fork import Fork
+from anabranch.server.http.durable_streams.forks import make_fork
 from anabranch.store import Store
 from tests.server.kit import BrokerProcess
 
@@ -154,6 +156,49 @@ def test_a_stream_expires_after_its_time(http: httpx.Client) -> None:
     assert http.head("/streams/iot/brief").headers["stream-ttl"] == "1"
     time.sleep(0.5)
     assert http.get("/streams/iot/brief").status_code == 404
+
+
+def test_a_fork_shares_what_its_source_held_and_keeps_the_name_of_a_deleted_one_in_use(
+    http: httpx.Client, store: Store
+) -> None:
+    http.put("/streams/iot/log", headers=TEXT, content=b"one,")
+    forked = {"Stream-Forked-From": "/streams/iot/log"}
+    assert http.put("/streams/iot/fork", headers=forked).status_code == 201
+    assert http.post("/streams/iot/fork", headers=TEXT, content=b"two").status_code == 204
+    assert http.delete("/streams/iot/log").status_code == 204
+    assert http.get("/streams/iot/log").json()["code"] == "stream_gone"
+    assert store.streams.get("iot/log").sealed and http.get("/streams/iot/fork").text == "one,two"
+    store.streams.delete("iot/fork")  # not by this protocol
+    assert http.get("/streams/iot/log").status_code == 404
+    assert not store.streams.exists("iot/log")
+
+
+def test_a_source_that_is_deleted_as_a_stream_leaves_its_forks(http: httpx.Client, store: Store) -> None:
+    http.put("/streams/iot/log", headers=TEXT, content=b"one")
+    http.put("/streams/iot/fork", headers={"Stream-Forked-From": "/iot/log"})
+    store.streams.delete("iot/log")
+    assert http.put("/streams/iot/log", headers=JSON).status_code == 201
+    assert http.get("/streams/iot/fork").text == "one"
+    assert http.delete("/streams/iot/fork").status_code == 204
+    assert http.head("/streams/iot/log").status_code == 200
+
+
+def test_the_same_fork_again_goes_on_where_the_first_request_broke_off(http: httpx.Client, store: Store) -> None:
+    http.put("/streams/iot/log", headers=TEXT, content=b"hello")
+    start = f"{0:016d}_{0:016d}"
+    headers = {"Stream-Forked-From": "/streams/iot/log", "Stream-Fork-Offset": start, "Stream-Fork-Sub-Offset": "3"}
+    info = store.streams.get("iot/log")
+    cut = ab.StreamCut.of(info.id, {ab.SegmentId(0, 0): 0})
+    make_fork(store, ab.StreamName("iot", "fork"), Fork(info.id, 0, 3), cut, dict(info.tags))
+    assert http.put("/streams/iot/fork", headers=headers, content=b"p!").status_code == 200
+    assert http.get("/streams/iot/fork").text == "help!"
+    assert http.put("/streams/iot/fork", headers=headers, content=b"p!").status_code == 200
+    assert http.get("/streams/iot/fork").text == "help!"
+
+
+@pytest.mark.parametrize("path", ["", "/streams", "log", "/streams/iot/", "https://other/streams/iot/log"])
+def test_a_fork_of_what_is_no_stream_is_refused(http: httpx.Client, path: str) -> None:
+    assert http.put("/streams/iot/fork", headers={"Stream-Forked-From": path}).status_code in (400, 404)
 
 
 def test_a_long_poll_returns_what_comes(http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,8 +25,9 @@ from anabranch.server.events.producers import Numbered
 from anabranch.server.http.body import read_body
 from anabranch.server.http.durable_streams.config import same_type, wants_close
 from anabranch.server.http.durable_streams.messages import messages_of
+from anabranch.server.http.durable_streams.offsets import offset_text
 from anabranch.server.http.durable_streams.sequence import last_sequence
-from anabranch.server.http.durable_streams.state import DurableStream, load, offset_text, touch
+from anabranch.server.http.durable_streams.state import DurableStream, load, touch
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.problem import HttpRefusal
 from anabranch.server.http.producers import numbered

@@ -30,6 +30,9 @@ DURABLE_STREAMS: Final[tuple[Endpoint, ...]] = (
             _parameter("header", "Stream-TTL", _NUMBER, "Seconds that it stays after the last read or append."),
             _parameter("header", "Stream-Expires-At", _TEXT, "When it goes (RFC 3339)."),
             _CLOSE,
+            _parameter("header", "Stream-Forked-From", _TEXT, "The path of the stream that it is a fork of."),
+            _parameter("header", "Stream-Fork-Offset", _TEXT, "Up to where; without it, to the tail."),
+            _parameter("header", "Stream-Fork-Sub-Offset", _NUMBER, "And so many bytes, or JSON messages, more."),
         ),
         body=_BODY,
         answers={

@@ -6,8 +6,9 @@ from starlette.responses import Response
 
 from anabranch.server.http.durable_streams.cursor import response_cursor
 from anabranch.server.http.durable_streams.messages import joined
+from anabranch.server.http.durable_streams.offsets import offset_text
 from anabranch.server.http.durable_streams.pages import Page
-from anabranch.server.http.durable_streams.state import DurableStream, offset_text
+from anabranch.server.http.durable_streams.state import DurableStream
 from anabranch.server.http.front import HttpCall
 
 

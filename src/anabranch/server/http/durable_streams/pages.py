@@ -33,3 +33,11 @@ def read_page(store: Store, stream: DurableStream, start: int) -> Page:
                 if size >= limits.HTTP_PAGE_BYTES_MAX:
                     return Page(messages, start, stop)
     return Page(messages, start, stop)
+
+
+def read_message(store: Store, stream: DurableStream, offset: int) -> list[bytes]:
+    """The message at the offset, if the stream holds it."""
+    start, end = stream.cut(offset), stream.cut(min(offset + 1, stream.tail))
+    with store.reader(stream.info.name, start=start, end=end, columns=["payload"]) as reader:
+        batch = reader.read()
+        return [] if batch is None else [payload or b"" for payload in batch.column("payload").to_pylist()]

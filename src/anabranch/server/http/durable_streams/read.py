@@ -9,10 +9,11 @@ from starlette.responses import Response
 from anabranch.errors import InvalidArgument
 from anabranch.server.http.durable_streams.live import long_poll
 from anabranch.server.http.durable_streams.messages import joined
+from anabranch.server.http.durable_streams.offsets import offset_of
 from anabranch.server.http.durable_streams.page_response import page_response
 from anabranch.server.http.durable_streams.pages import read_page
 from anabranch.server.http.durable_streams.sse import server_sent_events
-from anabranch.server.http.durable_streams.state import load, offset_of, touch
+from anabranch.server.http.durable_streams.state import load, touch
 from anabranch.server.http.front import HttpCall
 
 

@@ -18,7 +18,8 @@ from anabranch.errors import AnabranchError
 from anabranch.server.http.durable_streams.config import StreamConfig
 from anabranch.server.http.durable_streams.cursor import response_cursor
 from anabranch.server.http.durable_streams.messages import joined
-from anabranch.server.http.durable_streams.state import DurableStream, offset_text
+from anabranch.server.http.durable_streams.offsets import offset_text
+from anabranch.server.http.durable_streams.state import DurableStream
 from anabranch.server.http.front import HttpCall
 from anabranch.server.tail.follower import Follower
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final, NamedTuple
 
-from anabranch.errors import Conflict, InvalidArgument, StreamNotFound
+from anabranch.errors import Conflict, StreamNotFound
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import SegmentId
 from anabranch.model.stream import StreamInfo
 from anabranch.reading.bounds import to_cut
 from anabranch.server.http.durable_streams.config import StreamConfig, config_of_tags, until_of
+from anabranch.server.http.durable_streams.forks import StreamGone, delete, has_forks, is_deleted
+from anabranch.server.http.durable_streams.offsets import offset_text
 from anabranch.server.http.front import HttpFront
 
-_OFFSET: Final = re.compile(r"0{16}_([0-9]{16})")
 _TOUCH_PARTS: Final = 20  # a deadline is stored again once it moves by this part of the TTL
 
 
@@ -42,14 +42,16 @@ class DurableStream(NamedTuple):
 
 def load(front: HttpFront, name: str) -> DurableStream:
     """The stream as of now; one whose time is over is deleted. Raises StreamNotFound, and Conflict for a stream that this
-    protocol can't serve: one with columns or with several segments."""
+    protocol can't serve: one with columns or with several segments. Raises StreamGone for one that has only forks."""
     view = front.store.streams.view(name)
     info = view.info
+    if is_deleted(info) and has_forks(front.store, info.id):
+        raise StreamGone(name)
     until = until_of(info.tags)
-    if until is not None and until <= front.store.runtime.clock.now():
-        front.store.streams.delete(info.id)
+    if is_deleted(info) or (until is not None and until <= front.store.runtime.clock.now()):
+        whole = delete(front.store, info.id)
         front.names.forget(name)
-        raise StreamNotFound(name)
+        raise StreamNotFound(name) if whole else StreamGone(name)
     if not info.schema.raw or len(view.segments) != 1:
         raise Conflict(f"'{name}' is no Durable Stream: it has columns, or more than one segment")
     logs = front.store.internals.logs
@@ -65,16 +67,3 @@ def touch(front: HttpFront, stream: DurableStream) -> None:
     now = front.store.runtime.clock.now()
     if now + ttl * 1_000_000 - until > ttl * 1_000_000 // _TOUCH_PARTS:
         front.store.streams.tag(stream.info.id, {**stream.info.tags, **stream.config.tags(now)})
-
-
-def offset_text(offset: int) -> str:
-    """The offset as clients see it: it sorts as text."""
-    return f"{0:016d}_{offset:016d}"
-
-
-def offset_of(text: str) -> int:
-    """The offset of its text. Raises InvalidArgument."""
-    match = _OFFSET.fullmatch(text)
-    if match is None:
-        raise InvalidArgument(f"'{text:.50}' is no offset of a stream: expected -1, now, or a Stream-Next-Offset")
-    return int(match[1])

@@ -1,0 +1,34 @@
+"""Which pages of other origins may use the broker from a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp
+
+_METHODS: Final = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
+_EXPOSED: Final = (
+    *("Anabranch-From", "Anabranch-Head", "Anabranch-Next", "Link", "Retry-After"),
+    *("Accept-Ranges", "Content-Disposition", "Content-Range", "ETag", "Location", "Repr-Digest"),
+    *("Tus-Checksum-Algorithm", "Tus-Extension", "Tus-Max-Size", "Tus-Resumable", "Tus-Version"),
+    *("Upload-Complete", "Upload-Length", "Upload-Offset"),
+    *("Stream-Closed", "Stream-Cursor", "Stream-Expires-At", "Stream-Next-Offset", "Stream-SSE-Data-Encoding"),
+    *("Stream-TTL", "Stream-Up-To-Date", "Producer-Epoch", "Producer-Expected-Seq", "Producer-Received-Seq"),
+    "Producer-Seq",
+)
+_PREFLIGHT_S: Final = 3600
+
+
+def with_cors(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
+    """The application, which pages of these origins may use; `*` stands for any. Who calls is said by a token, never by a
+    cookie, so a page can do no more than whoever gave it one."""
+    return CORSMiddleware(
+        app,
+        allow_origins=origins,
+        allow_methods=_METHODS,
+        allow_headers=["*"],
+        expose_headers=_EXPOSED,
+        max_age=_PREFLIGHT_S,
+    )

@@ -1,0 +1,52 @@
+"""Pages of other origins in browsers."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from anabranch.errors import InvalidArgument
+from anabranch.server.config import load
+from anabranch.store import Store
+from tests.server.http.serving import serving
+
+PAGE = {"Origin": "https://app.example"}
+ASKED = {
+    **PAGE,
+    "Access-Control-Request-Method": "PATCH",
+    "Access-Control-Request-Headers": "authorization,upload-offset",
+}
+URL = "/v1/streams/iot/raw/bytes"
+
+
+def test_no_page_of_another_origin_is_served_unless_it_is_allowed(http: httpx.Client) -> None:
+    assert "access-control-allow-origin" not in http.get("/v1/scopes", headers=PAGE).headers
+    assert "access-control-allow-origin" not in http.options(URL, headers=ASKED).headers
+
+
+def test_pages_of_allowed_origins_are_served_and_no_others(store: Store) -> None:
+    with (
+        serving(store, origins=["https://app.example"]) as running,
+        httpx.Client(base_url=running.url, timeout=60) as http,
+    ):
+        allowed = http.options(URL, headers=ASKED)
+        assert allowed.status_code == 200
+        assert allowed.headers["access-control-allow-origin"] == "https://app.example"
+        assert "PATCH" in allowed.headers["access-control-allow-methods"]
+        assert "upload-offset" in allowed.headers["access-control-allow-headers"]
+        refused = http.get("/v1/streams/iot/none", headers=PAGE)  # a page can read an error, too
+        assert refused.status_code == 404
+        assert refused.headers["access-control-allow-origin"] == "https://app.example"
+        head = http.head(URL, headers=PAGE)
+        assert "Upload-Offset" in head.headers["access-control-expose-headers"]
+        assert "access-control-allow-credentials" not in head.headers
+        other = {**ASKED, "Origin": "https://app.example.evil"}
+        assert "access-control-allow-origin" not in http.options(URL, headers=other).headers
+        assert "access-control-allow-origin" not in http.get("/v1/scopes", headers=other).headers
+
+
+@pytest.mark.parametrize("origin", ["app.example", "https://app.example/", "https://*.example", "null"])
+def test_what_is_no_origin_is_refused_by_the_settings(origin: str) -> None:
+    assert load({"cors_origins": "https://a.example, *"}, environment={}).settings.cors_origins[1] == "*"
+    with pytest.raises(InvalidArgument, match="origin"):
+        load({"cors_origins": origin}, environment={})
