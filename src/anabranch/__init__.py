@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from anabranch.model.event import Event
     from anabranch.model.ids import SegmentId
     from anabranch.model.keyspace import KeyRange
+    from anabranch.model.load_policy import RejectAbove, SampleAbove
     from anabranch.model.misplaced import MisplacedEventsWarning
     from anabranch.model.names import StreamName
     from anabranch.model.pointer import EventPointer
@@ -95,11 +96,13 @@ _PLACES = {
     "Rate": "model.rate",
     "Reader": "reading.reader",
     "ReaderGroup": "groups.group",
+    "RejectAbove": "model.load_policy",
     "RetainBytes": "streams.retention.policy",
     "RetainConsumed": "streams.retention.policy",
     "RetainFor": "streams.retention.policy",
     "Retention": "streams.retention.policy",
     "RevisionedStream": "shared_state.revisioned_stream",
+    "SampleAbove": "model.load_policy",
     "SegmentId": "model.ids",
     "Settings": "runtime.settings",
     "SqlPositions": "groups.sql_positions",
@@ -156,11 +159,13 @@ __all__ = [
     "Rate",
     "Reader",
     "ReaderGroup",
+    "RejectAbove",
     "RetainBytes",
     "RetainConsumed",
     "RetainFor",
     "Retention",
     "RevisionedStream",
+    "SampleAbove",
     "SegmentId",
     "Settings",
     "SqlPositions",

@@ -274,6 +274,7 @@ CONNECTION_BYTES_MAX: Final = 4 * MIB  # of one call: read ahead of its consumer
 CONNECTION_BATCHES_MAX: Final = 16  # of one append: accepted and not yet durable
 FLIGHT_CHUNKS_MAX: Final = 1_024  # chunks of a byte stream in one message
 FLIGHT_POLL_S: Final = 0.5  # how often a follower without events looks whether its client is gone
+LOAD_POLICY_S: Final = 1.0  # how long a broker goes by a stream's load policy before it looks it up again
 FLIGHT_RECHECK_S: Final = 5.0  # how often a call that lasts asks again whether it is still allowed
 
 # Broker: HTTP and followers

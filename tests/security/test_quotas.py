@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from anabranch.core.pace import BURST_S
 from anabranch.errors import RateLimited
 from anabranch.runtime.ports import Runtime
-from anabranch.security.quotas import BURST_S, Quota, QuotaKeeper, Quotas
+from anabranch.security.quotas import Quota, QuotaKeeper, Quotas
 from anabranch.testing.clock import ManualClock
 
 

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from anabranch.catalog.port import Reading
+from anabranch.catalog.state.load_policy import LOAD_POLICY
 from anabranch.cli.autoscale import scaling_text
 from anabranch.cli.hold import holders_json, print_holders
+from anabranch.cli.limit import load_text
 from anabranch.cli.output import iso_time, print_columns, put_line
 from anabranch.cli.retain import policy_text
 from anabranch.core.cuts import head_cut, tail_cut
@@ -15,6 +17,7 @@ from anabranch.core.list_filter import ListFilter
 from anabranch.log.sizes import segment_bytes
 from anabranch.model.amounts import size_text
 from anabranch.model.ids import StreamId
+from anabranch.model.load_policy import load_policy_from_json, load_policy_to_json
 from anabranch.model.policy import rate_from_json, rate_to_json
 from anabranch.model.stream import Segment, StreamView
 from anabranch.streams.directory.scopes import need_scope
@@ -94,6 +97,7 @@ def details(reading: Reading, view: StreamView) -> dict[str, Any]:
     """Returns all details of a stream. `bytes` are logical: the size of its events when they were appended."""
     ident = view.info.id
     policy, rate = policy_of(reading, ident), rate_policy_of(reading, ident)
+    load = reading.state(LOAD_POLICY, ident)
     return details_from(
         view,
         lambda segment: segment_bytes(reading, view, segment.id, segment.head, view.length(segment.id)),
@@ -101,11 +105,12 @@ def details(reading: Reading, view: StreamView) -> dict[str, Any]:
         holders=holders_json(reading, ident),
         retention=None if policy is None else policy.to_json(),
         scaling=None if rate is None else rate_to_json(rate),
+        load=None if load is None else load_policy_to_json(load),
     )
 
 
 def details_from(view: StreamView, size_of: Callable[[Segment], int], **more: Any) -> dict[str, Any]:
-    """The same from what was found out already: `aliases`, `holders`, `retention` and `scaling`."""
+    """The same from what was found out already: `aliases`, `holders`, `retention`, `scaling` and `load`."""
     segments = [_segment(view, segment, size_of(segment)) for segment in view.ordered]
     return {
         **summary(view),
@@ -138,6 +143,7 @@ def print_details(shown_stream: dict[str, Any]) -> None:
         "kept": policy_text(shown_stream["retention"] and Retention.from_json(shown_stream["retention"])).removeprefix(
             "kept "
         ),
+        "load": load_text(shown_stream["load"] and load_policy_from_json(shown_stream["load"])),
         "head": shown_stream["head"],
         "tail": shown_stream["tail"],
     }

@@ -9,6 +9,7 @@ from anabranch.cli.output import iso_time
 from anabranch.cli.show import details_from, summary
 from anabranch.core.list_filter import ListFilter
 from anabranch.model.cut import HEAD, TAIL
+from anabranch.model.load_policy import load_policy_to_json
 from anabranch.model.policy import Fixed, rate_to_json
 from anabranch.store import Store
 
@@ -37,7 +38,8 @@ def remote_details(store: Store, stream: str) -> dict[str, Any]:
     ident = view.info.id
     ranges = store.cuts.between(ident, HEAD, TAIL).ranges
     sizes = {part.segment: part.bytes for part in ranges}
-    policy, scaling = store.policies.retention(ident), store.policies.scaling(ident)
+    policies = store.policies
+    policy, scaling, load = policies.retention(ident), policies.scaling(ident), policies.load(ident)
     holders = None
     if store.ephemeral.is_ephemeral(ident):
         holders = [
@@ -51,4 +53,5 @@ def remote_details(store: Store, stream: str) -> dict[str, Any]:
         holders=holders,
         retention=None if policy is None else policy.to_json(),
         scaling=None if isinstance(scaling, Fixed) else rate_to_json(scaling),
+        load=None if load is None else load_policy_to_json(load),
     )

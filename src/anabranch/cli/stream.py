@@ -18,6 +18,7 @@ from anabranch.cli.autoscale import (
 )
 from anabranch.cli.confirm import YesOption, confirm
 from anabranch.cli.hold import hold, keep
+from anabranch.cli.limit import limit
 from anabranch.cli.options import (
     JsonOption,
     MatchOption,
@@ -348,7 +349,7 @@ def delete(stream: StreamArgument, yes: YesOption = False, store: StoreOption = 
     print_note(f"stream '{stream}' is deleted")
 
 
-for _verb in (retain, autoscale, watermark, hold, keep):
+for _verb in (retain, autoscale, limit, watermark, hold, keep):
     app.command()(_verb)
 
 

@@ -6,6 +6,9 @@ from typing import Final
 
 from anabranch.model.rate import Rate
 
+BURST_S: Final = 2.0
+"""Where callers are limited, what was not used for this long may be used at once."""
+
 STEP_S: Final = 0.1
 """A consumer with a rate gets what it may have in this time at once."""
 

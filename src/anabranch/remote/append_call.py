@@ -44,16 +44,21 @@ class SentBatch:
         if self.metadata.HasField("note_time_us"):
             acknowledgement.total = 0  # done
             return
-        if sum(each.count for each in answer.ranges) != len(self.rows):
+        kept = self.rows
+        if answer.weight:
+            kept = self.rows[np.frombuffer(answer.kept_rows, "<u4")]
+        if sum(each.count for each in answer.ranges) != len(kept):
             raise AppendUncertain("the events were appended before, too long ago for the broker to know where")
+        if len(kept) < len(self.rows):
+            acknowledgement.record_left_out(np.setdiff1d(self.rows, kept), key=int(self.rows[0]))
         of_row = np.frombuffer(answer.range_of_row, "<u2")
         acknowledgement.unplaced = acknowledgement.unplaced or (len(answer.ranges) > 1 and not len(of_row))
         begin = 0
         for number, landed in enumerate(answer.ranges):
             if len(of_row):
-                rows = self.rows[of_row == number]
+                rows = kept[of_row == number]
             else:
-                rows = self.rows[begin : begin + landed.count]
+                rows = kept[begin : begin + landed.count]
                 begin += landed.count
             acknowledgement.record_append(
                 SegmentId.unpack(landed.segment), landed.start, rows, key=(int(self.rows[0]), number)

@@ -6,12 +6,11 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final
 
-from anabranch.core.pace import TokenBucket
+from anabranch.core.pace import BURST_S, TokenBucket
 from anabranch.errors import RateLimited
 from anabranch.runtime.ports import Runtime
 from anabranch.security.guard import Holdable, Holding
 
-BURST_S: Final = 2.0  # what was not used for this long may be used at once
 HELD_RETRY_S: Final = 1.0  # when to ask again for what others hold
 _PRINCIPALS_KEPT: Final = 10_000
 _MIB: Final = 1024 * 1024

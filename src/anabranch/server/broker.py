@@ -6,14 +6,20 @@ from dataclasses import dataclass, field
 
 from anabranch.security.guard import Guard
 from anabranch.server.drain import Drain
+from anabranch.server.load.stream_loads import StreamLoads
 from anabranch.store.facade import Store
 
 
 @dataclass(frozen=True, slots=True)
 class Broker:
     """A store, and who may use it. Every front end (Flight, gRPC, HTTP) is given one, and holds no state of its own
-    that another broker would need. `drain` tells calls without an end of their own when the broker ends."""
+    that another broker would need. `drain` tells calls without an end of their own when the broker ends; `loads` holds
+    appends to the load policies of their streams."""
 
     store: Store
     guard: Guard
     drain: Drain = field(default_factory=Drain)
+    loads: StreamLoads = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "loads", StreamLoads(self.store))

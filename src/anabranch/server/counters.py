@@ -29,12 +29,17 @@ HELP: Final = {
     "anabranch_broker_received_bytes_total": ("counter", "Bytes of the bodies of requests."),
     "anabranch_broker_sent_bytes_total": ("counter", "Bytes of the bodies of answers."),
     "anabranch_broker_open_calls": ("gauge", "Calls under way, followers among them."),
+    "anabranch_broker_shed_events_total": (
+        "counter",
+        "Events that the load policies of their streams kept out: rejected, or sampled_out.",
+    ),
     "anabranch_broker_restarts_total": (
         "counter",
         "Processes of the broker that ended by themselves and were replaced.",
     ),
     "anabranch_broker_draining": ("gauge", "1 while the broker ends."),
 }
+SHED: Final = ("rejected", "sampled_out")
 _PER_FRONT_END: Final = (
     *(f"calls.{outcome}" for outcome in OUTCOMES),
     *(f"seconds.{number}" for number in range(len(SECONDS) + 1)),
@@ -43,7 +48,11 @@ _PER_FRONT_END: Final = (
 _CELLS: Final = {
     name: number
     for number, name in enumerate(
-        (*(f"{front}.{each}" for front in FRONT_ENDS for each in _PER_FRONT_END), "restarts", "started", "draining")
+        (
+            *(f"{front}.{each}" for front in FRONT_ENDS for each in _PER_FRONT_END),
+            *(f"shed.{each}" for each in SHED),
+            *("restarts", "started", "draining"),
+        )
     )
 }
 _SLOT_BYTES: Final = 8 * len(_CELLS)
@@ -83,6 +92,10 @@ class Counters:
                 self._add_locked(f"{front_end}.seconds.{bisect_left(SECONDS, seconds)}", 1)
                 self._add_locked(f"{front_end}.seconds.sum", seconds)
 
+    def shed(self, outcome: str, events: int) -> None:
+        """A load policy kept events out."""
+        self._add(f"shed.{outcome}", events)
+
     def restarted(self) -> None:
         """A process has been replaced."""
         self._add("restarts", 1)
@@ -108,7 +121,10 @@ class Counters:
         for metric, (kind, text) in HELP.items():
             yield f"# HELP {metric} {text}"
             yield f"# TYPE {metric} {kind}"
-            if metric.endswith("restarts_total"):
+            if metric.endswith("shed_events_total"):
+                for outcome in SHED:
+                    yield f'{metric}{{outcome="{outcome}"}} {self._sum(f"shed.{outcome}"):.15g}'
+            elif metric.endswith("restarts_total"):
                 yield f"{metric} {self._sum('restarts'):.15g}"
             elif metric.endswith("draining"):
                 yield f"{metric} {min(self._sum('draining'), 1):.15g}"

@@ -59,6 +59,7 @@ def run(
     `ready` is called once all front ends accept connections. Raises what `connect` raises, InvalidArgument."""
     broker = open_broker(settings, upkeep=True)
     counters = Counters(slots=_slots(settings))
+    broker.loads.count = counters.shed
     access_log = AccessLog() if settings.access_log else None
     try:
         secured = with_dev_tls(settings, broker.store.runtime)

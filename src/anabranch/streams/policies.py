@@ -1,13 +1,19 @@
-"""The API to read and set the retention and scaling policies of streams."""
+"""The API to read and set the policies of streams: retention, scaling and load."""
 
 from __future__ import annotations
 
 from enum import Enum
 
+import pyarrow as pa
+
 from anabranch.catalog.port import Writing
+from anabranch.catalog.state.load_policy import LOAD_POLICY
 from anabranch.core.display import Displayed
+from anabranch.errors import InvalidArgument
 from anabranch.model.ids import Micros
+from anabranch.model.load_policy import LoadPolicy, SampleAbove, load_policy_of, load_policy_to_json
 from anabranch.model.policy import Fixed, Scaling, rate_to_json
+from anabranch.model.stream import StreamInfo
 from anabranch.streams.arguments import StreamKey, arguments_text, request_label, retention_of, scaling_of, stream_key
 from anabranch.streams.change import Changes
 from anabranch.streams.directory.find import need_info, need_view
@@ -24,7 +30,8 @@ class Unset(Enum):
 
 
 class Policies(Displayed):
-    """Reads and sets the policies of streams: how long events are kept, and what decides the number of segments."""
+    """Reads and sets the policies of streams: how long events are kept, what decides the number of segments, and what
+    brokers do with appends above a rate."""
 
     def __init__(self, changes: Changes) -> None:
         self._changes = changes
@@ -77,3 +84,48 @@ class Policies(Displayed):
         asked = "by hand" if wanted is None else arguments_text(**rate_to_json(wanted)).strip()
         self._changes.apply(f"scaling {request_label(full)} {asked}", request, change, on=full)
         return chosen
+
+    def load(
+        self, name: StreamKey, policy: LoadPolicy | Unset | None = Unset.UNSET, *, request: str | None = None
+    ) -> LoadPolicy | None:
+        """What brokers do with appends above a rate: `RejectAbove` or `SampleAbove`; None: all are appended.
+
+        With a `policy`, or None, sets it. Each process of a broker holds its own callers to it, a second later at the
+        latest; whoever has the store open itself is not limited. A copy of the stream has no policy. To sample, the
+        stream needs the column for the weights; raises InvalidArgument without it.
+        """
+        full = stream_key(name)
+        if isinstance(policy, Unset):
+            with self._catalog.reading() as reading:
+                return reading.state(LOAD_POLICY, need_info(reading, full).id)
+        wanted = load_policy_of(policy)
+        stored = {} if wanted is None else load_policy_to_json(wanted)
+
+        def change(txn: Writing, now: Micros) -> Result:
+            info = need_info(txn, full)
+            if wanted is None:
+                txn.drop_state(LOAD_POLICY, info.id)
+            else:
+                if isinstance(wanted, SampleAbove):
+                    _check_weight(info, wanted.weight)
+                txn.put_state(LOAD_POLICY, info.id, wanted)
+            txn.add_change(info.id, "load", stored, now=now)
+            return {}
+
+        asked = "unlimited" if wanted is None else arguments_text(**stored).strip()
+        self._changes.apply(f"load {request_label(full)} {asked}", request, change, on=full)
+        return wanted
+
+
+def _check_weight(info: StreamInfo, column: str) -> None:
+    """Raises InvalidArgument."""
+    columns = info.schema.columns
+    if info.schema.raw or column not in columns.names or columns.field(column).type != pa.float64():
+        raise InvalidArgument(
+            f"sampled events of '{info.name}' have their weights in a column '{column}' of type double, which the stream "
+            "lacks: add it, or reject instead"
+        )
+    if column in (info.schema.key, info.schema.time) or not columns.field(column).nullable:
+        raise InvalidArgument(
+            f"the column '{column}' for the weights of '{info.name}' is not a nullable one of its own"
+        )

@@ -29,12 +29,14 @@ from anabranch.model.append import BlobLocation, LogState, TimeBounds
 from anabranch.model.cut import Edge, Order, StreamCut
 from anabranch.model.ids import SegmentId
 from anabranch.model.keyspace import KeyRange
+from anabranch.model.load_policy import RejectAbove, SampleAbove
 from anabranch.model.misplaced import Misplaced
 from anabranch.model.names import StreamName
 from anabranch.model.origin import Ancestor, Origin, OriginPart
 from anabranch.model.pointer import EventPointer
 from anabranch.model.policy import ByByteRate, ByEventRate, Fixed
 from anabranch.model.position import Position, StreamSegment
+from anabranch.model.rate import Rate
 from anabranch.model.relocation import Kept, RelocatedCut, Relocation
 from anabranch.model.replaced import Relocated, Replaced
 from anabranch.model.segment_range import Distance, RangesBetween, SegmentRange
@@ -135,6 +137,8 @@ RECORDS: Final[tuple[type, ...]] = (
     ProducerInfo,
     RangeProgress,
     RangesBetween,
+    Rate,
+    RejectAbove,
     RelocatedCut,
     Relocated,
     Relocation,
@@ -145,6 +149,7 @@ RECORDS: Final[tuple[type, ...]] = (
     Retention,
     Rotation,
     ScalingPace,
+    SampleAbove,
     Scope,
     Segment,
     SegmentPart,

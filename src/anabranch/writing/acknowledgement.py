@@ -43,6 +43,7 @@ class Acknowledgement:
         "_appended",
         "_callbacks",
         "_counted",
+        "_left_out",
         "_pointers",
         "_refusals",
         "_refused",
@@ -69,6 +70,7 @@ class Acknowledgement:
         # By a key of the report, so that an interrupted report may be repeated.
         self._appended: dict[Hashable, tuple[SegmentId, int, Rows]] = {}
         self._refused: dict[Hashable, tuple[AnabranchError, Rows]] = {}
+        self._left_out: dict[Hashable, Rows] = {}
         self._was_repeated = False
         self._repeated: dict[Hashable, tuple[tuple[EventRange, ...], int]] = {}
         self._counted = 0  # how many of these are included in `settled`
@@ -99,6 +101,17 @@ class Acknowledgement:
         self._refused[key] = (error, rows)
         self._count(len(rows))
 
+    def record_left_out(self, rows: Rows, *, key: Hashable) -> None:
+        """Record that the events `rows` are not stored, because the stream keeps a sample; `key` as for
+        `record_append`."""
+        self._left_out[key] = rows
+        self._count(len(rows))
+
+    @property
+    def left_out(self) -> int:
+        """How many events are not stored, because the stream keeps a sample."""
+        return sum(map(len, self._left_out.values()))
+
     def record_repeated(self, ranges: tuple[EventRange, ...], count: int, *, key: Hashable) -> None:
         """Record that `count` events had been appended before: to `ranges`, empty where that is no longer known; which of
         them lies where is not known. `key` as for `record_append`."""
@@ -127,13 +140,13 @@ class Acknowledgement:
         return self.done or self.settled >= self.accepted
 
     def _count(self, count: int) -> None:
-        reports = len(self._appended) + len(self._refused) + len(self._repeated)
+        reports = len(self._appended) + len(self._refused) + len(self._repeated) + len(self._left_out)
         if reports == self._counted + 1:
             self.settled += count
         else:  # reported again, or the report before this one was interrupted
             self.settled = sum(len(rows) for _, _, rows in self._appended.values())
             self.settled += sum(len(rows) for _, rows in self._refused.values())
-            self.settled += sum(rows for _, rows in self._repeated.values())
+            self.settled += sum(rows for _, rows in self._repeated.values()) + self.left_out
         self._counted = reports
         if self.done:
             while self._callbacks:
@@ -166,11 +179,15 @@ class Acknowledgement:
             for error, rows in self._refused.values():
                 if row in rows:
                     raise self._seen(error)
+        if any(row in rows for rows in self._left_out.values()):
+            raise EventNotFound(
+                "the event is not stored: the stream's load policy keeps a sample of what exceeds its rate"
+            )
         if self._repeated:
             raise Conflict(
                 "the event was appended before, by an earlier append of this number; where it lies is not kept"
             )
-        if len(self._appended) == 1 and not self._refused:
+        if len(self._appended) == 1 and not self._refused and not self._left_out:
             ((segment, start, _),) = self._appended.values()  # all of them, in order
             return EventPointer(self.stream, segment, start + row)
         if self.unplaced:
@@ -278,6 +295,11 @@ class BatchAck(Displayed):
     def repeated(self) -> bool:
         """True if a producer had appended the batch before."""
         return self._acknowledgement.repeated
+
+    @property
+    def left_out(self) -> int:
+        """How many of the batch's events are not stored, because the load policy of the stream keeps a sample."""
+        return self._acknowledgement.left_out
 
     @property
     def error(self) -> AnabranchError | None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from functools import partial
 from itertools import count
 from typing import Any
 
 import grpc
+import pyarrow as pa
 import pytest
 
 from anabranch.wire.v1 import store_pb2 as v1
+from anabranch.wire.values import to_json
 from tests.server.grpc.client import Client, error_of
 
 pytestmark = pytest.mark.process
@@ -77,7 +80,6 @@ def test_a_read_says_where_it_ended_and_whether_that_was_the_end(client: Client,
 
 
 def test_events_with_columns_are_json(client: Client, broker: Any) -> None:
-    import pyarrow as pa
 
     import anabranch as ab
 
@@ -192,3 +194,28 @@ def test_verbs_return_results_and_lists(client: Client, stream: str) -> None:
     assert refused(lambda: called(client, "streams.conjure"))[0] is grpc.StatusCode.INVALID_ARGUMENT
     bad = v1.CallRequest(verb="streams.list", arguments=b"[1")
     assert refused(lambda: list(client.Call(bad)))[0] is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_a_load_policy_refuses_or_samples_what_exceeds_its_rate(client: Client) -> None:
+    name, rate = f"iot/limited-{next(_numbers)}", {"$type": "Rate", "events_per_s": 5}
+    called(
+        client, "streams.create", name=name, schema=to_json(pa.schema([("n", pa.int64()), ("weight", pa.float64())]))
+    )
+    many = [v1.Event(json=json.dumps({"n": n}).encode()) for n in range(1_000)]
+    called(client, "policies.load", name=name, policy={"$type": "SampleAbove", "rate": rate})
+    answer = client.Append(v1.AppendRequest(stream=name, events=many))
+    assert 0 < answer.events == len(answer.sampled.rows) == len(answer.pointers) < 100
+    assert (answer.sampled.of, answer.sampled.weight) == (1_000, 128)
+    numbered = v1.AppendRequest(stream=name, events=many, producer=v1.ProducerNumber(id="p", epoch=0, sequence=0))
+    first, again = client.Append(numbered), client.Append(numbered)
+    assert again.duplicate
+    assert first.sampled == again.sampled
+    assert first.sampled.weight * first.events == pytest.approx(1_000)
+
+    other = f"iot/limited-{next(_numbers)}"
+    called(client, "streams.create", name=other, schema=to_json(pa.schema([("n", pa.int64())])))
+    called(client, "policies.load", name=other, policy={"$type": "RejectAbove", "rate": rate})
+    assert client.Append(v1.AppendRequest(stream=other, events=many)).events == 1_000
+    for events in (many[:1], many[:2]):
+        refusal = refused(partial(client.Append, v1.AppendRequest(stream=other, events=events)))
+        assert refusal == (grpc.StatusCode.RESOURCE_EXHAUSTED, "rate_limited")

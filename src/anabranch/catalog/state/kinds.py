@@ -31,6 +31,7 @@ from anabranch.catalog.state.kind import Entry, State, StateKind
 from anabranch.catalog.state.lineage import LINEAGE
 from anabranch.catalog.state.listener import LISTENER
 from anabranch.catalog.state.load import LOAD
+from anabranch.catalog.state.load_policy import LOAD_POLICY
 from anabranch.catalog.state.notified import NOTIFIED
 from anabranch.catalog.state.orphan import ORPHAN
 from anabranch.catalog.state.pipeline import PIPELINE
@@ -76,6 +77,7 @@ KINDS: Final[Mapping[str, StateKind[Any, Any]]] = MappingProxyType(
             LINEAGE,
             LISTENER,
             LOAD,
+            LOAD_POLICY,
             NOTIFIED,
             ORPHAN,
             PIPELINE,

@@ -31,9 +31,9 @@ class EventFront:
         self.threads = ThreadPoolExecutor(limits.HTTP_THREADS_MAX, "anabranch-calls")
         self._long_threads = ThreadPoolExecutor(limits.HTTP_VERBS_MAX, "anabranch-verb")
         self._session_threads = ThreadPoolExecutor(limits.GRPC_SESSIONS_MAX, "anabranch-session")
-        self.names = StreamNames(self.store, self.guard, self.threads)
-        self.writers = SharedWriters(self.store, self.threads)
-        self.producers = OpenProducers(self.store)
+        self.names = StreamNames(self.store, self.guard, broker.loads, self.threads)
+        self.writers = SharedWriters(self.store, broker.loads, self.threads)
+        self.producers = OpenProducers(self.store, broker.loads)
         self.tails = SharedTails(self.store, self.threads)
         self.draining = False
         self._loop = asyncio.get_running_loop()

@@ -12,6 +12,7 @@ from anabranch.errors import NotFound, ScopeRenamed, StreamRenamed
 from anabranch.model.names import StreamName
 from anabranch.model.stream import StreamInfo
 from anabranch.security.guard import Guard, Operation, Principal
+from anabranch.server.load.stream_loads import StreamLoads
 from anabranch.store.facade import Store
 
 
@@ -24,8 +25,9 @@ class StreamNames:
     """Streams by name, as of at most `limits.HTTP_NAME_S` ago: a stream that was renamed or deleted by another process
     is found under its old name for that long. For one event loop."""
 
-    def __init__(self, store: Store, guard: Guard, threads: Executor) -> None:
+    def __init__(self, store: Store, guard: Guard, loads: StreamLoads, threads: Executor) -> None:
         self._store = store
+        self._loads = loads
         self._guard = guard
         self._threads = threads
         self._known: dict[str, _Known] = {}
@@ -69,10 +71,15 @@ class StreamNames:
 
     async def _fetch(self, name: str) -> StreamInfo:
         self._known.pop(name, None)
-        info = await self._loop.run_in_executor(self._threads, self._store.streams.get, name)
+        info = await self._loop.run_in_executor(self._threads, self._get, name)
         if len(self._known) >= limits.HTTP_NAMES_MAX:
             self._known.clear()
         self._known[name] = _Known(info, self._loop.time() + limits.HTTP_NAME_S)
+        return info
+
+    def _get(self, name: str) -> StreamInfo:
+        info = self._store.streams.get(name)
+        self._loads.refresh(info.id)
         return info
 
     def _fetched(self, name: str, task: asyncio.Task[StreamInfo]) -> None:

@@ -15,6 +15,7 @@ from anabranch import limits
 from anabranch.errors import AnabranchError
 from anabranch.model.ids import StreamId
 from anabranch.model.stream import StreamInfo
+from anabranch.server.load.stream_loads import Sampled, StreamLoads, number_label, sample_of_repeat
 from anabranch.store.facade import Store
 from anabranch.writing.producer import Producer, ProducerResult
 
@@ -29,22 +30,30 @@ class Numbered(NamedTuple):
     sequence: int
 
 
+class ProducedBatch(NamedTuple):
+    """The result of a producer's append, and what its stream kept of the events; None: all."""
+
+    result: ProducerResult
+    sampled: Sampled | None
+
+
 class OpenProducers:
     """The producers that requests came from lately. Thread-safe: appends are made in threads."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, loads: StreamLoads) -> None:
         self._store = store
+        self._loads = loads
         self._lock = Lock()
         self._open: OrderedDict[tuple[StreamId, str, int], Producer] = OrderedDict()
 
-    def append(self, info: StreamInfo, number: Numbered, batch: pa.RecordBatch | pa.Table) -> ProducerResult:
-        """Append a batch under its number; returns once it is durable. Raises OutOfSequence, Fenced, and what
-        `Producer.append` raises."""
+    def append(self, info: StreamInfo, number: Numbered, batch: pa.RecordBatch | pa.Table) -> ProducedBatch:
+        """Append a batch under its number, or what its stream keeps of it; returns once that is durable. Raises
+        OutOfSequence, Fenced, RateLimited, and what `Producer.append` raises."""
         return self.begin(info, number, batch)()
 
     def begin(
         self, info: StreamInfo, number: Numbered, batch: pa.RecordBatch | pa.Table
-    ) -> Callable[[], ProducerResult]:
+    ) -> Callable[[], ProducedBatch]:
         """Accept a batch under its number; returns what waits until it is durable. Both raise as `append` does."""
         key = (info.id, number.name, number.epoch)
         producer = self._get(key, info, number)
@@ -56,8 +65,17 @@ class OpenProducers:
                 self._drop(key, producer)
                 raise
 
-        ack = kept(lambda: producer.append(batch, sequence=number.sequence))
-        return lambda: kept(lambda: ack.result(limits.TASK_END_S))
+        label = number_label(number.name, number.epoch, number.sequence)
+        thinned, sampled = self._loads.thin(info.id, batch, number=label)
+        ack = kept(lambda: producer.append(thinned, sequence=number.sequence))
+
+        def wait() -> ProducedBatch:
+            result = kept(lambda: ack.result(limits.TASK_END_S))
+            if result.duplicate:
+                return ProducedBatch(result, sample_of_repeat(batch.num_rows, result.events or 0, label))
+            return ProducedBatch(result, sampled)
+
+        return wait
 
     def close(self) -> None:
         """Close all, once what they accepted is durable. May be called again."""

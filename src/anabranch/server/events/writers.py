@@ -7,7 +7,9 @@ from collections import deque
 from concurrent.futures import Executor
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
 
 from anabranch import limits
 from anabranch.errors import (
@@ -22,6 +24,7 @@ from anabranch.errors import (
 from anabranch.model.ids import StreamId
 from anabranch.model.stream import StreamInfo
 from anabranch.server.events.row_decoder import RawRow, RowDecoder
+from anabranch.server.load.stream_loads import Sampled, StreamLoads
 from anabranch.store.facade import Store
 from anabranch.writing.acknowledgement import Ack, BatchAck
 from anabranch.writing.writer import Writer
@@ -29,21 +32,47 @@ from anabranch.writing.writer import Writer
 _ENDED: Final = (StreamNotFound, StreamSealed, Closed, Conflict, AppendRefused, AppendUncertain)
 
 
+class AcceptedBatch(NamedTuple):
+    """What was handed to a writer of a batch: so many events; `ack` is None if none of them is kept."""
+
+    ack: BatchAck | None
+    events: int
+    sampled: Sampled | None
+
+
 class SharedWriter:
-    """The writer of one stream, and how its events are decoded."""
+    """The writer of one stream, how its events are decoded, and what its load policy lets pass."""
 
-    __slots__ = ("decoder", "pending_bytes", "room", "schema_version", "writer")
+    __slots__ = ("_loads", "decoder", "pending_bytes", "room", "schema_version", "writer")
 
-    def __init__(self, writer: Writer, decoder: RowDecoder, schema_version: int) -> None:
+    def __init__(self, writer: Writer, decoder: RowDecoder, schema_version: int, loads: StreamLoads) -> None:
+        self._loads = loads
         self.writer = writer
         self.decoder = decoder
         self.schema_version = schema_version
         self.pending_bytes = 0  # of single events
         self.room: asyncio.Future[None] | None = None
 
+    @property
+    def samples(self) -> bool:
+        """True if its events may be sampled: then even a single one is a batch."""
+        return self._loads.samples(self.writer.stream_id)
 
-def append_value(writer: SharedWriter, value: Any) -> Ack:
-    """Hand one event, parsed from JSON or a RawRow, to the writer."""
+    def admit(self, events: int, size: int) -> None:
+        """Count events that are not appended by `accept`. Raises RateLimited."""
+        self._loads.admit(self.writer.stream_id, events, size)
+
+    def accept(self, data: pa.RecordBatch | pa.Table, *, atomic: bool = False) -> AcceptedBatch:
+        """Hand a batch to the writer, or what the stream's load policy keeps of it. Raises RateLimited, and what
+        `Writer.write_batch` raises."""
+        kept, sampled = self._loads.thin(self.writer.stream_id, data)
+        ack = self.writer.write_batch(kept, atomic=atomic) if kept.num_rows else None
+        return AcceptedBatch(ack, kept.num_rows, sampled)
+
+
+def append_value(writer: SharedWriter, value: Any, size: int) -> Ack:
+    """Hand one event of a stream that is not sampled, parsed from JSON or a RawRow, to the writer. Raises RateLimited."""
+    writer.admit(1, size)
     decoder = writer.decoder
     if not decoder.schema.raw:
         return writer.writer.write(decoder.row(value))
@@ -55,8 +84,9 @@ class SharedWriters:
     """The writers of one front end of a broker. For one event loop: but for `threads`, no method is called from
     elsewhere."""
 
-    def __init__(self, store: Store, threads: Executor) -> None:
+    def __init__(self, store: Store, loads: StreamLoads, threads: Executor) -> None:
         self._store = store
+        self._loads = loads
         self._threads = threads
         self._loop = asyncio.get_running_loop()
         self._writers: dict[StreamId, SharedWriter] = {}  # the last one used is last
@@ -97,9 +127,11 @@ class SharedWriters:
         if isinstance(error, _ENDED) and (found := self._writers.pop(info.id, None)) is not None:
             self._close(found.writer)
 
-    async def until_done(self, ack: Ack | BatchAck) -> None:
-        """Return once the events are durable or refused. Many may wait: one wake-up of the loop serves all that are done
-        together."""
+    async def until_done(self, ack: Ack | BatchAck | None) -> None:
+        """Return once the events are durable or refused; None: there are none. Many may wait: one wake-up of the loop
+        serves all that are done together."""
+        if ack is None:
+            return
         done = self._loop.create_future()
         ack.when_done(partial(self._note, done))
         await done
@@ -131,7 +163,7 @@ class SharedWriters:
             oldest = next(iter(self._writers))
             self._close(self._writers.pop(oldest).writer)
         decoder = RowDecoder(info.schema, self._store.runtime.settings.times)
-        made = self._writers[info.id] = SharedWriter(writer, decoder, info.schema_version)
+        made = self._writers[info.id] = SharedWriter(writer, decoder, info.schema_version, self._loads)
         return made
 
     def _close(self, writer: Writer) -> None:

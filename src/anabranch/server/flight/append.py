@@ -12,12 +12,14 @@ from anabranch import limits
 from anabranch.core.codec import check_values
 from anabranch.errors import AnabranchError, AppendRefused, InvalidArgument, TooLarge
 from anabranch.model.ids import Micros, StreamId
+from anabranch.model.stream import StreamInfo
 from anabranch.runtime.log_events import FLIGHT_FAILED
 from anabranch.security.guard import Principal
 from anabranch.server.broker import Broker
 from anabranch.server.calls import allowed_stream
 from anabranch.server.flight.byte_appends import ByteTarget
 from anabranch.server.flight.landed import Landed, landed
+from anabranch.server.load.stream_loads import Sampled, number_label, sample_of_repeat
 from anabranch.wire.commands import parse
 from anabranch.wire.flight_errors import error_text
 from anabranch.wire.v1 import anabranch_pb2 as v1
@@ -43,6 +45,7 @@ class _WriterTarget:
     """Appends without a producer: at least once, as the client repeats or not."""
 
     def __init__(self, broker: Broker, command: v1.AppendCommand) -> None:
+        self._loads = broker.loads
         fence = command.fence if command.HasField("fence") else None
         self._writer = broker.store.writer(command.stream, fence=fence)
         self.epoch, self.last_sequence = 0, -1
@@ -51,8 +54,11 @@ class _WriterTarget:
         if metadata.HasField("note_time_us"):
             self._writer.note_time(metadata.note_time_us)
         expected = metadata.expected if metadata.HasField("expected") else None
-        accepted = self._writer.write_batch(batch, atomic=metadata.atomic, expected=expected)
-        return lambda: landed(accepted.landings())
+        kept, sampled = self._loads.thin(self._writer.stream_id, batch)
+        if sampled is not None and not kept.num_rows:
+            return lambda: Landed([], sampled=sampled)
+        accepted = self._writer.write_batch(kept, atomic=metadata.atomic, expected=expected)
+        return lambda: landed(accepted.landings())._replace(sampled=sampled)
 
     def close(self) -> None:
         self._writer.close()
@@ -64,6 +70,7 @@ class _ProducerTarget:
     def __init__(self, broker: Broker, command: v1.AppendCommand) -> None:
         if command.HasField("fence"):
             raise InvalidArgument("a producer is guarded by its epoch, not by a fence")
+        self._loads = broker.loads
         epoch = command.epoch if command.HasField("epoch") else None
         self._store, self._name = broker.store, command.stream
         self._producer = broker.store.producer(command.stream, command.producer, epoch=epoch)
@@ -78,8 +85,10 @@ class _ProducerTarget:
         if metadata.forget:
             self._store.producers.drop(self._name, self._producer.name)
             return lambda: Landed([])
-        accepted = self._producer.append(batch, sequence=metadata.sequence)
-        return lambda: _produced(accepted)
+        label = number_label(self._producer.name, self.epoch, metadata.sequence)
+        kept, sampled = self._loads.thin(self._producer.stream_id, batch, number=label)
+        accepted = self._producer.append(kept, sequence=metadata.sequence)
+        return lambda: _produced(accepted, batch.num_rows, label, sampled)
 
     def close(self) -> None:
         self._producer.close()
@@ -182,21 +191,27 @@ def append(broker: Broker, principal: Principal, command: v1.AppendCommand, read
             )
             forget = broker.drain.on_start(answers.announce_end)
             try:
-                _take(broker, principal, str(info.name), target, reader, answers)
+                _take(broker, principal, info, target, reader, answers)
             finally:
                 forget()
         finally:
             _close(target)
 
 
-def _take(broker: Broker, principal: Principal, name: str, target: Target, reader: Any, answers: _Answers) -> None:
+def _take(
+    broker: Broker, principal: Principal, info: StreamInfo, target: Target, reader: Any, answers: _Answers
+) -> None:
     clock, guard = broker.store.runtime.clock, broker.guard
-    checked_at = clock.monotonic()
+    checked_at = refreshed_at = clock.monotonic()
+    broker.loads.refresh(info.id)
 
     def accepted(batch: pa.RecordBatch, metadata: v1.AppendMetadata) -> Callable[[], Landed]:
-        nonlocal checked_at
+        nonlocal checked_at, refreshed_at
+        if clock.monotonic() - refreshed_at > limits.LOAD_POLICY_S:
+            broker.loads.refresh(info.id)
+            refreshed_at = clock.monotonic()
         if clock.monotonic() - checked_at > limits.FLIGHT_RECHECK_S:
-            guard.authorize(principal, "write", name, verb="append")
+            guard.authorize(principal, "write", str(info.name), verb="append")
             checked_at = clock.monotonic()
         guard.admit(principal, calls=0, bytes_=batch.nbytes)
         _check(batch)
@@ -260,15 +275,21 @@ def _outcome(waiting: _Waiting) -> v1.AppendAnswer:
         ranges=[v1.AppendedRange(segment=s.packed, start=start, count=count) for s, start, count in outcome.ranges],
         duplicate=outcome.duplicate,
         range_of_row=outcome.range_of_row,
+        weight=0.0 if outcome.sampled is None else outcome.sampled.weight,
+        kept_rows=b"" if outcome.sampled is None else outcome.sampled.rows.astype("<u4").tobytes(),
     )
 
 
-def _produced(accepted: ProducerAck) -> Landed:
+def _produced(accepted: ProducerAck, events: int, label: str, sampled: Sampled | None) -> Landed:
+    """Of a producer's append of so many events, as `label` names it."""
     result = accepted.result()
+    if result.duplicate:
+        sampled = sample_of_repeat(events, result.events or 0, label)
     runs = accepted.landings()
     if runs:
-        return landed(runs)._replace(duplicate=result.duplicate)
-    return Landed([(each.segment, each.start, each.stop - each.start) for each in result.ranges], b"", result.duplicate)
+        return landed(runs)._replace(duplicate=result.duplicate, sampled=sampled)
+    ranges = [(each.segment, each.start, each.stop - each.start) for each in result.ranges]
+    return Landed(ranges, b"", result.duplicate, sampled)
 
 
 def _target(broker: Broker, stream: StreamId, command: v1.AppendCommand) -> Target:

@@ -8,14 +8,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from anabranch.model.ids import SegmentId
+from anabranch.server.load.stream_loads import Sampled
 
 
 class Landed(NamedTuple):
-    """Where the rows of a batch are; the range of each row, if there is more than one."""
+    """Where the rows of a batch are; the range of each row, if there is more than one; and which were kept, if not all."""
 
     ranges: Sequence[tuple[SegmentId, int, int]]
     range_of_row: bytes = b""
     duplicate: bool = False
+    sampled: Sampled | None = None
 
 
 def landed(runs: Sequence[tuple[SegmentId, int, Any]]) -> Landed:

@@ -11,14 +11,14 @@ from anabranch import limits
 from anabranch.errors import InvalidArgument
 from anabranch.model.stream import StreamInfo
 from anabranch.security.guard import Holding
-from anabranch.server.events.producers import Numbered
-from anabranch.server.events.writers import SharedWriter, append_value
+from anabranch.server.events.producers import Numbered, ProducedBatch
+from anabranch.server.events.writers import AcceptedBatch, SharedWriter, append_value
 from anabranch.server.grpc.call import GrpcCall
 from anabranch.server.grpc.errors import draining
 from anabranch.server.grpc.rows import batch_of, value_of
+from anabranch.server.load.stream_loads import Sampled
 from anabranch.wire.v1 import store_pb2 as v1
-from anabranch.writing.acknowledgement import BatchAck, EventRange
-from anabranch.writing.producer import ProducerResult
+from anabranch.writing.acknowledgement import EventRange
 
 Answer: TypeAlias = Callable[[], Awaitable[v1.AppendResponse]]
 """Waits until events that were accepted are durable. Raises what they were refused with."""
@@ -40,19 +40,18 @@ async def _accept(call: GrpcCall, request: v1.AppendRequest, info: StreamInfo, w
     if request.HasField("producer"):
         return await _accept_numbered(call, request, info, writer)
     front, now = call.front, call.front.store.runtime.clock.now()
-    if len(request.events) == 1 and (size := request.ByteSize()) <= limits.HTTP_SMALL_BYTES:
+    if len(request.events) == 1 and not writer.samples and (size := request.ByteSize()) <= limits.HTTP_SMALL_BYTES:
         await front.writers.make_room(writer)
         return _accept_single(call, value_of(request.events[0], writer.decoder, now), writer, size)
 
-    def many() -> tuple[BatchAck, int]:
-        batch = batch_of(request.events, writer.decoder, now)
-        return writer.writer.write_batch(batch, atomic=request.atomic), batch.num_rows
+    def many() -> AcceptedBatch:
+        return writer.accept(batch_of(request.events, writer.decoder, now), atomic=request.atomic)
 
-    ack, count = await front.run(many)
+    accepted = await front.run(many)
 
     async def wait() -> v1.AppendResponse:
-        await front.writers.until_done(ack)
-        return _of_batch(ack, count)
+        await front.writers.until_done(accepted.ack)
+        return _of_batch(accepted)
 
     return wait
 
@@ -61,7 +60,7 @@ def _accept_single(call: GrpcCall, value: Any, writer: SharedWriter, size: int) 
     """Accept one small event, without a thread. It counts as pending until it is durable, also where the caller has
     gone."""
     writers = call.front.writers
-    ack = append_value(writer, value)
+    ack = append_value(writer, value, size)
     writer.pending_bytes += size
     done = asyncio.ensure_future(writers.until_done(ack))
     done.add_done_callback(lambda _: writers.release(writer, size))
@@ -82,14 +81,14 @@ async def _accept_numbered(call: GrpcCall, request: v1.AppendRequest, info: Stre
         raise InvalidArgument("a producer has an id, and an epoch and a sequence from 0 on")
     number = Numbered(given.id, given.epoch, given.sequence)
 
-    def begin() -> Callable[[], ProducerResult]:
+    def begin() -> Callable[[], ProducedBatch]:
         return front.producers.begin(info, number, batch_of(request.events, writer.decoder, now))
 
     result = await front.run(begin)
 
     async def wait() -> v1.AppendResponse:
-        found = await front.run(result)
-        answer = v1.AppendResponse(ranges=_ranges(found.ranges), duplicate=found.duplicate)
+        found, sampled = await front.run(result)
+        answer = v1.AppendResponse(ranges=_ranges(found.ranges), duplicate=found.duplicate, sampled=_sampled(sampled))
         if found.events is not None:
             answer.events = found.events
         return answer
@@ -97,11 +96,21 @@ async def _accept_numbered(call: GrpcCall, request: v1.AppendRequest, info: Stre
     return wait
 
 
-def _of_batch(ack: BatchAck, count: int) -> v1.AppendResponse:
-    answer = v1.AppendResponse(events=count, ranges=_ranges(ack.result(0)))
+def _of_batch(accepted: AcceptedBatch) -> v1.AppendResponse:
+    ack, count, sampled = accepted
+    answer = v1.AppendResponse(events=count, sampled=_sampled(sampled))
+    if ack is None:
+        return answer
+    answer.ranges.extend(_ranges(ack.result(0)))
     if count <= limits.HTTP_POINTERS_MAX:
         answer.pointers.extend(str(ack.pointer(row)) for row in range(count))
     return answer
+
+
+def _sampled(sampled: Sampled | None) -> v1.Sampled | None:
+    if sampled is None:
+        return None
+    return v1.Sampled(of=sampled.events, weight=sampled.weight, rows=sampled.rows.tolist())
 
 
 def _ranges(ranges: Sequence[EventRange]) -> list[v1.EventRange]:

@@ -19,13 +19,13 @@ from anabranch.model.pointer import EventPointer
 from anabranch.model.stream import StreamInfo
 from anabranch.model.times import to_micros
 from anabranch.server.events.producers import Numbered
-from anabranch.server.events.row_decoder import RowDecoder, parse
-from anabranch.server.events.writers import SharedWriter, append_value
+from anabranch.server.events.row_decoder import RawRow, RowDecoder, parse
+from anabranch.server.events.writers import AcceptedBatch, SharedWriter, append_value
 from anabranch.server.http.body import read_body
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.problem import HttpRefusal
-from anabranch.server.http.producers import numbered, producer_answer
-from anabranch.writing.acknowledgement import Ack, BatchAck
+from anabranch.server.http.producers import numbered, producer_answer, sampled_json
+from anabranch.writing.acknowledgement import Ack
 
 JSON: Final = frozenset(("application/json",))
 LINES: Final = frozenset(("application/x-ndjson", "application/ndjson", "application/jsonl", "application/json-lines"))
@@ -46,19 +46,21 @@ async def append(call: HttpCall) -> Response:
     async def work(info: StreamInfo, writer: SharedWriter) -> Response:
         if (number := numbered(headers)) is not None:
             return await call.front.run(lambda: _append_numbered(call, info, writer, number, kind, body))
-        ack, count = await _accept(call, writer, kind, headers, body)
-        await call.front.writers.until_done(ack)
-        return Response(answer(ack, count), media_type="application/json")
+        accepted = await _accept(call, writer, kind, headers, body)
+        await call.front.writers.until_done(accepted if isinstance(accepted, Ack) else accepted.ack)
+        return Response(answer(accepted), media_type="application/json")
 
     return await call.front.append(call.info, call.principal, work)
 
 
 async def _accept(
     call: HttpCall, writer: SharedWriter, kind: str, headers: Headers, body: bytes
-) -> tuple[Ack | BatchAck, int]:
-    """Hand the events to the writer; returns their acknowledgement, and how many they are."""
+) -> Ack | AcceptedBatch:
+    """Hand the events to the writer."""
     if kind in JSON and body.lstrip()[:1] != b"[":
-        return await call.front.run(lambda: (append_value(writer, parse(body)), 1))
+        if writer.samples:
+            return await call.front.run(lambda: writer.accept(writer.decoder.batch([parse(body)])))
+        return await call.front.run(lambda: append_value(writer, parse(body), len(body)))
     if kind in JSON or kind in LINES:
         return await call.front.run(lambda: _append_all(call, writer, _values(body, lines=kind in LINES)))
     if kind in ARROW:
@@ -66,7 +68,7 @@ async def _accept(
     if not call.info.schema.raw:
         raise _unsupported(call.info, kind)
     key, moment = raw_headers(headers, writer.decoder)
-    return await call.front.run(lambda: (writer.writer.write(body, key=key, time=moment), 1))
+    return await call.front.run(lambda: append_value(writer, RawRow(body, key, moment), len(body)))
 
 
 def _append_numbered(
@@ -108,18 +110,17 @@ def _values(body: bytes, *, lines: bool) -> list[Any]:
     return values
 
 
-def _append_all(call: HttpCall, writer: SharedWriter, values: Sequence[Any]) -> tuple[BatchAck, int]:
+def _append_all(call: HttpCall, writer: SharedWriter, values: Sequence[Any]) -> AcceptedBatch:
     if not values:
         raise InvalidArgument("expected at least one event")
-    batch = writer.decoder.batch(values)
-    return writer.writer.write_batch(batch, atomic=call.flag("atomic")), batch.num_rows
+    return writer.accept(writer.decoder.batch(values), atomic=call.flag("atomic"))
 
 
-def _append_arrow(call: HttpCall, writer: SharedWriter, body: bytes) -> tuple[BatchAck, int]:
+def _append_arrow(call: HttpCall, writer: SharedWriter, body: bytes) -> AcceptedBatch:
     table = read_arrow(body)
     if not table.num_rows:
         raise InvalidArgument("expected at least one event")
-    return writer.writer.write_batch(table, atomic=call.flag("atomic")), table.num_rows
+    return writer.accept(table, atomic=call.flag("atomic"))
 
 
 def read_arrow(body: bytes) -> pa.Table:
@@ -154,17 +155,21 @@ def media_type(headers: Headers) -> str:
     return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def answer(ack: Ack | BatchAck, count: int) -> bytes:
-    """`{"events": N, "pointers": […], "ranges": […]}` of an append that is done. Raises what it was refused with."""
-    if isinstance(ack, Ack):
-        return single_answer(ack.result(0))
-    ranges = ack.result(0)
-    pointers = [str(ack.pointer(row)) for row in range(count)] if count <= limits.HTTP_POINTERS_MAX else None
+def answer(accepted: Ack | AcceptedBatch) -> bytes:
+    """`{"events": N, "pointers": […], "ranges": […]}` of an append that is done, and `sampled` as in `sampled_json`.
+    Raises what it was refused with."""
+    if isinstance(accepted, Ack):
+        return single_answer(accepted.result(0))
+    ack, count, sampled = accepted
+    ranges = () if ack is None else ack.result(0)
+    pointers = None
+    if count <= limits.HTTP_POINTERS_MAX:
+        pointers = [] if ack is None else [str(ack.pointer(row)) for row in range(count)]
     found: dict[str, Any] = {"events": count}
     if pointers is not None:
         found["pointers"] = pointers
     found["ranges"] = [{"segment": str(each.segment), "start": each.start, "stop": each.stop} for each in ranges]
-    return msgspec.json.encode(found)
+    return msgspec.json.encode(found | sampled_json(sampled))
 
 
 def single_answer(pointer: EventPointer) -> bytes:

@@ -31,16 +31,16 @@ async def append_fast(front: HttpFront, scope: Scope, receive: Receive, send: Se
     if writer is None:
         return receive
     body = await read_body(receive, (), bytes_max=limits.HTTP_SMALL_BYTES)
-    if body.lstrip()[:1] == b"[":
-        return _again(body, receive)
     info, open_writer = writer
+    if body.lstrip()[:1] == b"[" or open_writer.samples:
+        return _again(body, receive)
     principal = authenticate(front.guard, scope)
     front.guard.authorize(principal, "write", str(info.name), verb="append")
     front.guard.admit(principal, bytes_=len(body))
     if open_writer.pending_bytes > limits.HTTP_PENDING_BYTES_MAX:
         await front.writers.make_room(open_writer)
     try:
-        ack = append_value(open_writer, parse(body))
+        ack = append_value(open_writer, parse(body), len(body))
     except (Closed, SchemaMismatch):  # the stream may have got columns: the endpoint looks
         front.names.forget(str(info.name))
         return _again(body, receive)

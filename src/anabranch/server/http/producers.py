@@ -7,9 +7,10 @@ from typing import Any, Final
 import msgspec
 from starlette.datastructures import Headers
 
+from anabranch import limits
 from anabranch.errors import InvalidArgument
-from anabranch.server.events.producers import Numbered
-from anabranch.writing.producer import ProducerResult
+from anabranch.server.events.producers import Numbered, ProducedBatch
+from anabranch.server.load.stream_loads import Sampled
 
 _NAMES: Final = ("producer-id", "producer-epoch", "producer-seq")
 
@@ -25,12 +26,25 @@ def numbered(headers: Headers) -> Numbered | None:
     return Numbered(name, _number("Producer-Epoch", epoch), _number("Producer-Seq", sequence))
 
 
-def producer_answer(number: Numbered, result: ProducerResult) -> bytes:
-    """`{"events": N, "ranges": […], "sequence": N, "duplicate": …}`; of a repeat whose first answer is no longer known,
-    `events` is null."""
+def producer_answer(number: Numbered, produced: ProducedBatch) -> bytes:
+    """`{"events": N, "ranges": […], "sequence": N, "duplicate": …}`, and `sampled` as in `sampled_json`; of a repeat whose
+    first answer is no longer known, `events` is null."""
+    result = produced.result
     ranges = [{"segment": str(each.segment), "start": each.start, "stop": each.stop} for each in result.ranges]
     found: dict[str, Any] = {"events": result.events, "ranges": ranges}
-    return msgspec.json.encode({**found, "sequence": number.sequence, "duplicate": result.duplicate})
+    found |= {"sequence": number.sequence, "duplicate": result.duplicate}
+    return msgspec.json.encode(found | sampled_json(produced.sampled))
+
+
+def sampled_json(sampled: Sampled | None) -> dict[str, Any]:
+    """`{"sampled": {"of": N, "weight": W, "rows": […]}}`: the rows of the request that were kept, of N, each for so many
+    events; without the rows of a large request. Nothing if all were kept."""
+    if sampled is None:
+        return {}
+    found: dict[str, Any] = {"of": sampled.events, "weight": sampled.weight}
+    if sampled.events <= limits.HTTP_POINTERS_MAX:
+        found["rows"] = sampled.rows.tolist()
+    return {"sampled": found}
 
 
 def _number(name: str, text: str) -> int:

@@ -48,6 +48,7 @@ def main() -> None:
 def _serve(order: dict[str, Any], settings: ServerSettings, stopping: threading.Event) -> int:
     counters = Counters(slots=order["slots"], slot=order["slot"], descriptor=order["counters"])
     broker = open_broker(settings, upkeep=False)
+    broker.loads.count = counters.shed
     try:
         front_end = _front_end(order, broker, settings, counters)
         _answer(address=front_end.start())

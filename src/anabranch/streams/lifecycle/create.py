@@ -9,6 +9,7 @@ from anabranch.catalog.port import Writing
 from anabranch.catalog.state.byte_head import BYTE_HEAD
 from anabranch.catalog.state.copied import COPIED
 from anabranch.catalog.state.fork import FORK
+from anabranch.catalog.state.load_policy import LOAD_POLICY
 from anabranch.log.view import drop_relocations
 from anabranch.model.ids import Micros, SegmentId, StreamId
 from anabranch.model.keyspace import FULL_KEY_RANGE
@@ -64,6 +65,7 @@ def delete_stream(txn: Writing, stream: StreamName | StreamId, now: Micros) -> S
     txn.drop_state(FORK, info.id)
     forget_policy(txn, info.id)
     forget_scaling(txn, info.id)
+    txn.drop_state(LOAD_POLICY, info.id)
     forget_origins(txn, info.id)
     drop_holders(txn, info.id)
     orphan_companions(txn, info.id)

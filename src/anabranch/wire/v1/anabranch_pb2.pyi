@@ -68,20 +68,24 @@ class AppendedRange(_message.Message):
     def __init__(self, segment: _Optional[int] = ..., start: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
 
 class AppendAnswer(_message.Message):
-    __slots__ = ("sequence", "ranges", "duplicate", "error", "range_of_row", "ending")
+    __slots__ = ("sequence", "ranges", "duplicate", "error", "range_of_row", "ending", "weight", "kept_rows")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     RANGES_FIELD_NUMBER: _ClassVar[int]
     DUPLICATE_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     RANGE_OF_ROW_FIELD_NUMBER: _ClassVar[int]
     ENDING_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    KEPT_ROWS_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     ranges: _containers.RepeatedCompositeFieldContainer[AppendedRange]
     duplicate: bool
     error: str
     range_of_row: bytes
     ending: bool
-    def __init__(self, sequence: _Optional[int] = ..., ranges: _Optional[_Iterable[_Union[AppendedRange, _Mapping]]] = ..., duplicate: _Optional[bool] = ..., error: _Optional[str] = ..., range_of_row: _Optional[bytes] = ..., ending: _Optional[bool] = ...) -> None: ...
+    weight: float
+    kept_rows: bytes
+    def __init__(self, sequence: _Optional[int] = ..., ranges: _Optional[_Iterable[_Union[AppendedRange, _Mapping]]] = ..., duplicate: _Optional[bool] = ..., error: _Optional[str] = ..., range_of_row: _Optional[bytes] = ..., ending: _Optional[bool] = ..., weight: _Optional[float] = ..., kept_rows: _Optional[bytes] = ...) -> None: ...
 
 class ReadCommand(_message.Message):
     __slots__ = ("stream", "start", "end", "follow", "columns", "no_columns", "not_before", "before", "by", "batch_rows", "compact", "skip_truncated", "events_per_s", "bytes_per_s")

@@ -60,16 +60,28 @@ class EventRange(_message.Message):
     def __init__(self, segment: _Optional[str] = ..., start: _Optional[int] = ..., stop: _Optional[int] = ...) -> None: ...
 
 class AppendResponse(_message.Message):
-    __slots__ = ("events", "pointers", "ranges", "duplicate")
+    __slots__ = ("events", "pointers", "ranges", "duplicate", "sampled")
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     POINTERS_FIELD_NUMBER: _ClassVar[int]
     RANGES_FIELD_NUMBER: _ClassVar[int]
     DUPLICATE_FIELD_NUMBER: _ClassVar[int]
+    SAMPLED_FIELD_NUMBER: _ClassVar[int]
     events: int
     pointers: _containers.RepeatedScalarFieldContainer[str]
     ranges: _containers.RepeatedCompositeFieldContainer[EventRange]
     duplicate: bool
-    def __init__(self, events: _Optional[int] = ..., pointers: _Optional[_Iterable[str]] = ..., ranges: _Optional[_Iterable[_Union[EventRange, _Mapping]]] = ..., duplicate: _Optional[bool] = ...) -> None: ...
+    sampled: Sampled
+    def __init__(self, events: _Optional[int] = ..., pointers: _Optional[_Iterable[str]] = ..., ranges: _Optional[_Iterable[_Union[EventRange, _Mapping]]] = ..., duplicate: _Optional[bool] = ..., sampled: _Optional[_Union[Sampled, _Mapping]] = ...) -> None: ...
+
+class Sampled(_message.Message):
+    __slots__ = ("of", "weight", "rows")
+    OF_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    of: int
+    weight: float
+    rows: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, of: _Optional[int] = ..., weight: _Optional[float] = ..., rows: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class AppendStreamRequest(_message.Message):
     __slots__ = ("append",)

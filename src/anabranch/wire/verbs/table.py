@@ -119,6 +119,7 @@ _NAMES: Final = (
     _read("lineage.origins", "name"),
 )
 _POLICIES: Final = (
+    StoreVerb("policies.load", if_given("policy", stream("manage", "name"), stream("read", "name"))),
     StoreVerb("policies.retention", if_given("policy", stream("manage", "name"), stream("read", "name"))),
     StoreVerb("policies.scaling", if_given("policy", stream("manage", "name"), stream("read", "name"))),
     _read("producers.list", "stream"),

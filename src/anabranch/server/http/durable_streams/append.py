@@ -82,6 +82,7 @@ async def _write(
 ) -> int:
     front = call.front
     table = _table(call, messages, sequence)
+    front.broker.loads.admit(stream.info.id, table.num_rows, table.nbytes)
     if expected is not None:
         return await front.run(lambda: _write_alone(front.store, stream, table, expected))
     try:
@@ -156,7 +157,7 @@ async def _append_numbered(
         await _check_sequence(call, stream, sequence)
         table = _table(call, messages or [b""], sequence)
         try:
-            result = await front.run(lambda: front.producers.append(stream.info, number, table))
+            result = (await front.run(lambda: front.producers.append(stream.info, number, table))).result
         except OutOfSequence as exc:
             raise _gap(exc.expected, exc.actual) from exc
         except Fenced as exc:

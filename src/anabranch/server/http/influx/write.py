@@ -101,9 +101,10 @@ async def _append(call: HttpCall, name: str, points: list[InfluxPoint], unit: in
         return table
 
     async def work(_: StreamInfo, writer: SharedWriter) -> None:
-        ack = await call.front.run(lambda: writer.writer.write_batch(batch))
-        await call.front.writers.until_done(ack)
-        ack.result(0)
+        accepted = await call.front.run(lambda: writer.accept(batch))
+        if accepted.ack is not None:
+            await call.front.writers.until_done(accepted.ack)
+            accepted.ack.result(0)
 
     await call.front.append(info, call.principal, work)
     return table

@@ -1,0 +1,84 @@
+"""`anabranch stream limit`: what brokers do with appends above a rate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from anabranch.cli.options import JsonOption, StoreOption, StreamArgument, open_store
+from anabranch.cli.output import print_json, print_note
+from anabranch.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from anabranch.model.load_policy import LoadPolicy
+
+
+def limit(
+    stream: StreamArgument,
+    events: Annotated[
+        float | None, typer.Option("--events-per-second", metavar="N", help="At most so many events per second.")
+    ] = None,
+    size: Annotated[
+        str | None, typer.Option("--bytes-per-second", metavar="SIZE", help="At most so many bytes: 500KB, 2MB.")
+    ] = None,
+    sample: Annotated[
+        str | None,
+        typer.Option("--sample", metavar="COLUMN", help="Keep a sample instead, with the weights in this column."),
+    ] = None,
+    off: Annotated[bool, typer.Option("--off", help="Accept all appends from now on.")] = False,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Say what brokers do with appends to a stream above a rate, or without options show it.
+
+    They are rejected, with the time after which to try again; or with --sample, one of so many events is kept, and says
+    in a column how many it stands for. Each process of a broker counts what comes to it.
+
+    Examples:
+
+      anabranch stream limit iot/sensors --events-per-second 1000
+      anabranch stream limit iot/sensors --bytes-per-second 2MB --sample weight
+      anabranch stream limit iot/sensors --off
+    """
+    wanted = _policy(events, size, sample)
+    if off and wanted is not None:
+        raise InvalidArgument("pass --off or a rate, not both")
+    with open_store(store) as opened:
+        if off or wanted is not None:
+            opened.policies.load(stream, wanted)
+        policy = opened.policies.load(stream)
+    if as_json:
+        from anabranch.model.load_policy import load_policy_to_json
+
+        print_json({"name": stream, "load": None if policy is None else load_policy_to_json(policy)})
+    else:
+        print_note(f"'{stream}': {load_text(policy)}")
+
+
+def load_text(policy: LoadPolicy | None) -> str:
+    """The policy as text for people."""
+    from anabranch.model.amounts import size_text
+    from anabranch.model.load_policy import RejectAbove
+
+    if policy is None:
+        return "all appends are accepted"
+    rate, limits = policy.rate, []
+    if rate.events_per_s is not None:
+        limits.append(f"{rate.events_per_s:,g} events")
+    if rate.bytes_per_s is not None:
+        limits.append(size_text(rate.bytes_per_s))
+    what = f"appends above {' or '.join(limits)} a second are"
+    return f"{what} rejected" if isinstance(policy, RejectAbove) else f"{what} sampled, weights in '{policy.weight}'"
+
+
+def _policy(events: float | None, size: str | None, sample: str | None) -> LoadPolicy | None:
+    from anabranch.model.load_policy import RejectAbove, SampleAbove
+    from anabranch.model.rate import Rate
+
+    if events is None and size is None:
+        if sample is not None:
+            raise InvalidArgument("--sample goes with --events-per-second or --bytes-per-second")
+        return None
+    rate = Rate(events, size)
+    return RejectAbove(rate) if sample is None else SampleAbove(rate, sample)

@@ -1,0 +1,50 @@
+"""Load policies: what a broker does with appends to a stream above a rate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, TypeAlias
+
+from anabranch.errors import InvalidArgument
+from anabranch.model.rate import Rate
+
+
+@dataclass(frozen=True, slots=True)
+class RejectAbove:
+    """Appends above the rate are refused with RateLimited, which says after how long to try again."""
+
+    rate: Rate
+    above: ClassVar[str] = "reject"
+
+
+@dataclass(frozen=True, slots=True)
+class SampleAbove:
+    """Above the rate, one of so many events is kept. Each kept one says in the column `weight`, of type double, how many it
+    stands for; where nothing was left out, the column is null."""
+
+    rate: Rate
+    weight: str = "weight"
+    above: ClassVar[str] = "sample"
+
+
+LoadPolicy: TypeAlias = RejectAbove | SampleAbove
+
+
+def load_policy_of(policy: Any) -> LoadPolicy | None:
+    """The load policy itself. Raises InvalidArgument for anything else."""
+    if policy is None or isinstance(policy, LoadPolicy):
+        return policy
+    raise InvalidArgument(f"expected a load policy (RejectAbove, SampleAbove) or None, got {policy!r:.100}")
+
+
+def load_policy_to_json(policy: LoadPolicy) -> dict[str, object]:
+    """The form stored in the catalog."""
+    more = {"weight": policy.weight} if isinstance(policy, SampleAbove) else {}
+    return {"above": policy.above, "rate": asdict(policy.rate), **more}
+
+
+def load_policy_from_json(value: Mapping[str, Any]) -> LoadPolicy:
+    """The inverse of `load_policy_to_json`."""
+    rate = Rate(**value["rate"])
+    return RejectAbove(rate) if value["above"] == RejectAbove.above else SampleAbove(rate, value["weight"])

@@ -1,0 +1,119 @@
+"""The load policies of streams, as one process of a broker carries them out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+from anabranch.catalog.state.load_policy import LOAD_POLICY
+from anabranch.core.shedding import Rejecting, Rows, Sampling, kept_rows, stride_of
+from anabranch.errors import RateLimited
+from anabranch.model.ids import StreamId
+from anabranch.model.load_policy import RejectAbove
+from anabranch.store.facade import Store
+
+Shed: TypeAlias = Literal["rejected", "sampled_out"]
+D = TypeVar("D", pa.RecordBatch, pa.Table)
+
+
+class Sampled(NamedTuple):
+    """What was kept of an append of so many events: these rows, each of which stands for `weight` events."""
+
+    events: int
+    rows: Rows
+    weight: float
+
+
+class StreamLoads:
+    """Each process counts on its own what comes to it. Thread-safe; nothing but `refresh` waits."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._clock = store.runtime.clock
+        self._lock = store.runtime.tasks.lock()
+        self._loads: dict[StreamId, Rejecting | Sampling] = {}
+        self._offered: dict[StreamId, int] = {}  # events so far, of streams that are sampled
+        self.count: Callable[[Shed, int], None] = lambda what, events: None
+
+    def refresh(self, stream: StreamId) -> None:
+        """Look up the stream's policy, which counts from now on."""
+        with self._store.catalog.reading() as reading:
+            policy = reading.state(LOAD_POLICY, stream)
+        with self._lock:
+            present = self._loads.get(stream)
+            if policy is None:
+                self._loads.pop(stream, None)
+                self._offered.pop(stream, None)
+            elif present is None or present.policy != policy:
+                now = self._clock.monotonic()
+                made = Rejecting(policy, now) if isinstance(policy, RejectAbove) else Sampling(policy, now)
+                self._loads[stream] = made
+
+    def samples(self, stream: StreamId) -> bool:
+        """True if its events may be sampled: then they are appended as batches, by `thin`."""
+        return isinstance(self._loads.get(stream), Sampling)
+
+    def admit(self, stream: StreamId, events: int, size: int) -> None:
+        """Count an append that is not sampled. Raises RateLimited; then nothing is to be appended."""
+        load = self._loads.get(stream)
+        if not isinstance(load, Rejecting):
+            return
+        with self._lock:
+            wait_s = load.admit(events, size, self._clock.monotonic())
+        if wait_s:
+            self.count("rejected", events)
+            raise RateLimited(
+                f"more is appended to the stream than its load policy accepts: try again after {wait_s:.3g} s", wait_s
+            )
+
+    def thin(self, stream: StreamId, data: D, *, number: str | None = None) -> tuple[D, Sampled | None]:
+        """What is to be appended of a batch, perhaps nothing, and what was kept; None: all. `number` names an append of a
+        producer, of which at least one event is kept. Raises RateLimited."""
+        load = self._loads.get(stream)
+        if load is None or not data.num_rows:
+            return data, None
+        if isinstance(load, Rejecting):
+            self.admit(stream, data.num_rows, data.nbytes)
+            return data, None
+        count = data.num_rows
+        with self._lock:
+            stride = load.stride(count, data.nbytes, self._clock.monotonic())
+            offered = self._offered[stream] = self._offered.get(stream, 0) + count
+        if stride == 1:
+            return data, None
+        seed = offered - count if number is None else _seed(number)
+        rows = kept_rows(count, stride, seed, some=number is not None)
+        if rows.size == count:
+            return data, None
+        weight = float(stride) if number is None else count / rows.size
+        self.count("sampled_out", count - rows.size)
+        return _weighted(data.take(pa.array(rows)), load.policy.weight, weight), Sampled(count, rows, weight)
+
+
+def number_label(producer: str, epoch: int, sequence: int) -> str:
+    """Names an append of a producer: a repeat of it, by whichever broker, keeps the same events."""
+    return f"{epoch}/{sequence}/{producer}"
+
+
+def sample_of_repeat(events: int, kept: int, number: str) -> Sampled | None:
+    """What was kept of a producer's append of so many events, of which so many were stored the first time; None: all, or
+    other events."""
+    stride = stride_of(events, kept, _seed(number)) if 0 < kept < events else 0
+    return Sampled(events, kept_rows(events, stride, _seed(number), some=True), events / kept) if stride else None
+
+
+def _seed(number: str) -> int:
+    return xxhash.xxh3_64_intdigest(number.encode())
+
+
+def _weighted(data: D, column: str, weight: float) -> D:
+    """The rows with their weights: times those that they have already, if events were sampled before they came here."""
+    if column not in data.schema.names:
+        return data.append_column(column, pa.array([weight] * data.num_rows, pa.float64()))
+    index = data.schema.get_field_index(column)
+    given = data.column(index).cast(pa.float64())
+    return data.set_column(index, column, pc.multiply(pc.fill_null(given, 1.0), weight))
