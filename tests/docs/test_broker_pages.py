@@ -28,6 +28,7 @@ def needs(*programs: str) -> pytest.MarkDecorator:
     [
         ("how-to/curl.md", 21),
         ("how-to/durable-streams.md", 15),
+        ("how-to/influxql.md", 9),
         pytest.param("how-to/grpc.md", 11, marks=[pytest.mark.slow, needs("go", "npm")]),
         ("how-to/limit-rates.md", 12),
         ("how-to/run-a-broker.md", 1),

@@ -115,8 +115,6 @@ def condition_sql(expression: Expression, measurement: Measurement) -> str:
             return _comparison(operator, _operand(left, measurement), _operand(right, measurement))
         case Constant(bool() as value):
             return "true" if value else "false"
-        case Reference(name) if measurement.fields.get(name) == "boolean":
-            return quoted(name)
     raise InvalidSql("invalid condition: expected comparisons of tags and fields, joined by AND and OR")
 
 

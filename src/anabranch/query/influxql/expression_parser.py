@@ -71,7 +71,7 @@ class ExpressionParser:
         self._held = None
         self._at = found.stop
         try:
-            matching(found.value, [])
+            matching(found.value, [""])
         except InvalidSql as exc:
             raise self._scanner.error(str(exc), found.start) from exc
         return RegularExpression(found.value)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from anabranch.errors import InvalidSql
 from anabranch.query.influxql.functions import AGGREGATES
 from anabranch.query.influxql.measurement import FieldType, Measurement
 from anabranch.query.influxql.patterns import matching
 from anabranch.query.influxql.syntax import (
+    Constant,
     Expression,
     FunctionCall,
     Operation,
@@ -124,3 +126,35 @@ def _names(expression: Expression) -> Iterable[str]:
         case Operation(_, left, right):
             yield from _names(left)
             yield from _names(right)
+
+
+def check_arithmetic(expression: Expression, measurements: Sequence[Measurement]) -> None:
+    """Raise InvalidSql for an operator whose operands have no fitting types."""
+    if not isinstance(expression, Operation):
+        return
+    kinds = []
+    for operand in (expression.left, expression.right):
+        check_arithmetic(operand, measurements)
+        if (kind := _kind(operand, measurements)) is not None:
+            kinds.append(kind)
+    bits = expression.operator in ("&", "|", "^")
+    fitting = {"boolean", "integer"} if bits else {"float", "integer"}
+    if not set(kinds) <= fitting or (bits and len(set(kinds)) > 1):
+        raise InvalidSql(f"type error: operator {expression.operator}: incompatible types: {' and '.join(kinds)}")
+
+
+def _kind(operand: Expression, measurements: Sequence[Measurement]) -> FieldType | None:
+    match operand:
+        case Constant(bool()):
+            return "boolean"
+        case Constant(int()):
+            return "integer"
+        case Constant(float()):
+            return "float"
+        case Constant(str()):
+            return "string"
+        case Reference(name, cast):
+            if cast in ("float", "integer", "string", "boolean"):
+                return cast  # type: ignore[return-value]
+            return next((each.fields[name] for each in measurements if name in each.fields), None)
+    return None

@@ -91,6 +91,12 @@ TRANSFORMS: Final = {
 """Functions over the values that follow each other in a series, with how many arguments they take."""
 NEIGHBOURS: Final = frozenset(TRANSFORMS) - {"cumulative_sum"}
 """Those whose first result needs the window before the time range."""
+MATHEMATICS: Final = {
+    **dict.fromkeys(("abs", "acos", "asin", "atan", "ceil", "cos", "exp", "floor", "ln", "log2", "log10"), 1),
+    **dict.fromkeys(("round", "sin", "sqrt", "tan"), 1),
+    **dict.fromkeys(("atan2", "log", "pow"), 2),
+}
+"""Functions of one row, with how many arguments they take."""
 LISTS: Final = ("top", "bottom", "distinct")
 """Functions that return several rows for a window."""
 
@@ -107,6 +113,8 @@ def check_call(call: FunctionCall, *, grouped: bool) -> None:
     elif name in TRANSFORMS:
         _check_count(name, len(arguments), *TRANSFORMS[name])
         _check_transform(call, grouped=grouped)
+    elif name in MATHEMATICS:
+        _check_count(name, len(arguments), MATHEMATICS[name])
     elif name == "distinct":
         _check_count(name, len(arguments), 1)
         _check_reference(name, arguments[0])
@@ -170,4 +178,4 @@ def _is_distinct(argument: Expression) -> bool:
 
 
 def _list() -> str:
-    return f"there are {', '.join(sorted((*AGGREGATES, *TRANSFORMS, *LISTS)))}"
+    return f"there are {', '.join(sorted((*AGGREGATES, *TRANSFORMS, *MATHEMATICS, *LISTS)))}"

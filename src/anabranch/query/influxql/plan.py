@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from anabranch import limits
 from anabranch.errors import InvalidSql
 from anabranch.query.influxql.conditions import (
     TimeRange,
-    condition_sql,
-    quoted,
     split_condition,
-    tag_sql,
-    time_sql,
 )
-from anabranch.query.influxql.functions import AGGREGATES, LISTS, NEIGHBOURS, TRANSFORMS, check_call, number_of
+from anabranch.query.influxql.functions import (
+    AGGREGATES,
+    LISTS,
+    MATHEMATICS,
+    NEIGHBOURS,
+    TRANSFORMS,
+    check_call,
+    number_of,
+)
 from anabranch.query.influxql.measurement import Measurement
 from anabranch.query.influxql.syntax import (
     Constant,
@@ -29,20 +32,29 @@ from anabranch.query.influxql.syntax import (
 from anabranch.query.influxql.times import TIME_MAX, TIME_MIN
 from anabranch.query.influxql.windows import Windows, check_windows
 
-_ROW_TIME = "epoch_us({})"
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """A call or a reference whose values a query has to return. `beyond`: those of the window beside the time range too,
+    for the first result of a function over neighbours is made of them."""
+
+    expression: Expression
+    beyond: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class SelectPlan:
     """A statement whose wildcards are written out. `leaves` are the calls and references that its expressions are made
-    of; `base` those of them, and in them, that a query has to return."""
+    of; `base` those of them, and in them, that a query has to return. `wider` are the windows with the one beside the time
+    range, if any call needs it."""
 
     select: Select
     times: TimeRange
     condition: Expression | None
     windows: Windows | None
+    wider: Windows | None
     leaves: tuple[Expression, ...]
-    base: tuple[Expression, ...]
+    base: tuple[Needed, ...]
 
     @property
     def selector(self) -> FunctionCall | None:
@@ -54,7 +66,7 @@ class SelectPlan:
     @property
     def raw(self) -> bool:
         """Whether the query returns events, not what is computed of several."""
-        return not any(isinstance(each, FunctionCall) for each in self.base)
+        return not any(isinstance(each.expression, FunctionCall) for each in self.base)
 
     @property
     def listed(self) -> FunctionCall | None:
@@ -72,28 +84,29 @@ def planned(select: Select, now: int) -> SelectPlan:
     calls = [leaf for leaf in leaves if isinstance(leaf, FunctionCall)]
     for call in calls:
         check_call(call, grouped=grouping.interval is not None)
-    plan = SelectPlan(select, times, condition, None, leaves, base)
+    plan = SelectPlan(select, times, condition, None, None, leaves, base)
     _check_mixture(plan, calls)
     if grouping.interval is not None:
         if not calls:
             raise InvalidSql("GROUP BY requires at least one aggregate function")
         if times.stop == TIME_MAX:
             times = TimeRange(times.start, now)
-        times = _with_neighbour(plan, times)
-        windows = Windows(grouping.interval, grouping.offset, times)
+        windows = Windows(grouping.interval, grouping.offset, times, select.zone)
         if times.start != TIME_MIN and times.start <= times.stop and select.fill.kind != "none":
             check_windows(windows.start_of(times.start), times.stop, grouping.interval)
-    return SelectPlan(select, times, condition, windows, leaves, base)
+    return SelectPlan(select, times, condition, windows, _wider(windows, base, select), leaves, base)
 
 
-def _with_neighbour(plan: SelectPlan, times: TimeRange) -> TimeRange:
-    """The time range, with a window before it (after it, if the last is first) where the first result needs that."""
-    interval = plan.select.grouping.interval or 0
-    if not any(isinstance(leaf, FunctionCall) and leaf.name in NEIGHBOURS for leaf in plan.leaves):
-        return times
-    if plan.select.descending:
-        return TimeRange(times.start, min(times.stop + interval, TIME_MAX - 1))
-    return times if times.start == TIME_MIN else TimeRange(max(times.start - interval, TIME_MIN + 1), times.stop)
+def _wider(windows: Windows | None, base: Sequence[Needed], select: Select) -> Windows | None:
+    """The windows with one before them (after them, if the last is first), if any of `base` needs it."""
+    if windows is None or not any(each.beyond for each in base):
+        return windows
+    times, interval = windows.times, windows.interval
+    if select.descending:
+        return replace(windows, times=TimeRange(times.start, min(times.stop + interval, TIME_MAX - 1)))
+    if times.start == TIME_MIN:
+        return windows
+    return replace(windows, times=TimeRange(max(times.start - interval, TIME_MIN + 1), times.stop))
 
 
 def _check_mixture(plan: SelectPlan, calls: Sequence[FunctionCall]) -> None:
@@ -103,12 +116,22 @@ def _check_mixture(plan: SelectPlan, calls: Sequence[FunctionCall]) -> None:
         raise InvalidSql(f"aggregate function {listed[0]}() can't be combined with other functions or fields")
     if listed and any(isinstance(field.expression, Operation) for field in plan.select.fields):
         raise InvalidSql(f"{listed[0]}() can't be part of an expression")
+    most, paging = calls[0].arguments[-1] if listed else None, plan.select.paging
+    if isinstance(most, Constant) and paging.limit is not None and number_of(most) > paging.limit:
+        raise InvalidSql(
+            f"limit ({most.value}) in {listed[0]} function can not be larger than the LIMIT ({paging.limit}) in the select "
+            "statement"
+        )
     if calls and references and not listed and plan.selector is None:
         raise InvalidSql("mixing aggregate and non-aggregate queries is not supported")
 
 
 def _leaves(expression: Expression) -> Iterator[Expression]:
     match expression:
+        case FunctionCall(name, arguments) if name in MATHEMATICS:
+            check_call(expression, grouped=False)
+            for argument in arguments:
+                yield from _leaves(argument)
         case FunctionCall() | Reference():
             yield expression
         case Operation(_, left, right):
@@ -120,11 +143,11 @@ def _leaves(expression: Expression) -> Iterator[Expression]:
             raise InvalidSql("expected fields, functions and numbers in SELECT")
 
 
-def _base(leaf: Expression) -> Iterator[Expression]:
+def _base(leaf: Expression, *, beyond: bool = False) -> Iterator[Needed]:
     if isinstance(leaf, FunctionCall) and leaf.name in TRANSFORMS:
-        yield from _base(leaf.arguments[0])
+        yield from _base(leaf.arguments[0], beyond=beyond or leaf.name in NEIGHBOURS)
     else:
-        yield leaf
+        yield Needed(leaf, beyond and isinstance(leaf, FunctionCall))
 
 
 def used_fields(plan: SelectPlan, measurement: Measurement) -> list[str]:
@@ -141,148 +164,3 @@ def _is_field(reference: Reference, measurement: Measurement) -> bool:
     return kind is not None and (
         reference.cast in (None, "field", kind) or (kind in numbers and reference.cast in numbers)
     )
-
-
-class MeasurementSql:
-    """The SQL of a plan over one measurement. The rows of each query begin with the tags of GROUP BY; their order is by
-    these and by time."""
-
-    def __init__(self, plan: SelectPlan, measurement: Measurement) -> None:
-        self._plan = plan
-        self._measurement = measurement
-        self._time = _ROW_TIME.format(quoted(measurement.time))
-        self._tags = [tag_sql(tag, measurement) for tag in plan.select.grouping.tags if isinstance(tag, str)]
-
-    def events(self) -> str:
-        """Tags, the time in µs, and the value of each reference in `base`."""
-        plan = self._plan
-        values = [self.value(each) for each in plan.base]
-        order = "DESC" if plan.select.descending else "ASC"
-        # Events of one time stand in the order of their series.
-        ties = [tag_sql(tag, self._measurement) for tag in self._measurement.tags]
-        columns = [*self._tags, self._time, *values]
-        ordered = ", ".join([*self._numbers(), f"{len(self._tags) + 1} {order}", *(f"{tie} {order}" for tie in ties)])
-        return f"SELECT {', '.join(columns)} {self._from()} ORDER BY {ordered}{self._limit()}"
-
-    def aggregates(self) -> str:
-        """Tags, the start of the window or the time of the selected event in µs, then for each call of `base` its value
-        and the number of values that it has seen."""
-        plan, columns = self._plan, list(self._tags)
-        selector = plan.selector
-        columns.append(plan.windows.sql(self._time) if plan.windows else self._selected_time(selector))
-        for each in plan.base:
-            assert isinstance(each, FunctionCall | Reference), "it is a leaf"
-            if isinstance(each, FunctionCall):
-                columns += [self._aggregate(each), f"count({self._argument(each)})"]
-            elif selector is not None:
-                chosen = self._picked(selector, self.value(each))
-                columns += [chosen, f"count({self._argument(selector)})"]
-        grouped = self._numbers() + ([str(len(self._tags) + 1)] if plan.windows else [])
-        by = f" GROUP BY {', '.join(grouped)}" if grouped else ""
-        windows = [str(len(self._tags) + 1)] if plan.windows else []
-        order = f" ORDER BY {', '.join([*self._by(), *windows])}" if grouped else ""
-        return f"SELECT {', '.join(columns)} {self._from()}{by}{order}"
-
-    def listed(self, call: FunctionCall) -> str:
-        """Tags, the start of the window in µs, the event's time in µs, the value, then the other references."""
-        window = self._plan.windows.sql(self._time) if self._plan.windows else "0"
-        value = self._argument(call)
-        if call.name == "distinct":
-            columns = [*self._tags, window, window, value]
-            keys = ", ".join(f"c{number}" for number in range(len(columns)))
-            first_seen = f"SELECT {_named([*columns, self._time])} {self._from()} AND {value} IS NOT NULL"
-            by = ", ".join(f"c{number}" for number in range(len(self._tags) + 1))
-            return f"SELECT {keys} FROM ({first_seen}) GROUP BY {keys} ORDER BY {by}, min(c{len(columns)})"
-        direction = "DESC" if call.name == "top" else "ASC"
-        tags = [self.value(each) for each in call.arguments[1:-1]]
-        others = [self.value(each) for each in self._plan.leaves if isinstance(each, Reference)]
-        columns = [*self._tags, window, self._time, value, *tags, *others]
-        first = len(self._tags)
-        partition = ", ".join(f"c{number}" for number in range(first + 1))
-        order = f"c{first + 2} {direction}, c{first + 1}"
-        rows = f"SELECT {_named(columns)} {self._from()} AND {value} IS NOT NULL"
-        if tags:
-            per_tag = ", ".join([partition, *(f"c{first + 3 + number}" for number in range(len(tags)))])
-            rows += f" QUALIFY row_number() OVER (PARTITION BY {per_tag} ORDER BY {order}) = 1"
-        count = int(number_of(call.arguments[-1]))
-        return (
-            f"SELECT * FROM ({rows}) QUALIFY row_number() OVER (PARTITION BY {partition} ORDER BY {order}) <= {count} "
-            f"ORDER BY {', '.join([*(f'c{number}' for number in range(first + 1)), f'c{first + 1}', f'c{first + 2} {direction}'])}"
-        )
-
-    def value(self, expression: Expression) -> str:
-        """The SQL of a reference: a field, a tag (null where it is empty), or null."""
-        assert isinstance(expression, Reference), "it is a leaf"
-        name, kind = expression.name, self._measurement.fields.get(expression.name)
-        if name in self._measurement.tags and expression.cast in (None, "tag"):
-            return f"nullif({quoted(name)}, '')"
-        if kind is None or expression.cast == "tag":
-            return "NULL"
-        match expression.cast:
-            case "integer" if kind == "float":
-                return f"CAST(trunc({quoted(name)}) AS BIGINT)"
-            case "float" if kind == "integer":
-                return f"CAST({quoted(name)} AS DOUBLE)"
-            case None | "field":
-                return f"CAST({quoted(name)} AS DOUBLE)" if kind == "float" else quoted(name)
-        return quoted(name) if expression.cast == kind else "NULL"
-
-    def _argument(self, call: FunctionCall) -> str:
-        inner = call.arguments[0]
-        return self.value(inner.arguments[0] if isinstance(inner, FunctionCall) else inner)
-
-    def _aggregate(self, call: FunctionCall) -> str:
-        inner, aggregate = call.arguments[0], AGGREGATES[call.name]
-        if isinstance(inner, FunctionCall):
-            return f"count(DISTINCT {self._argument(call)})"
-        assert isinstance(inner, Reference), "it has been checked"
-        kind = self._measurement.fields.get(inner.name)
-        if kind is None:
-            return "NULL"
-        if kind not in aggregate.types:
-            raise InvalidSql(f"unsupported {call.name} iterator type: {inner.name} is a {kind}")
-        found = aggregate.sql(self._argument(call), self._time, self._number(call))
-        return f"CAST({found} AS BIGINT)" if kind == "integer" and call.name == "sum" else found
-
-    def _number(self, call: FunctionCall) -> float:
-        return number_of(call.arguments[1]) if AGGREGATES[call.name].numbers else 0
-
-    def _picked(self, selector: FunctionCall, wanted: str) -> str:
-        aggregate = AGGREGATES[selector.name]
-        assert aggregate.picked is not None, "it is a selector"
-        return aggregate.picked(wanted, self._argument(selector), self._time, self._number(selector))
-
-    def _selected_time(self, selector: FunctionCall | None) -> str:
-        return "NULL" if selector is None else self._picked(selector, self._time)
-
-    def _numbers(self) -> list[str]:
-        return [str(number + 1) for number in range(len(self._tags))]
-
-    def _by(self) -> list[str]:
-        """The order of the series: by their tags."""
-        return [f"{number} DESC" if self._plan.select.descending else number for number in self._numbers()]
-
-    def _from(self) -> str:
-        plan, measurement = self._plan, self._measurement
-        conditions = [time_sql(measurement, plan.times)]
-        if plan.condition is not None:
-            conditions.append(condition_sql(plan.condition, measurement))
-        if plan.raw:
-            present = [f"{quoted(name)} IS NOT NULL" for name in used_fields(plan, measurement)]
-            conditions.append(f"({' OR '.join(present) or 'false'})")
-        joined = " AND ".join(each for each in conditions if each is not None) or "true"
-        return f"FROM {quoted(str(measurement.stream))} WHERE {joined}"
-
-    def _limit(self) -> str:
-        """The rows that are needed at all, where DuckDB can tell."""
-        paging = self._plan.select.paging
-        most = limits.INFLUXQL_ROWS_MAX + 1
-        rows = all(isinstance(leaf, Reference) for leaf in self._plan.leaves)
-        if paging.limit is not None and rows and not self._tags:
-            most = min(most, paging.limit + paging.offset)
-        return f" LIMIT {most}"
-
-
-def _named(columns: Sequence[str]) -> str:
-    """Columns with names by their place: `c0`, `c1`."""
-    return ", ".join(f"{column} AS c{number}" for number, column in enumerate(columns))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
-from typing import Any
+from itertools import groupby, islice
+from typing import Any, TypeVar
 
 from anabranch import limits
 from anabranch.errors import InvalidSql
-from anabranch.query.influxql.functions import AGGREGATES, TRANSFORMS
+from anabranch.query.influxql.functions import AGGREGATES, MATHEMATICS, NEIGHBOURS, TRANSFORMS
 from anabranch.query.influxql.measurement import Measurement
-from anabranch.query.influxql.plan import SelectPlan
+from anabranch.query.influxql.plan import Needed, SelectPlan
 from anabranch.query.influxql.syntax import (
     Constant,
     Expression,
@@ -20,9 +20,10 @@ from anabranch.query.influxql.syntax import (
     Reference,
 )
 from anabranch.query.influxql.times import TIME_MIN, US
-from anabranch.query.influxql.transforms import ARITHMETIC, transformed
+from anabranch.query.influxql.transforms import ARITHMETIC, mathematics, transformed
 from anabranch.query.influxql.windows import Point
 
+T = TypeVar("T")
 Row = list[Any]
 Found = tuple[tuple[str, ...], Iterable[Row]]
 """The values of the tags of GROUP BY, and the rows of that series."""
@@ -39,21 +40,36 @@ def series_of(plan: SelectPlan, measurement: Measurement, rows: Iterable[Sequenc
 
 def _rows(plan: SelectPlan, measurement: Measurement, values: Iterable[Sequence[Any]]) -> Iterable[Row]:
     if plan.listed is not None:
-        return _listed(plan, values)
+        return paged(plan, _listed(plan, values))
     if plan.raw and all(isinstance(leaf, Reference) for leaf in plan.leaves):
-        return _events(plan, values)
+        return paged(plan, _events(plan, values))
     known = _raw_points(plan, values) if plan.raw else _aggregated(plan, measurement, values)
-    points = {leaf: _points(plan, leaf, known) for leaf in plan.leaves}
-    return _joined(plan, points)
+    # InfluxDB counts the rows of each call by itself, before it joins them.
+    points = {leaf: paged(plan, _points(plan, leaf, known)) for leaf in plan.leaves}
+    return _joined(plan, points, _defaults(plan, measurement))
+
+
+def paged(plan: SelectPlan, rows: Iterable[T]) -> list[T]:
+    """The rows that LIMIT and OFFSET select."""
+    paging = plan.select.paging
+    return list(islice(rows, paging.offset, None if paging.limit is None else paging.offset + paging.limit))
+
+
+def _defaults(plan: SelectPlan, measurement: Measurement) -> dict[Expression, Any]:
+    """What stands for a call that has no value at the time of a row."""
+    fill = plan.select.fill
+    if plan.windows is None or fill.kind != "number":
+        return {}
+    return {leaf: int(fill.number) if _is_whole(leaf, measurement) else fill.number for leaf in plan.leaves}
 
 
 def _events(plan: SelectPlan, values: Iterable[Sequence[Any]]) -> Iterator[Row]:
     for at, *found in values:
-        yield _row(plan, at * US, dict(zip(plan.base, found, strict=True)))
+        yield _row(plan, at * US, dict(zip(plan.leaves, found, strict=True)))
 
 
-def _raw_points(plan: SelectPlan, values: Iterable[Sequence[Any]]) -> dict[Expression, list[Point]]:
-    known: dict[Expression, list[Point]] = {each: [] for each in plan.base}
+def _raw_points(plan: SelectPlan, values: Iterable[Sequence[Any]]) -> dict[Needed, list[Point]]:
+    known: dict[Needed, list[Point]] = {each: [] for each in plan.base}
     for at, *found in values:
         for each, value in zip(plan.base, found, strict=True):
             if value is not None:
@@ -63,26 +79,26 @@ def _raw_points(plan: SelectPlan, values: Iterable[Sequence[Any]]) -> dict[Expre
 
 def _aggregated(
     plan: SelectPlan, measurement: Measurement, values: Iterable[Sequence[Any]]
-) -> dict[Expression, list[Point]]:
+) -> dict[Needed, list[Point]]:
     """The values of each call, with those of the windows without values."""
-    known: dict[Expression, list[Point]] = {each: [] for each in plan.base}
+    known: dict[Needed, list[Point]] = {each: [] for each in plan.base}
     begin = 0 if plan.times.start == TIME_MIN else plan.times.start
     for at, *found in values:
         time = begin if at is None else at * US
         for number, each in enumerate(plan.base):
             value, seen = found[2 * number : 2 * number + 2]
             # A percentile so low that it picks no value is none; other functions of several values may be null.
-            if seen and (value is not None or not _picks(each)):
+            if seen and (value is not None or not _picks(each.expression)):
                 known[each].append((time, value))
     if plan.windows is not None:
         for each, points in known.items():
-            fill = plan.select.fill
-            if fill.kind == "null" and isinstance(each, FunctionCall) and each.name == "count":
+            fill, call = plan.select.fill, each.expression
+            if fill.kind == "null" and isinstance(call, FunctionCall) and call.name == "count":
                 fill = Fill("number", 0)
-            known[each] = plan.windows.filled(points, fill, whole=_is_whole(each, measurement))
-    if plan.select.descending:
-        for points in known.values():
-            points.reverse()
+            windows = plan.wider if each.beyond and plan.wider is not None else plan.windows
+            known[each] = windows.filled(
+                points, fill, whole=_is_whole(call, measurement), descending=plan.select.descending
+            )
     return known
 
 
@@ -93,27 +109,36 @@ def _picks(each: Expression) -> bool:
 def _is_whole(each: Expression, measurement: Measurement) -> bool:
     """Whether the values are integers."""
     if isinstance(each, FunctionCall):
-        aggregate = AGGREGATES[each.name]
-        if aggregate.result is not None:
+        aggregate = AGGREGATES.get(each.name)
+        if each.name in ("derivative", "non_negative_derivative", "moving_average"):
+            return False
+        if aggregate is not None and aggregate.result is not None:
             return aggregate.result == "integer"
-        each = each.arguments[0]
+        return _is_whole(each.arguments[0], measurement)
     return isinstance(each, Reference) and measurement.fields.get(each.name) == "integer"
 
 
-def _points(plan: SelectPlan, leaf: Expression, known: Mapping[Expression, list[Point]]) -> list[Point]:
+def _points(
+    plan: SelectPlan, leaf: Expression, known: Mapping[Needed, list[Point]], *, beyond: bool = False
+) -> list[Point]:
     if isinstance(leaf, FunctionCall) and leaf.name in TRANSFORMS:
         interval = plan.windows.interval if plan.windows else None
-        return transformed(leaf, _points(plan, leaf.arguments[0], known), interval)
-    return known[leaf]
+        inner = _points(plan, leaf.arguments[0], known, beyond=beyond or leaf.name in NEIGHBOURS)
+        return transformed(leaf, inner, interval)
+    return known[Needed(leaf, beyond and isinstance(leaf, FunctionCall))]
 
 
-def _joined(plan: SelectPlan, points: Mapping[Expression, list[Point]]) -> Iterator[Row]:
+def _joined(
+    plan: SelectPlan, points: Mapping[Expression, list[Point]], defaults: Mapping[Expression, Any]
+) -> Iterator[Row]:
     """One row for each time at which a leaf has a value, with the values of the others at that time."""
     places = dict.fromkeys(points, 0)
     pick = max if plan.select.descending else min
+    goes_on = plan.windows is not None and plan.select.fill.kind == "previous"
+    values = dict(defaults)
     while heads := [found[places[leaf]][0] for leaf, found in points.items() if places[leaf] < len(found)]:
         at = pick(heads)
-        values: dict[Expression, Any] = {}
+        values = dict(values if goes_on else defaults)
         for leaf, found in points.items():
             place = places[leaf]
             if place < len(found) and found[place][0] == at:
@@ -159,6 +184,8 @@ def evaluated(expression: Expression, values: Mapping[Expression, Any]) -> Any:
                 return ARITHMETIC[operator](first, second)
             except (KeyError, TypeError, OverflowError):
                 return None
+        case FunctionCall(name, arguments) if name in MATHEMATICS:
+            return mathematics(name, [evaluated(argument, values) for argument in arguments])
     return values.get(expression)
 
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from anabranch import limits
-from anabranch.query.influxql.fields import column_names, expanded
+from anabranch.query.influxql.fields import check_arithmetic, column_names, expanded
 from anabranch.query.influxql.measurement import Measurement
 from anabranch.query.influxql.patterns import matching
-from anabranch.query.influxql.plan import MeasurementSql, SelectPlan, planned, used_fields
+from anabranch.query.influxql.plan import SelectPlan, planned, used_fields
+from anabranch.query.influxql.select_sql import MeasurementSql
 from anabranch.query.influxql.series import Row, series_of, too_many_rows
 from anabranch.query.influxql.syntax import (
     FunctionCall,
+    Paging,
     Reference,
     RegularExpression,
     Select,
@@ -77,13 +78,31 @@ def select(statement: Select, database: Database, default: str, now: int) -> Ite
     """The series of a SELECT, to be taken one after the other. `now` is in nanoseconds. Raises InvalidSql."""
     measurements = sources_of(database, default, statement.sources)
     written = expanded(statement, measurements)
+    for field in written.fields:
+        check_arithmetic(field.expression, measurements)
     plan = planned(_without_time(written), now)
     if statement.descending:
         measurements.reverse()
-    series = (each for measurement in measurements for each in _series(plan, measurement, database))
-    paging = statement.paging
-    stop = None if paging.series_limit is None else paging.series_offset + paging.series_limit
-    yield from islice(series, paging.series_offset, stop)
+    for measurement in measurements:
+        yield from _paged_series(_series(plan, measurement, database), statement.paging)
+
+
+def _paged_series(series: Iterable[Rows], paging: Paging) -> Iterable[Rows]:
+    """The series that SLIMIT and SOFFSET select. They count in the order of the keys of InfluxDB's index, wherever a series
+    stands in the result."""
+    start, limit = paging.series_offset, paging.series_limit
+    if limit is None and not start:
+        return series
+    found = list(series)
+    counted = sorted(found, key=_index_key)
+    kept = {id(each) for each in counted[start : None if limit is None else start + limit]}
+    return [each for each in found if id(each) in kept]
+
+
+def _index_key(rows: Rows) -> str:
+    """The names of the tags that have a value, then the values."""
+    tags = {name: value for name, value in sorted((rows.tags or {}).items()) if value}
+    return "\0".join([*tags, *tags.values()])
 
 
 def _without_time(statement: Select) -> Select:
@@ -106,11 +125,10 @@ def _series(plan: SelectPlan, measurement: Measurement, database: Database) -> I
         text = sql.events() if plan.raw else sql.aggregates()
     columns = ["time", *column_names(_shown(plan))]
     for tags, rows in series_of(plan, measurement, _rows(database.run(text, measurement))):
-        paged = _paged(plan, rows)
-        first = next(paged, None)
-        if first is not None:
+        values = list(rows)
+        if values:
             named = dict(zip([str(tag) for tag in plan.select.grouping.tags], tags, strict=True))
-            yield Rows(measurement.name, named or None, columns, _again(first, paged))
+            yield Rows(measurement.name, named or None, columns, values)
 
 
 def _shown(plan: SelectPlan) -> list[SelectedField]:
@@ -121,17 +139,6 @@ def _shown(plan: SelectPlan) -> list[SelectedField]:
         if isinstance(field.expression, FunctionCall) and field.expression.name in ("top", "bottom"):
             found += [SelectedField(each) for each in field.expression.arguments[1:-1]]
     return found
-
-
-def _paged(plan: SelectPlan, rows: Iterable[Row]) -> Iterator[Row]:
-    paging = plan.select.paging
-    stop = None if paging.limit is None else paging.offset + paging.limit
-    return islice(rows, paging.offset, stop)
-
-
-def _again(first: Row, others: Iterator[Row]) -> Iterator[Row]:
-    yield first
-    yield from others
 
 
 def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Sequence[Any]]:

@@ -27,7 +27,7 @@ UNITS: Final = {
 TIME_MIN: Final = -(1 << 63) + 2
 TIME_MAX: Final = (1 << 63) - 2
 _PART = re.compile(r"(\d+)(ns|us|ms|[uµsmhdw])")
-_TIME = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d)?)(?:\.(\d{1,9}))?\s*(Z|[+-]\d\d:\d\d)?)?")
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?\s*(Z|[+-]\d\d:\d\d)?)?")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 

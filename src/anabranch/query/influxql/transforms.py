@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from math import fmod
 from typing import Any, Final
 
 from anabranch.query.influxql.functions import number_of
@@ -68,7 +68,7 @@ def _remainder(left: Any, right: Any) -> Any:
     """With the sign of the left number, as in Go."""
     if isinstance(left, int) and isinstance(right, int):
         return abs(left) % abs(right) * (1 if left >= 0 else -1)
-    return fmod(left, right)
+    return math.fmod(left, right)
 
 
 ARITHMETIC: Final[dict[str, Callable[[Any, Any], Any]]] = {
@@ -81,3 +81,27 @@ ARITHMETIC: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "|": lambda left, right: left | right,
     "^": lambda left, right: left ^ right,
 }
+
+
+_OF_NUMBERS: Final[dict[str, Callable[..., Any]]] = {
+    "abs": abs,
+    "ceil": math.ceil,
+    "floor": math.floor,
+    "round": lambda number: math.floor(abs(number) + 0.5) * (1 if number >= 0 else -1),
+    "ln": math.log,
+    "log": math.log,
+    "pow": pow,
+    **{name: getattr(math, name) for name in ("acos", "asin", "atan", "atan2", "cos", "exp", "log2", "log10", "sin")},
+    **{name: getattr(math, name) for name in ("sqrt", "tan")},
+}
+
+
+def mathematics(name: str, arguments: Sequence[Any]) -> Any:
+    """The value of a function of one row; None if an argument is no number, or the result is none."""
+    if any(isinstance(each, bool) or not isinstance(each, int | float) for each in arguments):
+        return None
+    try:
+        found = _OF_NUMBERS[name](*arguments)
+    except (ValueError, OverflowError, ZeroDivisionError):
+        return None
+    return None if isinstance(found, complex) else found

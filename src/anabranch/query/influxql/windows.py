@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
 from anabranch import limits
 from anabranch.errors import InvalidSql
-from anabranch.query.influxql.conditions import TimeRange
+from anabranch.query.influxql.conditions import TimeRange, literal
 from anabranch.query.influxql.syntax import Fill
-from anabranch.query.influxql.times import TIME_MAX, TIME_MIN, US
+from anabranch.query.influxql.times import TIME_MAX, TIME_MIN, US, time_zone
 
 Point = tuple[int, Any]
 """A time in nanoseconds, and a value."""
@@ -18,31 +19,44 @@ Point = tuple[int, Any]
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Windows of `interval` nanoseconds that begin at multiples of it, moved by `offset`, in a time range."""
+    """Windows of `interval` nanoseconds that begin at multiples of it, moved by `offset`, in a time range. With a `zone`
+    they begin at multiples of it on the clocks there."""
 
     interval: int
     offset: int
     times: TimeRange
+    zone: str | None = None
 
     def start_of(self, ns: int) -> int:
         """The start of the window of a time."""
-        return ns - (ns - self.offset) % self.interval
+        local = self._local(ns)
+        return self._absolute(local - (local - self.offset) % self.interval)
 
     def sql(self, micros: str) -> str:
         """The start of the window in microseconds, of the SQL of a time in microseconds."""
         interval, offset = self.interval // US, self.offset // US
-        return f"({micros} - ((({micros} - {offset}) % {interval}) + {interval}) % {interval})"
+        if self.zone is not None:
+            micros = f"epoch_us(timezone({literal(self.zone)}, make_timestamptz({micros})))"
+        start = f"({micros} - ((({micros} - {offset}) % {interval}) + {interval}) % {interval})"
+        if self.zone is None:
+            return start
+        return f"epoch_us(timezone({literal(self.zone)}, make_timestamp({start})))"
 
-    def filled(self, points: Sequence[Point], fill: Fill, *, whole: bool) -> list[Point]:
-        """A value for each window of the range, from the first value on if the range has no start. `whole`: the numbers
-        are integers. Raises InvalidSql for more windows than a query may have."""
-        if fill.kind == "none" or not points:
-            return list(points)
+    def filled(self, points: Sequence[Point], fill: Fill, *, whole: bool, descending: bool) -> list[Point]:
+        """A value for each window of the range, from the first value on if the range has no start. `points` are in the
+        order of their times; with `descending` the last comes first in the result, and the later value is the previous
+        one. `whole`: the numbers are integers. Raises InvalidSql for more windows than a query may have."""
+        found = list(points)
+        if fill.kind != "none" and points:
+            found = self._filled(points, fill, whole=whole, descending=descending)
+        return found[::-1] if descending else found
+
+    def _filled(self, points: Sequence[Point], fill: Fill, *, whole: bool, descending: bool) -> list[Point]:
         start = points[0][0] if self.times.start == TIME_MIN else self.start_of(self.times.start)
         stop = points[-1][0] if self.times.stop == TIME_MAX else self.start_of(self.times.stop)
         check_windows(start, stop, self.interval)
         known = dict(points)
-        times = range(start, stop + 1, self.interval)
+        times = self._starts(start, stop)
         match fill.kind:
             case "null":
                 return [(at, known.get(at)) for at in times]
@@ -50,8 +64,41 @@ class Windows:
                 number = int(fill.number) if whole else fill.number
                 return [(at, known.get(at, number)) for at in times]
             case "previous":
-                return _previous(times, known)
+                return _previous(times[::-1], known)[::-1] if descending else _previous(times, known)
         return _linear(times, known, points, whole=whole)
+
+    def _starts(self, start: int, stop: int) -> Sequence[int]:
+        """The starts of the windows from one to another, inclusive."""
+        if self.zone is None:
+            return range(start, stop + 1, self.interval)
+        local = range(self._local(start), self._local(stop) + 1, self.interval)
+        return [self._absolute(at) for at in local]
+
+    def _local(self, ns: int) -> int:
+        """What the clocks of the zone show, as a time."""
+        return ns if self.zone is None else ns + _zone_offset(ns, self.zone)
+
+    def _absolute(self, local: int) -> int:
+        """When the clocks of the zone show that; the first time, if they do so twice."""
+        return local if self.zone is None else local - _local_offset(local, self.zone)
+
+
+_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - of no zone, or of any
+
+
+def _zone_offset(ns: int, zone: str) -> int:
+    moment = (_EPOCH + timedelta(microseconds=ns // US)).replace(tzinfo=UTC)
+    return _nanoseconds(moment.astimezone(time_zone(zone)))
+
+
+def _local_offset(local: int, zone: str) -> int:
+    return _nanoseconds((_EPOCH + timedelta(microseconds=local // US)).replace(tzinfo=time_zone(zone)))
+
+
+def _nanoseconds(moment: datetime) -> int:
+    offset = moment.utcoffset()
+    assert offset is not None, "the moment has a zone"
+    return offset // timedelta(microseconds=1) * US
 
 
 def check_windows(start: int, stop: int, interval: int) -> None:
@@ -64,7 +111,7 @@ def check_windows(start: int, stop: int, interval: int) -> None:
         )
 
 
-def _previous(times: range, known: dict[int, Any]) -> list[Point]:
+def _previous(times: Sequence[int], known: dict[int, Any]) -> list[Point]:
     found: list[Point] = []
     last = None
     for at in times:
@@ -73,7 +120,7 @@ def _previous(times: range, known: dict[int, Any]) -> list[Point]:
     return found
 
 
-def _linear(times: range, known: dict[int, Any], points: Sequence[Point], *, whole: bool) -> list[Point]:
+def _linear(times: Sequence[int], known: dict[int, Any], points: Sequence[Point], *, whole: bool) -> list[Point]:
     """Values on the line between the one before and the one after."""
     found: list[Point] = []
     following, before = 0, None

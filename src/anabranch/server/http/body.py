@@ -33,7 +33,7 @@ async def read_body(
     if encoding not in (b"", b"identity", b"gzip", b"deflate"):
         raise HttpRefusal(415, "unsupported_encoding", "Content-Encoding is gzip, deflate or identity")
     data = await _gather(receive, bytes_max)
-    if encoding in (b"gzip", b"deflate"):
+    if data and encoding in (b"gzip", b"deflate"):
         return _unpacked(data, _GZIP if encoding == b"gzip" else zlib.MAX_WBITS, bytes_max)
     return data
 

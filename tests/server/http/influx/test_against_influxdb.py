@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from anabranch.query.engine import Query
 from tests.server.http.influx.conftest import fill
+from tests.server.http.influx.in_process import OpenStreams, answer_of
 from tests.server.http.influx.influxdb_server import influxdb
 from tests.server.http.serving import Serving
 
@@ -46,11 +50,79 @@ def same(expected: Any, found: Any) -> bool:
     return bool(expected == found)
 
 
-def test_statements_give_what_influxdb_gives(client: httpx.Client, broker: Serving, influx: str) -> None:
+@pytest.fixture(scope="module")
+def streams(broker: Serving) -> Iterator[OpenStreams]:
+    with Query(broker.broker.store) as query:
+        yield OpenStreams(broker.broker.store, query)
+
+
+def assert_same(client: httpx.Client, influx: str, streams: OpenStreams, statements: Sequence[str]) -> None:
     different = []
-    for statement in STATEMENTS:
-        expected, found = answer(client, influx, statement), answer(client, broker.url, statement)
+    for statement in statements:
+        expected, found = answer(client, influx, statement), answer_of(streams, statement, "db", time.time_ns())
         if not same(expected, found):
             different.append(f"{statement}\n  expected {expected!s:.600}\n  found    {found!s:.600}")
     assert not different, "\n".join(different)
-    assert len(STATEMENTS) > 200
+
+
+def test_statements_give_what_influxdb_gives(client: httpx.Client, influx: str, streams: OpenStreams) -> None:
+    assert len(STATEMENTS) > 300
+    assert_same(client, influx, streams, STATEMENTS)
+
+
+def test_a_broker_gives_what_influxdb_gives(client: httpx.Client, broker: Serving, influx: str) -> None:
+    for statement in STATEMENTS[::20]:
+        for parameters in ({}, {"epoch": "ms"}, {"epoch": "h", "pretty": "true"}):
+            asked = {"db": "db", "q": statement, **parameters}
+            expected, found = (client.post(f"{url}/query", data=asked).json() for url in (influx, broker.url))
+            assert same(expected, found), (statement, parameters)
+
+
+def generated(seed: int, count: int) -> Iterator[str]:
+    """Statements put together by chance."""
+    chance = random.Random(seed)
+    simple = ("mean", "sum", "count", "min", "max", "first", "last", "median", "stddev", "spread")
+    over = ("derivative({}, 10s)", "non_negative_derivative({})", "difference({})", "cumulative_sum({})")
+    more = ("moving_average({}, 3)", "non_negative_difference({})", "elapsed({}, 1s)")
+    conditions = (
+        "host = 'a'",
+        "host != 'a'",
+        "host =~ /[bd]/",
+        "region = ''",
+        "value > 10",
+        "count < 9",
+        "ok = true",
+        "msg =~ /[01]/",
+    )
+    for _ in range(count):
+        fields = []
+        for _ in range(chance.choice((1, 1, 1, 2, 3))):
+            field = f"{chance.choice(simple)}({chance.choice(('value', 'count'))})"
+            # The standard deviation of one value is null, and functions over neighbours take nulls in various ways.
+            if chance.random() < 0.3 and not field.startswith("stddev"):
+                field = chance.choice(over + more).format(field)
+            elif chance.random() < 0.2:
+                field = f"{field} {chance.choice('+-*/')} {chance.choice(('2', '0.5', 'mean(value)', 'count(count)'))}"
+            fields.append(field)
+        start = 1_700_000_000 + chance.randint(-30, 200)
+        where = [f"time >= {start}s", f"time < {start + chance.randint(60, 500)}s"]
+        where += chance.sample(conditions, chance.choice((0, 0, 1, 2)))
+        group = [
+            f"time({chance.choice((7, 10, 30, 60, 100))}s)",
+            *chance.sample(("host", "region"), chance.choice((0, 1, 2))),
+        ]
+        end = chance.choice(("", "fill(none)", "fill(0)", "fill(previous)", "fill(linear)", "fill(2.5)"))
+        end += chance.choice(("", "", " ORDER BY time DESC")) + chance.choice(("", "", " LIMIT 3", " LIMIT 2 OFFSET 1"))
+        if (
+            len(where) == 2 and chance.random() < 0.3
+        ):  # InfluxDB counts series without a value that meets a condition, too
+            end += " SLIMIT 1"
+        yield f"SELECT {', '.join(fields)} FROM cpu WHERE {' AND '.join(where)} GROUP BY {', '.join(group)} {end}"
+
+
+def test_statements_made_by_chance_give_what_influxdb_gives(
+    client: httpx.Client, influx: str, streams: OpenStreams, request: pytest.FixtureRequest
+) -> None:
+    seed, count = (random.randrange(1 << 30), 2_000) if request.config.getoption("--all") else (14, 150)
+    print(f"seed {seed}")
+    assert_same(client, influx, streams, list(generated(seed, count)))

@@ -1,0 +1,169 @@
+"""The SQL for DuckDB of a SELECT over one measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from anabranch import limits
+from anabranch.errors import InvalidSql
+from anabranch.query.influxql.conditions import condition_sql, quoted, tag_sql, time_sql
+from anabranch.query.influxql.functions import AGGREGATES, number_of
+from anabranch.query.influxql.measurement import Measurement
+from anabranch.query.influxql.plan import Needed, SelectPlan, used_fields
+from anabranch.query.influxql.syntax import Expression, FunctionCall, Reference
+
+_ROW_TIME: Final = "epoch_us({})"
+
+
+class MeasurementSql:
+    """The SQL of a plan over one measurement. The rows of each query begin with the tags of GROUP BY; their order is by
+    these and by time."""
+
+    def __init__(self, plan: SelectPlan, measurement: Measurement) -> None:
+        self._plan = plan
+        self._measurement = measurement
+        self._time = _ROW_TIME.format(quoted(measurement.time))
+        self._tags = [tag_sql(tag, measurement) for tag in plan.select.grouping.tags if isinstance(tag, str)]
+
+    def events(self) -> str:
+        """Tags, the time in µs, and the value of each reference in `base`."""
+        plan = self._plan
+        values = [self.value(each.expression) for each in plan.base]
+        order = "DESC" if plan.select.descending else "ASC"
+        # Events of one time stand in the order of their series.
+        ties = [tag_sql(tag, self._measurement) for tag in self._measurement.tags]
+        columns = [*self._tags, self._time, *values]
+        ordered = ", ".join([*self._by(), f"{len(self._tags) + 1} {order}", *(f"{tie} {order}" for tie in ties)])
+        return f"SELECT {', '.join(columns)} {self._from()} ORDER BY {ordered}{self._limit()}"
+
+    def aggregates(self) -> str:
+        """Tags, the start of the window or the time of the selected event in µs, then for each call of `base` its value
+        and the number of values that it has seen."""
+        plan, columns = self._plan, list(self._tags)
+        selector = plan.selector
+        columns.append(plan.windows.sql(self._time) if plan.windows else self._selected_time(selector))
+        for each in plan.base:
+            call = each.expression
+            if isinstance(call, FunctionCall):
+                value = self._within(each, self._argument(call))
+                columns += [self._aggregate(call, value), f"count({value})"]
+            elif selector is not None:
+                chosen = self._picked(selector, self.value(call))
+                columns += [chosen, f"count({self._argument(selector)})"]
+        grouped = self._numbers() + ([str(len(self._tags) + 1)] if plan.windows else [])
+        by = f" GROUP BY {', '.join(grouped)}" if grouped else ""
+        windows = [str(len(self._tags) + 1)] if plan.windows else []
+        order = f" ORDER BY {', '.join([*self._by(), *windows])}" if grouped else ""
+        return f"SELECT {', '.join(columns)} {self._from()}{by}{order}"
+
+    def listed(self, call: FunctionCall) -> str:
+        """Tags, the start of the window in µs, the event's time in µs, the value, then the other references."""
+        window = self._plan.windows.sql(self._time) if self._plan.windows else "0"
+        value = self._argument(call)
+        if call.name == "distinct":
+            columns = [*self._tags, window, window, value]
+            keys = ", ".join(f"c{number}" for number in range(len(columns)))
+            first_seen = f"SELECT {_named([*columns, self._time])} {self._from()} AND {value} IS NOT NULL"
+            by = ", ".join(f"c{number}" for number in range(len(self._tags) + 1))
+            return f"SELECT {keys} FROM ({first_seen}) GROUP BY {keys} ORDER BY {by}, min(c{len(columns)})"
+        direction = "DESC" if call.name == "top" else "ASC"
+        tags = [self.value(each) for each in call.arguments[1:-1]]
+        others = [self.value(each) for each in self._plan.leaves if isinstance(each, Reference)]
+        columns = [*self._tags, window, self._time, value, *tags, *others]
+        first = len(self._tags)
+        partition = ", ".join(f"c{number}" for number in range(first + 1))
+        order = f"c{first + 2} {direction}, c{first + 1}"
+        rows = f"SELECT {_named(columns)} {self._from()} AND {value} IS NOT NULL"
+        if tags:
+            per_tag = ", ".join([partition, *(f"c{first + 3 + number}" for number in range(len(tags)))])
+            rows += f" QUALIFY row_number() OVER (PARTITION BY {per_tag} ORDER BY {order}) = 1"
+        count = int(number_of(call.arguments[-1]))
+        return (
+            f"SELECT * FROM ({rows}) QUALIFY row_number() OVER (PARTITION BY {partition} ORDER BY {order}) <= {count} "
+            f"ORDER BY {', '.join([*(f'c{number}' for number in range(first + 1)), f'c{first + 1}', f'c{first + 2} {direction}'])}"
+        )
+
+    def value(self, expression: Expression) -> str:
+        """The SQL of a reference: a field, a tag (null where it is empty), or null."""
+        assert isinstance(expression, Reference), "it is a leaf"
+        name, kind = expression.name, self._measurement.fields.get(expression.name)
+        if name in self._measurement.tags and expression.cast in (None, "tag"):
+            return f"nullif({quoted(name)}, '')"
+        if kind is None or expression.cast == "tag":
+            return "NULL"
+        match expression.cast:
+            case "integer" if kind == "float":
+                return f"CAST(trunc({quoted(name)}) AS BIGINT)"
+            case "float" if kind == "integer":
+                return f"CAST({quoted(name)} AS DOUBLE)"
+            case None | "field":
+                return f"CAST({quoted(name)} AS DOUBLE)" if kind == "float" else quoted(name)
+        return quoted(name) if expression.cast == kind else "NULL"
+
+    def _argument(self, call: FunctionCall) -> str:
+        inner = call.arguments[0]
+        return self.value(inner.arguments[0] if isinstance(inner, FunctionCall) else inner)
+
+    def _within(self, needed: Needed, value: str) -> str:
+        """A value, without those that only other calls need of the window beside the time range."""
+        plan = self._plan
+        if needed.beyond or plan.wider == plan.windows:
+            return value
+        return f"CASE WHEN {time_sql(self._measurement, plan.times) or 'true'} THEN {value} END"
+
+    def _aggregate(self, call: FunctionCall, value: str) -> str:
+        inner, aggregate = call.arguments[0], AGGREGATES[call.name]
+        if isinstance(inner, FunctionCall):
+            return f"count(DISTINCT {value})"
+        assert isinstance(inner, Reference), "it has been checked"
+        kind = self._measurement.fields.get(inner.name)
+        if kind is None:
+            return "NULL"
+        if kind not in aggregate.types:
+            raise InvalidSql(f"unsupported {call.name} iterator type: {inner.name} is a {kind}")
+        found = aggregate.sql(value, self._time, self._number(call))
+        return f"CAST({found} AS BIGINT)" if kind == "integer" and call.name == "sum" else found
+
+    def _number(self, call: FunctionCall) -> float:
+        return number_of(call.arguments[1]) if AGGREGATES[call.name].numbers else 0
+
+    def _picked(self, selector: FunctionCall, wanted: str) -> str:
+        aggregate = AGGREGATES[selector.name]
+        assert aggregate.picked is not None, "it is a selector"
+        return aggregate.picked(wanted, self._argument(selector), self._time, self._number(selector))
+
+    def _selected_time(self, selector: FunctionCall | None) -> str:
+        return "NULL" if selector is None else self._picked(selector, self._time)
+
+    def _numbers(self) -> list[str]:
+        return [str(number + 1) for number in range(len(self._tags))]
+
+    def _by(self) -> list[str]:
+        """The order of the series: by their tags."""
+        return [f"{number} DESC" if self._plan.select.descending else number for number in self._numbers()]
+
+    def _from(self) -> str:
+        plan, measurement = self._plan, self._measurement
+        conditions = [time_sql(measurement, plan.wider.times if plan.wider else plan.times)]
+        if plan.condition is not None:
+            conditions.append(condition_sql(plan.condition, measurement))
+        if plan.raw:
+            present = [f"{quoted(name)} IS NOT NULL" for name in used_fields(plan, measurement)]
+            conditions.append(f"({' OR '.join(present) or 'false'})")
+        joined = " AND ".join(each for each in conditions if each is not None) or "true"
+        return f"FROM {quoted(str(measurement.stream))} WHERE {joined}"
+
+    def _limit(self) -> str:
+        """The rows that are needed at all, where DuckDB can tell."""
+        paging = self._plan.select.paging
+        most = limits.INFLUXQL_ROWS_MAX + 1
+        rows = all(isinstance(leaf, Reference) for leaf in self._plan.leaves)
+        if paging.limit is not None and rows and not self._tags:
+            most = min(most, paging.limit + paging.offset)
+        return f" LIMIT {most}"
+
+
+def _named(columns: Sequence[str]) -> str:
+    """Columns with names by their place: `c0`, `c1`."""
+    return ", ".join(f"{column} AS c{number}" for number, column in enumerate(columns))
