@@ -33,6 +33,7 @@ case "$1 ${2:-} ${3:-}" in
     echo 'the last words of pip'
     exit "${PRETEND_PIP_RC:-0}"
     ;;
+  '-m compileall '*) echo 'compiled' ;;
   '-m pytest '*) echo "pytest: $*"; exit "${PRETEND_PYTEST_RC:-0}" ;;
   *) echo "unexpected: $*" >&2; exit 99 ;;
 esac
