@@ -290,6 +290,7 @@ HTTP_VERBS_MAX: Final = 16  # management verbs under way at the same time
 HTTP_PAGE_EVENTS: Final = 100  # of a page of JSON, unless the request says otherwise
 HTTP_PAGE_EVENTS_MAX: Final = 10_000
 HTTP_PAGE_BYTES_MAX: Final = 8 * MIB  # a page ends here even if it holds fewer events
+HTTP_ENCODED_BYTES: Final = 256 * KIB  # events of a long answer that are written as text together
 HTTP_POINTERS_MAX: Final = 1_000  # pointers in the answer to an append; for more events there are only ranges
 UPLOAD_BYTES_MAX: Final = 1 << 44  # of one file: 16 TiB
 UPLOAD_PART_BYTES: Final = 4 * MIB  # of an upload, stored in one commit while the next is received

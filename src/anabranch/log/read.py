@@ -27,13 +27,14 @@ from anabranch.runtime.ports import Runtime
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a read yields: `columns` in their order, at most `rows_max` rows at a time. If `between` is given, only
-    rows whose column `time` is in `between[0] <= time < between[1]` (µs); null times never do."""
+    """What a read yields: `columns` in their order, at most `rows_max` rows and about `bytes_max` bytes at a time. If
+    `between` is given, only rows whose column `time` is in `between[0] <= time < between[1]` (µs); null times never do."""
 
     columns: pa.Schema
     rows_max: int = limits.READ_ROWS_MAX
     time: str | None = None
     between: tuple[int, int] | None = None
+    bytes_max: int = limits.READ_BYTES_MAX
     decoded: pa.Schema = field(init=False)
 
     def __post_init__(self) -> None:
@@ -85,7 +86,7 @@ class LogReader:
         try:
             for rows, size in self._pieces(pieces, selection):
                 count = rows.batch.num_rows
-                full = held + count > selection.rows_max or weight + size > limits.READ_BYTES_MAX
+                full = held + count > selection.rows_max or weight + size > selection.bytes_max
                 if small and (count >= limits.SMALL_ROWS or full):
                     ready, small, held, weight = _together(small), [], 0, 0
                     yield ready
@@ -158,9 +159,9 @@ class LogReader:
 def _cut(
     batch: pa.RecordBatch, first: int, appended: int | pa.Array, selection: Selection, size: int
 ) -> Iterator[tuple[SegmentRows, int]]:
-    """Splits a batch of about `size` bytes into parts of at most `rows_max` rows and about `limits.READ_BYTES_MAX`
+    """Splits a batch of about `size` bytes into parts of at most `rows_max` rows and about `bytes_max`
     bytes, filtered; yields each with its size in bytes."""
-    for start, count, weight in _portions(batch, 0, selection.rows_max, size):
+    for start, count, weight in _portions(batch, 0, selection.rows_max, size, selection.bytes_max):
         whole = count == batch.num_rows
         part = batch if whole else batch.slice(start, count)
         times = appended if whole or isinstance(appended, int) else appended.slice(start, count)
@@ -168,11 +169,13 @@ def _cut(
         yield rows if selection.between is None else _filtered(rows, selection), weight
 
 
-def _portions(batch: pa.RecordBatch, first: int, rows_max: int, size: int) -> Iterator[tuple[int, int, int]]:
+def _portions(
+    batch: pa.RecordBatch, first: int, rows_max: int, size: int, bytes_max: int
+) -> Iterator[tuple[int, int, int]]:
     """First row, number of rows and bytes of each part; the rows of `batch` are counted from `first`."""
     count = batch.num_rows
     step = rows_max if count > rows_max else count
-    if count > 1 and size > limits.READ_BYTES_MAX:
+    if count > 1 and size > bytes_max:
         step = min(step, count // 2)
     if step == count:
         if count:
@@ -180,8 +183,8 @@ def _portions(batch: pa.RecordBatch, first: int, rows_max: int, size: int) -> It
         return
     for start in range(0, count, step):
         part = batch.slice(start, step)
-        share = part.nbytes if size > limits.READ_BYTES_MAX else size * part.num_rows // count
-        yield from _portions(part, first + start, rows_max, share)
+        share = part.nbytes if size > bytes_max else size * part.num_rows // count
+        yield from _portions(part, first + start, rows_max, share, bytes_max)
 
 
 def _filtered(rows: SegmentRows, selection: Selection) -> SegmentRows:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from anabranch import limits
 from anabranch.errors import AnabranchError
 from anabranch.runtime.log_events import STORE_NOT_CLOSED
 from anabranch.runtime.settings import Settings
@@ -32,6 +33,8 @@ def open_broker(settings: ServerSettings, *, upkeep: bool) -> Broker:
         settings=Settings(
             maintenance_s=settings.maintenance_s if upkeep else None,
             scaling_s=settings.scaling_s if upkeep else None,
+            # A consumer that takes nothing holds a batch or two.
+            read_batch_bytes_max=limits.CONNECTION_BYTES_MAX // 2,
         ),
     )
     store.changes.retry_uncertain = True

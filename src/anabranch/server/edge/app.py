@@ -29,11 +29,13 @@ _BODY_BYTES_PER_S_MIN: Final = 64
 
 
 class _Call:
-    """One call under way. `reading_since` and `writing_since` are the loop's time where it waits for the caller."""
+    """One call under way. `reading_since` and `writing_since` are the loop's time where it waits for the caller;
+    `closed_for` is why its connection was closed."""
 
     __slots__ = (
         "began",
         "body_ended",
+        "closed_for",
         "reading_since",
         "received",
         "refusal",
@@ -51,6 +53,7 @@ class _Call:
         self.reading_since: float | None = None
         self.writing_since: float | None = None
         self.refusal: tuple[int, str, str] | None = None
+        self.closed_for: str | None = None
 
     def outcome(self) -> str:
         """The call's outcome for the counters."""
@@ -106,24 +109,29 @@ class HttpEdge:
                 await asyncio.sleep(_SWEEP_S)
                 now = loop.time()
                 for call, abort in list(self._calls.items()):
-                    if abort is not None and self._is_too_slow(call, now):
-                        abort()
+                    if abort is not None and call.closed_for is None:
+                        call.closed_for = self._too_slow(call, now)
+                        if call.closed_for is not None:
+                            abort()
                 if self._log is not None:
                     await loop.run_in_executor(None, self._log.flush)
         finally:
             if self._log is not None:
                 self._log.flush()
 
-    def _is_too_slow(self, call: _Call, now: float) -> bool:
+    def _too_slow(self, call: _Call, now: float) -> str | None:
+        """Why the caller is too slow; None if it is not."""
         limits = self._settings
         if call.writing_since is not None and now - call.writing_since > limits.send_timeout_s:
-            return True
+            return f"the caller took nothing for {limits.send_timeout_s:g} s"
         if call.reading_since is None:
-            return False
+            return None
         if now - call.reading_since > limits.body_timeout_s:
-            return True
+            return f"the caller sent nothing for {limits.body_timeout_s:g} s"
         taken = time.monotonic() - call.began
-        return taken > limits.body_timeout_s + call.received / _BODY_BYTES_PER_S_MIN
+        if taken > limits.body_timeout_s + call.received / _BODY_BYTES_PER_S_MIN:
+            return f"the caller sent {call.received:,} bytes in {taken:.0f} s"
+        return None
 
     async def _serve(self, call: _Call, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["path"] in PATHS and scope["method"] in ("GET", "HEAD"):
@@ -203,6 +211,7 @@ class HttpEdge:
                 received=call.received,
                 sent=call.sent,
                 ms=round(taken * 1000, 2),
+                **({} if call.closed_for is None else {"closed": call.closed_for}),
             )
 
 
