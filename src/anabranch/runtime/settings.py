@@ -19,6 +19,7 @@ class Settings:
     - `event_bytes_max`: a larger event is written ahead, to a blob of its own.
     - `large_event_bytes_max`: a larger event is refused.
     - `read_batch_bytes_max`: how much a reader puts into one batch, unless a single event is larger.
+    - `staged_bytes_max`: how much a transaction, or a task, holds in memory of one stream before it writes a blob.
     - `history_bytes_per_s_max`: how fast a process fetches older data (all but recent commits) from an object store;
       None disables the limit.
     - `verify_ahead`: a reader verifies the checksum of the next large message in a parallel task. Off for an object
@@ -55,6 +56,7 @@ class Settings:
     catalog_lock_s: float = limits.CATALOG_LOCK_S
     catalog_answer_s: float = limits.CATALOG_ANSWER_S
     tail_poll_us_max: int = limits.TAIL_POLL_US_MAX
+    staged_bytes_max: int = limits.STAGED_BYTES_MAX
     read_batch_bytes_max: int = limits.READ_BYTES_MAX
     blob_request_s: float = limits.BLOB_REQUEST_S
     blob_deadline_s: float = limits.BLOB_DEADLINE_S

@@ -33,8 +33,9 @@ def open_broker(settings: ServerSettings, *, upkeep: bool) -> Broker:
         settings=Settings(
             maintenance_s=settings.maintenance_s if upkeep else None,
             scaling_s=settings.scaling_s if upkeep else None,
-            # A consumer that takes nothing holds a batch or two.
+            # What a consumer that takes nothing holds, and an open transaction: a batch or two.
             read_batch_bytes_max=limits.CONNECTION_BYTES_MAX // 2,
+            staged_bytes_max=limits.CONNECTION_BYTES_MAX,
         ),
     )
     store.changes.retry_uncertain = True

@@ -121,7 +121,7 @@ class Stager:
         table = to_stored_table(data, self._schema, self._times)
         if (large := oversized(table, self._runtime.settings.large_event_bytes_max)) is not None:
             raise large
-        if self._unstaged_bytes + table.nbytes > limits.STAGED_BYTES_MAX:
+        if self._unstaged_bytes + table.nbytes > self._runtime.settings.staged_bytes_max:
             self._stage()
         sized = size_runs(table, self._runtime.settings.event_bytes_max)
         fresh = [(table.slice(run.start, run.stop - run.start), run.large) for run in sized]

@@ -416,3 +416,23 @@ def test_an_invalid_lease_is_refused(timed: Timed, wrong: Any) -> None:
 def test_unknown_and_ended_transactions_raise_different_errors(timed: Timed) -> None:
     with pytest.raises(TransactionNotFound):
         timed.store.transaction("no-such")
+
+
+def test_a_transaction_holds_no_more_in_memory_than_its_settings_say(tmp_path: Path) -> None:
+    settings = Settings(staged_bytes_max=100_000)
+    folder = tmp_path / "store"
+
+    def stored() -> int:
+        return sum(each.stat().st_size for each in (folder / "blobs").rglob("*") if each.is_file())
+
+    with ab.connect(folder, create=True, settings=settings) as store:
+        store.scopes.create("s")
+        store.streams.create("s/a")
+        with store.transaction() as open_transaction:
+            writer = open_transaction.writer("s/a")
+            for number in range(20):
+                writer.write_batch(pa.table({"payload": [b"%2d" % number + b"x" * 40_000], "key": ["k"]}))
+                assert (number + 1) * 40_002 - stored() <= 100_000
+            assert stored() > 0
+        with store.reader("s/a") as reader:
+            assert [bytes(event.body)[:2] for event in reader] == [b"%2d" % number for number in range(20)]
