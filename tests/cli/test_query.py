@@ -34,6 +34,16 @@ def test_a_query_may_be_the_first_to_ask_for_notifications(sensors: Line) -> Non
         )
 
 
+def test_a_query_may_be_in_the_sql_of_another_system(sensors: Line) -> None:
+    sql = "SELECT device, COUNTIF(celsius > 2) AS n FROM `iot.sensors` GROUP BY 1 ORDER BY 1"
+    assert sensors("query", sql, "--dialect", "bigquery").rows == [{"device": "a", "n": 1}, {"device": "b", "n": 1}]
+    shown = sensors("translate", "-", "--dialect", "bigquery", stdin=sql).out
+    assert "COUNT_IF(celsius > 2) AS n" in shown and ask(sensors, shown) == sensors("query", shown).rows
+    refused = sensors.refused("query", "SELECT\n nothing_known(device) FROM iot.sensors", "--dialect", "trino")
+    assert refused.startswith("line 2: the function nothing_known is not translated") and "(character 2)" in refused
+    assert "--dialect" in sensors.refused("translate", "-", stdin=sql)
+
+
 def test_names_may_need_quotes(line: Line) -> None:
     line("write", "my-scope/the.stream", "--create", stdin='{"a":1}\n')
     assert ask(line, 'SELECT * FROM "my-scope/the.stream"') == [{"a": 1}]

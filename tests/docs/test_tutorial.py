@@ -22,6 +22,11 @@ def test_the_page_on_tracing_shows_what_its_program_prints(tmp_path: Path) -> No
     assert follow(DOCS / "how-to" / "tracing.md", tmp_path) == 1
 
 
+@pytest.mark.process
+def test_the_page_on_sql_of_other_systems_can_be_followed(tmp_path: Path) -> None:
+    assert follow(DOCS / "how-to" / "bring-your-sql.md", tmp_path) == 8
+
+
 def test_files_and_commands_of_a_page_are_found_in_order() -> None:
     page = (
         '```python title="a.py"\nprint(1)\n```\ntext\n```console\n$ python a.py\n1\n$ true\n```\n```sh\nnot run\n```\n'

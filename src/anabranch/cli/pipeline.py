@@ -12,6 +12,7 @@ from anabranch.cli.confirm import YesOption, confirm
 from anabranch.cli.formats import Format
 from anabranch.cli.options import JsonOption, StoreOption, new_app, open_catalog, open_store
 from anabranch.cli.output import iso_time, print_columns, print_json, print_note, put_line
+from anabranch.cli.translate import DialectOption
 from anabranch.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -63,6 +64,15 @@ _Form = Annotated[
 ]
 
 
+def _translated(file: Path, dialect: str) -> str:
+    from anabranch.query.dialects.translate import translate
+
+    try:
+        return translate(file.read_text(), dialect, "pipeline")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise InvalidArgument(f"the statements can't be read: {exc}") from exc
+
+
 _STOPPING = "stopping after the micro-batch in progress; a second signal ends it at once"
 
 
@@ -70,6 +80,7 @@ _STOPPING = "stopping after the micro-batch in progress; a second signal ends it
 def run(
     file: Annotated[Path, typer.Argument(metavar="FILE.sql", help="The statements.")],
     name: _Name = None,
+    dialect: DialectOption = None,
     once: Annotated[bool, typer.Option("--once", help="Process the events that exist now, and end.")] = False,
     flush: _Flush = False,
     start: _Start = None,
@@ -107,6 +118,7 @@ def run(
       anabranch pipeline run means.sql
       anabranch pipeline run means.sql --once --collect
       anabranch pipeline run means.sql --once --flush
+      anabranch pipeline run job.sql --dialect flink
       anabranch pipeline run means.sql --from -1d --by event --replace --yes
       anabranch pipeline run means.sql --once --ephemeral
     """
@@ -125,8 +137,8 @@ def run(
         now = opened.runtime.clock.now()
         pipeline = start_pipeline(
             opened,
-            file,
-            name=name,
+            file if dialect is None else _translated(file, dialect),
+            name=name or file.stem,
             once=once,
             flush=flush,
             start_from=[parse_place(text, now=now) for text in start] if start else None,

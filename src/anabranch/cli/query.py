@@ -10,6 +10,7 @@ import typer
 
 from anabranch.cli.formats import Format
 from anabranch.cli.options import JsonOption, OutputOption, StoreOption, new_app, open_store
+from anabranch.cli.translate import DialectOption
 from anabranch.errors import InvalidArgument
 from anabranch.model.amounts import to_duration, to_size
 
@@ -32,6 +33,7 @@ def query(
         str | None,
         typer.Option("--memory", metavar="SIZE", help="Memory that it may use, such as 2GiB; more spills to disk."),
     ] = None,
+    dialect: DialectOption = None,
     form: Annotated[
         Format | None,
         typer.Option("--format", help="Default: by the ending of --output; a table on a terminal, else JSON lines."),
@@ -54,12 +56,17 @@ def query(
       anabranch query 'SELECT device, max(celsius) FROM iot.sensors GROUP BY 1'
       anabranch query 'SELECT count(*) FROM "iot/sensors"' --json
       anabranch query --file report.sql --output report.parquet
+      anabranch query --dialect trino 'SELECT device, try_cast(note AS bigint) AS n FROM iot.sensors'
       anabranch query --allow-files "SELECT * FROM iot.sensors JOIN 'devices.csv' USING (device)"
     """
     from anabranch.cli.render import choose, render
 
     kind = choose(form, as_json=as_json, output=output)
     text = _text(sql, file)
+    if dialect is not None:
+        from anabranch.query.dialects.translate import translate
+
+        text = translate(text, dialect, "query")
     with open_store(store) as opened:
         from anabranch.query import Query, QueryLimits
 

@@ -1,0 +1,64 @@
+"""`anabranch translate`: SQL of other systems as that of queries and pipelines."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from anabranch.cli.options import new_app
+from anabranch.errors import InvalidArgument
+
+app = new_app()
+
+DialectOption = Annotated[
+    str | None,
+    typer.Option(
+        "--dialect",
+        metavar="NAME",
+        help="It is SQL of: flink, ksqldb, azure, risingwave, materialize, snowflake, bigquery or trino.",
+    ),
+]
+
+
+@app.command()
+def translate(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The statements; - is stdin.")],
+    dialect: DialectOption = None,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="query|pipeline", help="What each becomes; default: what it needs."),
+    ] = None,
+    scope: Annotated[
+        str | None, typer.Option("--scope", metavar="SCOPE", help="The scope of streams that are named without one.")
+    ] = None,
+    time: Annotated[
+        str | None,
+        typer.Option("--time", metavar="COLUMN", help="The column of event times, where the dialect names none."),
+    ] = None,
+) -> None:
+    """Print SQL of another system as SQL of a query or of a pipeline.
+
+    A statement that writes, or that has windows, becomes a pipeline's; others become a query's. Declarations of tables
+    are left out but for their watermarks. What has no translation is refused with its line and character, and with the
+    nearest that has one.
+
+    Examples:
+
+      anabranch translate --dialect flink job.sql --scope iot > job-anabranch.sql
+      echo 'SELECT device, COUNTIF(celsius > 30) AS hot FROM iot.sensors GROUP BY 1' | anabranch translate - --dialect bigquery
+    """
+    from anabranch.query.dialects.translate import DialectOptions
+    from anabranch.query.dialects.translate import translate as translated
+
+    if dialect is None:
+        raise InvalidArgument("say with --dialect whose SQL it is")
+    if to not in (None, "query", "pipeline"):
+        raise InvalidArgument(f"--to is query or pipeline, not '{to}'")
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text()
+    except (OSError, UnicodeDecodeError) as exc:
+        raise InvalidArgument(f"the statements can't be read: {exc}") from exc
+    sys.stdout.write(translated(text, dialect, to, DialectOptions(scope, time)))  # type: ignore[arg-type]

@@ -1,0 +1,86 @@
+"""The functions that are translated. sqlglot knows many more; these are tested to mean the same in DuckDB and in Spark."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Final
+
+from sqlglot import exp
+
+FUNCTIONS: Final[dict[str, type[exp.Expr]]] = {
+    "abs": exp.Abs,
+    "and": exp.And,
+    "approx_distinct": exp.ApproxDistinct,
+    "avg": exp.Avg,
+    "case": exp.Case,
+    "cast": exp.Cast,
+    "ceil": exp.Ceil,
+    "coalesce": exp.Coalesce,
+    "concat": exp.Concat,
+    "concat_ws": exp.ConcatWs,
+    "count": exp.Count,
+    "countif": exp.CountIf,
+    "date_trunc": exp.TimestampTrunc,
+    "dense_rank": exp.DenseRank,
+    "exp": exp.Exp,
+    "extract": exp.Extract,
+    "floor": exp.Floor,
+    "greatest": exp.Greatest,
+    "if": exp.If,
+    "least": exp.Least,
+    "lag": exp.Lag,
+    "lead": exp.Lead,
+    "left": exp.Left,
+    "length": exp.Length,
+    "ln": exp.Ln,
+    "lower": exp.Lower,
+    "max": exp.Max,
+    "min": exp.Min,
+    "mod": exp.Mod,
+    "nullif": exp.Nullif,
+    "or": exp.Or,
+    "power": exp.Pow,
+    "rank": exp.Rank,
+    "replace": exp.Replace,
+    "right": exp.Right,
+    "round": exp.Round,
+    "row_number": exp.RowNumber,
+    "sign": exp.Sign,
+    "sqrt": exp.Sqrt,
+    "starts_with": exp.StartsWith,
+    "stddev": exp.Stddev,
+    "stddev_pop": exp.StddevPop,
+    "stddev_samp": exp.StddevSamp,
+    "substring": exp.Substring,
+    "sum": exp.Sum,
+    "trim": exp.Trim,
+    "try_cast": exp.TryCast,
+    "upper": exp.Upper,
+    "var_pop": exp.VariancePop,
+    "variance": exp.Variance,
+}
+_KINDS: Final = tuple(FUNCTIONS.values())
+
+
+_PARTS: Final[dict[type[exp.Expr], str]] = {
+    exp.Lateral: "LATERAL is not translated; write a JOIN",
+    exp.MatchRecognize: "MATCH_RECOGNIZE is not translated; write a pipeline with a session window",
+    exp.Pivot: "PIVOT is not translated; write count(CASE …) for each column",
+    exp.TableSample: "TABLESAMPLE is not translated; write WHERE with a condition",
+    exp.Version: "FOR SYSTEM_TIME AS OF is not translated; join the stream without it, as it is now",
+}
+
+
+def unsupported(tree: exp.Expr, *, pipeline: bool) -> tuple[exp.Expr, str] | None:
+    """The first part that is not translated, and what to say of it; None if there is none."""
+    for node in tree.walk():
+        if (message := _PARTS.get(type(node))) is not None:
+            return node, message
+        if pipeline and isinstance(node, exp.Window):
+            return node, "OVER is not supported in a pipeline; write GROUP BY with a window"
+        if isinstance(node, exp.Func) and type(node) not in _KINDS:
+            name = (node.name if isinstance(node, exp.Anonymous) else node.sql_name()).lower()
+            alike = get_close_matches(name, FUNCTIONS, n=1)
+            nearest = f"; the nearest that is: {alike[0]}" if alike else f"; there are {', '.join(sorted(FUNCTIONS))}"
+            return node, f"the function {name} is not translated{nearest}"
+    return None

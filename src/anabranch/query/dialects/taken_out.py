@@ -1,0 +1,246 @@
+"""Takes out of a statement what only its dialect has: the head, the windows, watermarks and what is emitted when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from anabranch.query.dialects.text import Found, StatementText
+from anabranch.query.dialects.windows import UNITS_US, DialectWindow
+
+SESSION_CALL: Final = "SESSIO_"
+"""What stands for SESSION before a bracket, which is a keyword where Flink's SQL is parsed."""
+_NEAREST: Final = "use TUMBLE, HOP or SESSION"
+
+
+def take_out(text: StatementText, dialect: str, time: str | None) -> Found:
+    """What the dialect says in its own way; it is blank in the text afterwards. `time` is the column of event times
+    where the dialect names none. Raises InvalidSql."""
+    found = Found()
+    _head(text, found)
+    if dialect in _OF_DIALECT:
+        _OF_DIALECT[dialect](text, found, time)
+    return found
+
+
+def declaration(text: StatementText) -> tuple[str, int | None] | None:
+    """Of `CREATE TABLE name (…, WATERMARK FOR c AS c - INTERVAL …)`: the name, and the watermark's delay in µs. None for a
+    statement that declares no table."""
+    if text.word(0) != "CREATE" or text.find("SELECT") is not None:
+        return None
+    place = 2 if text.word(1) in ("TEMPORARY", "EXTERNAL") else 1
+    if text.word(place) not in ("TABLE", "SOURCE", "STREAM"):
+        return None
+    place += 4 if text.words(place + 1, "IF", "NOT", "EXISTS") else 1
+    table, _ = text.name(place)
+    at = text.find("WATERMARK", "FOR")
+    return table, None if at is None else _delay(text, at + 2)
+
+
+def _delay(text: StatementText, at: int) -> int:
+    """Of `c AS c - INTERVAL …`, in µs."""
+    column, behind = text.name(at)
+    if text.word(behind) != "AS" or text.name(behind + 1)[0] != column:
+        raise text.error(
+            f"a watermark is of the column itself: WATERMARK FOR {column} AS {column} - INTERVAL …", behind
+        )
+    _, behind = text.name(behind + 1)
+    if text.word(behind) in (")", ","):
+        return 0
+    if text.word(behind) != "-":
+        raise text.error("expected - INTERVAL … behind the column of a watermark", behind)
+    stop = next((n for n in range(behind, len(text.tokens)) if text.word(n) in (")", ",")), len(text.tokens))
+    return text.duration(behind + 1, stop - 1)
+
+
+def _head(text: StatementText, found: Found) -> None:
+    """`CREATE … name AS`, `INSERT INTO name`."""
+    if text.word(0) == "INSERT":
+        if not text.words(0, "INSERT", "INTO"):
+            raise text.error("expected INSERT INTO name SELECT …", 1)
+        found.target, behind = text.name(2)
+        text.blank(0, behind - 1)
+        return
+    if text.word(0) != "CREATE":
+        return
+    at = 1
+    while text.word(at) in ("OR", "REPLACE", "MATERIALIZED", "TEMPORARY", "DYNAMIC"):
+        at += 1
+    if text.word(at) not in ("TABLE", "STREAM", "VIEW"):
+        raise text.error(f"CREATE {text.word(at)} is not supported; write CREATE TABLE name AS SELECT …", at)
+    at += 1
+    if text.words(at, "IF", "NOT", "EXISTS"):
+        at += 3
+    found.target, at = text.name(at)
+    if text.words(at, "WITH", "("):
+        at = text.closing(at + 1) + 1
+    if text.word(at) != "AS":
+        raise text.error(
+            "a table without AS SELECT … is not supported; create a stream for it: anabranch stream create", at
+        )
+    text.blank(0, at)
+
+
+def _set(text: StatementText, found: Found, window: DialectWindow, at: int) -> None:
+    if found.window is not None:
+        raise text.error("a second window in one statement is not supported; write a statement for each", at)
+    if window.kind == "hop" and not 0 < window.slide_us <= window.size_us:
+        raise text.error("a window moves by no more than its size", at)
+    found.window = window
+
+
+def _flink(text: StatementText, found: Found, _time: str | None) -> None:
+    """`TABLE(TUMBLE(TABLE t, DESCRIPTOR(c), …))`, and `SESSION(c, …)` in GROUP BY."""
+    while (at := text.find("TABLE", "(")) is not None and text.word(at + 3) == "(":
+        kind, closing = text.word(at + 2), text.closing(at + 1)
+        arguments = text.arguments(at + 3)
+        if kind not in ("TUMBLE", "HOP", "SESSION"):
+            raise text.error(f"windows of {kind} are not supported; {_NEAREST}", at + 2)
+        if any(text.word(first + 1) == "=" or text.words(first + 1, "=", ">") for first, _ in arguments):
+            raise text.error("arguments by name are not supported; write them by position", arguments[0][0])
+        if len(arguments) != (4 if kind == "HOP" else 3):
+            raise text.error(
+                f"{kind} takes a table, DESCRIPTOR(column) and {'two lengths' if kind == 'HOP' else 'a length'}", at + 2
+            )
+        table = arguments[0]
+        if text.word(table[0]) != "TABLE" or not text.words(arguments[1][0], "DESCRIPTOR", "("):
+            raise text.error(f"expected {kind}(TABLE name, DESCRIPTOR(column), …)", at + 4)
+        column, _ = text.name(arguments[1][0] + 2)
+        spans = [text.duration(first, last) for first, last in arguments[2:]]
+        _window_of(text, found, kind, column, spans, at)
+        text.blank(at, table[0])
+        text.blank(table[1] + 1, closing)
+        del text.tokens[table[1] + 1 : closing + 1]
+        del text.tokens[at : table[0] + 1]
+
+    while (at := text.find("SESSION", "(")) is not None:
+        text.put(at, at, SESSION_CALL)
+        del text.tokens[at]
+
+
+def _window_of(text: StatementText, found: Found, kind: str, column: str, spans: list[int], at: int) -> None:
+    if kind == "HOP":
+        window = DialectWindow("hop", column, size_us=spans[1], slide_us=spans[0])
+    else:
+        window = DialectWindow("session" if kind == "SESSION" else "tumble", column, spans[0])
+    _set(text, found, window, at)
+
+
+def _ksqldb(text: StatementText, found: Found, time: str | None) -> None:
+    """`WINDOW TUMBLING (SIZE …)`, `EMIT CHANGES`."""
+    at = text.find("EMIT")
+    if at is not None:
+        if text.word(at + 1) not in ("CHANGES", "FINAL"):
+            raise text.error("expected EMIT CHANGES or EMIT FINAL", at)
+        text.blank(at, at + 1)
+    at = text.find("WINDOW")
+    if at is None:
+        return
+    kind = text.word(at + 1)
+    if kind not in ("TUMBLING", "HOPPING", "SESSION") or text.word(at + 2) != "(":
+        raise text.error("expected WINDOW TUMBLING (…), HOPPING (…) or SESSION (…)", at)
+    if time is None:
+        raise text.error("ksqlDB's windows are by ROWTIME: say which column that is with --time", at)
+    spans: dict[str, int] = {}
+    for first, last in text.arguments(at + 2):
+        words = next(
+            (n for n, word in enumerate(("SIZE", "ADVANCE", "GRACE", "RETENTION")) if text.word(first) == word), None
+        )
+        name = "GAP" if words is None else ("SIZE", "ADVANCE", "GRACE", "RETENTION")[words]
+        begin = first + {"SIZE": 1, "ADVANCE": 2, "GRACE": 2, "RETENTION": 1, "GAP": 0}[name]
+        spans[name] = text.duration(begin, last)
+    size = spans.get("GAP" if kind == "SESSION" else "SIZE")
+    if size is None or (kind == "HOPPING" and "ADVANCE" not in spans):
+        raise text.error(f"expected the length of a {kind} window", at + 2)
+    if kind == "HOPPING":
+        window = DialectWindow("hop", time, size, spans["ADVANCE"])
+    else:
+        window = DialectWindow("session" if kind == "SESSION" else "tumble", time, size)
+    _set(text, found, window, at)
+    text.blank(at, text.closing(at + 2))
+
+
+def _azure(text: StatementText, found: Found, time: str | None) -> None:
+    """`INTO output`, `TIMESTAMP BY column`, `TumblingWindow(second, 10)`."""
+    at = text.find("INTO")
+    if at is not None and found.target is None:
+        found.target, behind = text.name(at + 1)
+        text.blank(at, behind - 1)
+    at = text.find("TIMESTAMP", "BY")
+    column = time
+    if at is not None:
+        column, behind = text.name(at + 2)
+        text.blank(at, behind - 1)
+    if (at := text.find("SYSTEM", ".", "TIMESTAMP")) is not None:
+        closing = at + 4 if text.word(at + 3) == "(" else at + 2
+        text.put(at, closing, "window_end")
+    kinds = {"TUMBLINGWINDOW": "tumble", "HOPPINGWINDOW": "hop", "SESSIONWINDOW": "session"}
+    for at in range(len(text.tokens)):
+        word = text.word(at)
+        if word in ("SLIDINGWINDOW", "SNAPSHOTWINDOW", "WINDOWS"):
+            raise text.error(
+                f"{text.tokens[at].text} is not supported; use TumblingWindow, HoppingWindow or SessionWindow", at
+            )
+        if word not in kinds:
+            continue
+        if column is None:
+            raise text.error("expected TIMESTAMP BY column, or the column with --time", at)
+        spans = _azure_spans(text, at, 2 if word == "HOPPINGWINDOW" else 1)
+        kind = kinds[word]
+        window = DialectWindow(kind, column, *spans) if kind == "hop" else DialectWindow(kind, column, spans[0])  # type: ignore[arg-type]
+        _set(text, found, window, at)
+        comma = at - 1 if text.word(at - 1) == "," else at
+        closing = text.closing(at + 1)
+        if comma == at:  # it stands alone or first: `GROUP BY TumblingWindow(…)[, …]`
+            text.blank(at, closing + 1 if text.word(closing + 1) == "," else closing)
+            if text.word(closing + 1) != ",":
+                text.blank(at - 2, at - 1)
+        else:
+            text.blank(comma, closing)
+
+
+def _azure_spans(text: StatementText, at: int, count: int) -> list[int]:
+    arguments = text.arguments(at + 1)
+    unit = UNITS_US.get(text.word(arguments[0][0]).lower().removesuffix("s"))
+    numbers = [text.word(first) for first, _ in arguments[1:]]
+    if unit is None or len(numbers) != count or not all(each.isdigit() and int(each) > 0 for each in numbers):
+        extra = "; a session's longest duration is not supported" if text.word(at) == "SESSIONWINDOW" else ""
+        raise text.error(f"expected {text.tokens[at].text}(second, {', '.join(['10', '5'][:count])}){extra}", at)
+    return [int(each) * unit for each in numbers]
+
+
+def _risingwave(text: StatementText, found: Found, _time: str | None) -> None:
+    """`FROM TUMBLE(t, c, …)`, `EMIT ON WINDOW CLOSE`."""
+    at = text.find("EMIT", "ON", "WINDOW", "CLOSE")
+    if at is not None:
+        text.blank(at, at + 3)
+        del text.tokens[at : at + 4]
+    for place in range(len(text.tokens) - 2, -1, -1):
+        if text.word(place) not in ("FROM", "JOIN") or text.word(place + 2) != "(":
+            continue
+        kind = text.word(place + 1)
+        if kind not in ("TUMBLE", "HOP", "SESSION"):
+            raise text.error(
+                f"a function {text.tokens[place + 1].text} as a table is not supported; {_NEAREST}", place + 1
+            )
+        arguments = text.arguments(place + 2)
+        if len(arguments) != (4 if kind == "HOP" else 3):
+            raise text.error(
+                f"{kind} takes a table, a column and {'two lengths' if kind == 'HOP' else 'a length'}", place + 1
+            )
+        column, _ = text.name(arguments[1][0])
+        spans = [text.duration(first, last) for first, last in arguments[2:]]
+        _window_of(text, found, kind, column, spans, place + 1)
+        closing = text.closing(place + 2)
+        text.blank(place + 1, place + 2)
+        text.blank(arguments[0][1] + 1, closing)
+        del text.tokens[arguments[0][1] + 1 : closing + 1]
+        del text.tokens[place + 1 : place + 3]
+
+
+_OF_DIALECT: Final[Mapping[str, Callable[[StatementText, Found, str | None], None]]] = {
+    "flink": _flink,
+    "ksqldb": _ksqldb,
+    "azure": _azure,
+    "risingwave": _risingwave,
+}

@@ -1,0 +1,150 @@
+"""The text of a statement, of which parts can be blanked while all others keep their places."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from anabranch.errors import InvalidSql, MissingExtra
+from anabranch.query.dialects.windows import UNITS_US, DialectWindow
+
+try:
+    from sqlglot import Dialect, Token, TokenType
+    from sqlglot.errors import TokenError
+except ImportError as exc:
+    raise MissingExtra("a translation of SQL", "spark") from exc
+
+READ_AS: Final = {
+    "flink": "spark",
+    "ksqldb": "spark",
+    "azure": "tsql",
+    "risingwave": "risingwave",
+    "materialize": "materialize",
+    "snowflake": "snowflake",
+    "bigquery": "bigquery",
+    "trino": "trino",
+}
+"""The dialects, and that of sqlglot by which each is read."""
+
+
+@dataclass(slots=True)
+class Found:
+    """What was taken out of a statement: the target and the window that it names."""
+
+    target: str | None = None
+    window: DialectWindow | None = None
+
+
+class StatementText:
+    """The tokens of one statement. `blank` takes some out of the text."""
+
+    def __init__(self, text: str, tokens: list[Token]) -> None:
+        self.whole = text
+        self.tokens = tokens
+        self._left = list(text)
+        start = tokens[0].start
+        self._left[:start] = [each if each == "\n" else " " for each in text[:start]]
+
+    @classmethod
+    def split(cls, text: str, dialect: str) -> list[StatementText]:
+        """The statements of a text. Raises InvalidSql for a quote or a comment that is not closed."""
+        try:
+            tokens = list(Dialect.get_or_raise(READ_AS[dialect]).tokenize(text))
+        except TokenError as exc:
+            raise InvalidSql("a quote or a comment is not closed") from exc
+        statements: list[list[Token]] = [[]]
+        for token in tokens:
+            if token.token_type is TokenType.SEMICOLON:
+                statements.append([])
+            else:
+                statements[-1].append(token)
+        return [cls(text, each) for each in statements if each]
+
+    @property
+    def left(self) -> str:
+        """The text up to the statement's end, blank where it was taken out."""
+        return "".join(self._left[: self.tokens[-1].end + 1])
+
+    def word(self, at: int) -> str:
+        """The token at a place in capitals; nothing for a quoted name, a text, and beyond the end."""
+        if not 0 <= at < len(self.tokens):
+            return ""
+        token = self.tokens[at]
+        return "" if token.token_type in (TokenType.IDENTIFIER, TokenType.STRING) else token.text.upper()
+
+    def words(self, at: int, *expected: str) -> bool:
+        """Whether these tokens follow each other from a place on."""
+        return all(self.word(at + number) == word for number, word in enumerate(expected))
+
+    def find(self, *expected: str, start: int = 0) -> int | None:
+        """The first place of these tokens."""
+        places = range(start, len(self.tokens))
+        return next((at for at in places if self.words(at, *expected)), None)
+
+    def blank(self, first: int, last: int) -> None:
+        """Take out the tokens from one to another, inclusive."""
+        start, stop = self.tokens[first].start, self.tokens[last].end + 1
+        self._left[start:stop] = [each if each == "\n" else " " for each in self._left[start:stop]]
+
+    def put(self, first: int, last: int, text: str) -> None:
+        """Write a text that is no longer in place of the tokens from one to another, inclusive."""
+        start = self.tokens[first].start
+        self.blank(first, last)
+        self._left[start : start + len(text)] = text
+
+    def closing(self, opening: int) -> int:
+        """The place of the bracket that closes the one at `opening`."""
+        depth = 0
+        for at in range(opening, len(self.tokens)):
+            depth += {"(": 1, ")": -1}.get(self.word(at), 0)
+            if depth == 0:
+                return at
+        raise self.error("this ( is never closed", opening)
+
+    def name(self, at: int) -> tuple[str, int]:
+        """The name at a place, with its parts joined by dots, and the place behind it."""
+        parts: list[str] = []
+        while True:
+            if at >= len(self.tokens) or self.tokens[at].token_type in (TokenType.STRING, TokenType.L_PAREN):
+                raise self.error("expected a name", at)
+            parts.append(self.tokens[at].text)
+            if self.word(at + 1) != ".":
+                return ".".join(parts), at + 1
+            at += 2
+
+    def arguments(self, opening: int) -> list[tuple[int, int]]:
+        """The first and the last place of each argument between brackets."""
+        found: list[tuple[int, int]] = []
+        closing, depth, begin = self.closing(opening), 0, opening + 1
+        for at in range(opening + 1, closing + 1):
+            word = self.word(at)
+            if depth == 0 and (word == "," or at == closing):
+                found.append((begin, at - 1))
+                begin = at + 1
+            depth += {"(": 1, ")": -1}.get(word, 0)
+        return found
+
+    def duration(self, first: int, last: int) -> int:
+        """The length of `INTERVAL '10' SECOND`, `INTERVAL '10 seconds'` or `10 SECONDS` in µs."""
+        words = [token.text for token in self.tokens[first : last + 1]]
+        if words and words[0].upper() == "INTERVAL":
+            words = words[1:]
+        parts = " ".join(words).lower().split()
+        if len(parts) == 2 and parts[0].isascii() and parts[0].isdigit():
+            unit = UNITS_US.get(parts[1].removesuffix("s"))
+            if unit is not None and int(parts[0]) > 0:
+                return int(parts[0]) * unit
+        raise self.error(
+            "expected a length of whole units, such as INTERVAL '10' SECOND; months have no fixed one", first
+        )
+
+    def error(self, message: str, at: int) -> InvalidSql:
+        """The error at a token."""
+        index = min(max(at, 0), len(self.tokens) - 1)
+        return self.error_at(message, self.tokens[index].start)
+
+    def error_at(self, message: str, offset: int) -> InvalidSql:
+        """The error at a place in the text."""
+        line = self.whole.count("\n", 0, offset) + 1
+        char = offset - self.whole.rfind("\n", 0, offset)
+        return InvalidSql(f"{message} (character {char})", line)

@@ -1,0 +1,234 @@
+"""Translates statements of other systems into SQL of DuckDB or of a pipeline."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import sqlglot
+from sqlglot import ErrorLevel, exp
+from sqlglot.errors import ParseError, UnsupportedError
+
+from anabranch import limits
+from anabranch.errors import InvalidArgument, InvalidName, InvalidSql, TooLarge
+from anabranch.model.names import StreamName
+from anabranch.query.dialects.functions import unsupported
+from anabranch.query.dialects.taken_out import SESSION_CALL, declaration, take_out
+from anabranch.query.dialects.text import READ_AS, Found, StatementText
+from anabranch.query.dialects.windows import UNITS_US, DialectWindow, span
+
+Form = Literal["query", "pipeline"]
+DIALECTS: Final = tuple(READ_AS)
+_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_START: Final = frozenset({"window_start", "windowstart"})
+_END: Final = frozenset({"window_end", "windowend"})
+_EPOCH: Final = "TIMESTAMPTZ '1970-01-01 00:00:00+00'"
+
+
+@dataclass(frozen=True, slots=True)
+class DialectOptions:
+    """What a statement does not say itself: the `scope` of names without one, and the column of event `time`."""
+
+    scope: str | None = None
+    time: str | None = None
+
+
+def translate(text: str, dialect: str, form: Form | None = None, options: DialectOptions | None = None) -> str:
+    """The statements of a text in SQL of DuckDB (`query`) or of pipelines. Declarations of tables are left out but for their
+    watermarks: the streams are there with columns of their own. Without a form each statement takes the one that
+    it needs: one that writes or has windows is a pipeline's. Raises InvalidSql with the line for what has no translation."""
+    if dialect not in READ_AS:
+        raise InvalidArgument(f"'{dialect}' is not a dialect that is translated: expected one of {', '.join(DIALECTS)}")
+    if len(text.encode()) > limits.SQL_BYTES_MAX:
+        raise TooLarge("the SQL", len(text.encode()), limits.SQL_BYTES_MAX)
+    delays: dict[str, int] = {}
+    written = []
+    for statement in StatementText.split(text, dialect):
+        if (declared := declaration(statement)) is not None:
+            table, delay = declared
+            if delay is not None:
+                delays[table] = delay
+            continue
+        written.append(_Translation(statement, dialect, form, options or DialectOptions(), delays).sql())
+    if not written:
+        raise InvalidSql("no statement found; expected a SELECT", line=1)
+    return ";\n\n".join(written) + ";\n"
+
+
+class _Translation:
+    def __init__(
+        self, text: StatementText, dialect: str, form: Form | None, options: DialectOptions, delays: dict[str, int]
+    ) -> None:
+        self._text = text
+        self._options = options
+        self._delays = delays
+        self._found: Found = take_out(text, dialect, options.time)
+        self._tree = self._parsed(dialect)
+        self._group_windows()
+        self._form: Form = form or ("pipeline" if self._found.target or self._found.window else "query")
+
+    def sql(self) -> str:
+        """The statement, translated."""
+        pipeline = self._form == "pipeline"
+        if (found := unsupported(self._tree, pipeline=pipeline)) is not None:
+            raise self._error(found[1], found[0])
+        if not pipeline and self._found.target is not None:
+            raise self._text.error("a query writes no stream; translate it into a pipeline", 0)
+        if pipeline and self._found.target is None:
+            raise self._text.error(
+                "a pipeline writes a stream: begin with INSERT INTO name, or CREATE TABLE name AS", 0
+            )
+        streams = self._tables(pipeline=pipeline)
+        time = self._windows(pipeline=pipeline)
+        query = self._generated("spark" if pipeline else "duckdb")
+        if not pipeline:
+            return query
+        delay = max((self._delays[each] for each in streams if each in self._delays), default=None)
+        settings = [] if time is None else [f"time = {_name(time)}"]
+        settings += [] if delay is None else [f"watermark = '{span(delay) if delay else '0 seconds'}'"]
+        with_ = f" WITH ({', '.join(settings)})" if settings else ""
+        return f"CREATE STREAM {self._stream(str(self._found.target), None)}{with_} AS\n{query}"
+
+    def _parsed(self, dialect: str) -> exp.Query:
+        try:
+            tree = sqlglot.parse_one(self._text.left, read=READ_AS[dialect])
+        except ParseError as exc:
+            first: Any = exc.errors[0] if exc.errors else {}
+            message = f"{first.get('description', 'it cannot be parsed')} near '{first.get('highlight', '')}'"
+            raise InvalidSql(message, first.get("line")) from exc
+        if not isinstance(tree, exp.Query):
+            raise self._text.error("only SELECT, CREATE … AS SELECT and INSERT INTO … SELECT are translated", 0)
+        return tree
+
+    def _error(self, message: str, node: exp.Expr) -> InvalidSql:
+        starts = (each.meta["start"] for each in node.walk() if "start" in each.meta)
+        return self._text.error_at(message, next(starts, self._text.tokens[0].start))
+
+    # Windows
+
+    def _group_windows(self) -> None:
+        """`GROUP BY TUMBLE(c, INTERVAL …)`, with `TUMBLE_START(…)`, as Flink had them before its functions of tables."""
+        for call in list(self._tree.find_all(exp.Anonymous)):
+            name = "session" if call.name == SESSION_CALL else call.name.lower()
+            kind, _, bound = name.partition("_")
+            if kind not in ("tumble", "hop", "session") or bound not in ("", "start", "end"):
+                continue
+            window = self._window_of(call, kind)
+            if self._found.window not in (None, window):
+                raise self._error("a second window in one statement is not supported; write a statement for each", call)
+            self._found.window = window
+            call.replace(exp.column(f"window_{bound or 'start'}"))
+
+    def _window_of(self, call: exp.Anonymous, kind: str) -> DialectWindow:
+        column, *lengths = call.expressions
+        spans = [us for each in lengths if (us := _length(each)) is not None]
+        if (
+            not isinstance(column, exp.Column)
+            or len(spans) != len(lengths)
+            or len(spans) != (2 if kind == "hop" else 1)
+        ):
+            raise self._error(
+                f"expected {kind.upper()}(column, {'INTERVAL …, ' if kind == 'hop' else ''}INTERVAL …)", call
+            )
+        if kind == "hop":
+            return DialectWindow("hop", column.sql(), spans[1], spans[0])
+        return DialectWindow("session" if kind == "session" else "tumble", column.sql(), spans[0])
+
+    def _windows(self, *, pipeline: bool) -> str | None:
+        """Write the window in the form's own way. Returns the result's column that has its end, or its start."""
+        window = self._found.window
+        if window is None:
+            return None
+        select = self._tree.find(exp.Select)
+        if select is None or not isinstance(self._tree, exp.Select):
+            raise self._text.error("a window is supported in a plain SELECT only", 0)
+        if not pipeline and window.kind != "tumble":
+            raise self._text.error(f"a query has no {window.kind} windows; use TUMBLE, or a pipeline", 0)
+        time = None
+        for wanted, bounds in (("start", _START), ("end", _END)):
+            for number, item in enumerate(select.expressions):
+                if item.unalias().name.lower() in bounds and isinstance(item.unalias(), exp.Column):
+                    time = item.alias_or_name
+                    select.expressions[number].replace(exp.alias_(_bound(window, wanted, pipeline=pipeline), time))
+            for column in list(select.find_all(exp.Column)):
+                if column.name.lower() in bounds and column.find_ancestor(exp.Group) is None:
+                    column.replace(_bound(window, wanted, pipeline=pipeline))
+        group = select.args.get("group") or exp.Group(expressions=[])
+        kept = [each for each in group.expressions if each.name.lower() not in _START | _END | {"window_time"}]
+        over = _raw(window.spark) if pipeline else _bound(window, "start", pipeline=False)
+        select.set("group", exp.Group(expressions=[over, *kept]))
+        return time
+
+    # Names
+
+    def _tables(self, *, pipeline: bool) -> list[str]:
+        """Write the names of streams with their scopes. Returns those that a pipeline reads as streams, as the statement
+        names them."""
+        known = {cte.alias.lower() for cte in self._tree.find_all(exp.CTE)}
+        streams = []
+        for table in list(self._tree.find_all(exp.Table)):
+            if table.name.lower() in known and not table.db:
+                continue
+            given = ".".join(part.name for part in table.parts)
+            name = self._stream(given, table)
+            first = isinstance(table.parent, exp.From)
+            if pipeline and (first or given in self._delays):
+                streams.append(given)
+                name = f"STREAM {name}"
+            table.set("db", None)
+            table.set("catalog", None)
+            table.set("this", exp.to_identifier(name if pipeline else name.replace("`", '"'), quoted=False))
+        return streams
+
+    def _stream(self, given: str, table: exp.Table | None) -> str:
+        parts = given.split(".")
+        if len(parts) == 1 and self._options.scope is not None:
+            parts = [self._options.scope, *parts]
+        try:
+            if len(parts) != 2:
+                wanted = "say its scope with --scope" if len(parts) == 1 else "a stream is scope.name"
+                raise InvalidName(f"'{given}' is not the name of a stream: {wanted}")
+            name = StreamName.parse("/".join(parts))
+        except InvalidName as exc:
+            if table is not None:
+                raise self._error(str(exc), table) from exc
+            raise self._text.error(str(exc), 0) from exc
+        return f"{_name(name.scope)}.{_name(name.name)}"
+
+    def _generated(self, write: str) -> str:
+        try:
+            return self._tree.sql(
+                dialect=write,
+                pretty=True,
+                comments=False,
+                normalize_functions=False,
+                unsupported_level=ErrorLevel.RAISE,
+            )
+        except UnsupportedError as exc:
+            raise InvalidSql(str(exc), self._text.tokens[0].line) from exc
+
+
+def _length(node: exp.Expr) -> int | None:
+    """The length of an INTERVAL in µs."""
+    if not isinstance(node, exp.Interval) or not isinstance(node.this, exp.Literal) or node.unit is None:
+        return None
+    unit = UNITS_US.get(node.unit.name.lower().removesuffix("s"))
+    return int(node.this.name) * unit if unit is not None and node.this.name.isdigit() and int(node.this.name) else None
+
+
+def _bound(window: DialectWindow, which: str, *, pipeline: bool) -> exp.Expr:
+    if pipeline:
+        return _raw(f"{'session_window' if window.kind == 'session' else 'window'}.{which}")
+    column = ".".join('"' + part.replace('"', '""') + '"' for part in window.column.split("."))
+    bucket = f"time_bucket(INTERVAL '{span(window.size_us)}', {column}, {_EPOCH})"
+    return _raw(bucket if which == "start" else f"{bucket} + INTERVAL '{span(window.size_us)}'")
+
+
+def _raw(text: str) -> exp.Expr:
+    """SQL that is written as it stands."""
+    return exp.Var(this=text)
+
+
+def _name(part: str) -> str:
+    return part if _WORD.match(part) else f"`{part}`"

@@ -1,0 +1,225 @@
+"""Statements of other systems, and what they mean here."""
+
+from __future__ import annotations
+
+# Dialect, statement, pipeline. Names without a scope are of `iot`; the column of event times is `at`.
+PIPELINES = [
+    (
+        "flink",
+        """CREATE TABLE sensors (device STRING, at TIMESTAMP(3), WATERMARK FOR at AS at - INTERVAL '5' SECOND)
+             WITH ('connector' = 'kafka');
+           CREATE TABLE means (closed TIMESTAMP(3), device STRING, celsius DOUBLE) WITH ('connector' = 'print');
+           INSERT INTO means
+           SELECT window_start, window_end AS closed, device, AVG(celsius) AS celsius
+           FROM TABLE(TUMBLE(TABLE sensors, DESCRIPTOR(at), INTERVAL '10' SECOND))
+           WHERE celsius > 3
+           GROUP BY window_start, window_end, device;""",
+        """CREATE STREAM iot.means WITH (time = closed, watermark = '5 seconds') AS
+           SELECT window.start AS window_start, window.end AS closed, device, AVG(celsius) AS celsius
+           FROM STREAM iot.sensors WHERE celsius > 3 GROUP BY window(at, '10 seconds'), device;""",
+    ),
+    (
+        "flink",
+        """INSERT INTO m SELECT window_end, COUNT(*) AS n
+           FROM TABLE(HOP(TABLE sensors, DESCRIPTOR(at), INTERVAL '5' SECOND, INTERVAL '1' MINUTE))
+           GROUP BY window_start, window_end HAVING COUNT(*) > 2""",
+        """CREATE STREAM iot.m WITH (time = window_end) AS SELECT window.end AS window_end, COUNT(*) AS n
+           FROM STREAM iot.sensors GROUP BY window(at, '1 minute', '5 seconds') HAVING COUNT(*) > 2;""",
+    ),
+    (
+        "flink",
+        """INSERT INTO m SELECT device, TUMBLE_END(at, INTERVAL '10' SECOND) AS closed, COUNT(*) AS n
+           FROM sensors GROUP BY TUMBLE(at, INTERVAL '10' SECOND), device""",
+        """CREATE STREAM iot.m WITH (time = closed) AS SELECT device, window.end AS closed, COUNT(*) AS n
+           FROM STREAM iot.sensors GROUP BY window(at, '10 seconds'), device;""",
+    ),
+    (
+        "flink",
+        """INSERT INTO m SELECT SESSION_START(at, INTERVAL '1' HOUR) AS begun, device FROM sensors
+           GROUP BY SESSION(at, INTERVAL '1' HOUR), device""",
+        """CREATE STREAM iot.m WITH (time = begun) AS SELECT session_window.start AS begun, device
+           FROM STREAM iot.sensors GROUP BY session_window(at, '1 hour'), device;""",
+    ),
+    (
+        "ksqldb",
+        """CREATE TABLE counts WITH (KAFKA_TOPIC = 'counts') AS
+           SELECT device, COUNT(*) AS n, WINDOWEND AS closed FROM sensors
+           WINDOW TUMBLING (SIZE 10 SECONDS, RETENTION 1 DAYS, GRACE PERIOD 1 MINUTE)
+           WHERE celsius > 3 GROUP BY device EMIT CHANGES;""",
+        """CREATE STREAM iot.counts WITH (time = closed) AS SELECT device, COUNT(*) AS n, window.end AS closed
+           FROM STREAM iot.sensors WHERE celsius > 3 GROUP BY window(at, '10 seconds'), device;""",
+    ),
+    (
+        "ksqldb",
+        "CREATE TABLE c AS SELECT device, COUNT(*) AS n FROM sensors WINDOW HOPPING (SIZE 1 MINUTE, ADVANCE BY 10 SECONDS) GROUP BY device EMIT CHANGES",
+        "CREATE STREAM iot.c AS SELECT device, COUNT(*) AS n FROM STREAM iot.sensors GROUP BY window(at, '1 minute', '10 seconds'), device;",
+    ),
+    (
+        "ksqldb",
+        "CREATE TABLE c AS SELECT device, COUNT(*) AS n FROM sensors WINDOW SESSION (60 SECONDS) GROUP BY device EMIT FINAL",
+        "CREATE STREAM iot.c AS SELECT device, COUNT(*) AS n FROM STREAM iot.sensors GROUP BY session_window(at, '1 minute'), device;",
+    ),
+    (
+        "ksqldb",
+        "CREATE STREAM hot AS SELECT device, UCASE(note) AS note FROM sensors WHERE celsius > 30 EMIT CHANGES;",
+        "CREATE STREAM iot.hot AS SELECT device, UPPER(note) AS note FROM STREAM iot.sensors WHERE celsius > 30;",
+    ),
+    (
+        "azure",
+        "SELECT device, System.Timestamp() AS closed, AVG(celsius) AS c INTO out FROM sensors TIMESTAMP BY at GROUP BY device, TumblingWindow(second, 10)",
+        "CREATE STREAM iot.out WITH (time = closed) AS SELECT device, window.end AS closed, AVG(celsius) AS c FROM STREAM iot.sensors GROUP BY window(at, '10 seconds'), device;",
+    ),
+    (
+        "azure",
+        "SELECT COUNT(*) AS n INTO out FROM sensors TIMESTAMP BY at GROUP BY HoppingWindow(second, 10, 5)",
+        "CREATE STREAM iot.out AS SELECT COUNT(*) AS n FROM STREAM iot.sensors GROUP BY window(at, '10 seconds', '5 seconds');",
+    ),
+    (
+        "azure",
+        "SELECT [device], COUNT(*) AS n INTO out FROM [sensors] TIMESTAMP BY at GROUP BY SessionWindow(minute, 5), [device]",
+        "CREATE STREAM iot.out AS SELECT `device`, COUNT(*) AS n FROM STREAM iot.sensors GROUP BY session_window(at, '5 minutes'), `device`;",
+    ),
+    (
+        "risingwave",
+        """CREATE SOURCE sensors (device VARCHAR, at TIMESTAMPTZ, WATERMARK FOR at AS at - INTERVAL '3 seconds') WITH (connector = 'x');
+           CREATE MATERIALIZED VIEW tops AS SELECT window_start, device, max(celsius) AS top
+           FROM TUMBLE(sensors, at, INTERVAL '10 seconds') GROUP BY window_start, device EMIT ON WINDOW CLOSE""",
+        """CREATE STREAM iot.tops WITH (time = window_start, watermark = '3 seconds') AS
+           SELECT window.start AS window_start, device, MAX(celsius) AS top FROM STREAM iot.sensors GROUP BY window(at, '10 seconds'), device;""",
+    ),
+    (
+        "materialize",
+        "CREATE MATERIALIZED VIEW hot AS SELECT device, celsius FROM sensors WHERE celsius > 30",
+        "CREATE STREAM iot.hot AS SELECT device, celsius FROM STREAM iot.sensors WHERE celsius > 30;",
+    ),
+    (
+        "snowflake",
+        "CREATE DYNAMIC TABLE hot AS SELECT s.device, IFF(s.celsius > 30, 'hot', 'warm') AS k FROM sensors AS s JOIN devices AS d ON s.device = d.device",
+        "CREATE STREAM iot.hot AS SELECT s.device, IF(s.celsius > 30, 'hot', 'warm') AS k FROM STREAM iot.sensors AS s JOIN iot.devices AS d ON s.device = d.device;",
+    ),
+]
+
+# Dialect, query, and one of DuckDB that has the same result.
+QUERIES = [
+    (
+        "flink",
+        "SELECT `device`, COUNT(*) AS n FROM sensors GROUP BY `device`",
+        "SELECT device, count(*) FROM iot.sensors GROUP BY 1",
+    ),
+    (
+        "flink",
+        """SELECT window_start, window_end, SUM(celsius) AS s
+           FROM TABLE(TUMBLE(TABLE sensors, DESCRIPTOR(at), INTERVAL '7' SECOND)) GROUP BY window_start, window_end""",
+        """SELECT make_timestamptz(epoch_us("at") // 7000000 * 7000000), make_timestamptz(epoch_us("at") // 7000000 * 7000000 + 7000000),
+           sum(celsius) FROM iot.sensors GROUP BY ALL""",
+    ),
+    (
+        "risingwave",
+        "SELECT window_start, device, count(*) FROM TUMBLE(sensors, at, INTERVAL '1 minute') WHERE celsius > 3 GROUP BY window_start, device",
+        """SELECT date_trunc('minute', "at"), device, count(*) FROM iot.sensors WHERE celsius > 3 GROUP BY ALL""",
+    ),
+    (
+        "azure",
+        "SELECT System.Timestamp() AS t, AVG(celsius) AS c FROM sensors TIMESTAMP BY at GROUP BY TumblingWindow(minute, 1)",
+        """SELECT date_trunc('minute', "at") + INTERVAL 1 MINUTE, avg(celsius) FROM iot.sensors GROUP BY ALL""",
+    ),
+    (
+        "azure",
+        "SELECT TOP 2 device, LEN(note) AS n FROM sensors ORDER BY at",
+        """SELECT device, length(note) FROM iot.sensors ORDER BY "at" LIMIT 2""",
+    ),
+    (
+        "materialize",
+        "SELECT device, stddev(celsius), celsius::int FROM sensors GROUP BY 1, 3",
+        "SELECT device, stddev_samp(celsius), celsius::int FROM iot.sensors GROUP BY 1, 3",
+    ),
+    (
+        "snowflake",
+        "SELECT device, IFF(celsius > 3, 'hot', 'cold') AS k, NVL(note, '-'), DATE_TRUNC('hour', at) FROM sensors QUALIFY ROW_NUMBER() OVER (PARTITION BY device ORDER BY at) = 1",
+        """SELECT device, CASE WHEN celsius > 3 THEN 'hot' ELSE 'cold' END, coalesce(note, '-'), date_trunc('hour', "at")
+           FROM iot.sensors QUALIFY row_number() OVER (PARTITION BY device ORDER BY "at") = 1""",
+    ),
+    (
+        "bigquery",
+        "SELECT device, COUNTIF(celsius > 3) AS n, SAFE_CAST(note AS INT64), TIMESTAMP_TRUNC(at, MINUTE) FROM iot.sensors WHERE note LIKE '%1%' GROUP BY 1, 3, 4",
+        """SELECT device, count(*) FILTER (celsius > 3), try_cast(note AS BIGINT), date_trunc('minute', "at")
+           FROM iot.sensors WHERE note LIKE '%1%' GROUP BY 1, 3, 4""",
+    ),
+    (
+        "bigquery",
+        "SELECT device, celsius / 2, STARTS_WITH(note, '1') FROM sensors",
+        "SELECT device, celsius / 2, starts_with(note, '1') FROM iot.sensors",
+    ),
+    (
+        "trino",
+        "WITH hot AS (SELECT * FROM sensors WHERE celsius > 3) SELECT device, date_trunc('minute', at), try_cast(note AS bigint), max(celsius) FROM hot GROUP BY 1, 2, 3",
+        """SELECT device, date_trunc('minute', "at"), try_cast(note AS BIGINT), max(celsius) FROM iot.sensors WHERE celsius > 3 GROUP BY 1, 2, 3""",
+    ),
+    (
+        "trino",
+        "SELECT concat(device, '-', note), extract(MINUTE FROM at), round(celsius) FROM sensors",
+        """SELECT device || '-' || note, minute("at"), round(celsius) FROM iot.sensors""",
+    ),
+    (
+        "ksqldb",
+        "SELECT device, LCASE(note) AS note FROM sensors WHERE celsius BETWEEN 3 AND 8 EMIT CHANGES",
+        "SELECT device, lower(note) FROM iot.sensors WHERE celsius BETWEEN 3 AND 8",
+    ),
+]
+
+# Dialect, statement, line, character, part of the message.
+REFUSED = [
+    (
+        "flink",
+        "INSERT INTO m\nSELECT window_end FROM TABLE(CUMULATE(TABLE s, DESCRIPTOR(at), INTERVAL '5' SECOND, INTERVAL '10' SECOND)) GROUP BY window_end",
+        2,
+        30,
+        "CUMULATE are not supported; use TUMBLE, HOP or SESSION",
+    ),
+    ("flink", "SELECT device,\n  JSON_VALUE(note, '$.a') FROM s", 2, 3, "is not translated"),
+    ("flink", "SELECT * FROM s JOIN d FOR SYSTEM_TIME AS OF s.at ON s.a = d.a", 1, 48, "SYSTEM_TIME"),
+    (
+        "flink",
+        "INSERT INTO m SELECT COUNT(*) FROM s GROUP BY TUMBLE(at, INTERVAL '1' MONTH)",
+        1,
+        47,
+        "expected TUMBLE(column, INTERVAL …)",
+    ),
+    (
+        "flink",
+        "SELECT * FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(at), INTERVAL '1' MONTH))",
+        1,
+        53,
+        "months have no fixed one",
+    ),
+    ("flink", "INSERT INTO m SELECT SUM(a) OVER (ORDER BY at) FROM s", 1, 22, "OVER is not supported in a pipeline"),
+    (
+        "ksqldb",
+        "CREATE TABLE c AS SELECT COUNT(*) FROM s WINDOW SLIDING (SIZE 1 MINUTE) GROUP BY a",
+        1,
+        42,
+        "expected WINDOW TUMBLING",
+    ),
+    ("ksqldb", "CREATE CONNECTOR c WITH ('a' = 'b')", 1, 8, "CREATE CONNECTOR is not supported"),
+    (
+        "azure",
+        "SELECT COUNT(*) INTO o FROM s TIMESTAMP BY at GROUP BY SlidingWindow(second, 3)",
+        1,
+        56,
+        "SlidingWindow is not supported; use TumblingWindow",
+    ),
+    (
+        "azure",
+        "SELECT COUNT(*) INTO o FROM s TIMESTAMP BY at GROUP BY SessionWindow(second, 3, 9)",
+        1,
+        56,
+        "longest duration is not supported",
+    ),
+    ("risingwave", "SELECT * FROM unnest_all(s, at)", 1, 15, "as a table is not supported"),
+    ("trino", "SELECT device FROM a.b.c", 1, 24, "a stream is scope.name"),
+    ("trino", "SELECT approx_percentile(a, 0.5) FROM s", 1, 8, "is not translated"),
+    ("trino", "SELECT a FROM read_csv('/etc/passwd')", 1, 15, "is not translated"),
+    ("snowflake", "DELETE FROM s", 1, 1, "only SELECT"),
+    ("bigquery", "SELECT 'open FROM s", None, None, "is not closed"),
+    ("bigquery", "", 1, None, "no statement found"),
+]

@@ -1,0 +1,77 @@
+"""SQL of other systems is translated, with the same results, or refused at its place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import duckdb
+import pytest
+
+from anabranch.errors import InvalidArgument, InvalidSql
+from anabranch.query.dialects.translate import DIALECTS, DialectOptions, translate
+from anabranch.spark.pipelines.sql import parse
+from tests.unit.query.dialect_cases import PIPELINES, QUERIES, REFUSED
+
+OPTIONS = DialectOptions(scope="iot", time="at")
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as made:
+        made.execute("SET TimeZone = 'UTC'; CREATE SCHEMA iot")
+        made.execute(
+            """CREATE TABLE iot.sensors AS SELECT 'd' || (i % 3) AS device, i * 1.25 AS celsius, (i % 7)::VARCHAR AS note,
+               make_timestamptz(1700000000000000 + i * 2300000) AS "at" FROM range(100) AS r(i)"""
+        )
+        yield made
+
+
+def plain(sql: str) -> str:
+    return re.sub(r"\s+", " ", sql).replace("( ", "(").replace(" )", ")").strip()
+
+
+@pytest.mark.parametrize(("dialect", "text", "expected"), PIPELINES)
+def test_a_statement_that_writes_becomes_one_of_a_pipeline(dialect: str, text: str, expected: str) -> None:
+    found = translate(text, dialect, options=OPTIONS)
+    assert plain(found) == plain(expected)
+    (statement,) = parse(found)
+    assert statement.target.scope == "iot" and statement.sources
+
+
+@pytest.mark.parametrize(("dialect", "text", "same"), QUERIES)
+def test_a_query_has_the_same_result(dialect: str, text: str, same: str, database: duckdb.DuckDBPyConnection) -> None:
+    found = database.sql(translate(text, dialect, "query", OPTIONS).rstrip(";\n")).fetchall()
+    assert found and sorted(map(repr, found)) == sorted(map(repr, database.sql(same).fetchall()))
+
+
+@pytest.mark.parametrize(("dialect", "text", "line", "char", "message"), REFUSED)
+def test_what_has_no_translation_is_refused_at_its_place(
+    dialect: str, text: str, line: int | None, char: int | None, message: str
+) -> None:
+    with pytest.raises(InvalidSql) as refused:
+        translate(text, dialect, options=OPTIONS)
+    assert message in str(refused.value) and refused.value.line == line
+    if char is not None:
+        assert f"(character {char})" in str(refused.value)
+
+
+def test_a_form_that_a_statement_cannot_have_is_refused() -> None:
+    for text, form, message in (
+        ("INSERT INTO a SELECT b FROM c", "query", "a query writes no stream"),
+        ("SELECT b FROM c", "pipeline", "a pipeline writes a stream"),
+    ):
+        with pytest.raises(InvalidSql, match=message):
+            translate(text, "flink", form, OPTIONS)  # type: ignore[arg-type]
+    with pytest.raises(InvalidSql, match="say its scope with --scope"):
+        translate("SELECT b FROM c", "trino")
+    with pytest.raises(InvalidSql, match="say which column that is with --time"):
+        translate("CREATE TABLE a AS SELECT b FROM c WINDOW SESSION (5 SECONDS) GROUP BY b", "ksqldb")
+    with pytest.raises(InvalidArgument, match="'oracle' is not a dialect that is translated"):
+        translate("SELECT 1", "oracle")
+    assert len(DIALECTS) == 8
+
+
+def test_every_statement_is_a_pipeline_of_its_own() -> None:
+    found = translate("INSERT INTO a SELECT b FROM c; INSERT INTO d SELECT b FROM a;", "flink", options=OPTIONS)
+    assert [str(statement.target) for statement in parse(found)] == ["iot/a", "iot/d"]
