@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from anabranch import limits
 from anabranch.core.display import Displayed
 from anabranch.model.ids import Micros, StreamId
+from anabranch.model.names import StreamName
 from anabranch.model.transaction import TransactionInfo
 from anabranch.store.parts import StoreContext
+from anabranch.streams.arguments import stream_key
+from anabranch.streams.directory.find import need_info
+from anabranch.streams.publish import NumberedUnit
 from anabranch.transactions.record import all_rows, open_rows
+from anabranch.transactions.together import commit_together
 from anabranch.transactions.transaction import Transaction
 
 
@@ -36,6 +41,36 @@ class Transactions(Displayed):
         if ident is not None:
             return Transaction.resume(*parts, ident, changed=changed, note=note)
         return Transaction.begin(*parts, lease_s=lease_s, changed=changed, note=note)
+
+    def commit_together(
+        self,
+        idents: Sequence[str],
+        stream: str | StreamName | StreamId,
+        *,
+        request: str,
+        number: int | None = None,
+        replace: bool = False,
+    ) -> bool:
+        """Commit several open transactions of one stream as one: what they have flushed becomes visible together, in the
+        order of `idents`; what they have not flushed is left out. With `replace` the stream then holds exactly these
+        events. Such are the transactions that the tasks of a distributed job have written, each through any broker.
+
+        `request` identifies the commit: repeated, it returns False, aborts these transactions, and changes nothing else.
+        With `number` it names a series of commits, of which each has a higher number than those before; the last number
+        is kept for ever, a `request` alone for `limits.REQUESTS_KEPT_US`. No outcome of the transactions is kept.
+
+        Raises StreamNotFound, StreamSealed, TransactionNotFound, TransactionAborted, AppendUncertain, and InvalidArgument
+        for a transaction that is committed, or has events of another stream; Conflict if one is flushed meanwhile.
+        """
+        self._parts.check_open()
+        parts = self._parts
+        with parts.catalog.reading() as txn:
+            target = need_info(txn, stream_key(stream)).id
+        unit = request if number is None else NumberedUnit(request, number)
+        ports = (parts.catalog, parts.blobs, parts.runtime)
+        first = commit_together(*ports, target, idents, request=unit, replace=replace)
+        parts.tail.notify()
+        return first
 
     def list(self, *, ended: bool = True) -> builtins.list[TransactionInfo]:
         """The open transactions and, if `ended`, those that ended less than a week ago; oldest first."""

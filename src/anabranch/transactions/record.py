@@ -84,6 +84,15 @@ def need_open(txn: Reading, ident: str) -> TransactionRow:
     return row
 
 
+def need_uncollected(txn: Reading, ident: str) -> TransactionRow:
+    """The row of a transaction that can be written to, and whose flushed events are not collected. Raises what
+    `need_open` raises."""
+    row = need_open(txn, ident)
+    if txn.horizon() > row.lease.begun_at:
+        raise TransactionAborted(ident, "its lease expired, and its staged events may have been collected")
+    return row
+
+
 def open_rows(txn: Reading) -> list[TransactionRow]:
     """The open transactions, the oldest first."""
     return _sorted_rows(txn.states_found(TRANSACTION, OPEN))
@@ -108,6 +117,12 @@ def put_row(txn: Writing, row: TransactionRow) -> None:
         txn.put_lease(row.lease)
     else:
         txn.drop_lease(row.lease.id)
+
+
+def delete_open(txn: Writing, row: TransactionRow) -> None:
+    """Remove an open transaction and its lease, without an outcome to ask for."""
+    delete_rows(txn, [row.info.id])
+    txn.drop_lease(row.lease.id)
 
 
 def delete_rows(txn: Writing, idents: Iterable[str]) -> None:

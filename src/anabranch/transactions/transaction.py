@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from anabranch import limits
 from anabranch.blobs.port import Blobs
-from anabranch.catalog.port import Catalog, Lease, Reading, Writing
+from anabranch.catalog.port import Catalog, Lease, Writing
 from anabranch.core.byte_stream import reject_byte_stream
 from anabranch.core.display import Displayed
 from anabranch.errors import (
@@ -35,7 +35,15 @@ from anabranch.streams.directory.find import need_view
 from anabranch.streams.publish import Publication, publish, write_blobs
 from anabranch.streams.requests import Result, run_once
 from anabranch.transactions.flushed import drop_flushes, flushed_batches, put_flush
-from anabranch.transactions.record import KIND, TransactionRow, need_open, need_row, put_row, sum_counts
+from anabranch.transactions.record import (
+    KIND,
+    TransactionRow,
+    need_open,
+    need_row,
+    need_uncollected,
+    put_row,
+    sum_counts,
+)
 from anabranch.transactions.writer import TransactionWriter
 from anabranch.writing.staging import StagedBatch, Stager
 
@@ -299,7 +307,7 @@ class Transaction(Displayed):
             def note() -> Result:
                 if need_row(txn, self.id).info.state is TransactionState.COMMITTED:
                     raise self._left_out_error(batches)
-                row = self._need_open(txn).renewed(now)
+                row = need_uncollected(txn, self.id).renewed(now)
                 put_flush(txn, self.id, row.flushes, batches)
                 put_row(txn, row.flushed(_counts(batches)))
                 return {}
@@ -319,7 +327,7 @@ class Transaction(Displayed):
             parts[stream] = parts.get(stream, ()) + staged
 
         def before_append(txn: Writing, now: Micros) -> None:
-            row = self._need_open(txn)
+            row = need_uncollected(txn, self.id)
             if row.flushes != row_before.flushes:
                 raise _FlushedMeanwhile
             events = sum_counts(row.info.events, _counts(self._unflushed))
@@ -354,17 +362,11 @@ class Transaction(Displayed):
 
     def _ping(self) -> None:
         def change(txn: Writing, now: Micros) -> TransactionRow:
-            row = self._need_open(txn).renewed(now)
+            row = need_uncollected(txn, self.id).renewed(now)
             put_row(txn, row)
             return row
 
         self._row = self._run_in_catalog(change)
-
-    def _need_open(self, txn: Reading) -> TransactionRow:
-        row = need_open(txn, self.id)
-        if txn.horizon() > row.lease.begun_at:
-            raise TransactionAborted(self.id, "its lease expired, and its staged events may have been collected")
-        return row
 
     def _run_in_catalog(self, change: Callable[[Writing, Micros], TransactionRow]) -> TransactionRow:
         """Run `change` in a catalog transaction, and repeat it while its outcome is unknown."""

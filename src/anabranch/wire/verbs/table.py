@@ -137,6 +137,10 @@ _POLICIES: Final = (
     StoreVerb("watermarks.statuses", lambda a: [], shown=lambda item: _shown_stream(item.stream), changes=False),
     _read("watermarks.window", "stream"),
     StoreVerb("groups.list", lambda a: [], shown=lambda item: Need("read", "new", item), changes=False),
+    StoreVerb(
+        "transactions.commit_together",
+        each(stream("write", "stream"), lambda a: stream("manage", "stream")(a) if a.get("replace") else []),
+    ),
     StoreVerb("transactions.list", store("read"), changes=False),
     StoreVerb("notifications.forget_listener", store("manage")),
 )
