@@ -11,7 +11,7 @@ import pytest
 import anabranch as ab
 from anabranch.store import Store
 from tests.server.kit import BrokerProcess
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 EVENTS = 8_000
 
@@ -66,3 +66,14 @@ def test_kill_9_in_mid_group_read_and_mid_transaction_loses_and_doubles_nothing(
     with ab.connect(tmp_path / "store") as embedded, embedded.reader("s/out", end="tail") as out:
         assert sorted(int(event.body) for event in out) == [-2, -1, *range(EVENTS)]
         assert list(embedded.check()) == []
+
+
+@pytest.mark.process
+def test_sessions_begin_at_the_broker_that_is_left(tmp_path: Path) -> None:
+    with two_brokers(tmp_path) as (store, used):
+        group = store.groups.open("s/g", streams="s/a")
+        used.kill()
+        with store.transaction() as transaction:
+            transaction.writer("s/a").write(b"1")
+        with group.reader("r") as reader:
+            assert reader.read(PATIENCE_S).column("payload").to_pylist() == [b"1"]  # type: ignore[union-attr]

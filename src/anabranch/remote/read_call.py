@@ -82,11 +82,13 @@ class ReadCall:
         until = None if timeout_s is None else clock.monotonic() + timeout_s
         with self.changed:
             while not self._ready:
+                if self._closed:  # before the error, which may be that it was closed
+                    return None
                 if self._error is not None:
                     error, self._error = self._error, None
                     raise error
                 left = None if until is None else until - clock.monotonic()
-                if self.ended or self._closed or interrupted():
+                if self.ended or interrupted():
                     return None
                 if not self._running:
                     self._running = True

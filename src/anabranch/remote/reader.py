@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import repeat
 from operator import length_hint
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -45,6 +45,9 @@ class _EventsUnderWay(NamedTuple):
     received: Received
     left: Iterator[int]
     events: Iterator[Event]
+
+
+_PAYLOAD: Final = "payload"  # of raw events: their body, whichever columns are asked for
 
 
 class RemoteReader(Displayed):
@@ -315,6 +318,11 @@ class RemoteReader(Displayed):
     def _enter(self, *, as_events: bool) -> None:
         if self._closed:
             raise Closed("reader")
+        if self._pump.busy:
+            raise InvalidArgument("a reader has one consumer at a time; open another reader")
+        if as_events and self._info.schema.raw and _PAYLOAD not in self._call.schema.names:
+            self._command.columns.append(_PAYLOAD)
+            self._restart(self.position)
         under_way = self._under_way
         if under_way is not None and not as_events and length_hint(under_way.left):
             self._restart(self.position)  # the rest of these rows as a batch

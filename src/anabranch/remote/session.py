@@ -104,7 +104,7 @@ class RemoteSession:
         self._closed = False
         self._lost_at = 0.0
         self._task: Task | None = None
-        self._open()
+        self._open_first()
         self._task = runtime.tasks.spawn(f"session {name}", self._run)
 
     @property
@@ -246,6 +246,21 @@ class RemoteSession:
                 raise ConnectionLost from exc
 
     # the task that receives
+
+    def _open_first(self) -> None:
+        """Open it on whichever broker answers. Raises what `_open` raises, StoreUnavailable after `catalog_lock_s`."""
+        until = self._runtime.clock.monotonic() + self._runtime.settings.catalog_lock_s
+        retries = _REOPEN.begin(self._runtime, until=until)
+        while True:
+            try:
+                self._open()
+                return
+            except StoreUnavailable as exc:
+                if type(exc) is not StoreUnavailable:  # the store's own trouble: another broker has it too
+                    raise
+                self._exchanges.lost(exc, self._generation)
+                if not retries.again(exc):
+                    raise
 
     def _open(self) -> None:
         """Open the session on the present broker. Raises StoreUnavailable where it can't be reached, and the error that

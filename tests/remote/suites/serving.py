@@ -42,7 +42,8 @@ def served(embedded: Store) -> Iterator[str]:
 
 
 class ServedStore(RemoteStore):
-    """A store by a broker of its own, which ends with it. `embedded` is the store that the broker has open."""
+    """A store by a broker of its own, which ends with it. `embedded` is the store that the broker has open: tests that look
+    into the catalog or the blobs, or run upkeep on them, find those of the broker."""
 
     def __init__(self, embedded: Store, settings: Settings | None) -> None:
         self._behind = ExitStack()
@@ -54,6 +55,14 @@ class ServedStore(RemoteStore):
         """See `Store.close`."""
         with self._behind:
             super().close()
+
+
+def _of_embedded(name: str) -> property:
+    return property(lambda served: getattr(served.embedded, name))
+
+
+for _name in ("blobs", "catalog", "changes", "companions", "internals", "job_store"):
+    setattr(ServedStore, _name, _of_embedded(_name))
 
 
 @contextmanager
