@@ -13,6 +13,7 @@ import anabranch as ab
 from anabranch.core import cuts
 from anabranch.model.cut import StreamCut
 from anabranch.spark.source.batch_end import BatchLimits, StoreTimes, end_of_batch
+from anabranch.spark.source.reads import reads_of
 from tests.spark.streams import new_store, rows
 
 
@@ -53,7 +54,7 @@ def _batches(store: ab.Store, limits: BatchLimits, *, stop: StreamCut | None = N
     view = store.streams.view("s/in")
     start = cuts.head_cut(view)
     found = []
-    while (end := end_of_batch(view, start, limits, StoreTimes(store, view), stop=stop)) != start:
+    while (end := end_of_batch(view, start, limits, StoreTimes(reads_of(store), view), stop=stop)) != start:
         held = {segment for segment, *_ in cuts.ranges(view, start, end)}
         assert not any(heir.id in held for segment in held for heir in view.successors(segment))
         with store.reader("s/in", start=start, end=end) as reader:

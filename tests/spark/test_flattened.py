@@ -12,6 +12,7 @@ from anabranch.errors import Truncated
 from anabranch.log.upkeep.flatten import flatten
 from anabranch.spark.source.batch_end import BatchLimits, StoreTimes, end_of_batch
 from anabranch.spark.source.history import plan_history
+from anabranch.spark.source.reads import reads_of
 from tests.spark.streams import new_store, write
 
 
@@ -27,7 +28,7 @@ def test_a_batch_and_a_history_are_planned_though_their_view_names_logs_that_are
         head, tail = cuts.head_cut(view), cuts.tail_cut(view)
 
         def told() -> tuple[object, ...]:
-            times = StoreTimes(store, view)
+            times = StoreTimes(reads_of(store), view)
             history = plan_history(store, view, head, tail, native=lambda path: True)
             files = [file for layer in history.layers for file in layer]
             rows = [(p.segment, row + p.shift) for file in files for p in file.pieces for row in range(p.row, p.stop)]

@@ -34,6 +34,7 @@ from docs import spark_options_page
 from tests.spark.streams import new_store, write
 
 NEEDED = {"path": "river", "stream": "s/in"}
+BROKER = {"path": "anabranch://host:7410", "stream": "s/in"}
 SEGMENT = SegmentId(0, 0)
 MIB = 1024 * 1024
 
@@ -60,12 +61,16 @@ def test_options_are_read_in_any_case_and_with_their_defaults() -> None:
         ({**NEEDED, "maxBytesPerTriger": "1"}, "did you mean 'maxBytesPerTrigger'"),
         (
             {**NEEDED, "nonsense": "1"},
-            "unknown option 'nonsense' for reading from a stream; the options are: blobs, by, columns,",
+            "unknown option 'nonsense' for reading from a stream; the options are: blobs, by, ca, columns,",
         ),
         ({**NEEDED, "paths": "[]"}, "did you mean 'path'"),
         ({**NEEDED, "checkpointLocation": "x"}, "can't be used when reading"),
         ({**NEEDED, "pollMs": "-1"}, "a whole number from 0"),
         ({**NEEDED, "keys": '["a"'}, "is not a JSON list"),
+        ({**NEEDED, "tokenFile": "token"}, "belongs to a broker's address"),
+        ({**BROKER, "blobs": "s3://bucket"}, "with a broker, which opens the store itself"),
+        ({**BROKER, "token": "secret"}, "set the environment variable ANABRANCH_TOKEN"),
+        ({**BROKER, "path": "anabranch://a b"}, "a b"),
     ],
 )
 def test_wrong_options_are_refused_by_name(options: dict[str, str], message: str) -> None:
@@ -172,7 +177,7 @@ def test_a_checkpoint_tells_what_a_batch_read_and_dropped_by(tmp_path: Path) -> 
     assert (first.watermark_us, first.parts) == (0, {name: (cut(2), cut(5))}), "the first batch begins at the origin"
     assert (second.watermark_us, second.parts) == (0, {name: (cut(5), cut(5))})
     assert (third.watermark_us, third.parts) == (9_000_000, {name: (cut(5), cut(8))})
-    with pytest.raises(InvalidArgument, match="does not tell what batch 3 read"):
+    with pytest.raises(InvalidArgument, match="does not say what batch 3 read"):
         batch_read(checkpoint_folder(f"file://{tmp_path}", runtime), 3)
     for elsewhere in ("hdfs://name/place", "az://container/place", "gs://bucket/place"):
         with pytest.raises(InvalidArgument, match="in a folder or in S3, not in"):

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from anabranch.errors import NotRemote
 from anabranch.model.columns import ADDED
+from anabranch.model.cut import StreamCut
 from anabranch.model.ids import StreamId
 from anabranch.model.stream import StreamInfo
 from anabranch.reading.bounds import Place, TimeKind
@@ -74,6 +75,11 @@ class RemoteHistory:
     def version(self, part: SegmentPartRange) -> int:
         """See `HistorySource.version`."""
         return cast(int, self._call("version", stream=part.stream, segment=part.segment, start=part.start))
+
+    def cut(self, stream: StreamId, place: Place, by: TimeKind) -> StreamCut:
+        """The cut before the first event at or after a place. Raises what `Store.reader` raises for one."""
+        sent = sent_place(place, self.runtime.settings.times)
+        return cast(StreamCut, self._call("cut", stream=stream, place=sent, by=by))
 
     def ranges(self, stream: StreamId, start: Place, end: Place, by: TimeKind, bytes_max: int) -> list[HistoryRange]:
         """See `History.ranges`."""

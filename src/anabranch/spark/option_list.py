@@ -23,7 +23,8 @@ OPTIONS: Final = (
         "path",
         "both",
         "",
-        "the store's folder, or the URL of its PostgreSQL catalog; also the argument of `load`, `save` and `start`",
+        "the store's folder, the URL of its PostgreSQL catalog, or the address of its brokers, `anabranch://host:port`; also "
+        "the argument of `load`, `save` and `start`",
     ),
     SparkOption("stream", "both", "", "the stream, as `scope/name`"),
     SparkOption(
@@ -41,6 +42,18 @@ OPTIONS: Final = (
         "both",
         "none",
         "the keys of an encrypted store: `file:/path` or `env:NAME`, on every machine of the job",
+    ),
+    SparkOption(
+        "tokenFile",
+        "both",
+        "the environment variable `ANABRANCH_TOKEN`",
+        "for a broker: a file that holds the token, on every machine of the job",
+    ),
+    SparkOption(
+        "ca",
+        "both",
+        "the machine's",
+        "for a broker with TLS: a PEM file with the certificate of the CA to trust, on every machine of the job",
     ),
     SparkOption(
         "start",

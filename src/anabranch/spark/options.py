@@ -7,24 +7,31 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
+from typing import Final
 
 from anabranch.core.redact import shown_address
 from anabranch.errors import InvalidArgument
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
+from anabranch.remote.address import BrokerAddress, is_broker
 from anabranch.spark.option_list import OPTIONS, READ, SPARK_OWN, WRITE
+from anabranch.spark.stores import BrokerAccess, StorePlaces
 from anabranch.store import StoreAddresses
 from anabranch.store.addresses import POSTGRES
 from anabranch.store.engine_api import TimeKind
 
 __all__ = ["ReadOptions", "WriteOptions"]
 
+_OF_BROKERS: Final = ("tokenFile", "ca")
+_NOT_OF_BROKERS: Final = ("blobs", "history", "encryptionKeys", "markers", "late")
+
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
     """The options of `spark.read` and `spark.readStream`."""
 
-    store: StoreAddresses
+    store: StorePlaces
     stream: StreamName
     stream_id: StreamId | None
     start: str
@@ -65,7 +72,7 @@ class ReadOptions:
 class WriteOptions:
     """The options of `df.write` and `df.writeStream`."""
 
-    store: StoreAddresses
+    store: StorePlaces
     stream: StreamName
     stream_id: StreamId | None
     create: bool
@@ -110,6 +117,11 @@ class _ParsedOptions:
                 continue
             if name in others:
                 raise InvalidArgument(f"option '{others[name]}' can't be used when {verb} a stream")
+            if name == "token":
+                raise InvalidArgument(
+                    "Spark shows options in its plans and logs: set the environment variable ANABRANCH_TOKEN on all machines of "
+                    "the job, or name a file that holds the token, .option('tokenFile', '/run/secrets/anabranch')"
+                )
             close = get_close_matches(name, ours, n=1)
             hint = f"did you mean '{ours[close[0]]}'?" if close else f"the options are: {', '.join(_public(known))}"
             raise InvalidArgument(f"unknown option '{name}' for {verb} a stream; {hint}")
@@ -117,10 +129,17 @@ class _ParsedOptions:
     def text(self, name: str) -> str | None:
         return (self._said.get(name.lower()) or "").strip() or None
 
-    def store(self) -> StoreAddresses:
+    def store(self) -> StorePlaces:
         path, blobs, history = self.text("path"), self.text("blobs"), self.text("history")
         if path is None:
             raise InvalidArgument("the location of the store is missing: .option('path', './river')")
+        if is_broker(path):
+            return self._broker(path)
+        for name in _OF_BROKERS:
+            if self.text(name) is not None:
+                raise InvalidArgument(
+                    f"option '{name}' belongs to a broker's address: .option('path', 'anabranch://…')"
+                )
         if "memory://" in (path, blobs, history):
             raise InvalidArgument("Spark's workers are other processes and can't see memory://; use a folder")
         if path.startswith(POSTGRES) and blobs is None:
@@ -132,6 +151,17 @@ class _ParsedOptions:
                 f"'{shown_address(path)}' is not the address of a store: expected a folder, or a file:// or postgresql:// URL"
             )
         return StoreAddresses.of(path, blobs, history, self.text("encryptionKeys"))
+
+    def _broker(self, path: str) -> BrokerAccess:
+        for name in _NOT_OF_BROKERS:
+            if self.text(name) is not None:
+                raise InvalidArgument(f"option '{name}' can't be used with a broker, which opens the store itself")
+        token_file, ca = self.text("tokenFile"), self.text("ca")
+        return BrokerAccess(
+            str(BrokerAddress.parse(path)),
+            None if token_file is None else str(Path(token_file).absolute()),
+            None if ca is None else str(Path(ca).absolute()),
+        )
 
     def stream(self) -> StreamName:
         name = self.text("stream")

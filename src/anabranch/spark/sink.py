@@ -9,8 +9,7 @@ Columns are matched by name: missing ones become null, unknown ones are refused,
 `_segment`, `_offset` and `_appended` are dropped, because the store assigns them to each event. A raw stream takes
 `key`, `time` and `payload`. Spark itself refuses update mode, and `df.write` without a mode.
 
-A lease protects what is staged. The driver enters it before the first task begins, tasks renew it, and the driver
-leaves it after publishing or aborting. After a crash it expires, within `limits.JOB_LEASE_US` at the latest.
+How tasks stage depends on whether they can open the store or go through a broker: see `anabranch.spark.staging`.
 """
 
 from __future__ import annotations
@@ -30,8 +29,6 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from anabranch import limits
-from anabranch.catalog.port import Lease
 from anabranch.core.byte_stream import reject_byte_stream
 from anabranch.core.python_rows import to_stored_table
 from anabranch.errors import InvalidArgument, StreamNotFound, StreamSealed
@@ -43,11 +40,12 @@ from anabranch.runtime.ports import Runtime
 from anabranch.spark.options import WriteOptions
 from anabranch.spark.pipelines.checkpoint_folder import checkpoint_folder
 from anabranch.spark.source.offsets import series_of
-from anabranch.spark.stores import open_store
+from anabranch.spark.staging import BrokerStaging, JobStaging, OwnStaging, StagedPartition
+from anabranch.spark.stores import BrokerAccess, open_store
 from anabranch.spark.types import stored_columns
 from anabranch.spark.worker_access import WorkerAccess
 from anabranch.store import Store
-from anabranch.store.engine_api import HeldLease, NumberedUnit, Publication, StagedBatch
+from anabranch.store.engine_api import NumberedUnit, Publication
 
 __all__ = ["batch_writer", "stream_writer"]
 
@@ -66,11 +64,10 @@ def stream_writer(options: Mapping[str, str], schema: StructType, *, overwrite: 
 
 
 class WrittenBatch(WriterCommitMessage):
-    """A task's commit message: what it staged, under which lease, and for which batch of which query."""
+    """A task's commit message: what it staged, and for which batch of which query."""
 
-    def __init__(self, staged: tuple[StagedBatch, ...], lease: Lease, query: str | None, batch: int | None) -> None:
+    def __init__(self, staged: StagedPartition, query: str | None, batch: int | None) -> None:
         self.staged = staged
-        self.lease = lease
         self.query = query
         self.batch = batch
 
@@ -85,49 +82,33 @@ class _Sink:
         self._options = options
         self._overwrite = overwrite
         self._access = WorkerAccess(options.store)
-        self._stream = _target(self._store(), options, stored_columns(schema))
-        self._lease: Lease | None = None
+        stream = _target(self._store(), options, stored_columns(schema))
+        self._staging: JobStaging = (
+            BrokerStaging(options.store, stream)
+            if isinstance(options.store, BrokerAccess)
+            else OwnStaging(options.store, stream, str(options.stream))
+        )
 
     def _store(self) -> Store:
         return open_store(self._options.store)
 
-    def _hold(self, lease: Lease) -> HeldLease:
-        store = self._store()
-        return HeldLease.resumed(store.catalog, store.runtime, lease)
-
-    def _enter(self) -> None:
-        if self._lease is None:
-            # No code of this sink runs before the job's last stage, whose tasks begin to renew the lease.
-            hold = self._store().hold("spark", str(self._options.stream), first_us=limits.JOB_LEASE_US)
-            self._lease = hold.__enter__().lease
-
-    def _leave(self, messages: _Messages) -> None:
-        leases = {each.lease.id: each.lease for each in messages if isinstance(each, WrittenBatch)}
-        for lease in leases.values():
-            self._hold(lease).__exit__(None, None, None)
-
     def _stage(self, batches: Iterator[pa.RecordBatch]) -> WrittenBatch:
-        assert self._lease is not None, "a writer enters its lease before it goes to tasks"
-        with self._access.explained():
-            hold = self._hold(self._lease)
-            stager = self._store().stager(self._stream, lease=self._lease)
-        for batch in batches:
-            with self._access.explained():
-                stager.write(_own(batch))
-                hold.renew()
         context = TaskContext.get()
         query = batch_id = None
         if context is not None:
             query = context.getLocalProperty("sql.streaming.queryId")
             batch_id = context.getLocalProperty("streaming.sql.batchId")
         with self._access.explained():
-            staged = stager.finish()
-        return WrittenBatch(staged, hold.lease, query, None if batch_id is None else int(batch_id))
+            staged = self._staging.stage(map(_own, batches))
+        return WrittenBatch(staged, query, None if batch_id is None else int(batch_id))
 
-    def _publications(self, messages: _Messages) -> list[Publication]:
-        # In partition order, to preserve the order of rows that Spark has sorted.
-        staged = tuple(staged for each in messages if isinstance(each, WrittenBatch) for staged in each.staged)
-        return [Publication(self._stream, staged, replace=self._overwrite)] if staged or self._overwrite else []
+    def _leave(self, messages: _Messages) -> None:
+        self._staging.leave(_partitions(messages))
+
+
+def _partitions(messages: _Messages) -> list[StagedPartition]:
+    """What the tasks staged, in partition order, to preserve the order of rows that Spark has sorted."""
+    return [each.staged for each in messages if isinstance(each, WrittenBatch)]
 
 
 class BatchWriter(_Sink, DataSourceArrowWriter):
@@ -138,7 +119,7 @@ class BatchWriter(_Sink, DataSourceArrowWriter):
         if options.late is not None:
             raise InvalidArgument("option 'late' needs a query that reads a stream")
         self._request = f"spark:{token(self._store().runtime.ids)}"
-        self._enter()
+        self._staging.enter()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenBatch:
         """In a task: stage a partition."""
@@ -146,11 +127,11 @@ class BatchWriter(_Sink, DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Publish what the tasks staged. Raises as `Store.publish`."""
-        self._store().publish(self._publications(messages), request=self._request)
+        self._staging.publish(_partitions(messages), self._request, replace=self._overwrite)
         self._leave(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Release the lease. What was staged was never visible; the collector removes it."""
+        """Give up what was staged, which was never visible."""
         self._leave(messages)
 
 
@@ -160,7 +141,7 @@ class StreamWriter(_Sink, DataSourceStreamArrowWriter):
 
     def __getstate__(self) -> dict[str, Any]:
         # Only the writer for tasks is pickled, before the first task begins: this is when to enter the lease.
-        self._enter()
+        self._staging.enter()
         return self.__dict__
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenBatch:
@@ -170,9 +151,8 @@ class StreamWriter(_Sink, DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Publish the batch with its late events, unless it is already published. Raises as `Store.publish`."""
         query = self._query(messages, batchId)
-        publications = [*self._publications(messages), *self._late_events(messages, batchId)]
-        if publications:
-            self._store().publish(publications, request=NumberedUnit(series_of(query), batchId))
+        unit, late = NumberedUnit(series_of(query), batchId), self._late_events(messages, batchId)
+        self._staging.publish(_partitions(messages), unit, replace=self._overwrite, others=late)
         self._leave(messages)
 
     def _late_events(self, messages: _Messages, batch: int) -> list[Publication]:
@@ -185,13 +165,14 @@ class StreamWriter(_Sink, DataSourceStreamArrowWriter):
         if self._options.checkpoint is None:
             raise InvalidArgument("option 'late' needs option 'checkpointLocation' beside it")
         read = batch_read(checkpoint_folder(self._options.checkpoint, self._store().runtime), batch)
-        leases = [each.lease for each in messages if isinstance(each, WrittenBatch)]
+        leases = [each.lease for each in _partitions(messages) if each.lease is not None]
         assert leases, "Spark writes at least one partition"
-        found = late_publication(open_store(self._options.store), account, read, self._hold(leases[0]))
+        assert isinstance(self._staging, OwnStaging), "with a broker the option is refused"
+        found = late_publication(self._store(), account, read, self._staging.hold(leases[0]))
         return [] if found is None else [found]
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Release the lease. What was staged was never visible; the collector removes it."""
+        """Give up what was staged, which was never visible."""
         del batchId
         self._leave(messages)
 

@@ -7,18 +7,72 @@ from __future__ import annotations
 
 import os
 import threading
+from dataclasses import dataclass
+from pathlib import Path
 
-from anabranch.errors import InvalidArgument
-from anabranch.store import Store, StoreAddresses, connect
+from anabranch.errors import InvalidArgument, NotRemote
+from anabranch.errors.system import unavailable
+from anabranch.remote.address import is_broker
+from anabranch.remote.open import connect
+from anabranch.store import Store, StoreAddresses
 
-__all__ = ["address_options", "addresses_of", "open_store"]
+__all__ = [
+    "BrokerAccess",
+    "StorePlaces",
+    "address_options",
+    "addresses_of",
+    "is_remote_store",
+    "open_store",
+    "require_own",
+]
 
-_open: dict[tuple[int, StoreAddresses, int], Store] = {}
+
+@dataclass(frozen=True, slots=True)
+class BrokerAccess:
+    """How each process of a job reaches a store's brokers. It holds no secret: Spark shows options in its plans. The
+    token is that in the file, or in the environment variable ANABRANCH_TOKEN; `ca` is a PEM file. Both files are on
+    every machine of the job."""
+
+    url: str
+    token_file: str | None = None
+    ca: str | None = None
+
+    def token(self) -> str | None:
+        """The token of the file. Raises StoreUnavailable, InvalidArgument."""
+        if self.token_file is None:
+            return None
+        try:
+            return Path(self.token_file).read_text("ascii").strip()
+        except OSError as exc:
+            raise unavailable(exc, f"{self.token_file} can't be read") from exc
+        except UnicodeDecodeError as exc:
+            raise InvalidArgument(f"{self.token_file} does not hold a token, which is ASCII text") from exc
+
+
+StorePlaces = StoreAddresses | BrokerAccess
+
+_open: dict[tuple[int, StorePlaces, int], Store] = {}
 _lock = threading.Lock()
 
 
+def is_remote_store(store: Store) -> bool:
+    """True for a store that a broker serves."""
+    return is_broker(store.url)
+
+
+def require_own(store: Store | str | os.PathLike[str], what: str) -> None:
+    """Raise NotRemote for the store of a broker: `what` needs the catalog and files."""
+    if is_broker(os.fspath(store) if isinstance(store, str | os.PathLike) else store.url):
+        raise NotRemote(
+            f"{what} needs the store's catalog and files, so it can't be done through a broker: use the store's own address. "
+            'Through a broker, Spark reads and writes streams by format("anabranch")'
+        )
+
+
 def addresses_of(store: Store | str | os.PathLike[str]) -> StoreAddresses:
-    """The places from which another process can open a store. Raises InvalidArgument if no other process can."""
+    """The places from which another process can open a store itself. Raises InvalidArgument if no other process can,
+    NotRemote for a store of a broker."""
+    require_own(store, "this")
     if not isinstance(store, Store):
         return StoreAddresses.of(store)
     addresses = store.addresses or StoreAddresses.of(store.url)
@@ -42,17 +96,22 @@ def address_options(addresses: StoreAddresses) -> dict[str, str]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def open_store(addresses: StoreAddresses) -> Store:
-    """This process's store at these places, shared: never close it. Raises StoreNotFound."""
+def open_store(places: StorePlaces) -> Store:
+    """This process's store at these places, shared: never close it. Raises StoreNotFound, and MissingExtra for a broker
+    without the extra `remote`."""
     with _lock:
-        key = _key(addresses)
+        key = _key(places)
         if key not in _open:
-            _open[key] = connect(
-                addresses.url, blobs=addresses.blobs, history=addresses.history, keys=addresses.keys, create=False
-            )
+            _open[key] = _opened(places)
         return _open[key]
 
 
-def _key(addresses: StoreAddresses) -> tuple[int, StoreAddresses, int]:
+def _opened(places: StorePlaces) -> Store:
+    if isinstance(places, BrokerAccess):
+        return connect(places.url, token=places.token(), ca=places.ca)
+    return connect(places.url, blobs=places.blobs, history=places.history, keys=places.keys, create=False)
+
+
+def _key(places: StorePlaces) -> tuple[int, StorePlaces, int]:
     # The process id, because a store must not be used after a fork; the inode, because a folder may be recreated.
-    return os.getpid(), addresses, addresses.inode
+    return os.getpid(), places, places.inode if isinstance(places, StoreAddresses) else 0

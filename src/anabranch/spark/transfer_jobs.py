@@ -36,7 +36,7 @@ def carrier(spark: SparkSession, source: Store | Sequence[Store], target: Store)
     """A carrier that moves the bundles of a job from `source` to `target` on Spark, one task per bundle. If the job's
     sources are in several stores, pass these in the order in which they first occur among the sources. Raises
     InvalidArgument for stores that other processes can't open, such as one in memory."""
-    sources = [source] if isinstance(source, Store) else source
+    sources = source if isinstance(source, Sequence) else [source]
     return SparkCarrier(spark, [addresses_of(each) for each in sources], addresses_of(target))
 
 

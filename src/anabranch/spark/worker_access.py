@@ -15,8 +15,16 @@ from typing import Final
 from pyspark import TaskContext
 
 from anabranch.blobs.address import is_remote, parse
-from anabranch.errors import InvalidArgument, KeyMissing, KeysUnreadable, StoreNotFound, StoreUnavailable, WrongKey
-from anabranch.store import StoreAddresses
+from anabranch.errors import (
+    InvalidArgument,
+    KeyMissing,
+    KeysUnreadable,
+    StoreNotFound,
+    StoreUnavailable,
+    Unauthenticated,
+    WrongKey,
+)
+from anabranch.spark.stores import BrokerAccess, StorePlaces
 
 __all__ = ["WorkerAccess"]
 
@@ -39,9 +47,9 @@ _EVERYWHERE: Final = "every machine of the job must see it under this path, or t
 class WorkerAccess:
     """Translates store errors in tasks. Created on the driver; records which credential variables are set there."""
 
-    def __init__(self, *places: StoreAddresses) -> None:
-        remote = [each for one in places for each in (one.blobs, one.history) if each is not None and is_remote(each)]
-        names = {name for each in remote for name in _CREDENTIALS.get(parse(each).kind, ())}
+    def __init__(self, *places: StorePlaces) -> None:
+        self._brokers = next((one.url for one in places if isinstance(one, BrokerAccess)), None)
+        names = {name for one in places for name in _variables(one)}
         self._variables = tuple(sorted(name for name in names if os.environ.get(name)))
 
     @contextmanager
@@ -50,7 +58,7 @@ class WorkerAccess:
         lacks. On the driver errors stay unchanged."""
         try:
             yield
-        except (StoreNotFound, StoreUnavailable, InvalidArgument, KeyMissing, WrongKey) as exc:
+        except (StoreNotFound, StoreUnavailable, InvalidArgument, KeyMissing, WrongKey, Unauthenticated) as exc:
             if TaskContext.get() is None:
                 raise
             message = self._message(exc)
@@ -68,5 +76,15 @@ class WorkerAccess:
             return None
         missing = [name for name in self._variables if not os.environ.get(name)]
         if not missing:
-            return None
+            if self._brokers is None or not isinstance(exc, StoreUnavailable):
+                return None
+            return f"{machine} does not reach the broker {self._brokers}: {exc}"
         return f"{machine} has no {', '.join(missing)} in its environment, from which the driver has its credentials: {exc}"
+
+
+def _variables(places: StorePlaces) -> tuple[str, ...]:
+    """The variables that may hold the credentials for these places."""
+    if isinstance(places, BrokerAccess):
+        return ("ANABRANCH_TOKEN",) if places.token_file is None else ()
+    remote = [each for each in (places.blobs, places.history) if each is not None and is_remote(each)]
+    return tuple(name for each in remote for name in _CREDENTIALS.get(parse(each).kind, ()))

@@ -16,6 +16,7 @@ from anabranch.log.tail import Tail
 from anabranch.log.time_index import append_time, cut_at, newest_event
 from anabranch.log.view import load
 from anabranch.reading.bounds import Place, TimeKind, parse_place, to_cut
+from anabranch.reading.history.ranges import SegmentPartRange
 from anabranch.store.addresses import POSTGRES
 from anabranch.streams.ephemeral.keep_alive import Held
 from anabranch.streams.publish import NumberedUnit, Publication, last_published
@@ -36,6 +37,7 @@ __all__ = [
     "NumberedUnit",
     "Place",
     "Publication",
+    "SegmentPartRange",
     "SegmentReader",
     "SegmentRows",
     "Selection",

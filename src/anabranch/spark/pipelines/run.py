@@ -30,6 +30,7 @@ from anabranch.spark.pipelines.running import Pipeline
 from anabranch.spark.pipelines.session import session_with_log_file
 from anabranch.spark.pipelines.targets import check_sources, check_targets
 from anabranch.spark.session.java_watch import watch_java
+from anabranch.spark.stores import require_own
 from anabranch.store import Store, connect
 from anabranch.store.engine_api import Held, Place
 
@@ -96,6 +97,7 @@ def run(
     )
     if flush and not once:
         raise InvalidArgument("flush goes with once: it closes the windows that are open at the end of such a run")
+    require_own(store, "a pipeline")
     if isinstance(store, Store):
         return _run(store, asked, spark, owned=False)
     opened = connect(store, create=False)

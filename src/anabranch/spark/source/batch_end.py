@@ -25,9 +25,8 @@ from anabranch.core.divide import Times, evenly_spread, look_ahead, take_earlies
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import Micros, SegmentId
 from anabranch.model.stream import StreamView
-from anabranch.spark.source.scan import ScanRange, read_rows
-from anabranch.store import Store
-from anabranch.store.engine_api import LogReader, Selection, append_time, cut_at
+from anabranch.spark.source.reads import StreamReads
+from anabranch.spark.source.scan import ScanRange
 
 __all__ = ["AppendTimes", "BatchLimits", "StoreTimes", "end_of_batch"]
 
@@ -63,29 +62,27 @@ class AppendTimes(Protocol):
 class StoreTimes:
     """The times from the store."""
 
-    def __init__(self, opened: Store, view: StreamView) -> None:
-        self._opened = opened
-        self._logs: LogReader = opened.internals.logs
+    def __init__(self, reads: StreamReads, view: StreamView) -> None:
+        self._reads = reads
         self._view = view
 
     def of(self, segment: SegmentId, offset: int) -> Micros:
         """See `AppendTimes.of`."""
-        return append_time(self._logs, self._view, segment, offset)
+        return self._reads.append_time(self._view, segment, offset)
 
     def cut_at(self, time: Micros) -> StreamCut:
         """See `AppendTimes.cut_at`."""
-        return cut_at(self._logs, self._view, time)
+        return self._reads.cut_at(self._view, time)
 
     def event_times(self, segment: SegmentId, start: int, stop: int) -> npt.NDArray[np.int64] | None:
-        """See `AppendTimes.event_times`. Raises as `read_rows`."""
+        """See `AppendTimes.event_times`. Raises as `StreamReads.rows`."""
         schema = self._view.info.schema
         if schema.time is None:
             return None
-        wanted = Selection(pa.schema([schema.columns.field(schema.time)]))
-        found = [np.empty(0, np.int64)]
-        for _, rows in read_rows(self._opened, self._view, [ScanRange(segment, start, stop)], wanted):
-            found.append(pc.fill_null(rows.batch.column(0).cast(pa.int64()), _EARLIEST).to_numpy())
-        return np.concatenate(found)
+        wanted = pa.schema([schema.columns.field(schema.time)])
+        batches = self._reads.rows(self._view, [ScanRange(segment, start, stop)], wanted)
+        found = [pc.fill_null(batch.column(0).cast(pa.int64()), _EARLIEST).to_numpy() for batch in batches]
+        return np.concatenate([np.empty(0, np.int64), *found])
 
 
 def end_of_batch(

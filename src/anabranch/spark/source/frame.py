@@ -24,6 +24,8 @@ from anabranch.spark.session.spark_access import configure_access, warn_once
 from anabranch.spark.source.complete import WATERMARK, complete_cut, raised_to_head
 from anabranch.spark.source.history import HistoryPlan, NativeFile, native_types, plan_history
 from anabranch.spark.source.leases import keep_renewed
+from anabranch.spark.source.ranges import read_ranges
+from anabranch.spark.source.reads import reads_of
 from anabranch.spark.source.row_locations import (
     COMPARED_MAX,
     HASHED_MAX,
@@ -34,7 +36,7 @@ from anabranch.spark.source.row_locations import (
     by_hash,
     in_pieces,
 )
-from anabranch.spark.source.scan import columns_to_read, read_ranges
+from anabranch.spark.source.scan import columns_to_read
 from anabranch.spark.stores import address_options, addresses_of, open_store
 from anabranch.spark.types import ADDED, spark_columns, spark_schema
 from anabranch.store import Store, StoreAddresses
@@ -234,7 +236,7 @@ def _rest(
         return
     columns = pa.schema([*spark_columns(wanted.read), *ADDED])
     if history.rest_bytes <= _LOCAL_BYTES_MAX:
-        batches = read_ranges(opened, info.id, history.rest, wanted.read.names, None)
+        batches = read_ranges(reads_of(opened), info.id, history.rest, wanted.read.names, None)
         frame = spark.createDataFrame(pa.Table.from_batches(batches, columns), spark_schema(columns))
     else:
         ranges = [info.id, [[each.segment.packed, each.start, each.stop] for each in history.rest]]

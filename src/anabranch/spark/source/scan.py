@@ -1,4 +1,4 @@
-"""Reads ranges of segments: distributes ranges to tasks, and converts a task's ranges to batches for Spark."""
+"""Ranges of segments: distributes them to tasks, and reads their rows."""
 
 from __future__ import annotations
 
@@ -6,19 +6,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from anabranch.core.constant_columns import constant
 from anabranch.core.routing import point_of
 from anabranch.errors import InvalidArgument, SchemaMismatch, Truncated
-from anabranch.model.ids import SegmentId, StreamId
+from anabranch.model.ids import SegmentId
 from anabranch.model.schema import StreamSchema
 from anabranch.model.stream import StreamView
-from anabranch.spark.types import ADDED, conformed, spark_columns
 from anabranch.store import Store
-from anabranch.store.engine_api import SegmentReader, SegmentRows, Selection, appended_of, load, offsets_of
+from anabranch.store.engine_api import SegmentReader, SegmentRows, Selection
 
-__all__ = ["ScanRange", "columns_to_read", "only_keys", "read_ranges", "read_rows", "split_into_tasks"]
+__all__ = ["ScanRange", "columns_to_read", "only_keys", "read_rows", "split_into_tasks"]
 
 _TASK_EVENTS_MIN: Final = 128 * 1024  # fewer are not worth a separate task, which costs about 10 ms
 _TASK_EVENTS_MAX: Final = 4 * 1024 * 1024
@@ -79,40 +76,11 @@ def columns_to_read(schema: StreamSchema, names: Sequence[str] | None) -> pa.Sch
     return pa.schema([schema.columns.field(name) for name in names])
 
 
-def read_ranges(
-    opened: Store,
-    stream: StreamId,
-    ranges: Iterable[ScanRange],
-    names: Sequence[str],
-    keys: Sequence[str] | None,
-    *,
-    lossy: bool = False,
-) -> Iterator[pa.RecordBatch]:
-    """The events of the ranges, in their order, as batches of the named columns and those the store adds, in exactly
-    the types that Spark expects. Raises StreamNotFound, CorruptStore, and Truncated. With `lossy` it skips events that
-    were truncated since the ranges were planned, instead of raising Truncated."""
-    with opened.catalog.reading() as reading:
-        view = load(reading, stream)
-    stored = columns_to_read(view.info.schema, names)
-    columns = pa.schema([*spark_columns(stored), *ADDED])
-    key = view.info.schema.key if keys is not None else None
-    wanted = stored if key is None or key in names else stored.append(view.info.schema.columns.field(key))
-    if not wanted.names:  # a batch without columns has no rows to count
-        wanted = pa.schema([view.info.schema.columns.field(0)])
-    for segment, rows in read_rows(opened, view, ranges, Selection(wanted), lossy=lossy):
-        added = [constant(segment.packed, rows.batch.num_rows), offsets_of(rows), appended_of(rows)]
-        batch = conformed([*rows.batch.columns[: len(stored)], *added], columns)
-        if key is not None:
-            texts = rows.batch.column(key).cast(pa.string())
-            batch = batch.filter(pc.is_in(texts, pa.array(keys, pa.string())))
-        if batch.num_rows:
-            yield batch
-
-
 def read_rows(
     opened: Store, view: StreamView, ranges: Iterable[ScanRange], selection: Selection, *, lossy: bool = False
 ) -> Iterator[tuple[SegmentId, SegmentRows]]:
-    """The rows of the ranges, in the store's types. Raises as `read_ranges`."""
+    """The rows of the ranges of a store that this process has open. Raises StreamNotFound, CorruptStore, and Truncated;
+    with `lossy` it skips events that are truncated, instead of raising Truncated."""
     for segment, first, stop in ranges:
         source, start = SegmentReader(opened.internals.logs, view, segment), first
         while start < stop:

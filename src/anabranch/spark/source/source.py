@@ -28,7 +28,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from anabranch.core import cuts
-from anabranch.errors import InvalidArgument, SchemaMismatch
+from anabranch.errors import InvalidArgument, SchemaMismatch, StreamNotFound
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.stream import StreamView
@@ -37,12 +37,13 @@ from anabranch.spark.source.batch_end import BatchLimits, StoreTimes, end_of_bat
 from anabranch.spark.source.complete import WATERMARK, complete_cut, raised_to_head
 from anabranch.spark.source.markers import MarkerOption, Markers, marker_row
 from anabranch.spark.source.offsets import SourceOffset
-from anabranch.spark.source.scan import ScanRange, columns_to_read, only_keys, read_ranges, split_into_tasks
+from anabranch.spark.source.ranges import read_ranges
+from anabranch.spark.source.reads import StreamReads, WaitedTail, reads_of
+from anabranch.spark.source.scan import ScanRange, columns_to_read, only_keys, split_into_tasks
 from anabranch.spark.stores import open_store
 from anabranch.spark.types import ADDED, spark_columns, spark_schema
 from anabranch.spark.worker_access import WorkerAccess
 from anabranch.store import Store
-from anabranch.store.engine_api import Tail, load, to_cut
 
 __all__ = ["batch_reader", "schema", "stream_reader"]
 
@@ -55,9 +56,9 @@ _Offset = dict[str, str]
 def schema(options: Mapping[str, str]) -> StructType:
     """The columns that reading yields. Raises InvalidArgument and its subclasses, StoreNotFound, StreamNotFound."""
     asked = ReadOptions.of(options)
-    store = open_store(asked.store)
-    store.notifications.freshen(asked.stream)
-    stored = store.streams.get(asked.stream_id or asked.stream).schema
+    reads = reads_of(open_store(asked.store))
+    reads.freshen(asked.stream)
+    stored = reads.view(asked.stream_id or asked.stream).info.schema
     return spark_schema(pa.schema([*spark_columns(columns_to_read(stored, asked.columns)), *ADDED]))
 
 
@@ -120,17 +121,19 @@ class _SparkSource:
     def _open(self) -> Store:
         return open_store(self._options.store)
 
+    def _reads(self) -> StreamReads:
+        return reads_of(self._open())
+
     def _view(self, stream: StreamId | None = None) -> StreamView:
         stream = stream or self._options.stream_id
-        self._open().notifications.freshen(self._options.stream)
+        self._reads().freshen(self._options.stream)
         if self._options.end == WATERMARK and self._complete is None:
             self._complete = complete_cut(self._open(), self._options.stream)
-        with self._open().catalog.reading() as reading:
-            info = reading.stream(self._options.stream) if stream is None else reading.stream(stream)
-            if info is not None:
-                return self._as_expected(load(reading, info.id))
-        if stream is None:
-            return self._open().streams.view(self._options.stream)  # raises the error that names what is missing
+        try:
+            return self._as_expected(self._reads().view(stream or self._options.stream))
+        except StreamNotFound:
+            if stream is None:
+                raise
         raise InvalidArgument(
             f"stream '{self._options.stream}' is not the one that this query began with: it was deleted or recreated"
         )
@@ -147,8 +150,7 @@ class _SparkSource:
         return view
 
     def _place(self, view: StreamView, place: str) -> StreamCut:
-        opened = self._open()
-        return to_cut(opened.internals.logs, view, place, by=self._options.by)
+        return self._reads().place(view, place, self._options.by)
 
     def _last(self, view: StreamView, place: str) -> StreamCut:
         """The cut of a place given as the end of reading."""
@@ -170,7 +172,7 @@ class _SparkSource:
             options = self._options
             with self._access.explained():
                 yield from read_ranges(
-                    self._open(), partition.stream, partition.ranges, self._names, options.keys, lossy=options.lossy
+                    self._reads(), partition.stream, partition.ranges, self._names, options.keys, lossy=options.lossy
                 )
 
 
@@ -202,7 +204,7 @@ class StreamReader(_SparkSource, DataSourceStreamReader, SupportsTriggerAvailabl
         self._end: StreamCut | None = None
         self._idle = False
         self._available_now = False
-        self._tail: Tail | None = None
+        self._tail: WaitedTail | None = None
         self._markers = None if options.markers is None else Markers(MarkerOption.from_option(options.markers))
 
     def initialOffset(self) -> _Offset:  # noqa: N802
@@ -266,9 +268,8 @@ class StreamReader(_SparkSource, DataSourceStreamReader, SupportsTriggerAvailabl
         """Does nothing: the reader holds no resources that must be released."""
 
     def _next(self, offset: SourceOffset, limit: ReadLimit, *, wait_s: float) -> StreamCut:
-        opened = self._open()
-        tail = self._tail = self._tail or Tail(opened.catalog, opened.runtime)
-        clock = opened.runtime.clock
+        tail = self._tail = self._tail or self._reads().tail()
+        clock = self._open().runtime.clock
         deadline = clock.monotonic() + wait_s
         view = self._view(offset.cut.stream)
         while True:
@@ -282,7 +283,7 @@ class StreamReader(_SparkSource, DataSourceStreamReader, SupportsTriggerAvailabl
 
     def _end_of_batch(self, view: StreamView, start: StreamCut, limit: ReadLimit) -> StreamCut:
         start = cuts.check_cut(view, self._readable(view, start))
-        times = StoreTimes(self._open(), view)
+        times = StoreTimes(self._reads(), view)
         return end_of_batch(view, start, self._limits(limit), times, stop=self._stop(view))
 
     def _readable(self, view: StreamView, cut: StreamCut) -> StreamCut:

@@ -1,0 +1,109 @@
+"""Reads streams of a store that a broker serves: views and cuts are asked for, and ranges are read by Arrow Flight."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, cast
+
+import pyarrow as pa
+
+from anabranch.core import cuts
+from anabranch.errors import Truncated
+from anabranch.model.cut import Edge, StreamCut
+from anabranch.model.ids import Micros, SegmentId, StreamId
+from anabranch.model.names import StreamName
+from anabranch.model.stream import StreamView
+from anabranch.spark.source.scan import ScanRange
+from anabranch.store import Store
+from anabranch.store.engine_api import Place, SegmentPartRange, TimeKind, parse_place
+
+if TYPE_CHECKING:
+    from anabranch.remote.store import RemoteStore
+    from anabranch.spark.source.reads import WaitedTail
+
+__all__ = ["BrokerReads"]
+
+_LOOK_S: Final = 0.1  # between two looks for new events
+
+
+class BrokerReads:
+    """See `anabranch.spark.source.reads.StreamReads`."""
+
+    def __init__(self, store: Store) -> None:
+        """`store` is a `RemoteStore`."""
+        self._remote = cast("RemoteStore", store)
+
+    def freshen(self, stream: StreamName) -> None:
+        """See `StreamReads.freshen`: the broker does so."""
+
+    def view(self, stream: StreamName | StreamId) -> StreamView:
+        """See `StreamReads.view`."""
+        return cast(StreamView, self._remote.streams.view(stream))
+
+    def place(self, view: StreamView, place: str, by: TimeKind) -> StreamCut:
+        """See `StreamReads.place`."""
+        found = parse_place(place, self._remote.runtime.settings.times)
+        return cuts.resolve(view, found) if isinstance(found, Edge | StreamCut) else self._cut(view, found, by)
+
+    def append_time(self, view: StreamView, segment: SegmentId, offset: int) -> Micros:
+        """See `StreamReads.append_time`."""
+        (batch,) = self._batches(view, ScanRange(segment, offset, offset + 1), [])
+        return Micros(batch.column("_appended")[0].value)
+
+    def cut_at(self, view: StreamView, time: Micros) -> StreamCut:
+        """See `StreamReads.cut_at`."""
+        return self._cut(view, time, "append")
+
+    def rows(
+        self, view: StreamView, ranges: Iterable[ScanRange], columns: pa.Schema, *, lossy: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        """See `StreamReads.rows`."""
+        for segment, start, stop in ranges:
+            while start < stop:
+                try:
+                    for batch in self._batches(view, ScanRange(segment, start, stop), columns.names):
+                        start = batch.column("_offset")[-1].as_py() + 1
+                        yield batch
+                    break
+                except Truncated:
+                    if not lossy:
+                        raise
+                    present = self.view(view.info.id).segments.get(segment)
+                    start = stop if present is None else max(start, present.head)
+
+    def tail(self) -> WaitedTail:
+        """See `StreamReads.tail`."""
+        return _Looking(self._remote)
+
+    def _batches(self, view: StreamView, part: ScanRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        found = SegmentPartRange(view.info.id, part.segment, part.start, part.stop, 0)
+        return self._remote._history.batches(found, columns)
+
+    def _cut(self, view: StreamView, place: Place, by: TimeKind) -> StreamCut:
+        """The cut in terms of the view's segments: the broker's view may be newer, and its cut after a scale."""
+        cut = self._remote._history.cut(view.info.id, place, by)
+        offsets = cut.as_dict()
+        if offsets.keys() <= view.segments.keys():
+            return cut
+        # A segment that is not in the view begins where one of the view ends, so that one is read to its end.
+        known = {segment: offset for segment, offset in offsets.items() if segment in view.segments}
+        for each in view.current:
+            if not any(each.range.overlaps(view.segments[segment].range) for segment in known):
+                known[each.id] = view.length(each.id)
+        return StreamCut.of(view.info.id, known)
+
+
+class _Looking:
+    """Looks again after a moment."""
+
+    def __init__(self, remote: RemoteStore) -> None:
+        self._tasks = remote.runtime.tasks
+
+    def generation(self) -> int:
+        """See `WaitedTail.generation`."""
+        return 0
+
+    def wait(self, since: int, timeout_s: float) -> None:
+        """See `WaitedTail.wait`."""
+        del since
+        self._tasks.sleep(min(timeout_s, _LOOK_S))

@@ -1,0 +1,176 @@
+"""How the tasks of a job stage what they write, and how the driver publishes it as one unit.
+
+With a store that the tasks can open, each stages batches in the store's blobs, under one lease of the job. Through a
+broker, each writes into a transaction of its own and flushes it; the driver commits these transactions together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, cast
+
+import pyarrow as pa
+
+from anabranch import limits
+from anabranch.catalog.port import Lease
+from anabranch.errors import AnabranchError
+from anabranch.model.ids import StreamId
+from anabranch.spark.stores import StorePlaces, open_store
+from anabranch.store.engine_api import HeldLease, NumberedUnit, Publication, StagedBatch
+
+if TYPE_CHECKING:
+    from anabranch.remote.store import RemoteStore
+    from anabranch.remote.transactions import RemoteTransaction
+
+__all__ = ["BrokerStaging", "JobStaging", "OwnStaging", "StagedPartition"]
+
+
+@dataclass(frozen=True, slots=True)
+class StagedPartition:
+    """What one task has staged: batches under a lease, or a flushed transaction; neither if there was nothing."""
+
+    batches: tuple[StagedBatch, ...] = ()
+    lease: Lease | None = None
+    transaction: str | None = None
+
+
+class JobStaging(Protocol):
+    """Stages the output of one job to one stream. Made on the driver, and pickled to its tasks."""
+
+    def enter(self) -> None:
+        """On the driver, before the first task begins."""
+        ...
+
+    def stage(self, batches: Iterable[pa.RecordBatch]) -> StagedPartition:
+        """In a task: make the batches durable, but not visible."""
+        ...
+
+    def publish(
+        self,
+        partitions: Sequence[StagedPartition],
+        unit: str | NumberedUnit,
+        *,
+        replace: bool,
+        others: Sequence[Publication] = (),
+    ) -> None:
+        """On the driver: make all partitions visible, in their order, unless `unit` was published before; with
+        `replace` the stream then holds exactly these. `others` are published with them. Raises as `Store.publish` and
+        `Transactions.commit_together`."""
+        ...
+
+    def leave(self, partitions: Sequence[StagedPartition]) -> None:
+        """On the driver, after publishing or instead of it: what was staged and not published is given up."""
+        ...
+
+
+class OwnStaging:
+    """Into the blobs of a store that the tasks can open. One lease, which the tasks renew, protects what is staged. After
+    a crash it expires, within `limits.JOB_LEASE_US` at the latest."""
+
+    def __init__(self, places: StorePlaces, stream: StreamId, holder: str) -> None:
+        self._places = places
+        self._stream = stream
+        self._holder = holder
+        self._lease: Lease | None = None
+
+    def enter(self) -> None:
+        """See `JobStaging.enter`."""
+        if self._lease is None:
+            # No code of a sink runs before the job's last stage, whose tasks begin to renew the lease.
+            hold = open_store(self._places).hold("spark", self._holder, first_us=limits.JOB_LEASE_US)
+            self._lease = hold.__enter__().lease
+
+    def stage(self, batches: Iterable[pa.RecordBatch]) -> StagedPartition:
+        """See `JobStaging.stage`."""
+        assert self._lease is not None, "a writer enters its lease before it goes to tasks"
+        hold = self.hold(self._lease)
+        stager = open_store(self._places).stager(self._stream, lease=self._lease)
+        for batch in batches:
+            stager.write(batch)
+            hold.renew()
+        return StagedPartition(stager.finish(), hold.lease)
+
+    def publish(
+        self,
+        partitions: Sequence[StagedPartition],
+        unit: str | NumberedUnit,
+        *,
+        replace: bool,
+        others: Sequence[Publication] = (),
+    ) -> None:
+        """See `JobStaging.publish`."""
+        staged = tuple(batch for each in partitions for batch in each.batches)
+        own = [Publication(self._stream, staged, replace=replace)] if staged or replace else []
+        if own or others:
+            open_store(self._places).publish([*own, *others], request=unit)
+
+    def leave(self, partitions: Sequence[StagedPartition]) -> None:
+        """See `JobStaging.leave`. The collector removes what was not published."""
+        for lease in {each.lease.id: each.lease for each in partitions if each.lease is not None}.values():
+            self.hold(lease).__exit__(None, None, None)
+
+    def hold(self, lease: Lease) -> HeldLease:
+        """The lease, to be renewed or left."""
+        store = open_store(self._places)
+        return HeldLease.resumed(store.catalog, store.runtime, lease)
+
+
+class BrokerStaging:
+    """Into transactions, through a broker: one for each attempt of a task. After a crash they expire, within
+    `limits.JOB_LEASE_US`."""
+
+    def __init__(self, places: StorePlaces, stream: StreamId) -> None:
+        self._places = places
+        self._stream = stream
+
+    def enter(self) -> None:
+        """See `JobStaging.enter`: each transaction has a lease of its own."""
+
+    def stage(self, batches: Iterable[pa.RecordBatch]) -> StagedPartition:
+        """See `JobStaging.stage`."""
+        store = self._store()
+        opened: RemoteTransaction | None = None
+        try:
+            for batch in batches:
+                if opened is None:  # most tasks of a small micro-batch have no rows
+                    opened = store.transaction(lease_s=limits.JOB_LEASE_US / 1e6)
+                    writer = opened.writer(store.streams.get(self._stream).name)
+                writer.write_batch(batch)
+            if opened is None:
+                return StagedPartition()
+            opened.flush()
+        except BaseException:
+            if opened is not None:
+                with suppress(AnabranchError):  # then it expires by itself
+                    opened.abort("a task of Spark failed")
+            raise
+        opened.close()
+        return StagedPartition(transaction=opened.id)
+
+    def publish(
+        self,
+        partitions: Sequence[StagedPartition],
+        unit: str | NumberedUnit,
+        *,
+        replace: bool,
+        others: Sequence[Publication] = (),
+    ) -> None:
+        """See `JobStaging.publish`."""
+        assert not others, "only pipelines have others, and they need the store itself"
+        idents = [each.transaction for each in partitions if each.transaction is not None]
+        name, number = (unit.series, unit.number) if isinstance(unit, NumberedUnit) else (unit, None)
+        if idents or replace:
+            self._store().transactions.commit_together(
+                idents, self._stream, request=name, number=number, replace=replace
+            )
+
+    def leave(self, partitions: Sequence[StagedPartition]) -> None:
+        """See `JobStaging.leave`."""
+        transactions = self._store().transactions
+        for ident in filter(None, (each.transaction for each in partitions)):
+            with suppress(AnabranchError):  # it is committed, or it expires by itself
+                transactions.begin(ident).abort("a job of Spark was given up")
+
+    def _store(self) -> RemoteStore:
+        return cast("RemoteStore", open_store(self._places))
