@@ -33,6 +33,9 @@ PIPELINE_BYTES_MIN: Final = MIB  # a smaller group waits for the commit in progr
 WRITER_BATCHES_KEPT: Final = 16  # offsets of a writer's last batches kept per log, for retries
 PRODUCER_ANSWERS_KEPT: Final = 16  # answers kept of each producer, for repeated appends
 PRODUCERS_PER_STREAM_MAX: Final = 10_000  # rows that a stream keeps as long as it lives
+PRODUCERS_UNNAMED_KEPT_US: Final = (
+    7 * 24 * 3600 * 1_000_000
+)  # at least; those of clients that never closed their writer
 PRODUCERS_PAGE: Final = 256  # rows read at a time
 PRODUCER_NAME_BYTES_MAX: Final = 256
 KNOWN_STATES_MAX: Final = 16_384  # states of logs and writers that a SQLite catalog keeps from one commit to the next

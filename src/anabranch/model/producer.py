@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from anabranch.model.ids import Micros, SegmentId, StreamId
+
+_UNNAMED: Final = re.compile(r"writer-[0-9a-f]{24}\Z")
+
+
+def unnamed_producer(token: str) -> str:
+    """The name of the producer of a remote writer that was given no name. Only this writer uses it, which removes it when
+    it is closed. `token` is 24 hex digits."""
+    return f"writer-{token}"
+
+
+def is_unnamed(name: str) -> bool:
+    """True for a name that `unnamed_producer` made."""
+    return _UNNAMED.match(name) is not None
 
 
 class Place(NamedTuple):

@@ -125,6 +125,7 @@ class RemoteStore(Displayed):
             fence=fence,
             note_time_s=note_time_s,
             on_close=self.forget,
+            end_times=lambda ident, name: self.caller.call(VERBS["watermarks.end"], {"stream": ident, "writer": name}),
         )
         return self.keep(opened)
 

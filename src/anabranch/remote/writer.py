@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
 from typing import Any
@@ -16,9 +17,19 @@ from anabranch.core.display import Displayed
 from anabranch.core.python_rows import RowChecker, payload_view, to_stored_table, to_table
 from anabranch.core.raw_event import RawEvent
 from anabranch.core.routing import check_key, key_text
-from anabranch.errors import AnabranchError, Closed, InvalidArgument, SchemaMismatch, StreamSealed, TooLarge
+from anabranch.errors import (
+    AnabranchError,
+    Closed,
+    InvalidArgument,
+    SchemaMismatch,
+    StoreUnavailable,
+    StreamNotFound,
+    StreamSealed,
+    TooLarge,
+)
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
+from anabranch.model.producer import unnamed_producer
 from anabranch.model.schema import StreamSchema
 from anabranch.model.times import to_micros
 from anabranch.remote.append_call import SentBatch
@@ -59,8 +70,10 @@ class RemoteWriter(Displayed):
         byte_fence: int | None = None,
         note_time_s: float | None = None,
         on_close: Callable[[RemoteWriter], None] = lambda writer: None,
+        end_times: Callable[[StreamId, str], object] = lambda stream, name: None,
     ) -> None:
-        """Raises StreamNotFound, StreamSealed, PermissionDenied, StoreUnavailable."""
+        """`end_times` says that no watermark waits for this writer of a stream any more. Raises StreamNotFound, StreamSealed,
+        PermissionDenied, StoreUnavailable."""
         if note_time_s is not None and note_time_s <= 0:
             raise InvalidArgument(f"times are noted some seconds apart, not {note_time_s}")
         if [writer_id, producer, fence].count(None) < 2:
@@ -70,14 +83,15 @@ class RemoteWriter(Displayed):
         self._runtime = runtime
         self._settings = runtime.settings
         self._times = runtime.settings.times
-        self._on_close = on_close
+        self._on_close, self._end_times = on_close, end_times
+        self._noted = False
         described = describe(connection, stream)
         if described.sealed:
             raise StreamSealed(str(described.name))
         if described.byte_stream and byte_fence is None:
             raise only_bytes(described.name)
         self._name, self._stream = str(described.name), described.id
-        self._id = named or f"writer-{token(runtime.ids)}"
+        self._id = named or unnamed_producer(token(runtime.ids))
         command = v1.AppendCommand(stream=self._name)
         if byte_fence is not None:
             command.byte_fence = byte_fence
@@ -191,6 +205,7 @@ class RemoteWriter(Displayed):
         note = SentBatch(batch, acknowledgement, np.zeros(1, np.intp), metadata, 0, numbered=False)
         self._accept([note])
         BatchAck(acknowledgement).result()
+        self._noted = True
 
     def close(self) -> None:
         """See `Writer.close`."""
@@ -203,6 +218,9 @@ class RemoteWriter(Displayed):
                 self._noting.close()
             self._wait_drained()
             self._raise(self._refusals.unseen)
+            if self._noted and self._unconditional:  # another kind of writer is closed by the broker
+                with suppress(StreamNotFound, StoreUnavailable):  # the watermark is gone, or soon takes it for idle
+                    self._end_times(self._stream, self._id)
         except AnabranchError:
             self._end()
             raise

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from anabranch import limits
 from anabranch.catalog.port import Catalog, Writing
 from anabranch.errors import Conflict, Fenced, InvalidArgument, StreamNotFound
-from anabranch.model.ids import StreamId
-from anabranch.model.producer import ProducerState
+from anabranch.model.ids import Micros, StreamId
+from anabranch.model.producer import ProducerState, is_unnamed
 from anabranch.runtime.ports import Runtime
 
 
@@ -35,16 +35,18 @@ def open_producer(catalog: Catalog, runtime: Runtime, stream: StreamId, name: st
     with catalog.writing(stream) as writing:
         if writing.stream(stream) is None:
             raise StreamNotFound(f"{stream:016x}")
-        opened = _claimed(writing, stream, name, epoch)
-        writing.put_producer(stream, name, replace(opened, seen_at=runtime.clock.now()))
+        now = runtime.clock.now()
+        opened = _claimed(writing, stream, name, epoch, now)
+        writing.put_producer(stream, name, replace(opened, seen_at=now))
     return OpenedProducer(stream, name, opened.epoch, opened.last)
 
 
-def _claimed(txn: Writing, stream: StreamId, name: str, epoch: int | None) -> ProducerState:
+def _claimed(txn: Writing, stream: StreamId, name: str, epoch: int | None, now: Micros) -> ProducerState:
     found = txn.producer(stream, name)
     if found is None:
-        if (count := txn.count_producers(stream)) >= limits.PRODUCERS_PER_STREAM_MAX:
-            # None is removed by itself: a repeat of its last append could no longer be distinguished from a new one.
+        count = txn.count_producers(stream)
+        if count >= limits.PRODUCERS_PER_STREAM_MAX and not _dropped_abandoned(txn, stream, now):
+            # No other is removed by itself: a repeat of its last append could no longer be distinguished from a new one.
             raise Conflict(
                 f"the stream has {count:,} producers, the most that it keeps; remove those that will not append again "
                 "(store.producers.drop)"
@@ -55,6 +57,18 @@ def _claimed(txn: Writing, stream: StreamId, name: str, epoch: int | None) -> Pr
     if epoch < found.epoch:
         raise Fenced(epoch, found.epoch)
     return found if epoch == found.epoch else replace(found, epoch=epoch, last=-1)
+
+
+def _dropped_abandoned(txn: Writing, stream: StreamId, now: Micros) -> int:
+    """Remove the producers of remote writers that were given no name and never closed: nobody else knows their names, so
+    after a while nobody repeats their appends. Returns how many."""
+    horizon, after, dropped = now - limits.PRODUCERS_UNNAMED_KEPT_US, "", 0
+    while page := txn.producers(stream, after, limits.PRODUCERS_PAGE):
+        after = page[-1][0]
+        for name, state in page:
+            if is_unnamed(name) and state.seen_at < horizon:
+                dropped += txn.drop_producer(stream, name)
+    return dropped
 
 
 def _check(name: str, epoch: int | None) -> None:

@@ -25,6 +25,7 @@ from anabranch.errors import (
     StreamSealed,
 )
 from anabranch.model.append import Commit
+from anabranch.model.producer import unnamed_producer
 from anabranch.store import Store
 from tests.store.helpers import Once, Rig, bodies_of, sound
 from tests.waiting import until_ended
@@ -310,6 +311,20 @@ def test_a_stream_keeps_a_bounded_number_of_producers(store: Store, monkeypatch:
     assert store.producers.drop("s/a", "b") and not store.producers.drop("s/a", "b")
     store.producer("s/a", "d")
     assert [info.name for info in store.producers.list("s/a")] == ["a", "c", "d"]
+
+
+def test_unnamed_producers_that_were_never_closed_make_room_after_a_week(
+    anywhere: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "PRODUCERS_PER_STREAM_MAX", 3)
+    left = [unnamed_producer(f"{number:024x}") for number in range(2)]
+    for name in (*left, "named"):
+        anywhere.producer("s/a", name)
+    with pytest.raises(Conflict, match="3 producers"):
+        anywhere.producer("s/a", "next")
+    monkeypatch.setattr(limits, "PRODUCERS_UNNAMED_KEPT_US", -60_000_000)  # as if all had been seen long ago
+    anywhere.producer("s/a", "next")
+    assert [info.name for info in anywhere.producers.list("s/a")] == ["named", "next"]
 
 
 @pytest.mark.parametrize("name", ["", "a\0b", "x" * (limits.PRODUCER_NAME_BYTES_MAX + 1), 7])

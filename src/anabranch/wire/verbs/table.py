@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from anabranch.errors import InvalidArgument
+from anabranch.model.ids import StreamId
 from anabranch.store.facade import Store
 from anabranch.wire.verbs.byte_streams import BYTE_VERBS
 from anabranch.wire.verbs.groups import GROUP_VERBS
@@ -40,6 +41,11 @@ def _read(name: str, *arguments: str) -> StoreVerb:
 def store_id(store: Store) -> str:
     """The store's id; see `Store.id`."""
     return store.id
+
+
+def end_times(store: Store, stream: StreamId, writer: str) -> None:
+    """No watermark of the stream waits for this writer any more: it was closed."""
+    store.watermarks.note(stream, writer, None)
 
 
 def _shown_stream(name: Any) -> Need:
@@ -131,6 +137,7 @@ _POLICIES: Final = (
         changes=False,
     ),
     StoreVerb("subscribers.release", stream("manage", "stream")),
+    StoreVerb("watermarks.end", stream("write", "stream"), run=end_times),
     _read("watermarks.get", "stream"),
     StoreVerb("watermarks.idle", if_given("idle_s", stream("manage", "stream"), stream("read", "stream"))),
     _read("watermarks.status", "stream"),

@@ -53,7 +53,7 @@ _REPEATABLE: Final = {
     *("group.cancel_checkpoint", "group.delete", "group.generate_cut", "group.open", "group.reader_offline"),
     *("bytes.claim", "bytes.truncate_before"),
     *("revisioned.append", "revisioned.open", "revisioned.truncate"),
-    *("watermarks.idle", "archives.confirm_attachment", "forget_newer", "repair"),
+    *("watermarks.end", "watermarks.idle", "archives.confirm_attachment", "forget_newer", "repair"),
 }
 """Verbs without a request id that may be done twice: upkeep, what only sets a state, and appends that are
 numbered."""
