@@ -17,9 +17,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
+from torture.brokers import BrokerRun
 from torture.conductor import Report, Run
-from torture.store_kinds import NAMES, place
+from torture.store_kinds import BROKERS, NAMES, place
 
+_PLACES: Final = (*NAMES, *(f"{BROKERS}{name}" for name in NAMES))
+_FAILOVERS: Final = 6
 _LINES_S: Final = 10.0  # between two lines of progress, where there is no terminal
 _BESIDE_S: Final = 900.0  # for all that is not torture itself: starting, ending, judging
 
@@ -28,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Tortures every place for its share of the time. Returns 1 if anything was violated."""
     options = _parser().parse_args(arguments)
     seed = random.SystemRandom().randrange(1 << 32) if options.seed is None else options.seed
-    places = options.place or NAMES
+    places = options.place or _PLACES
     reports = []
     for name in places:
         reports.append(_torture(name, seed, 60 * options.minutes / len(places)))
@@ -42,8 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _torture(name: str, seed: int, seconds: float) -> Report:
     folder = Path(tempfile.mkdtemp(prefix="anabranch-torture-", dir="/var/tmp"))
     try:
-        with _hard_end(seconds + _BESIDE_S), place(name, folder) as (there, servers):
-            report = Run(name, there, folder, seed, servers).run(seconds, _progress())
+        with _hard_end(seconds + _BESIDE_S), place(name.removeprefix(BROKERS), folder) as (there, servers):
+            if name.startswith(BROKERS):
+                report = BrokerRun(name, there, folder, seed).run(seconds, _progress(), failovers=_FAILOVERS)
+            else:
+                report = Run(name, there, folder, seed, servers).run(seconds, _progress())
     finally:
         if sys.stderr.isatty():
             print("\r\x1b[K", end="", file=sys.stderr)
@@ -112,12 +118,12 @@ def _parser() -> argparse.ArgumentParser:
         prog="./dev torture",
         description="Kill and stop real processes, and set their clocks, while they write, follow, scale, copy, append, rename, truncate, "
         "compact, collect, run transactions and read in a group; cut their power, fill their disk, and fail the "
-        "servers they use; then compare the store with the answers that they got.",
+        "servers they use; the same for two brokers, behind a network that cuts, stalls and repeats; then compare the store with the answers that they got.",
         epilog="exit code: 0 nothing was violated, 1 something was, 2 wrong arguments",
     )
     parser.add_argument("--minutes", type=float, default=2.0, help="how long, over all places (default: 2)")
     parser.add_argument("--seed", type=int, help="of the faults; their timing depends on the machine all the same")
-    parser.add_argument("--place", choices=NAMES, action="append", help="only this; may be repeated (default: all)")
+    parser.add_argument("--place", choices=_PLACES, action="append", help="only this; may be repeated (default: all)")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     return parser
 

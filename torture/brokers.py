@@ -27,6 +27,8 @@ _RATE: Final = 0.02  # of chunks of bytes
 _ENDING_S: Final = 60.0
 _UNDER_WAY_S: Final = 40.0  # beyond its time, for a run in which not every writer was answered yet
 _STOPPED_S: Final = (0.1, 1.5)
+_GOES_ON_S: Final = 15.0  # by then every writer has an answer again, after one of two brokers was killed
+_LOOK_S: Final = 0.05
 
 
 class BrokerRun:
@@ -38,10 +40,12 @@ class BrokerRun:
         self._logs = StreamLogs(STREAM)
         self._others: list[Child] = []
         self._brokers: list[BrokerProcess] = []
+        self._sharing: Callable[[str], Child]
         self.report = Report(name, seed)
 
-    def run(self, seconds: float, log: Callable[[Report], None]) -> Report:
-        """Tortures for `seconds` from when the clients were started, lets them end in peace, and judges."""
+    def run(self, seconds: float, log: Callable[[Report], None], *, failovers: int = 1) -> Report:
+        """Tortures for `seconds` from when the clients were started; then kills one of the two brokers `failovers` times
+        on a good network, and measures when the writers go on; lets them end in peace, and judges."""
         self._tell("starting", log)
         with self._place.open(0) as store:
             store.scopes.create("t")
@@ -53,6 +57,11 @@ class BrokerRun:
             try:
                 self._start(flight, http, ident)
                 self._torture(seconds, (flight, http), log)
+                self._tell("failover", log)
+                for left in reversed(range(failovers)):
+                    self._fail_over(left % 2)
+                    if left:
+                        self._start_again(left % 2, (flight, http))
                 self._tell("ending", log)
                 self._end()
             except BaseException:
@@ -107,8 +116,14 @@ class BrokerRun:
             self._logs.writers.append(Child(self._folder, name, post, urls, stop, STREAM, ident, name, next(seeds)))
         follow = Child(self._folder, "follower", workers.follow, there, stop, STREAM, None, "follower", next(seeds))
         self._logs.followers.append(follow)
-        for kind, work in (("transact", transact.transact), ("share", share.share)):
-            self._others.append(Child(self._folder, kind, work, there, stop, kind, next(seeds)))
+        self._others.append(Child(self._folder, "transact", transact.transact, there, stop, "transact", next(seeds)))
+        self._sharing = lambda name: Child(self._folder, name, share.share, there, stop, name, next(seeds))
+        self._others.append(self._sharing("share.0"))
+
+    def _replace_readers(self) -> None:
+        """A reader of the group kills itself behind some of its units: another one takes its place."""
+        if not self._others[-1].alive:
+            self._others.append(self._sharing(f"share.{len(self._others)}"))
 
     # faults
 
@@ -117,6 +132,7 @@ class BrokerRun:
         while (now := time.monotonic() - began) < seconds or not self._acked():
             self.report.seconds = now
             self._strike(self._rng.randrange(2), proxies)
+            self._replace_readers()
             log(self.report)
             if now > seconds + _UNDER_WAY_S:
                 self.report.violations.append(f"some writer had nothing acknowledged in {now:.0f} s")
@@ -140,9 +156,36 @@ class BrokerRun:
         if fault == "SIGTERM":
             broker.end()
         broker.kill()
+        self._start_again(place, proxies)
+
+    def _start_again(self, place: int, proxies: tuple[Proxy, Proxy]) -> None:
         self._brokers[place] = started = self._broker(place)
         for proxy, kind in zip(proxies, ("flight", "http"), strict=True):
             proxy.targets[place] = _port(started, kind)
+
+    def _fail_over(self, place: int) -> None:
+        """Kill one broker, and measure until every writer has an answer again. All have one before it."""
+        self._await_answers(time.monotonic_ns())
+        killed_at = time.monotonic_ns()
+        self._brokers[place].kill()
+        for name, gap in self._await_answers(killed_at).items():
+            what = f"longest time from kill -9 of a broker to an answer for {name}, ms"
+            self.report.counts[what] = max(self.report.counts[what], gap // 1_000_000)
+        self.report.faults["broker: kill -9, on a good network"] += 1
+
+    def _await_answers(self, since: int) -> dict[str, int]:
+        """How long after `since` each writer had its next answer, in ns."""
+        deadline = time.monotonic() + _GOES_ON_S
+        while True:
+            answered = {each.name: _first_answer(each, since) for each in self._logs.writers}
+            found = {name: stamp - since for name, stamp in answered.items() if stamp is not None}
+            if len(found) == len(answered) or time.monotonic() > deadline:
+                break
+            time.sleep(_LOOK_S)
+        self.report.violations += [
+            f"{name} had no answer within {_GOES_ON_S:g} s with a broker left" for name in answered if name not in found
+        ]
+        return found
 
     # the end
 
@@ -150,7 +193,7 @@ class BrokerRun:
         self._stop.touch()
         deadline = time.monotonic() + _ENDING_S
         for child in self._children:
-            if not child.join(max(0.0, deadline - time.monotonic())) and child.name != "share":
+            if not child.join(max(0.0, deadline - time.monotonic())) and not child.name.startswith("share"):
                 self.report.violations.append(f"{child.name} does not end")
             child.kill()
 
@@ -176,6 +219,10 @@ class BrokerRun:
             stamps = [stamp for stamp, words in child.stamped() if words[0] == "acked"]
             pause = max((after - before for before, after in pairwise(stamps)), default=0)
             self.report.counts[f"longest pause of {child.name} between acknowledgements, ms"] = pause // 1_000_000
+
+
+def _first_answer(child: Child, since: int) -> int | None:
+    return next((stamp for stamp, words in child.stamped() if words[0] == "acked" and stamp > since), None)
 
 
 def _port(broker: BrokerProcess, kind: str) -> int:

@@ -15,6 +15,7 @@ from torture.location import StoreLocation
 from torture.postgres import PostgresServer
 from torture.s3 import S3Server
 
+BROKERS: Final = "brokers-"  # before the name of a kind: two brokers over it
 NAMES: Final = ("sqlite", "postgres", "s3")  # s3: with its catalog on PostgreSQL
 
 

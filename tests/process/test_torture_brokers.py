@@ -23,7 +23,8 @@ def test_kills_and_a_bad_network_lose_and_double_nothing(tmp_path: Path, seconds
 
 
 @pytest.mark.slow
-def test_on_postgresql_too(tmp_path: Path, seed: int) -> None:
-    with place("postgres", tmp_path) as (there, _):
-        report = BrokerRun("brokers-postgres", there, tmp_path, seed).run(20.0, lambda report: None)
+@pytest.mark.parametrize("kind", ["postgres", "s3"])
+def test_on_servers_too(tmp_path: Path, kind: str, seed: int) -> None:
+    with place(kind, tmp_path) as (there, _):
+        report = BrokerRun(f"brokers-{kind}", there, tmp_path, seed).run(20.0, lambda report: None, failovers=4)
     assert report.violations == [], f"seed {seed}: {report}"
