@@ -76,7 +76,7 @@ def test_a_batch_read_yields_the_rows_of_the_store(
     write(store, 600, 200, stream=source)
     assert by_place(batch(spark, address, source)).equals(table(store, source))
     some = batch(spark, address, source, columns="n", keys="d1, d2", start=str(store.cuts.after(source, events=100)))
-    expected = [each for each in table(store, source, start=store.cuts.after(source, events=100)).to_pylist()]
+    expected = table(store, source, start=store.cuts.after(source, events=100)).to_pylist()
     wanted = sorted(each["n"] for each in expected if each["device"] in ("d1", "d2"))
     assert sorted(row.n for row in some.collect()) == wanted
     assert batch(spark, address, source).count() == 800

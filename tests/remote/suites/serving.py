@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from types import FunctionType
+from typing import Any, Final
 
 import pytest
 
@@ -22,6 +23,8 @@ from anabranch.server.flight.actions import StoreActions
 from anabranch.server.flight.service import FlightService
 from anabranch.server.flight.sessions import SessionHost
 from anabranch.store import Store
+
+_KINDS: Final = ("sqlite", "folder", "memory")
 
 
 @contextmanager
@@ -79,13 +82,50 @@ def connecting_by_brokers() -> Iterator[None]:
         yield
 
 
-def suite(module: str, *, without: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The tests and fixtures of a module, without those that can't run over a connection, each with the reason."""
-    found = {name: each for name, each in vars(import_module(module)).items() if _collected(name, each)}
+@pytest.fixture(scope="module", autouse=True)
+def brokers() -> Iterator[None]:
+    """For a module of this folder to import: all stores of its tests are clients of brokers."""
+    with connecting_by_brokers():
+        yield
+
+
+def suite(
+    *modules: str, without: Mapping[str, str] | None = None, plain: Iterable[str] | None = None
+) -> dict[str, Any]:
+    """The tests and fixtures of modules, without those that can't run over a connection, each with the reason. With
+    `plain`, only the tests of these names are in a plain run, and the others are slow. A fixture that opens stores of
+    several kinds opens one, since a client of a broker can't tell them apart."""
+    found: dict[str, Any] = {}
+    for module in modules:
+        found.update((name, each) for name, each in vars(import_module(module)).items() if _collected(name, each))
     for name in without or {}:
         del found[name]
+    unknown = set(plain or ()) - found.keys()
+    assert not unknown, f"no such tests: {unknown}"
+    for name, each in found.items():
+        if not name.startswith("test_"):
+            found[name] = _of_one_kind(each)
+        elif plain is not None and name not in plain:
+            found[name] = _slow(each)
     return found
 
 
 def _collected(name: str, each: Any) -> bool:
     return name.startswith("test_") or type(each).__name__ == "FixtureFunctionDefinition"
+
+
+def _of_one_kind(fixture: Any) -> Any:
+    made = fixture._fixture_function_marker
+    kind = next((each for each in made.params or () if each in _KINDS), None)
+    if kind is None:
+        return fixture
+    return pytest.fixture(scope=made.scope, params=[kind], autouse=made.autouse)(fixture._get_wrapped_function())
+
+
+def _slow(test: Any) -> Any:
+    """The same test, marked: the embedded suite has the function too."""
+    copy = FunctionType(test.__code__, test.__globals__, test.__name__, test.__defaults__, test.__closure__)
+    copy.__kwdefaults__, copy.__annotations__ = test.__kwdefaults__, test.__annotations__
+    copy.__dict__.update(test.__dict__)
+    setattr(copy, "pytestmark", [*getattr(test, "pytestmark", ()), pytest.mark.slow.mark])  # noqa: B010
+    return copy

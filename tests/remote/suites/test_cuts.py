@@ -1,0 +1,14 @@
+"""Cuts, over a connection."""
+
+from __future__ import annotations
+
+from tests.remote.suites.serving import brokers, suite
+
+__all__ = ["brokers"]
+
+globals().update(
+    suite(
+        "tests.store.conftest",
+        "tests.store.streams.algebra.test_cut_algebra",
+    )
+)
