@@ -231,6 +231,8 @@ def arguments(closed: World, verb: str, stream: str = "iot/sensors") -> dict[str
         "start": 0,
         "tail": 0,
         "wait_s": 0.0,
+        "idents": [],
+        "request": "once",
     }
     special: dict[str, dict[str, Any]] = {
         "aliases.add": {"name": "iot/more"},
@@ -240,6 +242,8 @@ def arguments(closed: World, verb: str, stream: str = "iot/sensors") -> dict[str
         "cuts.contains": {"place": cut},
         "lineage.diff": {"first": stream, "second": stream},
         "ephemeral.create": {"name": "iot/new"},
+        "history.cut": {"place": cut},
+        "watermarks.end": {"stream": view.info.id},
         "hold.leave": {"stream": view.info.id, "holder": HOLDER},
         "hold.renew": {"stream": view.info.id, "holder": HOLDER},
         "scopes.create": {"name": "iot"},
