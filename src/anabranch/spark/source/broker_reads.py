@@ -19,7 +19,6 @@ from anabranch.store.engine_api import Place, SegmentPartRange, TimeKind, parse_
 
 if TYPE_CHECKING:
     from anabranch.remote.store import RemoteStore
-    from anabranch.spark.source.reads import WaitedTail
 
 __all__ = ["BrokerReads"]
 
@@ -71,7 +70,7 @@ class BrokerReads:
                     present = self.view(view.info.id).segments.get(segment)
                     start = stop if present is None else max(start, present.head)
 
-    def tail(self) -> WaitedTail:
+    def tail(self) -> _Looking:
         """See `StreamReads.tail`."""
         return _Looking(self._remote)
 
