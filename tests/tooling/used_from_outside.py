@@ -162,6 +162,7 @@ _.sending_headers
 
 # What protoc generates.
 _._loaded_options
+_._serialized_options
 _._serialized_end
 _._serialized_start
 _.redirect_request  # of urllib
