@@ -124,8 +124,12 @@ def _series(plan: SelectPlan, measurement: Measurement, database: Database) -> I
     else:
         text = sql.events() if plan.raw else sql.aggregates()
     columns = ["time", *column_names(_shown(plan))]
+    count = 0
     for tags, rows in series_of(plan, measurement, _rows(database.run(text, measurement))):
         values = list(rows)
+        count += len(values)  # windows without values are rows too, of each series
+        if count > limits.INFLUXQL_ROWS_MAX:
+            raise too_many_rows()
         if values:
             named = dict(zip([str(tag) for tag in plan.select.grouping.tags], tags, strict=True))
             yield Rows(measurement.name, named or None, columns, values)

@@ -8,6 +8,7 @@ import json
 import httpx
 import pytest
 
+from anabranch import limits
 from tests.server.http.influx.data import BEGIN_S
 from tests.server.http.serving import Serving
 
@@ -179,3 +180,17 @@ def _own() -> object:
     return pa.schema(
         [("sensor", pa.string()), ("at", pa.timestamp("us", "UTC")), ("value", pa.float64()), ("n", pa.int32())]
     )
+
+
+def test_a_result_of_too_many_rows_is_refused_before_it_is_held(
+    http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "INFLUXQL_ROWS_MAX", 100)
+    windows = f"time >= {BEGIN_S}s AND time < {BEGIN_S + 80}s GROUP BY time(1s), host"
+    for end in ("", " SLIMIT 1"):
+        asked = {"db": "db", "q": f"SELECT mean(used) FROM mem WHERE {windows}{end}"}
+        for more in ({}, {"chunked": "true"}):
+            answer = http.get("/query", params={**asked, **more})
+            assert "needs more than 100 rows" in answer.text
+    both = {"db": "db", "q": ";".join(["SELECT used FROM mem"] * 2)}
+    assert "needs more than 100 rows" in http.get("/query", params=both).text

@@ -131,9 +131,9 @@ def _answers(call: HttpCall, request: _Request) -> Iterator[_Piece]:
     """The parts of the answer, each made when it is taken."""
     streams = ReadableStreams(call.front.broker, call.front.queries, call.principal)
     now = int(call.front.store.runtime.clock.now()) * 1_000
+    rows = 0  # of all statements: they are held until the answer is whole
     for number, statement in enumerate(request.statements):
         zone = statement.zone if isinstance(statement, Select) else None
-        rows = 0
         held: dict[str, Any] | None = None
         try:
             for each in _series(call, statement, streams, request.database, now):
