@@ -305,6 +305,7 @@ FOLLOW_SEND_BYTES: Final = 64 * KIB  # handed to a follower's connection at a ti
 TAIL_ROWS_MAX: Final = 1_024  # rows in one batch of a shared tail
 TAIL_KEPT_BYTES_MAX: Final = 8 * MIB  # recent batches of a shared tail, with their encoded forms
 TAIL_LINGER_S: Final = 5.0  # how long a shared tail stays open without followers
+TAIL_WOKEN_MAX: Final = 32  # followers served one after another before the event loop looks for other work
 TAIL_SPACING_US: Final = 40  # per follower, between two deliveries to all: bounds what followers cost
 
 # Sessions: what a broker holds for one client while the exchange lasts

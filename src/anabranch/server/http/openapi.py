@@ -59,6 +59,16 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
                     "properties": {"segment": _TEXT, "start": {"type": "integer"}, "stop": {"type": "integer"}},
                 },
             },
+            "sampled": {
+                "type": "object",
+                "description": "What the stream's load policy kept, if not all events.",
+                "required": ["of", "weight"],
+                "properties": {
+                    "of": {"type": "integer", "description": "How many events the request has."},
+                    "weight": {"type": "number", "description": "How many events each kept one stands for."},
+                    "rows": {"type": "array", "items": {"type": "integer"}, "description": "The kept ones, from 0."},
+                },
+            },
         },
     },
     "Page": {

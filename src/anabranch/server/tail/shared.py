@@ -69,7 +69,7 @@ class SharedTail:
         self.followers = 0
         self._kept: deque[TailBatch] = deque()
         self._kept_bytes = 0
-        self._waiting: list[asyncio.Future[None]] = []
+        self._waiting: deque[asyncio.Future[None]] = deque()
         self._ended: TailEnded | None = None
         self._idle = asyncio.get_running_loop().call_later(limits.FOLLOW_IDLE_S, self._wake)
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -112,17 +112,17 @@ class SharedTail:
     async def _run(self) -> None:
         error: Exception | None = None
         loop = asyncio.get_running_loop()
-        delivered_at = 0.0
         try:
             while True:
                 try:
                     async for batch in self._reader.batches():
                         self._keep(batch)
+                        delivered_at = loop.time()
+                        await self._deliver()
+                        # What comes meanwhile is read together, and delivered once.
                         pause = delivered_at + self.followers * limits.TAIL_SPACING_US / 1e6 - loop.time()
                         if pause > 0:
                             await asyncio.sleep(pause)
-                        delivered_at = loop.time()
-                        self._wake()
                     break
                 except Truncated:
                     await asyncio.to_thread(self._reader.skip_truncated)
@@ -153,11 +153,26 @@ class SharedTail:
         while self._kept_bytes > limits.TAIL_KEPT_BYTES_MAX and len(self._kept) > 1:
             self._kept_bytes -= self._kept.popleft().nbytes
 
+    async def _deliver(self) -> None:
+        """Wake all that wait now, a few at a time: other requests, appends among them, don't wait for all of them."""
+        left = len(self._waiting)
+        while left > 0:
+            self._wake_first(min(left, limits.TAIL_WOKEN_MAX))
+            left -= limits.TAIL_WOKEN_MAX
+            await asyncio.sleep(0)
+        self._restart_idle()
+
     def _wake(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for each in waiting:
+        self._wake_first(len(self._waiting))
+        self._restart_idle()
+
+    def _wake_first(self, count: int) -> None:
+        for _ in range(min(count, len(self._waiting))):
+            each = self._waiting.popleft()
             if not each.done():
                 each.set_result(None)
+
+    def _restart_idle(self) -> None:
         self._idle.cancel()
         if self._ended is None:
             self._idle = asyncio.get_running_loop().call_later(limits.FOLLOW_IDLE_S, self._wake)
