@@ -322,6 +322,9 @@ CONSUMER_CHARS_MAX: Final = 32  # of the id by which a client continues a sessio
 SESSION_CLOSE_S: Final = 10.0  # for how long a client that closes a session waits for the broker
 SESSION_PART_BYTES: Final = 4 * MIB  # more Arrow data is sent in parts of about this size
 GRPC_SESSIONS_MAX: Final = 256  # requests of group readers and transactions that gRPC carries out at the same time
+GROUP_BATCHES_AHEAD_MAX: Final = (
+    1_024  # a gRPC group reader's requested batches, and its batches that are not committed
+)
 GROUP_PROCESSING_S_MAX: Final = 300.0  # a gRPC group reader whose caller asks nothing for this long leaves its group
 TRANSACTION_UNFLUSHED_BYTES_MAX: Final = 64 * MIB  # what a broker takes before a flush; most of it is in blobs by then
 TRANSACTION_CLIENT_BYTES_MAX: Final = 4 * MIB  # a client that has sent more than this flushes

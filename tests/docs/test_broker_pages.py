@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.documents import follow
+from tests.maven import maven_repository
 from tests.ports import free_port
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -30,12 +31,16 @@ def needs(*programs: str) -> pytest.MarkDecorator:
         ("how-to/durable-streams.md", 15),
         ("how-to/influxql.md", 9),
         pytest.param("how-to/grpc.md", 11, marks=[pytest.mark.slow, needs("go", "npm")]),
+        pytest.param("how-to/grpc-java.md", 6, marks=[pytest.mark.slow, needs("mvn")]),
         ("how-to/limit-rates.md", 12),
         ("how-to/run-a-broker.md", 1),
         ("tutorial/two-machines.md", 9),
     ],
 )
-def test_a_page_on_brokers_can_be_followed(page: str, commands: int, tmp_path: Path) -> None:
+def test_a_page_on_brokers_can_be_followed(
+    page: str, commands: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MAVEN_OPTS", f"-Dmaven.repo.local={maven_repository()}")
     flight, http, grpc = (str(free_port()) for _ in range(3))
     text = (
         (DOCS / page)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from itertools import islice
+from typing import Any
 
 from anabranch.groups.cursor import GroupDelivery
 from anabranch.groups.reader import GroupReader
-from anabranch.model.position import StreamSegment
+from anabranch.model.position import Position, StreamSegment
 
 
 class HostedGroupReader(GroupReader):
@@ -47,6 +48,27 @@ class HostedGroupReader(GroupReader):
         was handed out. None if there is none within `timeout_s` seconds, at the group's end, or once `interrupted()`:
         after a change of that, call `wake`."""
         return self._wait_until(timeout_s, lambda: self._closed or interrupted())
+
+    def commit_to(
+        self, positions: Mapping[StreamSegment, int], outputs: Mapping[str, Any] | None = None, *, handed_out: int
+    ) -> None:
+        """Like `commit`, of what was handed out up to these positions alone, at which `handed_out` was so many. May be
+        called while a `pull` in another thread waits."""
+        with self._lock:
+            self._require_usable()
+            before = self._progress.processed()
+            ahead = {each: max(offset, before.get(each, 0)) for each, offset in positions.items()}
+            self._commit({**before, **ahead}, outputs or {}, handed_out)
+
+    @property
+    def handed_out(self) -> int:
+        """The number of events handed out since it was opened."""
+        return self._progress.handed_out
+
+    @property
+    def processed(self) -> Position:
+        """The position after what is processed, in each segment that it has now."""
+        return Position.of(self._progress.processed())
 
     def wake(self) -> None:
         """Have a `pull` in another thread look at `interrupted()`."""

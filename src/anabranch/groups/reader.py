@@ -208,15 +208,14 @@ class GroupReader(Displayed):
         """
         with self._lock:
             self._require_usable()
-            try:
-                self._commit(outputs or {})
-            except ReaderNotInGroup as exc:
-                self._error = exc
-                raise
+            self._commit(self._progress.position(), outputs or {}, self._progress.handed_out)
 
-    def _commit(self, outputs: Mapping[str, Any]) -> None:
-        positions = self._progress.position()
-        self._output.commit(positions, outputs, handed_out=self._progress.handed_out)
+    def _commit(self, positions: Mapping[StreamSegment, int], outputs: Mapping[str, Any], handed_out: int) -> None:
+        try:
+            self._output.commit(positions, outputs, handed_out=handed_out)
+        except ReaderNotInGroup as exc:
+            self._error = exc
+            raise
         self._progress.mark_processed(positions)
         if not outputs:
             self._assigned.sync_with_group()

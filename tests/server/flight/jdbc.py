@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Final
 
 import pytest
+
+from tests.maven import maven_repository
 
 _VERSION: Final = "18.3.0"
 _ARTIFACT: Final = "flight-sql-jdbc-driver"
@@ -20,7 +21,7 @@ def driver() -> Path:
     for needed in ("java", "mvn"):
         if shutil.which(needed) is None:
             pytest.skip(f"needs {needed} on the PATH")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "anabranch-tests" / "maven"
+    cache = maven_repository()
     jar = cache / "org/apache/arrow" / _ARTIFACT / _VERSION / f"{_ARTIFACT}-{_VERSION}.jar"
     if not jar.exists():
         artifact = f"-Dartifact=org.apache.arrow:{_ARTIFACT}:{_VERSION}"

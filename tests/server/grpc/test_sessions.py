@@ -12,6 +12,7 @@ import grpc
 import pytest
 
 import anabranch as ab
+from anabranch import limits
 from anabranch.wire.v1 import store_pb2 as v1
 from tests.server.grpc.client import Client, error_of
 from tests.server.grpc.test_events import called, payloads, read, refused
@@ -170,6 +171,76 @@ def test_a_reader_that_waits_gets_what_comes_and_ends_within_its_time(client: Cl
     reader.send(next=v1.NextGroupBatch())
     reader.call.cancel()  # while it waits
     until(lambda: called(client, "group.readers", group=group) == [[]])
+
+
+def test_batches_are_requested_ahead_and_committed_by_their_numbers(client: Client, group: str, stream: str) -> None:
+    out = f"{stream}-ahead"
+    called(client, "streams.create", name=out)
+    reader = GroupConversation(client, group, delivery="exactly_once", batch_events=5)
+    for _ in range(3):
+        reader.send(next=v1.NextGroupBatch())
+    batches = [reader.answer()[1] for _ in range(3)]
+    assert [batch.number for batch in batches] == [1, 2, 3]
+    copied = [event for batch in batches[:2] for event in batch.events]
+    outputs = [v1.GroupOutput(stream=out, events=copied)]
+    assert reader.ask(commit=v1.CommitGroup(batch=2, outputs=outputs))[0] == "committed"
+    reader.call.cancel()  # the third is not committed
+    again = GroupConversation(client, group, delivery="exactly_once", batch_events=5)
+    assert [each.payload for each in again.next() or ()] == NUMBERS[10:15]
+    assert sorted(int(each.payload) for each in read(client, out)) == list(range(10))
+    assert again.ask(commit=v1.CommitGroup(batch=1))[0] == "committed"
+    again.send(commit=v1.CommitGroup(batch=1))
+    assert refused(again.answer) == (grpc.StatusCode.INVALID_ARGUMENT, "invalid_argument")
+
+
+def test_a_commit_and_a_leave_do_not_wait_for_batches_requested_before(client: Client, stream: str) -> None:
+    group = f"{stream}-commits"
+    called(client, "group.open", group=group, streams=[stream])
+    client.Append(v1.AppendRequest(stream=stream, events=payloads("a")))
+    reader = GroupConversation(client, group, delivery="exactly_once")
+    reader.send(next=v1.NextGroupBatch())
+    reader.send(next=v1.NextGroupBatch())  # there is no second batch
+    assert reader.answer()[1].number == 1
+    assert reader.ask(commit=v1.CommitGroup(batch=1))[0] == "committed"
+    assert reader.ask(leave=v1.LeaveGroup())[0] == "left"
+    reader.close()
+    assert called(client, "group.readers", group=group) == [[]]
+    waiting = GroupConversation(client, group)
+    waiting.send(next=v1.NextGroupBatch())
+    waiting.send(next=v1.NextGroupBatch())
+    assert refused(waiting.answer)[1] == "invalid_argument"  # the first `next` accepts nothing, but the second would
+
+
+def test_a_reader_that_never_commits_gets_so_many_batches_and_then_waits(client: Client, stream: str) -> None:
+    group, most = f"{stream}-never", limits.GROUP_BATCHES_AHEAD_MAX
+    client.Append(v1.AppendRequest(stream=stream, events=payloads(*map(str, range(most + 10)))))
+    called(client, "group.open", group=group, streams=[stream])
+    reader = GroupConversation(client, group, delivery="exactly_once", batch_events=1)
+    for _ in range(most):
+        reader.send(next=v1.NextGroupBatch())
+    assert [reader.answer()[1].number for _ in range(most)] == list(range(1, most + 1))
+    assert reader.ask(next=v1.NextGroupBatch(timeout_ms=100))[0] == "nothing"
+    reader.send(next=v1.NextGroupBatch())
+    assert reader.ask(commit=v1.CommitGroup(batch=1))[0] == "committed"
+    assert reader.answer()[1].number == most + 1
+    for _ in range(most + 1):
+        reader.send(next=v1.NextGroupBatch())
+    assert refused(reader.answer)[1] == "invalid_argument"
+
+
+def test_a_checkpoint_is_answered_among_requested_batches(client: Client, group: str, broker: BrokerProcess) -> None:
+    called(client, "group.open", group=f"{group}-ahead", streams=[group.removesuffix("-group")], refresh_s=0.1)
+    reader = GroupConversation(client, f"{group}-ahead", delivery="exactly_once")
+    for _ in range(3):
+        reader.send(next=v1.NextGroupBatch())
+    assert reader.answer()[1].number == 1
+    with ab.connect(broker.log.parent / "river") as store, ThreadPoolExecutor(1) as threads:
+        pending = threads.submit(store.groups.open(f"{group}-ahead").checkpoint, "c1")
+        assert reader.answer()[0] == "checkpoint"
+        assert reader.ask(commit=v1.CommitGroup(batch=1))[0] == "committed"
+        reader.send(checkpoint_taken=v1.CheckpointTaken())
+        assert sum(pending.result(PATIENCE_S).offsets.values()) == 20
+    reader.call.cancel()
 
 
 class TransactionConversation(Conversation):

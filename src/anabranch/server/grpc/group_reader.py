@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -9,12 +11,13 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch import limits
-from anabranch.errors import AnabranchError, InvalidArgument
+from anabranch.errors import AnabranchError, Closed, InvalidArgument
 from anabranch.groups.cursor import GroupDelivery
 from anabranch.groups.membership import Opening
 from anabranch.runtime.ids import token
 from anabranch.server.events.row_decoder import RowDecoder
 from anabranch.server.grpc.call import GrpcCall
+from anabranch.server.grpc.delivered import Delivered, DeliveredBatches
 from anabranch.server.grpc.errors import draining
 from anabranch.server.grpc.rows import batch_of, events_of
 from anabranch.server.grpc.session import GrpcSession
@@ -29,7 +32,7 @@ async def read_group(call: GrpcCall) -> None:
     if request.batch_events < 0:
         raise InvalidArgument("batch_events is a number from 1 on, or 0")
     held = await session.run(partial(_open, session, request))
-    reader = _GroupCall(session, held, meta=request.meta)
+    reader = _GroupCall(session, held, request)
     session.begin(wake=held.wake, authorize=held.authorize)
     try:
         await reader.serve()
@@ -57,32 +60,39 @@ def _open(session: GrpcSession, request: v1.OpenGroupReader) -> HeldGroupReader:
 
 
 class _GroupCall:
-    """The requests of one reader."""
+    """The requests of one reader: batches are delivered while others are received."""
 
-    def __init__(self, session: GrpcSession, held: HeldGroupReader, *, meta: bool) -> None:
+    def __init__(self, session: GrpcSession, held: HeldGroupReader, request: v1.OpenGroupReader) -> None:
         self._session = session
         self._call = session.call
         self._held = held
-        self._meta = meta
+        self._meta = request.meta
+        self._by_commit = request.delivery == "exactly_once"
+        self._requested: asyncio.Queue[v1.NextGroupBatch | None] = asyncio.Queue(limits.GROUP_BATCHES_AHEAD_MAX + 1)
+        self._delivered = DeliveredBatches()
+        self._leaving = False
+        self._overtaken = False  # a `next` was not answered when the caller left
         self._left = False
 
     async def serve(self) -> None:
         """Answer request after request."""
-        position = await self._session.run(self._position)
+        position = await self._session.run(lambda: str(self._held.reader.position))
         await self._send(opened=v1.GroupReaderOpened(position=position))
-        while (given := await self._session.next()) is not None:
-            match given:
-                case ("next", request):
-                    await self._next(request)
-                case ("commit", request):
-                    position = await self._session.run(partial(self._commit, request))
-                    await self._send(committed=v1.GroupCommitted(position=position))
-                case ("leave", request):
-                    await self._session.run(partial(self._leave, request))
-                    await self._send(left=v1.GroupLeft())
-                    return
-                case (name, _):
-                    raise InvalidArgument(f"'{name}' is not expected here")
+        delivering = asyncio.ensure_future(self._deliver())
+        receiving = asyncio.ensure_future(self._receive())
+        try:
+            await asyncio.wait((delivering, receiving), return_when=asyncio.FIRST_COMPLETED)
+            if delivering.done():
+                await delivering
+            leave = await receiving
+            await delivering
+        finally:
+            for task in (delivering, receiving):
+                task.cancel()
+            await asyncio.wait((delivering, receiving))
+        if leave is not None:
+            await self._session.run(partial(self._leave, leave))
+            await self._send(left=v1.GroupLeft())
 
     def abandon(self) -> None:
         """Leave without accepting the last batch, unless the caller has left."""
@@ -90,47 +100,123 @@ class _GroupCall:
             with suppress(AnabranchError):  # the group was deleted, or has given the reader up
                 self._held.reader.abandon()
 
-    async def _next(self, request: v1.NextGroupBatch) -> None:
+    async def _receive(self) -> v1.LeaveGroup | None:
+        """Take requests until the caller leaves, or sends no more (None)."""
+        leave: v1.LeaveGroup | None = None
+        while leave is None and (given := await self._session.next()) is not None:
+            match given:
+                case ("next", request):
+                    self._request(request)
+                case ("commit", request):
+                    await self._commit(request)
+                case ("checkpoint_taken", _):
+                    self._session.answered("checkpoint_taken")
+                case ("leave", request):
+                    leave = request
+                    self._leaving, self._overtaken = True, self._session.owing > 0
+                    self._delivered.end()
+                    self._session.give_up()
+                case (name, _):
+                    raise InvalidArgument(f"'{name}' is not expected here")
+        self._requested.put_nowait(None)
+        return leave
+
+    def _request(self, request: v1.NextGroupBatch) -> None:
         if request.timeout_ms < 0:
             raise InvalidArgument("timeout_ms is a number from 0 on")
+        if self._session.owing and not self._by_commit:
+            raise InvalidArgument("'next' is sent ahead of the last answer with delivery 'exactly_once' alone")
+        if self._session.owing == limits.GROUP_BATCHES_AHEAD_MAX:
+            raise InvalidArgument(f"at most {limits.GROUP_BATCHES_AHEAD_MAX:,} batches are requested ahead")
+        self._session.owing += 1
+        self._requested.put_nowait(request)
+
+    async def _deliver(self) -> None:
+        try:
+            while (request := await self._requested.get()) is not None and not self._leaving:
+                await self._answer(request)
+                self._session.owing -= 1
+        except Closed:  # it left instead of answering a question
+            if not self._leaving:
+                raise
+
+    async def _answer(self, request: v1.NextGroupBatch) -> None:
         clock = self._call.front.store.runtime.clock
         deadline = clock.monotonic() + request.timeout_ms / 1e3 if request.HasField("timeout_ms") else None
         while True:
             left_s = None if deadline is None else max(0.0, deadline - clock.monotonic())
-            messages = await self._session.run(partial(self._pull, left_s))
-            if messages is None:
-                await self._send(nothing=v1.GroupNothing(end=True))
+            delivery, handed_out, end = None, 0, False
+            if await self._has_room(left_s):
+                delivery, handed_out, end = await self._session.run(partial(self._pull, left_s))
+            if self._leaving:
                 return
-            for message in messages:
-                await self._call.send(message)
-            if messages:
+            if delivery is not None:
+                number = self._delivered.add(delivery, handed_out) if self._by_commit else 0
+                make = partial(_messages, delivery, number, meta=self._meta)
+                await self._session.send(*await self._call.front.run(make))
                 return
             if self._call.front.draining:
                 raise draining()
-            if deadline is not None and clock.monotonic() >= deadline:
-                await self._send(nothing=v1.GroupNothing())
+            if end or (deadline is not None and clock.monotonic() >= deadline):
+                await self._send(nothing=v1.GroupNothing(end=end))
                 return
 
-    def _pull(self, timeout_s: float | None) -> list[bytes] | None:
-        """The next batch as messages, none if there is none yet; None at the group's end."""
-        self._held.reader.advance(0, whole=True)
+    async def _has_room(self, timeout_s: float | None) -> bool:
+        """Wait until so much is committed that another batch may be sent."""
+        self._session.blocked = True
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._delivered.room()
+        except TimeoutError:
+            return False
+        finally:
+            self._session.blocked = False
+        return True
+
+    def _pull(self, timeout_s: float | None) -> tuple[GroupDelivery | None, int, bool]:
+        """The next batch, if there is one, how many events were handed out with it, and whether the group has ended."""
+        reader = self._held.reader
+        reader.advance(0, whole=True)
         delivery = self._held.pull(timeout_s, self._session.interrupted)
         if delivery is None:
-            return None if self._held.reader.at_end else []
-        return _messages(delivery, meta=self._meta)
+            return None, 0, reader.at_end
+        return delivery, reader.handed_out + delivery.rows.batch.num_rows, False
 
-    def _commit(self, request: v1.CommitGroup) -> str:
+    async def _commit(self, request: v1.CommitGroup) -> None:
+        if request.HasField("batch"):
+            if request.HasField("events"):
+                raise InvalidArgument("a commit has 'batch' or 'events'")
+            delivered = self._delivered.through(request.batch)
+            position = await self._session.run_beside(partial(self._commit_batch, request.outputs, delivered))
+            self._delivered.forget(request.batch)
+        else:
+            if self._session.owing:
+                raise InvalidArgument("a commit needs 'batch' while a 'next' is not answered")
+            position = await self._session.run(partial(self._commit_all, request))
+            self._delivered.forget(None, keep_last=request.HasField("events"))
+        await self._send(committed=v1.GroupCommitted(position=position))
+
+    def _commit_batch(self, outputs: Iterable[v1.GroupOutput], delivered: Delivered) -> str:
+        self._add_outputs(outputs)
+        self._held.commit_to(delivered.positions, handed_out=delivered.handed_out)
+        return str(self._held.reader.processed)
+
+    def _commit_all(self, request: v1.CommitGroup) -> str:
         self._advance(request)
+        self._add_outputs(request.outputs)
+        self._held.commit()
+        return str(self._held.reader.processed)
+
+    def _add_outputs(self, outputs: Iterable[v1.GroupOutput]) -> None:
         store = self._call.front.store
-        for output in request.outputs:
+        for output in outputs:
             decoder = RowDecoder(store.streams.get(output.stream).schema, store.runtime.settings.times)
             batch = batch_of(output.events, decoder, store.runtime.clock.now())
             self._held.add_output(output.stream, pa.Table.from_batches([batch]))
-        self._held.commit()
-        return self._position()
 
     def _leave(self, request: v1.LeaveGroup) -> None:
-        self._advance(request)
+        if not self._overtaken:  # else the current batch is one that the caller has not seen
+            self._advance(request)
         self._held.reader.close()
         self._left = True
 
@@ -139,14 +225,11 @@ class _GroupCall:
             raise InvalidArgument("events is a number from 0 on")
         self._held.reader.advance(request.events, whole=not request.HasField("events"))
 
-    def _position(self) -> str:
-        return str(self._held.reader.position)
-
     async def _send(self, **answer: Any) -> None:
-        await self._call.send(v1.ReadGroupResponse(**answer))
+        await self._session.send(v1.ReadGroupResponse(**answer))
 
 
-def _messages(delivery: GroupDelivery, *, meta: bool) -> list[bytes]:
+def _messages(delivery: GroupDelivery, number: int, *, meta: bool) -> list[bytes]:
     """A batch as serialized messages of about `limits.FOLLOW_SEND_BYTES`."""
     rows, info, segment = delivery.rows, delivery.view.info, delivery.segment.segment
     events = events_of(rows.batch, raw=info.schema.raw)
@@ -154,15 +237,19 @@ def _messages(delivery: GroupDelivery, *, meta: bool) -> list[bytes]:
         appended = rows.appended
         times = [appended] * len(events) if isinstance(appended, int) else appended.cast("int64").to_pylist()
         prefix = f"{info.id:016x}{segment.packed:016x}"
-        for number, (event, moment) in enumerate(zip(events, times, strict=True)):
-            event.pointer, event.appended_us = f"{prefix}{rows.first + number:016x}", moment
+        for offset, (event, moment) in enumerate(zip(events, times, strict=True), rows.first):
+            event.pointer, event.appended_us = f"{prefix}{offset:016x}", moment
     messages, first, size = [], 0, 0
-    for number, event in enumerate(events, 1):
+    for behind, event in enumerate(events, 1):
         size += event.ByteSize()
-        if size >= limits.FOLLOW_SEND_BYTES or number == len(events):
+        if size >= limits.FOLLOW_SEND_BYTES or behind == len(events):
             part = v1.GroupBatch(
-                stream=str(info.name), segment=str(segment), events=events[first:number], more=number < len(events)
+                stream=str(info.name),
+                segment=str(segment),
+                events=events[first:behind],
+                more=behind < len(events),
+                number=number,
             )
             messages.append(v1.ReadGroupResponse(batch=part).SerializeToString())
-            first, size = number, 0
+            first, size = behind, 0
     return messages

@@ -29,11 +29,17 @@ class GrpcSession:
         self._kind = kind
         self._silent_s = silent_s
         self._loop = asyncio.get_running_loop()
+        self.owing = 0
+        """How many requests are unanswered; a caller who waits for an answer may be silent."""
+        self.blocked = False
+        """True while their answers wait for the caller all the same."""
         self._turn = asyncio.Lock()
+        self._sending = asyncio.Lock()
         self._interrupted = False
         self._wake: Callable[[], None] = lambda: None
         self._authorize: Callable[[], None] = lambda: None
         self._authorized_at = self._loop.time()
+        self._question: tuple[str, asyncio.Future[None]] | None = None
         self._asked: list[Any] = []
         self._forget_drain: Callable[[], None] = lambda: None
 
@@ -62,21 +68,19 @@ class GrpcSession:
     async def next(self) -> tuple[str, Any] | None:
         """The next request, by its name; None once the caller sends no more. Raises InvalidArgument, TimeoutError, and what
         says that the broker ends."""
-        receive = asyncio.ensure_future(self._receive())
+        receive = asyncio.ensure_future(self.call.receive(self._kind))
+        heard_at = self._loop.time()
         try:
             while not (await asyncio.wait((receive,), timeout=limits.SESSION_WATCH_S))[0]:
                 if self.call.front.draining:
                     raise draining()
-            return await receive
+                if self.owing and not self.blocked and self._question is None:
+                    heard_at = self._loop.time()
+                elif self._silent_s is not None and self._loop.time() - heard_at > self._silent_s:
+                    raise TimeoutError(f"the caller sent no request for {self._silent_s:g} s")
+            message: Any = await receive
         finally:
             receive.cancel()
-
-    async def _receive(self) -> tuple[str, Any] | None:
-        try:
-            async with asyncio.timeout(self._silent_s):
-                message = await self.call.receive(self._kind)
-        except TimeoutError:
-            raise TimeoutError(f"the caller sent no request for {self._silent_s:g} s") from None
         if message is None:
             return None
         name = message.WhichOneof("request")
@@ -87,36 +91,41 @@ class GrpcSession:
     async def run(self, work: Callable[[], T]) -> T:
         """Carry out a request in a thread, one at a time; the caller's rights are checked again where that is due."""
         async with self._turn:
+            return await self.run_beside(work)
+
+    async def run_beside(self, work: Callable[[], T]) -> T:
+        """Like `run`, also while another request waits for events."""
+        if self.call.front.draining:
+            raise draining()
+        if self._loop.time() - self._authorized_at > limits.SESSION_AUTHORIZE_S:
+            await self.call.front.run(self._authorize)
+            self._authorized_at = self._loop.time()
+        running = self.call.front.run_session(work)
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            self.give_up()
+            with suppress(Exception):  # the caller is gone
+                await running
+            raise
+        except Closed:
             if self.call.front.draining:
-                raise draining()
-            if self._loop.time() - self._authorized_at > limits.SESSION_AUTHORIZE_S:
-                await self.call.front.run(self._authorize)
-                self._authorized_at = self._loop.time()
-            running = self.call.front.run_session(work)
-            try:
-                return await asyncio.shield(running)
-            except asyncio.CancelledError:
-                self.interrupt()
-                self._end_questions()
-                with suppress(Exception):  # the caller is gone
-                    await running
-                raise
-            except Closed:
-                if self.call.front.draining:
-                    raise draining() from None
-                raise
+                raise draining() from None
+            raise
 
     def ask(self, message: Message, name: str) -> None:
-        """Ask the caller something in the middle of a request, and wait for the answer, a request `name`. For the thread
-        that carries it out. Raises Closed where the caller is gone, InvalidArgument for another request."""
+        """Ask the caller something in the middle of a request, and wait for the answer, a request `name`, which is passed
+        to `answered`. For the thread that carries it out. Raises Closed where the caller is gone."""
 
         async def asked() -> None:
-            await self.call.send(message)
-            given = await self.next()
-            if given is None:
+            if self._interrupted:
                 raise Closed("session")
-            if given[0] != name:
-                raise InvalidArgument(f"expected '{name}', got '{given[0]}'")
+            self._question = (name, self._loop.create_future())
+            try:
+                await self.send(message)
+                await self._question[1]
+            finally:
+                self._question = None
 
         future = asyncio.run_coroutine_threadsafe(asked(), self._loop)
         self._asked.append(future)
@@ -127,6 +136,23 @@ class GrpcSession:
         finally:
             self._asked.remove(future)
 
+    def answered(self, name: str) -> None:
+        """The caller has sent the request `name`, as an answer. Raises InvalidArgument where it was not asked."""
+        if self._question is None or self._question[0] != name or self._question[1].done():
+            raise InvalidArgument(f"'{name}' is not expected here")
+        self._question[1].set_result(None)
+
+    async def send(self, *messages: Message | bytes) -> None:
+        """Send an answer, in one message or several."""
+        async with self._sending:
+            for message in messages:
+                await self.call.send(message)
+
+    def give_up(self) -> None:
+        """Have the request in progress end, also one that waits for the caller."""
+        self.interrupt()
+        self._end_questions()
+
     def _end_questions(self) -> None:
         for future in list(self._asked):
             future.cancel()
@@ -134,8 +160,7 @@ class GrpcSession:
     async def end(self, release: Callable[[], None]) -> None:
         """Interrupt what is in progress, and give up in a thread what is held, also where this coroutine is cancelled."""
         self._forget_drain()
-        self.interrupt()
-        self._end_questions()
+        self.give_up()
 
         async def released() -> None:
             async with self._turn:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 
@@ -14,7 +14,7 @@ from anabranch.groups.membership import Opening
 from anabranch.groups.ports import StoredPositions
 from anabranch.groups.progress import DeliveryMode
 from anabranch.model.ids import StreamId
-from anabranch.model.position import Position
+from anabranch.model.position import Position, StreamSegment
 from anabranch.security.guard import Principal
 from anabranch.server.broker import Broker
 from anabranch.server.calls import allowed_stream
@@ -94,14 +94,21 @@ class HeldGroupReader:
     def commit(self) -> int:
         """Accept what was handed out, and write the outputs with it. Returns the number of the last commit that wrote
         outputs."""
-        outputs = {stream: pa.concat_tables(tables) for stream, tables in self._outputs.items()}
-        self._drop_outputs()
-        self.reader.commit(outputs or None)
+        self.reader.commit(self._taken_outputs())
         return self.reader.last_output
+
+    def commit_to(self, positions: Mapping[StreamSegment, int], *, handed_out: int) -> None:
+        """Like `commit`; see `HostedGroupReader.commit_to`."""
+        self.reader.commit_to(positions, self._taken_outputs(), handed_out=handed_out)
 
     def wake(self) -> None:
         """Have a `pull` in another thread look at `interrupted()`."""
         self.reader.wake()
+
+    def _taken_outputs(self) -> dict[str, pa.Table] | None:
+        outputs = {stream: pa.concat_tables(tables) for stream, tables in self._outputs.items()}
+        self._drop_outputs()
+        return outputs or None
 
     def _drop_outputs(self) -> None:
         self._outputs, self._output_bytes = {}, 0

@@ -210,12 +210,14 @@ class NextGroupBatch(_message.Message):
     def __init__(self, timeout_ms: _Optional[int] = ...) -> None: ...
 
 class CommitGroup(_message.Message):
-    __slots__ = ("events", "outputs")
+    __slots__ = ("events", "outputs", "batch")
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     OUTPUTS_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
     events: int
     outputs: _containers.RepeatedCompositeFieldContainer[GroupOutput]
-    def __init__(self, events: _Optional[int] = ..., outputs: _Optional[_Iterable[_Union[GroupOutput, _Mapping]]] = ...) -> None: ...
+    batch: int
+    def __init__(self, events: _Optional[int] = ..., outputs: _Optional[_Iterable[_Union[GroupOutput, _Mapping]]] = ..., batch: _Optional[int] = ...) -> None: ...
 
 class GroupOutput(_message.Message):
     __slots__ = ("stream", "events")
@@ -258,16 +260,18 @@ class GroupReaderOpened(_message.Message):
     def __init__(self, position: _Optional[str] = ...) -> None: ...
 
 class GroupBatch(_message.Message):
-    __slots__ = ("stream", "segment", "events", "more")
+    __slots__ = ("stream", "segment", "events", "more", "number")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
     stream: str
     segment: str
     events: _containers.RepeatedCompositeFieldContainer[Event]
     more: bool
-    def __init__(self, stream: _Optional[str] = ..., segment: _Optional[str] = ..., events: _Optional[_Iterable[_Union[Event, _Mapping]]] = ..., more: _Optional[bool] = ...) -> None: ...
+    number: int
+    def __init__(self, stream: _Optional[str] = ..., segment: _Optional[str] = ..., events: _Optional[_Iterable[_Union[Event, _Mapping]]] = ..., more: _Optional[bool] = ..., number: _Optional[int] = ...) -> None: ...
 
 class GroupNothing(_message.Message):
     __slots__ = ("end",)
