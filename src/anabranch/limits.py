@@ -284,6 +284,7 @@ FLIGHT_RECHECK_S: Final = 5.0  # how often a call that lasts asks again whether 
 HTTP_BODY_BYTES_MAX: Final = 64 * MIB  # of a request, after decompression too
 HTTP_ARROW_BYTES_MAX: Final = 256 * MIB  # of a request's Arrow batches, decompressed
 HTTP_SMALL_BYTES: Final = 64 * KIB  # a single event up to this size is appended without a thread of its own
+HTTP_DIRECT_BODY_S: Final = 0.1  # how long its body may take to come, then its endpoint serves it
 HTTP_PENDING_BYTES_MAX: Final = 16 * MIB  # single events of one stream that are not durable yet
 HTTP_NAME_S: Final = 1.0  # how long a name, and its stream's schema, is used without looking it up again
 HTTP_NAMES_MAX: Final = 4_096  # names kept that way

@@ -55,6 +55,11 @@ _CELLS: Final = {
         )
     )
 }
+# The same as positions: a lookup by a text that is made for it costs more than the rest.
+_CELLS_OF: Final = {front: _CELLS[f"{front}.{_PER_FRONT_END[0]}"] for front in FRONT_ENDS}
+_OUTCOME: Final = {outcome: _PER_FRONT_END.index(f"calls.{outcome}") for outcome in OUTCOMES}
+_SECONDS: Final = _PER_FRONT_END.index("seconds.0")
+_SECONDS_SUM, _RECEIVED, _SENT, _OPEN = map(_PER_FRONT_END.index, ("seconds.sum", "received", "sent", "open"))
 _SLOT_BYTES: Final = 8 * len(_CELLS)
 
 
@@ -79,18 +84,20 @@ class Counters:
 
     def began(self, front_end: str) -> None:
         """A call has begun."""
-        self._add(f"{front_end}.open", 1)
+        with self._lock:
+            self._cells[self._base + _CELLS_OF[front_end] + _OPEN] += 1
 
     def ended(self, front_end: str, outcome: str, seconds: float | None, *, received: int = 0, sent: int = 0) -> None:
         """A call that `began` has ended. `seconds` is None for a call that followed a stream."""
+        cells, first = self._cells, self._base + _CELLS_OF[front_end]
         with self._lock:
-            self._add_locked(f"{front_end}.open", -1)
-            self._add_locked(f"{front_end}.calls.{outcome}", 1)
-            self._add_locked(f"{front_end}.received", received)
-            self._add_locked(f"{front_end}.sent", sent)
+            cells[first + _OPEN] -= 1
+            cells[first + _OUTCOME[outcome]] += 1
+            cells[first + _RECEIVED] += received
+            cells[first + _SENT] += sent
             if seconds is not None:
-                self._add_locked(f"{front_end}.seconds.{bisect_left(SECONDS, seconds)}", 1)
-                self._add_locked(f"{front_end}.seconds.sum", seconds)
+                cells[first + _SECONDS + bisect_left(SECONDS, seconds)] += 1
+                cells[first + _SECONDS_SUM] += seconds
 
     def shed(self, outcome: str, events: int) -> None:
         """A load policy kept events out."""
@@ -152,10 +159,7 @@ class Counters:
 
     def _add(self, cell: str, value: float) -> None:
         with self._lock:
-            self._add_locked(cell, value)
-
-    def _add_locked(self, cell: str, value: float) -> None:
-        self._cells[self._base + _CELLS[cell]] += value
+            self._cells[self._base + _CELLS[cell]] += value
 
     def _sum(self, cell: str) -> float:
         number = _CELLS[cell]

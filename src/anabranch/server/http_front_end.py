@@ -6,7 +6,6 @@ import asyncio
 import socket
 import threading
 from collections.abc import Callable
-from typing import Any
 
 import uvicorn
 
@@ -20,6 +19,7 @@ from anabranch.server.edge.app import HttpEdge
 from anabranch.server.edge.protocol import timed_protocol
 from anabranch.server.http.app import create_app
 from anabranch.server.http.bytes.endpoints import is_upload
+from anabranch.server.http.direct_append import DirectAppends
 
 __all__ = ["HttpFrontEnd", "listen", "shown_url"]
 
@@ -71,9 +71,9 @@ class HttpFrontEnd:
         self._settings = settings
         self._door = door
         self._certificate = ServerCertificate.of(settings, broker.store.runtime)
-        self._edge = HttpEdge(
-            _application(broker, settings), broker, settings, counters, access_log, is_upload=is_upload
-        )
+        app = create_app(broker, origins=settings.cors_origins)
+        self._edge = HttpEdge(app, broker, settings, counters, access_log, is_upload=is_upload)
+        self._direct = DirectAppends(lambda: app.front, self._edge, connections_max=settings.connections_max)
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
@@ -85,7 +85,7 @@ class HttpFrontEnd:
         door = self._door or listen(settings.host, settings.http_port)
         config = uvicorn.Config(
             self._edge,
-            http=timed_protocol(settings.header_timeout_s),
+            http=timed_protocol(settings.header_timeout_s, self._direct.take),
             ws="websockets-sansio",
             loop="uvloop",
             lifespan="auto",
@@ -144,7 +144,3 @@ class HttpFrontEnd:
         finally:
             sweep.cancel()
             await asyncio.gather(sweep, return_exceptions=True)
-
-
-def _application(broker: Broker, settings: ServerSettings) -> Any:
-    return create_app(broker, origins=settings.cors_origins)

@@ -14,15 +14,16 @@ class CertificateProtocol(HttpToolsProtocol):
     """Connections whose requests have the ASGI extension `tls`, with the name in the verified certificate of the caller
     as `client_cert_name`; None without one."""
 
-    _certificate: str | None = None
+    _extensions: dict[str, Any]  # of all requests; nobody changes it
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """See `asyncio.Protocol`."""
         super().connection_made(transport)
         connection = transport.get_extra_info("ssl_object")
-        self._certificate = None if connection is None else certificate_name(connection.getpeercert())
+        name = None if connection is None else certificate_name(connection.getpeercert())
+        self._extensions = {"tls": {"client_cert_name": name}}
 
     def on_message_begin(self) -> None:
         """Called by the parser at the start of each request."""
         super().on_message_begin()
-        cast(dict[str, Any], self.scope)["extensions"] = {"tls": {"client_cert_name": self._certificate}}
+        cast(dict[str, Any], self.scope)["extensions"] = self._extensions

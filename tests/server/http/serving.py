@@ -7,13 +7,16 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import uvicorn
 
 from anabranch.security.guard import Guard, OpenGuard
 from anabranch.server.broker import Broker
+from anabranch.server.edge.protocol import timed_protocol
 from anabranch.server.http.app import create_app
+from anabranch.server.http.direct_append import DirectAppends
 from anabranch.store import Store
 from tests.waiting import PATIENCE_S, until, until_ended
 
@@ -26,6 +29,14 @@ COLUMNS = pa.schema(
         ("data", pa.binary()),
     ]
 )
+
+
+class Unrecorded:
+    """Counts and logs nothing."""
+
+    def direct_began(self) -> None: ...
+
+    def direct_ended(self, scope: Any, path: str, status: int, seconds: float, *, received: int, sent: int) -> None: ...
 
 
 @dataclass
@@ -43,7 +54,15 @@ def serving(store: Store, guard: Guard | None = None, *, origins: Sequence[str] 
     app = create_app(broker, origins=origins)
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
-    config = uvicorn.Config(app, lifespan="on", log_level="warning", access_log=False, timeout_graceful_shutdown=5)
+    direct = DirectAppends(lambda: app.front, Unrecorded(), connections_max=1000)
+    config = uvicorn.Config(
+        app,
+        http=timed_protocol(PATIENCE_S, direct.take),
+        lifespan="on",
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=5,
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()

@@ -55,12 +55,6 @@ class _Call:
         self.refusal: tuple[int, str, str] | None = None
         self.closed_for: str | None = None
 
-    def outcome(self) -> str:
-        """The call's outcome for the counters."""
-        if self.status == 0 or self.status >= 500:
-            return "failed"
-        return "refused" if self.status >= 400 else "ok"
-
 
 class HttpEdge:
     """Wraps the application of a process. Bodies over `request_bytes_max` are refused with 413; callers who send or take
@@ -194,25 +188,56 @@ class HttpEdge:
         call.sent = len(body)
         await _answer(send, status, b"application/problem+json", body, close=True)
 
+    def direct_began(self) -> None:
+        """A call has begun that takes a shorter way than through here."""
+        self._counters.began("http")
+
+    def direct_ended(self, scope: Any, path: str, status: int, seconds: float, *, received: int, sent: int) -> None:
+        """Such a call has ended with this answer."""
+        self._counters.ended("http", _outcome(status), seconds, received=received, sent=sent)
+        if self._log is not None:
+            self._note(scope, "POST", path, status, seconds, received, sent)
+
     def _ended(self, call: _Call, scope: MutableMapping[str, Any]) -> None:
         taken = time.monotonic() - call.began
         self._counters.ended(
-            "http", call.outcome(), None if call.streams else taken, received=call.received, sent=call.sent
+            "http", _outcome(call.status), None if call.streams else taken, received=call.received, sent=call.sent
         )
         if self._log is not None:
-            principal = scope.get("state", {}).get("principal")
-            self._log.note(
-                front_end="http",
-                peer=_peer(scope),
-                principal=getattr(principal, "name", None),
-                method=scope["method"],
-                path=scope["path"],
-                status=call.status or None,
-                received=call.received,
-                sent=call.sent,
-                ms=round(taken * 1000, 2),
-                **({} if call.closed_for is None else {"closed": call.closed_for}),
-            )
+            closed = {} if call.closed_for is None else {"closed": call.closed_for}
+            self._note(scope, scope["method"], scope["path"], call.status, taken, call.received, call.sent, **closed)
+
+    def _note(
+        self,
+        scope: MutableMapping[str, Any],
+        method: str,
+        path: str,
+        status: int,
+        seconds: float,
+        received: int,
+        sent: int,
+        **more: str,
+    ) -> None:
+        assert self._log is not None, "whoever calls has looked"
+        self._log.note(
+            front_end="http",
+            peer=_peer(scope),
+            principal=getattr(scope.get("state", {}).get("principal"), "name", None),
+            method=method,
+            path=path,
+            status=status or None,
+            received=received,
+            sent=sent,
+            ms=round(seconds * 1000, 2),
+            **more,
+        )
+
+
+def _outcome(status: int) -> str:
+    """The outcome of a call for the counters."""
+    if status == 0 or status >= 500:
+        return "failed"
+    return "refused" if status >= 400 else "ok"
 
 
 async def _answer(send: Send, status: int, kind: bytes, body: bytes, *, close: bool = False) -> None:

@@ -3,25 +3,44 @@
 from __future__ import annotations
 
 from asyncio import TimerHandle, Transport
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from anabranch import limits
 from anabranch.server.tls import CertificateProtocol
 
-__all__ = ["CONNECTION", "timed_protocol"]
+__all__ = ["CONNECTION", "TakenRequest", "timed_protocol"]
 
 CONNECTION = "anabranch.connection"
 """In the scope of a call: what aborts its connection."""
 
 
-def timed_protocol(header_timeout_s: float) -> type[HttpToolsProtocol]:
+class TakenRequest(Protocol):
+    """A request that is served without the application. It stands where uvicorn has the request's cycle."""
+
+    more_body: bool
+
+    def hand_over(self) -> None:
+        """Have the application serve it."""
+        ...
+
+
+def timed_protocol(
+    header_timeout_s: float, take: Callable[[HttpToolsProtocol], TakenRequest | None] = lambda connection: None
+) -> type[HttpToolsProtocol]:
     """The class of connections that are aborted where the head of a request takes longer than this: also the first
-    head, so that connections that send nothing end too."""
+    head, so that connections that send nothing end too. `take` may take a request whose head is complete; where its body
+    does not come at once, the application serves it, which bounds how long that may take."""
 
     class TimedProtocol(CertificateProtocol):
         _head_timer: TimerHandle | None = None
         _in_message = False
+        _in_head = False
+        _messages = 0
+        _taken: TakenRequest | None = None
+        _body_timer: TimerHandle | None = None
 
         def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -29,28 +48,49 @@ def timed_protocol(header_timeout_s: float) -> type[HttpToolsProtocol]:
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._head_came()
+            self._forget_taken()
             super().connection_lost(exc)
 
         def data_received(self, data: bytes) -> None:
-            if not self._in_message and self._head_timer is None:
-                self._await_head()
+            before = self._messages
             super().data_received(data)
+            if self._taken is not None and self._taken.more_body and self._body_timer is None:
+                self._body_timer = self.loop.call_later(limits.HTTP_DIRECT_BODY_S, self._hand_over)
+            if self._head_timer is None and (self._in_head or (self._messages == before and not self._in_message)):
+                self._await_head()
 
         def on_message_begin(self) -> None:
             super().on_message_begin()
             scope: dict[str, Any] = self.scope  # type: ignore[assignment]
             scope[CONNECTION] = self.transport.abort
-            if self._head_timer is None:  # it came with the end of the message before
-                self._await_head()
+            self._in_head = True
 
         def on_headers_complete(self) -> None:
-            self._in_message = True
+            self._in_message, self._in_head = True, False
             self._head_came()
-            super().on_headers_complete()
+            taken = self._taken = take(self)
+            if taken is None:
+                super().on_headers_complete()
+            else:
+                self.cycle = taken  # type: ignore[assignment]
 
         def on_message_complete(self) -> None:
             self._in_message = False
+            self._messages += 1
+            self._forget_taken()
             super().on_message_complete()
+
+        def _hand_over(self) -> None:
+            taken = self._taken
+            self._forget_taken()
+            if taken is not None:
+                taken.hand_over()
+
+        def _forget_taken(self) -> None:
+            self._taken = None
+            if self._body_timer is not None:
+                self._body_timer.cancel()
+                self._body_timer = None
 
         def _await_head(self) -> None:
             self._head_timer = self.loop.call_later(header_timeout_s, self.transport.abort)

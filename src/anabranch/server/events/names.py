@@ -35,13 +35,20 @@ class StreamNames:
         self._asked: dict[str, asyncio.Task[StreamInfo]] = {}
 
     def known(self, name: str) -> StreamInfo | None:
-        """The stream, if it was looked up a moment ago."""
+        """The stream, if it was looked up a moment ago. One that is asked for all the time is looked up again before that
+        moment is over, so that no request has to wait for it."""
         found = self._known.get(name)
-        return None if found is None or found.until < self._loop.time() else found.info
+        now = self._loop.time()
+        if found is None or found.until < now:
+            return None
+        if found.until - now < limits.HTTP_NAME_S / 2 and name not in self._asked:
+            self._ask(name)
+        return found.info
 
     def forget(self, name: str) -> None:
-        """Look the name up again next time."""
+        """Look the name up again next time; what was asked before does not count."""
         self._known.pop(name, None)
+        self._asked.pop(name, None)
 
     async def get(self, name: str, principal: Principal, operation: Operation, *, verb: str) -> StreamInfo:
         """The stream that this is a name or an alias of, after checking that the caller may do the operation on it.
@@ -65,16 +72,20 @@ class StreamNames:
         asked = self._asked.get(name)
         if asked is None:
             StreamName.parse(name)
-            asked = self._asked[name] = self._loop.create_task(self._fetch(name))
-            asked.add_done_callback(partial(self._fetched, name))
+            asked = self._ask(name)
         return await asyncio.shield(asked)
 
+    def _ask(self, name: str) -> asyncio.Task[StreamInfo]:
+        asked = self._asked[name] = self._loop.create_task(self._fetch(name))
+        asked.add_done_callback(partial(self._fetched, name))
+        return asked
+
     async def _fetch(self, name: str) -> StreamInfo:
-        self._known.pop(name, None)
         info = await self._loop.run_in_executor(self._threads, self._get, name)
-        if len(self._known) >= limits.HTTP_NAMES_MAX:
-            self._known.clear()
-        self._known[name] = _Known(info, self._loop.time() + limits.HTTP_NAME_S)
+        if self._asked.get(name) is asyncio.current_task():
+            if len(self._known) >= limits.HTTP_NAMES_MAX:
+                self._known.clear()
+            self._known[name] = _Known(info, self._loop.time() + limits.HTTP_NAME_S)
         return info
 
     def _get(self, name: str) -> StreamInfo:
@@ -83,6 +94,8 @@ class StreamNames:
         return info
 
     def _fetched(self, name: str, task: asyncio.Task[StreamInfo]) -> None:
-        self._asked.pop(name, None)
-        if not task.cancelled():
-            task.exception()  # whoever asked gets it, unless all have gone
+        failed = task.cancelled() or task.exception() is not None  # whoever asked gets it, unless all have gone
+        if self._asked.get(name) is task:
+            del self._asked[name]
+            if failed:
+                self._known.pop(name, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import suppress
 from functools import partial
@@ -91,7 +92,7 @@ class SharedWriters:
         self._loop = asyncio.get_running_loop()
         self._writers: dict[StreamId, SharedWriter] = {}  # the last one used is last
         self._opening: dict[StreamId, asyncio.Future[Writer]] = {}
-        self._done: deque[asyncio.Future[None]] = deque()
+        self._done: deque[Callable[[], None]] = deque()
         self._woken = False
 
     def known(self, info: StreamInfo) -> SharedWriter | None:
@@ -133,8 +134,13 @@ class SharedWriters:
         if ack is None:
             return
         done = self._loop.create_future()
-        ack.when_done(partial(self._note, done))
+        self.when_done(ack, partial(_settle, done))
         await done
+
+    def when_done(self, ack: Ack | BatchAck, callback: Callable[[], None]) -> None:
+        """Call back in the event loop once the events are durable or refused, perhaps twice. The callback must not
+        raise."""
+        ack.when_done(partial(self._note, callback))
 
     async def make_room(self, writer: SharedWriter) -> None:
         """Wait while too many single events of the stream are not durable yet."""
@@ -169,7 +175,7 @@ class SharedWriters:
     def _close(self, writer: Writer) -> None:
         self._loop.run_in_executor(self._threads, _close_quietly, writer)
 
-    def _note(self, done: asyncio.Future[None]) -> None:
+    def _note(self, done: Callable[[], None]) -> None:
         """Called in the thread that commits."""
         self._done.append(done)
         if not self._woken:
@@ -180,9 +186,12 @@ class SharedWriters:
     def _wake(self) -> None:
         self._woken = False  # first: what is noted from here on wakes again
         while self._done:
-            done = self._done.popleft()
-            if not done.done():
-                done.set_result(None)
+            self._done.popleft()()
+
+
+def _settle(done: asyncio.Future[None]) -> None:
+    if not done.done():
+        done.set_result(None)
 
 
 def _close_quietly(writer: Any) -> None:

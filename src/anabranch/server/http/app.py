@@ -13,14 +13,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from anabranch.security.guard import Principal
 from anabranch.server.broker import Broker
 from anabranch.server.http.access import authenticate
 from anabranch.server.http.cors import with_cors
 from anabranch.server.http.endpoints import Endpoint
-from anabranch.server.http.fast_append import append_fast
 from anabranch.server.http.front import HttpCall, HttpFront
 from anabranch.server.http.names import stream_of
 from anabranch.server.http.openapi import openapi
@@ -33,31 +32,20 @@ _NOBODY: Final = Principal("anonymous")
 class HttpApp:
     """The application of one broker. Once the broker drains, followers end, each with the cut where it can go on."""
 
-    def __init__(self, broker: Broker, endpoints: Sequence[Endpoint] = ENDPOINTS) -> None:
+    def __init__(
+        self, broker: Broker, endpoints: Sequence[Endpoint] = ENDPOINTS, *, origins: Sequence[str] = ()
+    ) -> None:
         self._broker = broker
         self.front: HttpFront | None = None
         self._description = msgspec.json.encode(openapi(endpoints))
-        self._app = Starlette(
+        app = Starlette(
             routes=_routes(self, endpoints),
             lifespan=self._lifespan,
             exception_handlers={HTTPException: _refused},
         )
+        self._app = with_cors(app, origins) if origins else app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and self.front is not None:
-            started = _Started(send)
-            try:
-                again = await append_fast(self.front, scope, receive, started)
-            except ClientDisconnect:
-                return
-            except Exception as exc:
-                if started.started:
-                    raise
-                await problem_response(exc)(scope, receive, send)
-                return
-            if again is None:
-                return
-            receive = again
         await self._app(scope, receive, send)
 
     @asynccontextmanager
@@ -69,11 +57,10 @@ class HttpApp:
             await self.front.close()
 
 
-def create_app(broker: Broker, *, origins: Sequence[str] = ()) -> ASGIApp:
+def create_app(broker: Broker, *, origins: Sequence[str] = ()) -> HttpApp:
     """The ASGI application that serves a broker's store over HTTP, also to browsers' pages of these origins. It needs the
     lifespan protocol, and one event loop a process. It closes neither the store nor the guard."""
-    app = HttpApp(broker)
-    return with_cors(app, origins) if origins else app
+    return HttpApp(broker, origins=origins)
 
 
 class _Served:
