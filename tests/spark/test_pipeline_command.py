@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from anabranch.query.dialects.translate import DialectOptions, translate
+from anabranch.spark.pipelines.sql import parse
 from tests.cli.kit import CSV, SCHEMA, Line
+from tests.unit.query.dialect_cases import PIPELINES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,3 +50,31 @@ def test_a_pipeline_runs_once_is_listed_and_reset(
     assert line.refused("read", "iot/means").startswith("stream 'iot/means' not found")
     assert line("check").code == 0
     assert not spark.streams.active
+
+
+def test_a_pipeline_in_the_sql_of_flink_has_the_same_results(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ANABRANCH_STORE", raising=False)
+    line = Line(tmp_path / "river")
+    line("scope", "create", "iot")
+    line("stream", "create", "iot/sensors", "--schema", SCHEMA, "--key", "device", "--time", "at")
+    csv, file = tmp_path / "sensors.csv", tmp_path / "means.sql"
+    csv.write_text(CSV)
+    file.write_text(
+        """CREATE TABLE iot.sensors (device STRING, at TIMESTAMP(3), WATERMARK FOR at AS at - INTERVAL '1' SECOND);
+        INSERT INTO iot.means SELECT window_end AS closed, device, count(*) AS events
+        FROM TABLE(TUMBLE(TABLE iot.sensors, DESCRIPTOR(at), INTERVAL '1' SECOND))
+        GROUP BY window_start, window_end, device;"""
+    )
+    line("write", "iot/sensors", csv)
+    done = line("pipeline", "run", file, "--dialect", "flink", "--once", "--collect", "--json")
+    rows = sorted((row["closed"], row["device"], row["events"]) for row in done.rows)
+    assert rows == [("2026-01-01T00:00:01.000000Z", "a", 1)]
+
+
+def test_spark_parses_what_the_sql_of_other_systems_becomes(spark: SparkSession) -> None:
+    parser = spark._jsparkSession.sessionState().sqlParser()
+    for dialect, text, _ in PIPELINES:
+        for statement in parse(translate(text, dialect, options=DialectOptions("iot", "at"))):
+            assert parser.parsePlan(statement.query) is not None
