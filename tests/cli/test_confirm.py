@@ -41,6 +41,7 @@ READS = frozenset(
         "diff",
         "lineage",
         "archive verify",
+        "translate",
         "archive show",
         "digest",
         "job list",
