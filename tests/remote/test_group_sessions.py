@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.flight as fl
 import pytest
 
 import anabranch as ab
@@ -19,6 +20,7 @@ from anabranch.remote.group_reader import RemoteGroupReader
 from anabranch.runtime.ports import Runtime
 from anabranch.security.guard import OpenGuard
 from anabranch.store import Store
+from anabranch.wire.frames import Frame, pack_table, unpack_table
 from tests.remote.kit import Connection, SessionServer, served
 from tests.waiting import until
 
@@ -214,6 +216,7 @@ def test_output_needs_the_right_to_write_its_stream(store: Store) -> None:
 _BROKER = """
 import sys
 import anabranch as ab
+from anabranch.wire.frames import Frame, pack_table, unpack_table
 from tests.remote.kit import SessionServer
 server = SessionServer(ab.connect(sys.argv[1]))
 print(server.url, flush=True)
@@ -285,3 +288,78 @@ def test_a_batch_that_an_interrupted_call_left_behind_is_handed_out_again(store:
             next(events)
         got.extend(numbers(reader))
     assert sorted(got) == list(range(COUNT))
+
+
+class _RawSession:
+    """A session whose messages a test sends itself, and can send again elsewhere, as a network that repeats bytes does."""
+
+    def __init__(self, server: SessionServer, opening: Frame) -> None:
+        client = fl.connect(server.url)
+        descriptor = fl.FlightDescriptor.for_command(opening.pack().to_pybytes())
+        self._writer, self._reader = client.do_exchange(descriptor)
+        self.opened = self._answer()
+
+    def ask(self, frame: Frame) -> Frame:
+        self._writer.write_metadata(frame.pack())
+        return self._answer()
+
+    def _answer(self) -> Frame:
+        while True:
+            frame = Frame.unpack(self._reader.read_chunk().app_metadata)
+            if frame.verb != "probe":
+                return frame
+
+    def end(self) -> None:
+        self._reader.cancel()
+
+
+@pytest.fixture
+def pair(store: Store, tmp_path: Path) -> Iterator[tuple[SessionServer, SessionServer]]:
+    with ab.connect(tmp_path / "store") as second:
+        brokers = SessionServer(store), SessionServer(second)
+        yield brokers
+        for each in brokers:
+            each.end()
+
+
+@pytest.mark.parametrize("left", [False, True], ids=["while it lasts", "after it has ended"])
+def test_bytes_of_a_session_that_reach_another_broker_too_change_nothing(
+    store: Store, pair: tuple[SessionServer, SessionServer], left: bool
+) -> None:
+    write(store, 30)
+    group = store.groups.open("s/g", streams="s/a", end="tail")
+    fields: dict[str, Any] = {"group": group.name, "ident": group.id, "reader": "r", "delivery": "exactly_once"}
+    opening = Frame("group.read", 0, {**fields, "batch_rows": 5, "stored": False, "consumer": "c0", "attempt": 1})
+    session = _RawSession(pair[0], opening)
+    own = {"session": session.opened.fields["session"]}
+    whole = {**own, "batch": 1, "handed_out": 0, "whole": True}
+    begin = Frame("next", 1, {**own, "batch": 0, "handed_out": 0, "timeout_s": 5.0})
+    batch = session.ask(begin)
+    rows = unpack_table(batch.data).select(["key", "time", "payload"])
+    requests = [
+        Frame("output", 2, {**whole, "stream": "s/out"}, pack_table(rows)),
+        Frame("commit", 3, whole),
+        Frame("close", 0, {**whole, "done": True}),
+    ]
+    sent = 0
+    if left:
+        for request in requests:
+            session.ask(request)
+        sent = rows.num_rows
+    repeated = _RawSession(pair[1], opening)
+    assert (repeated.opened.verb == "opened") == left, "a repeat replaces no session"
+    if left:
+        assert repeated.ask(begin).verb == "ended", "the broker takes nothing of it"
+    for request in () if left else requests:
+        session.ask(request)
+        sent = rows.num_rows
+    repeated.end()
+    session.end()
+    until(lambda: group.readers == [])
+    with store.reader("s/out", end="tail") as out:
+        assert len(numbers(out)) == sent
+    with group.reader("last", delivery="exactly_once") as reader:
+        for each in reader.batches():
+            reader.commit({"s/out": each.select(["key", "time", "payload"])})
+    with store.reader("s/out", end="tail") as out:
+        assert sorted(numbers(out)) == list(range(30))

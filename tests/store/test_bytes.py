@@ -554,9 +554,9 @@ def test_a_stream_that_was_scaled_is_no_byte_stream_any_more(store: Store) -> No
     put(store, b"abc")
     file = store.bytes(FILE)
     store.streams.scale(FILE, segments=2)
-    with pytest.raises(InvalidArgument, match="no byte stream"):
+    with pytest.raises(InvalidArgument, match="not a byte stream"):
         file.tail()
-    with pytest.raises(InvalidArgument, match="no byte stream"):
+    with pytest.raises(InvalidArgument, match="not a byte stream"):
         store.bytes(FILE, "ab")
 
 

@@ -31,18 +31,18 @@ class Opening:
     attempt: int
     resets: int | None = None
 
-    @property
-    def session(self) -> str:
-        """The session of this opening."""
-        return f"{self.consumer}-{self.attempt}"
+    def session(self, unique: str) -> str:
+        """A session of this opening. Brokers that are sent the same opening, by a network that repeats bytes, have
+        sessions of their own: `unique` tells them apart."""
+        return f"{self.consumer}-{self.attempt}-{unique}"
 
     def follows(self, session: str) -> bool:
-        """True if this opening may replace the one of that session: anyone's if it is the first, else an earlier one of
-        the same consumer."""
-        if self.resets is None:
-            return True
-        consumer, _, attempt = session.rpartition("-")
-        return consumer == self.consumer and int(attempt) <= self.attempt
+        """True if this opening may replace the one of that session: an earlier one of the same consumer, and of others
+        any if it is the first. A repeat of an opening replaces nothing."""
+        consumer, _, rest = session.partition("-")
+        if consumer == self.consumer and rest:
+            return int(rest.partition("-")[0]) < self.attempt
+        return self.resets is None
 
 
 class Membership:
@@ -63,7 +63,8 @@ class Membership:
         self.reader = reader
         self._shared = shared
         self._clock = runtime.clock
-        self.session = token(runtime.ids) if opening is None else opening.session  # unique to this opening
+        unique = token(runtime.ids)
+        self.session = unique if opening is None else opening.session(unique)
         self._opening = opening
         self._resets = shared.state.resets if opening is None or opening.resets is None else opening.resets
         self._lease_s = shared.state.lease_us / 1e6
@@ -107,6 +108,8 @@ class Membership:
 
         def change(state: GroupState) -> GroupState:
             member = state.members.get(self.reader)
+            if member is not None and member.session == self.session:
+                return state  # this update has taken place already, and its answer was lost
             taken = self._opening is not None and member is not None and not self._opening.follows(member.session)
             if state.resets != self._resets or taken:
                 raise ReaderNotInGroup(self.group, self.reader)

@@ -111,7 +111,10 @@ class AppendCall:
         try:
             self._writer.write_with_metadata(sent.batch, sent.metadata.SerializeToString())
         except Exception as exc:
-            raise from_flight(exc) from None
+            error = from_flight(exc)
+            if type(error) is AnabranchError:  # the broker itself failed, and may have appended what it was sent before
+                raise StoreUnavailable(str(error)) from None
+            raise error from None
 
     def end(self) -> None:
         """Send no more, and take the answers that are left."""

@@ -15,6 +15,7 @@ from anabranch.runtime.ports import Runtime
 from anabranch.runtime.retry import RetryPolicy
 from anabranch.runtime.tasks import Task
 from anabranch.wire.errors import error_from_json
+from anabranch.wire.fields import Fields
 from anabranch.wire.frames import Frame
 
 _REOPEN: Final = RetryPolicy(pause_s_min=0.02, pause_s_max=1.0)
@@ -98,6 +99,7 @@ class RemoteSession:
         self._number = 0
         self._opened = 0  # how many times
         self._generation = 0  # of the connection on which it was opened last
+        self._token: str | None = None  # of the session as it was opened last, in every message
         self._writer: ExchangeWriter | None = None
         self._reader: ExchangeReader | None = None
         self._error: AnabranchError | TimeoutError | None = None
@@ -235,11 +237,12 @@ class RemoteSession:
                 self._changed.wait(left_s)
 
     def _send(self, frame: Frame, opened: int) -> None:
-        message = frame.pack()
         with self._sending:
-            writer = self._writer
-            if writer is None or self._opened != opened:
-                raise ConnectionLost
+            with self._changed:
+                writer, session = self._writer, self._token
+                if writer is None or self._opened != opened:
+                    raise ConnectionLost
+            message = Frame(frame.verb, frame.number, {**frame.fields, "session": session}, frame.data).pack()
             try:
                 writer.write_metadata(message)
             except (pa.ArrowException, OSError) as exc:
@@ -276,6 +279,7 @@ class RemoteSession:
         self._on_opened(frame)
         with self._changed:
             self._writer, self._reader = writer, reader
+            self._token = Fields(frame.fields).optional_text("session")
             self._opened += 1
             self._inbox.clear()
             self._changed.notify_all()

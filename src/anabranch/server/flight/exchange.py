@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from anabranch import limits
 from anabranch.errors import AnabranchError, Closed, InvalidArgument
+from anabranch.runtime.ids import token
 from anabranch.runtime.log_events import SESSION_FAILED
 from anabranch.runtime.ports import Runtime
 from anabranch.wire.errors import error_to_json
@@ -66,6 +67,7 @@ class Exchange:
 
     def __init__(self, runtime: Runtime, outgoing: Outgoing) -> None:
         self._runtime = runtime
+        self._token = token(runtime.ids)  # in the first answer, and in every message of the client after that
         self._clock = runtime.clock
         self._outgoing = outgoing
         self._changed = runtime.tasks.condition()
@@ -80,8 +82,11 @@ class Exchange:
 
     def receive(self, message: pa.Buffer | None) -> bool:
         """Take a message of the client; waits while too many are unanswered. Returns False once the session has
-        ended. Raises InvalidArgument."""
+        ended. Raises InvalidArgument, also for a message of another session: a network may repeat what a client sent to
+        one broker at another one, where the same request would mean something else."""
         frame = Frame.unpack(message)
+        if frame.fields.get("session") != self._token:
+            raise InvalidArgument("the message belongs to another session")
         with self._changed:
             self._heard_at = self._clock.monotonic()
             self._incoming.append(frame)
@@ -131,6 +136,10 @@ class Exchange:
                     self._bytes += _size(frame)
                 break
         raise Closed("session")
+
+    def send_opened(self, frame: Frame) -> None:
+        """Send the first answer, with the session's token. Raises Closed where the client is gone."""
+        self.send(Frame(frame.verb, frame.number, {**frame.fields, "session": self._token}, frame.data))
 
     def send(self, frame: Frame) -> None:
         """Send a message. Raises Closed where the client is gone."""

@@ -86,7 +86,7 @@ class SessionHost:
             if self._closed:
                 exchange.end()
         try:
-            exchange.send(session.opened())
+            exchange.send_opened(session.opened())
         except Closed:
             exchange.end()
         task = self._runtime.tasks.spawn("session", lambda: exchange.run(session))
