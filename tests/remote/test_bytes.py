@@ -144,13 +144,13 @@ def test_bytes_that_do_not_follow_those_before_are_refused(
         return error
 
     for table in (
-        chunks(memoryview(b"x"), 7),
+        chunks(b"x", 7),
         pa.table({"until": [None], "bytes": [b"x"]}, schema=BYTES.columns),
-        pa.table({"until": chunks(memoryview(b"x"), 3)["until"], "bytes": [None]}, schema=BYTES.columns),
+        pa.table({"until": chunks(b"x", 3)["until"], "bytes": [None]}, schema=BYTES.columns),
         pa.table({"payload": [b"x"]}),
     ):
         assert isinstance(refused(good, table, expected=1), InvalidArgument), table
-    follows = chunks(memoryview(b"x"), 3)
+    follows = chunks(b"x", 3)
     assert isinstance(refused(good, follows), InvalidArgument)
     assert isinstance(refused(good, follows, expected=2), ConditionFailed)
     assert isinstance(refused(v1.AppendCommand(stream=FILE, byte_fence=1), follows, expected=1), Fenced)

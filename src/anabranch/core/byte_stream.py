@@ -30,17 +30,16 @@ def _columns() -> pa.Schema:
 BYTES: Final = StreamSchema(_columns, None, UNTIL)
 
 
-def chunks(data: memoryview, position: int, *, chunk_bytes: int = limits.BYTE_CHUNK_BYTES) -> pa.Table:
-    """Events that hold `data`, whose first byte is at `position` in the stream."""
-    begins = range(0, len(data), chunk_bytes)
-    parts = [data[begin : begin + chunk_bytes] for begin in begins]
-    ends = [position + begin + len(part) for begin, part in zip(begins, parts, strict=True)]
+def chunks(data: bytes, position: int, *, chunk_bytes: int = limits.BYTE_CHUNK_BYTES) -> pa.Table:
+    """Events that hold `data`, whose first byte is at `position` in the stream. The data is not copied."""
     import pyarrow as pa
 
+    from anabranch.core.binary_column import binary_column
     from anabranch.model.columns import TIME_TYPE
 
-    until = pa.array(ends, pa.int64()).cast(TIME_TYPE)
-    return pa.Table.from_arrays([until, pa.array(parts, pa.binary())], schema=BYTES.columns)
+    edges = [*range(0, len(data), chunk_bytes), len(data)]
+    until = pa.array([position + end for end in edges[1:]], pa.int64()).cast(TIME_TYPE)
+    return pa.Table.from_arrays([until, binary_column(data, edges)], schema=BYTES.columns)
 
 
 def is_byte_stream(info: StreamInfo) -> bool:

@@ -148,7 +148,7 @@ class ByteWriter(Displayed, io.BufferedIOBase):
     def _hand_over(self) -> None:
         if not self._gathered:
             return
-        table = chunks(memoryview(bytes(self._gathered)), self._position, chunk_bytes=self._chunk_bytes)
+        table = chunks(bytes(self._gathered), self._position, chunk_bytes=self._chunk_bytes)
         try:
             # After a refused batch the condition holds for no other, so nothing is appended after a gap.
             self._writer.write_batch(table, expected=self._events)

@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from anabranch.core.binary_column import binary_column
 from anabranch.core.python_rows import rows_to_batch, wrong_rows
 from anabranch.core.raw_event import RawEvent
 from anabranch.errors import SchemaMismatch
@@ -112,8 +113,7 @@ def _binary(payloads: list[bytes | memoryview]) -> pa.Array:
     """The payloads as a column; a single one that is not small is not copied."""
     if len(payloads) != 1 or len(payloads[0]) < _VIEWED_BYTES_MIN:
         return pa.array(payloads, pa.binary())
-    edges = pa.py_buffer(np.array([0, len(payloads[0])], np.int32))
-    return pa.Array.from_buffers(pa.binary(), 1, [None, edges, pa.py_buffer(payloads[0])])
+    return binary_column(payloads[0], [0, len(payloads[0])])
 
 
 Chunk = RawChunk | TypedChunk

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import accumulate
 from typing import Final
 
 import pyarrow as pa
 
 from anabranch import limits
+from anabranch.core.binary_column import binary_column
 from anabranch.errors import InvalidArgument
 from anabranch.model.ids import StreamId
 from anabranch.reading.byte_index import ByteChunk, ByteIndex
@@ -42,10 +44,15 @@ def _batches(
             rows = len(gathered)
             starts = pa.array([each.start for each in gathered], pa.int64())
             before = pa.array([source.truncated_before] * rows, pa.int64())
-            data = pa.array([memoryview(each.data) for each in gathered], pa.binary())
-            batch = pa.RecordBatch.from_arrays([starts, before, data], schema=_SCHEMA)
+            batch = pa.RecordBatch.from_arrays([starts, before, _data(gathered)], schema=_SCHEMA)
             broker.guard.admit(principal, calls=0, bytes_=batch.nbytes)
             yield batch
+
+
+def _data(gathered: list[ByteChunk]) -> pa.Array:
+    """The chunks as a column; a single one is not copied."""
+    whole = gathered[0].data if len(gathered) == 1 else b"".join(memoryview(each.data) for each in gathered)
+    return binary_column(whole, [0, *accumulate(each.data.size for each in gathered)])
 
 
 def _gathered(chunks: Iterator[ByteChunk]) -> Iterator[list[ByteChunk]]:
