@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import threading
+import tracemalloc
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,6 +70,22 @@ def get(store: Store, name: str = FILE) -> bytes:
 
 def noise(count: int) -> bytes:
     return bytes(i * 31 % 251 for i in range(count))
+
+
+def test_what_was_written_does_not_stay_in_memory(tmp_path: Path) -> None:
+    block = noise(limits.MIB)
+    with store_at("sqlite", tmp_path) as store, store.bytes(FILE, "xb") as file:
+        file.write(block)
+        file.flush()  # loads what is needed
+        tracemalloc.start()
+        try:
+            for _ in range(8):
+                file.write(block)
+                file.flush()
+            held, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert held < 2 * limits.MIB
 
 
 def test_what_was_written_is_read_at_its_positions(anywhere: Store) -> None:

@@ -62,24 +62,28 @@ class RowChecker:
         """The approximate size of the row's values of variable width; text counts one byte per character."""
         return sum(_weight(row.get(name)) for name in self._sized) if self._sized else 0
 
-    def check(self, row: Mapping[str, Any]) -> None:
-        """Raise SchemaMismatch if the row has an unknown column or a value of another type."""
+    def checked(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """A copy of the row, with its times converted as the rules say. Raises SchemaMismatch if it has an unknown column or
+        a value of another type, InvalidArgument if it is no mapping."""
         classes = self._classes
         try:
-            for name, value in row.items():
-                if value.__class__ not in classes[name]:
-                    self._ask_arrow(name, value)
-            if self._narrow:
-                self._check_narrow(row)
-        except KeyError:
-            unknown = next(name for name in row if name not in classes)
-            raise SchemaMismatch(
-                f"unknown column '{unknown}'; the stream has {', '.join(classes)}", column=str(unknown)
-            ) from None
-        except AttributeError:
+            own = {**row}
+        except TypeError:
             raise InvalidArgument(
                 f"expected an event of a typed stream as a mapping of its columns, got {type(row).__name__}"
             ) from None
+        try:
+            for name, value in own.items():
+                if value.__class__ not in classes[name]:
+                    own[name] = self._ask_arrow(name, value)
+            if self._narrow:
+                self._check_narrow(own)
+        except KeyError:
+            unknown = next(name for name in own if name not in classes)
+            raise SchemaMismatch(
+                f"unknown column '{unknown}'; the stream has {', '.join(classes)}", column=str(unknown)
+            ) from None
+        return self._normalized(own)
 
     def _check_narrow(self, row: Mapping[str, Any]) -> None:
         """Check floats of narrow columns: Arrow turns values that a narrow float can't hold into infinity."""
@@ -88,9 +92,7 @@ class RowChecker:
             if value.__class__ is float and not -limit <= value <= limit:
                 self._ask_arrow(name, value)
 
-    def normalized(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """A copy of a checked row, with its times converted as the rules say. Raises SchemaMismatch."""
-        own = dict(row)
+    def _normalized(self, own: dict[str, Any]) -> dict[str, Any]:
         when = own.get(self._when)  # type: ignore[arg-type] # without such a column this is None, which is no key
         kind = when.__class__
         # The usual case first: every single event pays for each step here.
@@ -111,12 +113,15 @@ class RowChecker:
                     raise _mismatch(name, kind, exc) from exc
         return own
 
-    def _ask_arrow(self, name: str, value: Any) -> None:
+    def _ask_arrow(self, name: str, value: Any) -> Any:
+        """The value without memoryviews. Raises SchemaMismatch if the column doesn't take it."""
+        value = _without_views(value)
         try:
             _refuse_loss(value, self._types[name], self._rules)
             pa.array([value], self._types[name])
         except _REFUSALS as exc:
             raise _mismatch(name, self._types[name], exc) from exc
+        return value
 
 
 def rows_to_batch(rows: Sequence[Mapping[str, Any]], schema: StreamSchema) -> pa.RecordBatch:
@@ -229,6 +234,17 @@ def _settled(value: Any, kind: pa.DataType, rules: TimeRules) -> Any:
     if pa.types.is_map(kind):
         pairs = value.items() if isinstance(value, Mapping) else value
         return [(_settled(k, kind.key_type, rules), _settled(v, kind.item_type, rules)) for k, v in pairs]
+    return value
+
+
+def _without_views(value: Any) -> Any:
+    """The value with a copy of the bytes of each memoryview in it; see `binary_column`."""
+    if isinstance(value, memoryview):
+        return bytes(value)
+    if isinstance(value, dict):
+        return {_without_views(name): _without_views(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_views(each) for each in value]
     return value
 
 

@@ -330,16 +330,16 @@ class RemoteWriter(Displayed):
         checker = self._checker
         assert checker is not None, "a typed stream has one"
         try:
-            checker.check(event)
+            row = checker.checked(event)
         except SchemaMismatch:
             checker = self._refreshed()
             if checker is None:
                 raise
-            checker.check(event)
+            row = checker.checked(event)
         name = self._schema.key
-        if name is not None and isinstance(text := event.get(name), str):
+        if name is not None and isinstance(text := row.get(name), str):
             check_key(text)
-        return checker.normalized(event)
+        return row
 
     def _to_stored(self, table: pa.Table) -> pa.Table:
         try:

@@ -143,12 +143,12 @@ class TransactionWriter:
             )
         assert self._checker is not None, "a typed stream has one"
         try:
-            self._checker.check(event)
+            row = self._checker.checked(event)
         except SchemaMismatch:
             with self._lock:
                 self._refresh_schema()
-            self._checker.check(event)
-        key_value = None if (key_column := self._stager.schema.key) is None else event.get(key_column)
+            row = self._checker.checked(event)
+        key_value = None if (key_column := self._stager.schema.key) is None else row.get(key_column)
         if isinstance(key_value, str):
             check_key(key_value)
-        return self._checker.normalized(event)
+        return row

@@ -25,10 +25,9 @@ def events_to_batch(events: Iterable[Any], schema: StreamSchema, now: Micros, ru
     rows = []
     for number, event in enumerate(events):
         try:
-            checker.check(event)
+            rows.append(checker.checked(event))
         except SchemaMismatch as exc:
             raise SchemaMismatch(f"event {number}: {exc}", column=exc.column, row=number) from exc
-        rows.append(checker.normalized(event))
     return rows_to_batch(rows, schema)
 
 

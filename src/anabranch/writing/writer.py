@@ -337,16 +337,16 @@ class Writer(Displayed):
         schema, checker = self._schema, self._checker
         assert checker is not None, "a typed stream has one"
         try:
-            checker.check(event)
+            row = checker.checked(event)
         except SchemaMismatch:
             if not self._refresh_schema(schema):
                 raise
             checker = self._checker
             assert checker is not None, "a stream stays typed"
-            checker.check(event)
-        if self._text_key is not None and (text := event.get(self._text_key)) is not None:
+            row = checker.checked(event)
+        if self._text_key is not None and (text := row.get(self._text_key)) is not None:
             check_key(text)
-        return checker.normalized(event)
+        return row
 
     def _to_stored(self, table: pa.Table) -> pa.Table:
         schema = self._schema

@@ -162,8 +162,7 @@ def test_a_value_that_would_be_changed_is_refused(column: str, value: object) ->
     checker = RowChecker(ROW)
 
     def take() -> None:
-        checker.check({column: value})
-        rows_to_batch([checker.normalized({column: value})], ROW)
+        rows_to_batch([checker.checked({column: value})], ROW)
 
     with pytest.raises(SchemaMismatch, match=f"'{column}'"):
         take()
@@ -173,13 +172,12 @@ def test_times_of_rows_are_of_the_zone_that_was_set_at_any_depth() -> None:
     noon = datetime(2026, 7, 1, 12)  # noqa: DTZ001
     checker = RowChecker(ROW, BERLIN)
     row = {"at": noon, "places": [{"at": noon}, None], "f": 0.5}
-    checker.check(row)
-    taken = rows_to_batch([checker.normalized(row)], ROW).to_pylist()[0]
+    taken = rows_to_batch([checker.checked(row)], ROW).to_pylist()[0]
     wanted = datetime(2026, 7, 1, 10, tzinfo=UTC)
     assert (taken["at"], taken["places"][0]["at"]) == (wanted, wanted)
     assert row["at"] == noon, "the caller's own row is left alone"
     with pytest.raises(SchemaMismatch, match=r"'at'.*has no zone"):
-        RowChecker(ROW, TimeRules("refuse")).normalized(row)
+        RowChecker(ROW, TimeRules("refuse")).checked(row)
 
 
 # amounts

@@ -64,8 +64,8 @@ GOOD: dict[str, Any] = {
 
 @pytest.mark.parametrize("column", list(GOOD))
 def test_a_row_with_the_right_value_passes(column: str) -> None:
-    RowChecker(WIDE).check({column: GOOD[column]})
-    RowChecker(WIDE).check({column: None})
+    RowChecker(WIDE).checked({column: GOOD[column]})
+    RowChecker(WIDE).checked({column: None})
     assert rows_to_batch([{column: GOOD[column]}], WIDE).column(column).to_pylist() == [GOOD[column]]
 
 
@@ -97,7 +97,7 @@ def test_a_row_with_the_right_value_passes(column: str) -> None:
 )
 def test_a_wrong_value_is_refused_and_its_column_named(column: str, value: object) -> None:
     def take() -> None:
-        RowChecker(WIDE).check({"text": "fine", column: value})
+        RowChecker(WIDE).checked({"text": "fine", column: value})
         rows_to_batch([{column: value}], WIDE)  # what a look at the class can't tell
 
     with pytest.raises(SchemaMismatch, match=f"'{column}'") as caught:
@@ -107,25 +107,36 @@ def test_a_wrong_value_is_refused_and_its_column_named(column: str, value: objec
 
 def test_an_unknown_column_is_refused_and_the_known_ones_listed() -> None:
     with pytest.raises(SchemaMismatch, match=r"unknown column 'celsius'.*device, at, n, x") as caught:
-        RowChecker(SCHEMA).check({"device": "a", "celsius": 1.0})
+        RowChecker(SCHEMA).checked({"device": "a", "celsius": 1.0})
     assert caught.value.column == "celsius"
 
 
 @pytest.mark.parametrize("row", [b"bytes", "text", 5, None, [1], ("device", "a")])
 def test_what_is_no_mapping_is_refused(row: Any) -> None:
     with pytest.raises(InvalidArgument, match="mapping of its columns"):
-        RowChecker(SCHEMA).check(row)
+        RowChecker(SCHEMA).checked(row)
 
 
 def test_values_of_other_libraries_are_left_to_arrow() -> None:
     checker = RowChecker(SCHEMA)
-    checker.check({"n": np.int32(5), "x": np.float64(0.5), "at": pd.Timestamp("2026-01-31", tz="UTC")})
+    checker.checked({"n": np.int32(5), "x": np.float64(0.5), "at": pd.Timestamp("2026-01-31", tz="UTC")})
     with pytest.raises(SchemaMismatch, match="'n'"):
-        checker.check({"n": np.int64(1 << 40)})
+        checker.checked({"n": np.int64(1 << 40)})
+
+
+def test_no_memoryview_of_a_caller_is_kept() -> None:
+    data = bytearray(b"view")
+    with memoryview(data) as view:
+        nested = pa.list_(pa.struct([("data", pa.binary())]))
+        schema = StreamSchema(pa.schema([("data", pa.binary()), ("nested", nested)]), None, None)
+        row = RowChecker(schema).checked({"data": view, "nested": [{"data": view}]})
+        taken = rows_to_batch([row], schema).to_pylist()
+    data.append(0)  # BufferError while a view of it exists
+    assert taken == [{"data": b"view", "nested": [{"data": b"view"}]}]
 
 
 def test_any_mapping_is_a_row() -> None:
-    RowChecker(SCHEMA).check(MappingProxyType({"device": "a"}))
+    RowChecker(SCHEMA).checked(MappingProxyType({"device": "a"}))
 
 
 def test_missing_columns_are_null_and_order_does_not_matter() -> None:

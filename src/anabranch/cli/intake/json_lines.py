@@ -192,9 +192,7 @@ def _slow(block: Lines, columns: TargetColumns, times: TimeReading = DEFAULT_REA
         if not line.strip():
             continue
         try:
-            row = _row(line, types, readings, columns)
-            checker.check(row)
-            rows.add(checker.normalized(row), number, line)
+            rows.add(checker.checked(_row(line, types, readings, columns)), number, line)
         except (ValueError, RecursionError) as exc:
             yield from rows.take()
             yield BadRow("line", number, _why(exc), line)

@@ -102,8 +102,7 @@ class RowDecoder:
                 except (ValueError, InvalidOperation, OverflowError, TypeError) as exc:
                     kind = self.schema.columns.field(name).type
                     raise SchemaMismatch(f"column '{name}' takes {kind}: {exc}", column=name) from exc
-        self._checker.check(row)
-        return self._checker.normalized(row)
+        return self._checker.checked(row)
 
     def batch(self, values: Sequence[Any]) -> pa.RecordBatch:
         """Events, parsed from JSON or as RawRow, as one batch of the stream's columns. Raises SchemaMismatch with the number of the first wrong one,
