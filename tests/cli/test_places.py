@@ -73,7 +73,7 @@ def test_truncate_removes_so_many_events_or_bytes(sensors: Line) -> None:
 
 
 def test_retention_is_set_shown_carried_out_and_taken_back(sensors: Line) -> None:
-    assert sensors("stream", "retain", "iot/sensors").out.strip() == "kept for ever"
+    assert sensors("stream", "retain", "iot/sensors").out.strip() == "kept forever"
     kept = sensors(
         "stream", "retain", "iot/sensors", "--for", "7d", "--bytes", "10GB", "--at-least-for", "12h", "--yes"
     )
@@ -83,7 +83,7 @@ def test_retention_is_set_shown_carried_out_and_taken_back(sensors: Line) -> Non
     assert sensors("stream", "retain", "iot/sensors", "--now", "--json").json["removed"]["events"] == 0
     told = sensors("stream", "retain", "iot/sensors", "--for", "0s", "--now", "--yes", "--json").json
     assert told["removed"]["events"] == 3
-    assert sensors("stream", "retain", "iot/sensors", "--forever").out.strip() == "kept for ever"
+    assert sensors("stream", "retain", "iot/sensors", "--forever").out.strip() == "kept forever"
     assert "not both" in sensors.refused("stream", "retain", "iot/sensors", "--forever", "--for", "1d")
     assert "not a duration" in sensors.refused("stream", "retain", "iot/sensors", "--for", "long")
     assert "pass one of these too" in sensors.refused("stream", "retain", "iot/sensors", "--at-least-bytes", "1GB")

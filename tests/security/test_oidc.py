@@ -148,8 +148,8 @@ def test_a_token_is_good_until_it_expires(tokens: OidcTokens, provider: Provider
         ({"sub": None}, "sub"),
         ({"sub": ""}, "not a name"),
         ({"sub": "a b"}, "not a name"),
-        ({"groups": "ops"}, "no list of names"),
-        ({"groups": [1]}, "no list of names"),
+        ({"groups": "ops"}, "not a list of names"),
+        ({"groups": [1]}, "not a list of names"),
     ],
 )
 def test_claims_that_are_missing_or_not_for_this_broker_are_refused(

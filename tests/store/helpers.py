@@ -32,11 +32,11 @@ ANYWHERE = ["memory", "sqlite", "postgres+memory"]
 
 
 @contextmanager
-def store_at(place: str, folder: Path) -> Iterator[Store]:
-    """A new store at one of ANYWHERE, with the scope "s"; a database goes with it."""
+def store_at(place: str, folder: Path, **options: Any) -> Iterator[Store]:
+    """A new store at one of ANYWHERE, with the scope "s" and these options of `connect`; a database goes with it."""
     url = fresh_url() if place == "postgres+memory" else None
     where = url or ("memory://" if place == "memory" else folder / "store")
-    with ab.connect(where, blobs="memory://" if url else None, create=True) as store:
+    with ab.connect(where, blobs="memory://" if url else None, create=True, **options) as store:
         store.scopes.create("s")
         yield store
     if url:

@@ -27,14 +27,13 @@ from anabranch.runtime.ports import Runtime
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a read yields: `columns` in their order, at most `rows_max` rows and about `bytes_max` bytes at a time. If
-    `between` is given, only rows whose column `time` is in `between[0] <= time < between[1]` (µs); null times never do."""
+    """What a read yields: `columns` in their order, at most `rows_max` rows at a time. If `between` is given, only
+    rows whose column `time` is in `between[0] <= time < between[1]` (µs); null times never do."""
 
     columns: pa.Schema
     rows_max: int = limits.READ_ROWS_MAX
     time: str | None = None
     between: tuple[int, int] | None = None
-    bytes_max: int = limits.READ_BYTES_MAX
     decoded: pa.Schema = field(init=False)
 
     def __post_init__(self) -> None:
@@ -68,7 +67,12 @@ class LogReader:
         self.times = runtime.settings.times  # how a time that names a place is interpreted
         self.catalog = catalog
         self.fetcher = Fetcher(blobs, runtime)
+        self._settings = runtime.settings
         self._columns: dict[tuple[StreamId, int], pa.Schema] = {}
+
+    @property
+    def _batch_bytes_max(self) -> int:
+        return min(self._settings.read_batch_bytes_max, limits.READ_BYTES_MAX)
 
     def columns(self, reading: Reading, stream: StreamId, version: int) -> pa.Schema:
         """A schema version of a stream, cached: versions never change."""
@@ -82,11 +86,12 @@ class LogReader:
     def rows(self, pieces: Sequence[PlannedExtent], selection: Selection) -> Iterator[SegmentRows]:
         """The rows of planned extents in order; small neighbours are concatenated. Raises BlobMissing, CorruptBlob."""
         small: list[SegmentRows] = []
+        bytes_max = self._batch_bytes_max
         held = weight = 0
         try:
             for rows, size in self._pieces(pieces, selection):
                 count = rows.batch.num_rows
-                full = held + count > selection.rows_max or weight + size > selection.bytes_max
+                full = held + count > selection.rows_max or weight + size > bytes_max
                 if small and (count >= limits.SMALL_ROWS or full):
                     ready, small, held, weight = _together(small), [], 0, 0
                     yield ready
@@ -137,7 +142,7 @@ class LogReader:
         if message is None:
             row = extent.location.row + piece.start - extent.start
             for batch, appended in self.fetcher.parquet(extent, row, piece.stop - piece.start, selection.decoded):
-                yield from _cut(batch, first + piece.shift, appended, selection, batch.nbytes)
+                yield from _cut(batch, first + piece.shift, appended, selection, batch.nbytes, self._batch_bytes_max)
                 first += batch.num_rows
             return
         batch = self.fetcher.decode(extent, message, piece.columns)
@@ -153,15 +158,15 @@ class LogReader:
         low, high = extent.appended.low, extent.appended.high
         if low is None or low != high:
             raise CorruptCatalog(f"{name_of(extent)} was appended from {low} to {high} µs, which was at once")
-        yield from _cut(batch, first + piece.shift, low, selection, size)
+        yield from _cut(batch, first + piece.shift, low, selection, size, self._batch_bytes_max)
 
 
 def _cut(
-    batch: pa.RecordBatch, first: int, appended: int | pa.Array, selection: Selection, size: int
+    batch: pa.RecordBatch, first: int, appended: int | pa.Array, selection: Selection, size: int, bytes_max: int
 ) -> Iterator[tuple[SegmentRows, int]]:
     """Splits a batch of about `size` bytes into parts of at most `rows_max` rows and about `bytes_max`
     bytes, filtered; yields each with its size in bytes."""
-    for start, count, weight in _portions(batch, 0, selection.rows_max, size, selection.bytes_max):
+    for start, count, weight in _portions(batch, 0, selection.rows_max, size, bytes_max):
         whole = count == batch.num_rows
         part = batch if whole else batch.slice(start, count)
         times = appended if whole or isinstance(appended, int) else appended.slice(start, count)

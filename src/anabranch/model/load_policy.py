@@ -17,6 +17,9 @@ class RejectAbove:
     rate: Rate
     above: ClassVar[str] = "reject"
 
+    def __post_init__(self) -> None:
+        _check_rate(self.rate)
+
 
 @dataclass(frozen=True, slots=True)
 class SampleAbove:
@@ -26,6 +29,17 @@ class SampleAbove:
     rate: Rate
     weight: str = "weight"
     above: ClassVar[str] = "sample"
+
+    def __post_init__(self) -> None:
+        _check_rate(self.rate)
+        if not isinstance(self.weight, str):
+            raise InvalidArgument(f"expected the name of the column for the weights, got {self.weight!r:.100}")
+
+
+def _check_rate(rate: object) -> None:
+    """Raises InvalidArgument."""
+    if not isinstance(rate, Rate):
+        raise InvalidArgument(f"expected a Rate, such as Rate(events_per_s=1000), got {rate!r:.100}")
 
 
 LoadPolicy: TypeAlias = RejectAbove | SampleAbove

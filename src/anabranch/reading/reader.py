@@ -111,7 +111,6 @@ class Reader(Displayed):
         self._names = select_columns(columns, view.info.schema.columns)
         self._own_names = columns is not None
         self._rows_max = min(batch_rows, limits.READ_ROWS_MAX)
-        self._bytes_max = min(runtime.settings.read_batch_bytes_max, limits.READ_BYTES_MAX)
         self._between = None if between is None else _micros(between, runtime.settings.times)
         if between is not None and view.info.schema.time is None:
             raise InvalidArgument(f"'{view.info.name}' has no event time to select by")
@@ -377,7 +376,7 @@ class Reader(Displayed):
         # A batch without columns has no row count, so at least one column is read; it is dropped again in the end.
         names = names or [schema.time or schema.key or schema.columns.names[0]]
         columns = pa.schema([schema.columns.field(name) for name in names])
-        return Selection(columns, self._rows_max, schema.time, self._between, self._bytes_max)
+        return Selection(columns, self._rows_max, schema.time, self._between)
 
     def _wait(self, timeout_s: float | None = None) -> StreamDelivery | None:
         """The next rows. If the reader follows, waits for them at most `timeout_s` seconds. Returns None if there are

@@ -57,7 +57,7 @@ class Transactions(Displayed):
 
         `request` identifies the commit: repeated, it returns False, aborts these transactions, and changes nothing else.
         With `number` it names a series of commits, of which each has a higher number than those before; the last number
-        is kept for ever, a `request` alone for `limits.REQUESTS_KEPT_US`. No outcome of the transactions is kept.
+        is kept forever, a `request` alone for `limits.REQUESTS_KEPT_US`. No outcome of the transactions is kept.
 
         Raises StreamNotFound, StreamSealed, TransactionNotFound, TransactionAborted, AppendUncertain, and InvalidArgument
         for a transaction that is committed, or has events of another stream; Conflict if one is flushed meanwhile.

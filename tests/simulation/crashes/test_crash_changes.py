@@ -81,6 +81,10 @@ def scaling(store: Store) -> object:
     return store.policies.scaling("s/a", ab.ByEventRate(5), request="r")
 
 
+def load(store: Store) -> object:
+    return store.policies.load("s/a", ab.RejectAbove(ab.Rate(100)), request="r")
+
+
 # These move bytes, by a job.
 
 
@@ -111,6 +115,7 @@ AT_ONCE: tuple[Verb, ...] = (
     move,
     retention,
     scaling,
+    load,
 )
 TAIL: list[tuple[ab.SegmentId, int]] = []
 
@@ -138,7 +143,9 @@ def state(store: Store, *, internal: bool = False) -> State:
         )
         with store.reader(info.name) as reader:
             events = sorted(str((event.pointer.segment, event.pointer.offset, event.body)) for event in reader)
-        policies = (str(store.policies.retention(info.name)), str(store.policies.scaling(info.name)))
+        policies = tuple(
+            str(policy(info.name)) for policy in (store.policies.retention, store.policies.scaling, store.policies.load)
+        )
         kind = (info.sealed, info.epoch, str(info.schema.columns), tuple(info.tags.items()))
         found.append((str(info.name), kind, policies, fences, events))
     return tuple(found)

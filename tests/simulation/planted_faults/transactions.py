@@ -93,7 +93,7 @@ def commit_what_was_swept() -> AbstractContextManager[None]:
     def faulty(txn: Reading, ident: str) -> TransactionRow:
         return row.need_row(txn, ident)
 
-    return _replaced(transaction, "need_open", faulty)
+    return _replaced(transaction, "need_uncollected", faulty)
 
 
 @contextmanager
@@ -112,7 +112,7 @@ def sweep_the_living() -> Iterator[None]:
 
 
 def never_sweep() -> AbstractContextManager[None]:
-    """Abandoned transactions stay open for ever."""
+    """Abandoned transactions stay open forever."""
     return _replaced(sweep, "open_rows", lambda txn: [])
 
 

@@ -419,7 +419,7 @@ def test_plain_bytes_in_an_encrypted_store_are_refused(river: Open, tmp_path: Pa
         (tmp_path / "store" / "blobs" / file).write_bytes(data)
         for each in extents(store):
             swap(store, each, replace(each, checksum=checksum(data)))
-    with river(keys(old=OLD)) as store, pytest.raises(CorruptBlob, match="no encrypted Parquet"):
+    with river(keys(old=OLD)) as store, pytest.raises(CorruptBlob, match="not an encrypted Parquet"):
         read(store)
 
 

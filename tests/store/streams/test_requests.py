@@ -48,6 +48,7 @@ CHANGES: dict[str, Ask] = {
     "move": lambda store, r: store.streams.move("s/a", "empty", request=r),
     "alias": lambda store, r: store.aliases.add("s/a", "s/made", request=r),
     "retention": lambda store, r: store.policies.retention("s/a", ab.RetainFor("1h"), request=r),
+    "load": lambda store, r: store.policies.load("s/a", ab.RejectAbove(ab.Rate(100)), request=r),
     "scaling": lambda store, r: store.policies.scaling("s/a", ab.ByEventRate(5), request=r),
     "keep": lambda store, r: store.ephemeral.keep("s/a", request=r),
     "unalias": lambda store, r: store.aliases.remove("s/also", request=r),

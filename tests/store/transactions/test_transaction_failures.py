@@ -12,16 +12,18 @@ import pytest
 
 from anabranch import limits
 from anabranch.errors import AppendUncertain, Conflict, StoreUnavailable
+from anabranch.runtime.settings import Settings
 from anabranch.store import Store
 from anabranch.transactions.transaction import Transaction
 from tests.store.helpers import HookedBlobs, LostAnswers, bodies_of, sound, store_at
 
 LARGE = 2 * limits.STAGED_INLINE_BYTES_MAX  # an event that is staged in a blob
+STAGES_EACH = pytest.param(Settings(staged_bytes_max=LARGE), id="staged one by one")
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with store_at("memory", tmp_path) as store:
+def store(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Store]:
+    with store_at("memory", tmp_path, settings=getattr(request, "param", None)) as store:
         store.streams.create("s/a", scaling=2)
         store.blobs = HookedBlobs(store.blobs)
         store.transactions._parts = replace(store.transactions._parts, blobs=store.blobs)
@@ -57,8 +59,8 @@ def test_a_repeated_flush_after_a_failed_write_is_complete(store: Store, end: Ca
     assert sound(store)
 
 
+@pytest.mark.parametrize("store", [STAGES_EACH], indirect=True)
 def test_a_failed_write_excludes_only_its_event(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "STAGED_BYTES_MAX", LARGE)
     monkeypatch.setattr("anabranch.transactions.writer._ROWS_BYTES_MAX", 3 * LARGE)
     taken = []
     with store.transaction() as txn:
@@ -73,8 +75,8 @@ def test_a_failed_write_excludes_only_its_event(store: Store, monkeypatch: pytes
     assert bodies_of(store, "s/a") == [body(number) for number in taken]
 
 
-def test_a_failed_batch_is_not_part_of_the_transaction(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "STAGED_BYTES_MAX", LARGE)
+@pytest.mark.parametrize("store", [STAGES_EACH], indirect=True)
+def test_a_failed_batch_is_not_part_of_the_transaction(store: Store) -> None:
     batch = lambda number: pa.table({"key": ["k"], "time": [number], "payload": [body(number)]})  # noqa: E731
     with store.transaction() as txn:
         writer = txn.writer("s/a")
