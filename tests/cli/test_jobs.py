@@ -11,8 +11,9 @@ import pytest
 
 import anabranch as ab
 from anabranch import limits
+from anabranch.catalog.state.job import JOB
 from anabranch.model.ids import Micros
-from anabranch.transfer.jobs.record import JOB, JobState
+from anabranch.transfer.jobs.record import JobState
 from tests.cli.kit import Line
 from tests.store.transfer.jobs.kit import SCHEMA, SETTINGS, Gate, fill, image, live, opened, small_ranges, stop_at
 from tests.waiting import PATIENCE_S, until, until_ended

@@ -13,6 +13,7 @@ import pytest
 import anabranch as ab
 from anabranch.catalog.sqlite import replace
 from anabranch.errors import AlreadyExists, StoreUnavailable
+from anabranch.log.recovery.backup import fetch_blobs
 from anabranch.runtime.ports import Runtime
 from anabranch.store import rebuild, recovery, restore
 from tests.process.children import Child, Tell
@@ -82,12 +83,11 @@ def test_a_store_that_is_made_where_one_is_being_restored_is_not_replaced(
         store.scopes.create("s")
         store.streams.create("s/a")
         store.backup(tmp_path / "backup")
-    fetch = recovery.fetch_blobs
 
     def meanwhile(*arguments: object, **options: object) -> object:
         with ab.connect(tmp_path / "new", create=True) as other:
             other.scopes.create("mine")
-        return fetch(*arguments, **options)  # type: ignore[arg-type]
+        return fetch_blobs(*arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(recovery, "fetch_blobs", meanwhile)
     with pytest.raises(AlreadyExists, match="at the same time"):

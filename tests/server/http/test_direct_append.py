@@ -12,6 +12,7 @@ import pytest
 from anabranch import limits
 from anabranch.server.http import direct_append
 from anabranch.store import Store
+from anabranch.writing.acknowledgement import Ack
 from tests.server.http.serving import Serving
 from tests.waiting import PATIENCE_S, until
 
@@ -27,7 +28,7 @@ def taken(http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     class Noting(direct_append.DirectAppend):
         __slots__ = ()
 
-        def _finish(self, ack: direct_append.Ack) -> None:
+        def _finish(self, ack: Ack) -> None:
             found.append("direct")
             super()._finish(ack)
 

@@ -8,7 +8,6 @@ import pytest
 
 import anabranch as ab
 from anabranch import limits
-from anabranch.core.cuts import Order
 from anabranch.errors import (
     AlreadyExists,
     Conflict,
@@ -19,6 +18,7 @@ from anabranch.errors import (
     StreamNotFound,
     Truncated,
 )
+from anabranch.model.cut import Order
 from anabranch.store import Store
 from tests.store.groups.kit import KEYS, sequences, started, take, write
 from tests.waiting import until, until_ended

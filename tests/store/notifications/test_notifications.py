@@ -78,7 +78,9 @@ OPERATIONS = {
         None,
         {"age_us": 7 * 86400 * 10**6},
     ),
-    "load": Told(lambda s: s.policies.load("s/a", ab.RejectAbove(ab.Rate(100))), "load", "s/a", None, {"above": "reject"}),
+    "load": Told(
+        lambda s: s.policies.load("s/a", ab.RejectAbove(ab.Rate(100))), "load", "s/a", None, {"above": "reject"}
+    ),
     "scaling": Told(lambda s: s.policies.scaling("s/a", ab.ByEventRate(100)), "scaling", "s/a", None, {"target": 100}),
     "take an alias back": Told(
         lambda s: take_back(s),

@@ -31,6 +31,7 @@ from anabranch.runtime.ids import SystemIds
 from anabranch.runtime.keys import new_key_line
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store
+from anabranch.streams.publish import publish
 from anabranch.testing.clock import ManualClock
 from anabranch.transactions import record as row
 from anabranch.transactions import sweep, transaction
@@ -148,7 +149,6 @@ def test_a_concurrent_flush_by_another_process_is_committed_too(
     txn = store.transaction()
     txn.writer("s/a").write("mine", key="k")
     raced: list[bool] = []
-    publish = transaction.publish
     with connect(place) as other:
         again = other.transaction(txn.id)
         again.writer("s/a").write("theirs", key="k")

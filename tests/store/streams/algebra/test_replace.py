@@ -18,6 +18,7 @@ import anabranch as ab
 from anabranch import limits
 from anabranch.core import cuts
 from anabranch.errors import InvalidArgument, RequestMismatch, SchemaMismatch, StreamSealed, Truncated
+from anabranch.log.rewrite import RewrittenFile
 from anabranch.log.time_scan import TimeScan
 from anabranch.log.view import load
 from anabranch.model.replaced import Replaced
@@ -332,7 +333,6 @@ def test_an_interrupted_replacement_resumes(store: Store, monkeypatch: pytest.Mo
     write(store, rows(*(("k", 50 if n % 2 else 10, n) for n in range(100))))
     before = rows_of(store, "s/x")
     written: list[int] = []
-    honest = replace_range.RewrittenFile
 
     class Killed(BaseException):
         pass
@@ -341,7 +341,7 @@ def test_an_interrupted_replacement_resumes(store: Store, monkeypatch: pytest.Mo
         if len(written) == 2:
             raise Killed
         written.append(1)
-        return honest(*arguments)
+        return RewrittenFile(*arguments)
 
     monkeypatch.setattr(replace_range, "RewrittenFile", counted)
     with pytest.raises(Killed):
@@ -355,7 +355,7 @@ def test_an_interrupted_replacement_resumes(store: Store, monkeypatch: pytest.Mo
 
     def going_on(*arguments: Any) -> Any:
         written.append(1)
-        return honest(*arguments)
+        return RewrittenFile(*arguments)
 
     monkeypatch.setattr(replace_range, "RewrittenFile", going_on)
     done = store.streams.replace("s/x", between=(50, 51), with_=None)

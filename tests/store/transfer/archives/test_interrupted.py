@@ -19,6 +19,7 @@ from anabranch.errors import (
     Truncated,
 )
 from anabranch.store import Store
+from anabranch.transfer.archives.export import write_file
 from anabranch.transfer.archives.format import METADATA
 from tests.store.transfer.archives.kit import (
     assert_same,
@@ -125,7 +126,6 @@ def test_a_stream_that_is_truncated_or_rewritten_meanwhile(
     digest = store.archives.digest("iot/x")
     from anabranch.transfer.jobs import archive
 
-    real = archive.write_file
     acts: list[Callable[[], object]] = [
         lambda: (store.compact(force=True), store.streams.scale("iot/x", 1), store.streams.rename("iot/x", "iot/z")),
         lambda: store.streams.truncate("iot/z", store.cuts.tail("iot/z")),
@@ -134,7 +134,7 @@ def test_a_stream_that_is_truncated_or_rewritten_meanwhile(
     def write(*arguments: Any) -> Any:
         if acts:
             acts.pop(0)()
-        return real(*arguments)
+        return write_file(*arguments)
 
     monkeypatch.setattr(archive, "write_file", write)
     with pytest.raises(Truncated):

@@ -18,6 +18,7 @@ from anabranch import limits
 from anabranch.catalog.state.copy_portion import COPY_PORTION
 from anabranch.catalog.state.job import JobState
 from anabranch.core import cuts
+from anabranch.core.stream_slice import plan_slice
 from anabranch.errors import (
     InvalidArgument,
     InvalidCut,
@@ -28,6 +29,7 @@ from anabranch.errors import (
     StreamExists,
     StreamNotFound,
 )
+from anabranch.log.segment_reader import SegmentReader
 from anabranch.model.event import Event
 from anabranch.store import Store
 from tests.store.helpers import ANYWHERE, store_at
@@ -220,7 +222,7 @@ def test_segments_whose_key_range_holds_no_wanted_key_are_not_read(
     planned: list[Any] = []
     from anabranch.transfer.filters import scan
 
-    class Watched(scan.SegmentReader):
+    class Watched(SegmentReader):
         def plan(self, *args: Any, **kwargs: Any) -> Any:
             planned.append(self.segment)
             return super().plan(*args, **kwargs)
@@ -389,7 +391,7 @@ def test_a_copy_that_is_deleted_while_it_is_asked_for_again_is_made_again(
     store.streams.copy("s/x", "s/y", where="_appended > '1990-01-01'")
     from anabranch.transfer.filters import at_once
 
-    plan_slice, act = at_once.plan_slice, meanwhile(lambda: store.streams.delete("s/y"))
+    act = meanwhile(lambda: store.streams.delete("s/y"))
 
     def deleting(*args: Any) -> Any:
         act("", 0, None)

@@ -13,6 +13,7 @@ from anabranch.catalog.state.job import FORMAT, JOB
 from anabranch.errors import Conflict, FormatTooNew, InvalidArgument
 from anabranch.store import Store
 from anabranch.transfer.jobs import run as running
+from anabranch.transfer.jobs.delete_sources import delete_sources
 from anabranch.transfer.jobs.record import JobRow, JobState
 from anabranch.transfer.jobs.sources import Source
 from tests.store.helpers import bodies_of, sound
@@ -89,12 +90,10 @@ def test_the_sources_of_all_stores_are_given_up_or_none(three: Three, monkeypatc
     assert there(*three) == [True, True, True]
     other.streams.truncate("s/x", other.cuts.tail("s/x"))  # nothing is left that would be lost
 
-    real = running.delete_sources
-
     def interrupted(txn: object, row: JobRow, store: int, now: object) -> None:
         if store == 2:
             raise KeyboardInterrupt
-        real(txn, row, store, now)  # type: ignore[arg-type]
+        delete_sources(txn, row, store, now)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
         patch.setattr(running, "delete_sources", interrupted)
