@@ -77,7 +77,7 @@ class _GroupCall:
     async def serve(self) -> None:
         """Answer request after request."""
         position = await self._session.run(lambda: str(self._held.reader.position))
-        await self._send(opened=v1.GroupReaderOpened(position=position))
+        await self._send(opened=v1.GroupReaderOpened(position=position), session=self._session.token)
         delivering = asyncio.ensure_future(self._deliver())
         receiving = asyncio.ensure_future(self._receive())
         try:

@@ -12,6 +12,7 @@ from google.protobuf.message import Message
 
 from anabranch import limits
 from anabranch.errors import Closed, InvalidArgument
+from anabranch.runtime.ids import token
 from anabranch.server.grpc.call import GrpcCall
 from anabranch.server.grpc.errors import draining
 
@@ -26,6 +27,8 @@ class GrpcSession:
     def __init__(self, call: GrpcCall, kind: type[Message], *, silent_s: float | None) -> None:
         """`kind` is that of a request. A caller who sends none for `silent_s` seconds is given up."""
         self.call = call
+        self.token = token(call.front.store.runtime.ids)
+        """Sent with `opened`. A caller who repeats it is safe from what a network repeats elsewhere."""
         self._kind = kind
         self._silent_s = silent_s
         self._loop = asyncio.get_running_loop()
@@ -66,8 +69,8 @@ class GrpcSession:
         return given[1]
 
     async def next(self) -> tuple[str, Any] | None:
-        """The next request, by its name; None once the caller sends no more. Raises InvalidArgument, TimeoutError, and what
-        says that the broker ends."""
+        """The next request, by its name; None once the caller sends no more. Raises InvalidArgument, also for a request of
+        another session, TimeoutError, and what says that the broker ends."""
         receive = asyncio.ensure_future(self.call.receive(self._kind))
         heard_at = self._loop.time()
         try:
@@ -83,6 +86,8 @@ class GrpcSession:
             receive.cancel()
         if message is None:
             return None
+        if message.session not in ("", self.token):
+            raise InvalidArgument("the request belongs to another session")
         name = message.WhichOneof("request")
         if name is None:
             raise InvalidArgument("expected a request in the message")

@@ -69,7 +69,7 @@ class _TransactionCall:
 
     async def serve(self) -> None:
         """Answer request after request."""
-        await self._send(opened=await self._session.run(self._state))
+        await self._send(opened=await self._session.run(self._state), session=self._session.token)
         while (given := await self._session.next()) is not None:
             match given:
                 case ("write", request):

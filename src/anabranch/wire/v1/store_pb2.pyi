@@ -176,18 +176,20 @@ class CallResponse(_message.Message):
     def __init__(self, result: _Optional[bytes] = ..., item: _Optional[bytes] = ...) -> None: ...
 
 class ReadGroupRequest(_message.Message):
-    __slots__ = ("open", "next", "commit", "checkpoint_taken", "leave")
+    __slots__ = ("open", "next", "commit", "checkpoint_taken", "leave", "session")
     OPEN_FIELD_NUMBER: _ClassVar[int]
     NEXT_FIELD_NUMBER: _ClassVar[int]
     COMMIT_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_TAKEN_FIELD_NUMBER: _ClassVar[int]
     LEAVE_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
     open: OpenGroupReader
     next: NextGroupBatch
     commit: CommitGroup
     checkpoint_taken: CheckpointTaken
     leave: LeaveGroup
-    def __init__(self, open: _Optional[_Union[OpenGroupReader, _Mapping]] = ..., next: _Optional[_Union[NextGroupBatch, _Mapping]] = ..., commit: _Optional[_Union[CommitGroup, _Mapping]] = ..., checkpoint_taken: _Optional[_Union[CheckpointTaken, _Mapping]] = ..., leave: _Optional[_Union[LeaveGroup, _Mapping]] = ...) -> None: ...
+    session: str
+    def __init__(self, open: _Optional[_Union[OpenGroupReader, _Mapping]] = ..., next: _Optional[_Union[NextGroupBatch, _Mapping]] = ..., commit: _Optional[_Union[CommitGroup, _Mapping]] = ..., checkpoint_taken: _Optional[_Union[CheckpointTaken, _Mapping]] = ..., leave: _Optional[_Union[LeaveGroup, _Mapping]] = ..., session: _Optional[str] = ...) -> None: ...
 
 class OpenGroupReader(_message.Message):
     __slots__ = ("group", "reader", "delivery", "batch_events", "meta")
@@ -238,20 +240,22 @@ class LeaveGroup(_message.Message):
     def __init__(self, events: _Optional[int] = ...) -> None: ...
 
 class ReadGroupResponse(_message.Message):
-    __slots__ = ("opened", "batch", "nothing", "committed", "checkpoint", "left")
+    __slots__ = ("opened", "batch", "nothing", "committed", "checkpoint", "left", "session")
     OPENED_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
     NOTHING_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     LEFT_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
     opened: GroupReaderOpened
     batch: GroupBatch
     nothing: GroupNothing
     committed: GroupCommitted
     checkpoint: GroupCheckpoint
     left: GroupLeft
-    def __init__(self, opened: _Optional[_Union[GroupReaderOpened, _Mapping]] = ..., batch: _Optional[_Union[GroupBatch, _Mapping]] = ..., nothing: _Optional[_Union[GroupNothing, _Mapping]] = ..., committed: _Optional[_Union[GroupCommitted, _Mapping]] = ..., checkpoint: _Optional[_Union[GroupCheckpoint, _Mapping]] = ..., left: _Optional[_Union[GroupLeft, _Mapping]] = ...) -> None: ...
+    session: str
+    def __init__(self, opened: _Optional[_Union[GroupReaderOpened, _Mapping]] = ..., batch: _Optional[_Union[GroupBatch, _Mapping]] = ..., nothing: _Optional[_Union[GroupNothing, _Mapping]] = ..., committed: _Optional[_Union[GroupCommitted, _Mapping]] = ..., checkpoint: _Optional[_Union[GroupCheckpoint, _Mapping]] = ..., left: _Optional[_Union[GroupLeft, _Mapping]] = ..., session: _Optional[str] = ...) -> None: ...
 
 class GroupReaderOpened(_message.Message):
     __slots__ = ("position",)
@@ -296,18 +300,20 @@ class GroupLeft(_message.Message):
     def __init__(self) -> None: ...
 
 class TransactRequest(_message.Message):
-    __slots__ = ("open", "write", "flush", "commit", "abort")
+    __slots__ = ("open", "write", "flush", "commit", "abort", "session")
     OPEN_FIELD_NUMBER: _ClassVar[int]
     WRITE_FIELD_NUMBER: _ClassVar[int]
     FLUSH_FIELD_NUMBER: _ClassVar[int]
     COMMIT_FIELD_NUMBER: _ClassVar[int]
     ABORT_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
     open: OpenTransaction
     write: TransactionWrite
     flush: TransactionFlush
     commit: TransactionCommit
     abort: TransactionAbort
-    def __init__(self, open: _Optional[_Union[OpenTransaction, _Mapping]] = ..., write: _Optional[_Union[TransactionWrite, _Mapping]] = ..., flush: _Optional[_Union[TransactionFlush, _Mapping]] = ..., commit: _Optional[_Union[TransactionCommit, _Mapping]] = ..., abort: _Optional[_Union[TransactionAbort, _Mapping]] = ...) -> None: ...
+    session: str
+    def __init__(self, open: _Optional[_Union[OpenTransaction, _Mapping]] = ..., write: _Optional[_Union[TransactionWrite, _Mapping]] = ..., flush: _Optional[_Union[TransactionFlush, _Mapping]] = ..., commit: _Optional[_Union[TransactionCommit, _Mapping]] = ..., abort: _Optional[_Union[TransactionAbort, _Mapping]] = ..., session: _Optional[str] = ...) -> None: ...
 
 class OpenTransaction(_message.Message):
     __slots__ = ("id", "lease_ms", "caller")
@@ -348,14 +354,16 @@ class TransactionAbort(_message.Message):
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
 class TransactResponse(_message.Message):
-    __slots__ = ("opened", "done", "ended")
+    __slots__ = ("opened", "done", "ended", "session")
     OPENED_FIELD_NUMBER: _ClassVar[int]
     DONE_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
     opened: TransactionState
     done: TransactionDone
     ended: TransactionState
-    def __init__(self, opened: _Optional[_Union[TransactionState, _Mapping]] = ..., done: _Optional[_Union[TransactionDone, _Mapping]] = ..., ended: _Optional[_Union[TransactionState, _Mapping]] = ...) -> None: ...
+    session: str
+    def __init__(self, opened: _Optional[_Union[TransactionState, _Mapping]] = ..., done: _Optional[_Union[TransactionDone, _Mapping]] = ..., ended: _Optional[_Union[TransactionState, _Mapping]] = ..., session: _Optional[str] = ...) -> None: ...
 
 class TransactionDone(_message.Message):
     __slots__ = ()
