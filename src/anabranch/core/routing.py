@@ -52,6 +52,12 @@ def check_key(text: str) -> None:
         _utf8(text)
 
 
+def check_keys(keys: pa.ChunkedArray) -> None:
+    """Raise InvalidKey or TooLarge if a key of the column can't be stored."""
+    for chunk in keys.chunks:
+        _encoded(chunk)
+
+
 def point_of(text: str) -> int:
     """The key's point: xxh3-64, seed 0, of its UTF-8 bytes."""
     return xxhash.xxh3_64_intdigest(text.encode())
@@ -131,6 +137,11 @@ def _usable(kind: pa.DataType) -> bool:
 
 def _utf8_texts(keys: pa.Array) -> list[bytes]:
     """The keys' canonical texts as UTF-8 bytes, as Arrow holds them: decoding each would take ten times as long."""
+    return [text for text in _encoded(keys).to_pylist() if text is not None]
+
+
+def _encoded(keys: pa.Array) -> pa.Array:
+    """The keys' canonical texts as a column of bytes. Raises InvalidKey, TooLarge."""
     if not (pa.types.is_string(keys.type) or pa.types.is_large_string(keys.type)):
         keys = pc.cast(keys, pa.string())  # Arrow's casts of these are the canonical texts
     try:
@@ -141,7 +152,7 @@ def _utf8_texts(keys: pa.Array) -> list[bytes]:
     longest = pc.max(pc.binary_length(texts)).as_py() or 0
     if longest > limits.KEY_BYTES_MAX:
         raise TooLarge("a routing key", longest, limits.KEY_BYTES_MAX)
-    return [text for text in texts.to_pylist() if text is not None]
+    return texts
 
 
 def _utf8(text: str) -> bytes:

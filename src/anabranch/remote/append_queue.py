@@ -32,18 +32,28 @@ from anabranch.writing.interruptions import as_append_error
 from anabranch.writing.refusals import Refusals
 
 _AGAIN: Final = RetryPolicy(pause_s_min=0.02, pause_s_max=1.0)
-_LASTING: Final = (Conflict, Fenced, StreamSealed, StreamNotFound, Unauthenticated)
+_ENDED: Final = (StreamSealed, StreamNotFound)
+_LASTING: Final = (*_ENDED, Conflict, Fenced, Unauthenticated)
 
 
 class AppendQueue:
     """Batches of one writer, and the task that sends them. With a producer in the command, or a claim of a byte stream,
     each is appended once; without, one whose answer is lost is refused with AppendUncertain.
 
+    With `each_numbered` a refused number is given to nothing else, so nothing is appended after it.
+
     `gathered`, `close_chunk` and `explained` are set by the writer: how many bytes of single events are gathered, what
     puts these into the queue, and what a failed call's error means to this writer."""
 
     def __init__(
-        self, connection: Connection, runtime: Runtime, command: v1.AppendCommand, refusals: Refusals, *, named: bool
+        self,
+        connection: Connection,
+        runtime: Runtime,
+        command: v1.AppendCommand,
+        refusals: Refusals,
+        *,
+        named: bool,
+        each_numbered: bool = False,
     ) -> None:
         self.changed = runtime.tasks.condition()
         self.fatal: AnabranchError | None = None
@@ -56,6 +66,7 @@ class AppendQueue:
         self._producing = command.HasField("producer")
         self._repeatable = self._producing or command.HasField("byte_fence")
         self._forget = self._producing and not named
+        self._each_numbered = each_numbered
         self._refusals = refusals
         self._waiting: deque[SentBatch] = deque()
         self._bytes = 0  # accepted and not answered
@@ -65,6 +76,25 @@ class AppendQueue:
         self._call: AppendCall | None = None
         self._closing = False
         self._task = runtime.tasks.spawn("remote-writer", self._run)
+
+    def claim(self, columns: pa.Schema) -> None:
+        """Take the producer's name over, which refuses its earlier owners from now on. Raises what a broker refuses it
+        with; StoreUnavailable."""
+        self._connection.retried(lambda: self._claim(columns))
+
+    def _claim(self, columns: pa.Schema) -> None:
+        call = AppendCall(self._connection, self._runtime, self._command, columns, self.changed, self._settled)
+        try:
+            with self.changed:
+                self._adopt(call)
+        finally:
+            call.end()
+
+    @property
+    def next_number(self) -> int:
+        """The number of the next batch that is added."""
+        with self.changed:
+            return self._next + sum(sent.numbered for sent in self._waiting if sent.sequence < 0)
 
     # the writing threads
 
@@ -134,6 +164,8 @@ class AppendQueue:
             answered = self._answered
             try:
                 self._send_all()
+                if self.fatal is not None:
+                    self._give_up(self.fatal)
                 retries = self._retries()
                 continue
             except Exception as exc:
@@ -185,12 +217,16 @@ class AppendQueue:
 
     def _opened(self, call: AppendCall) -> None:
         with self.changed:
-            if self._producing and not self._command.HasField("epoch"):
-                self._command.epoch = call.opened.epoch
-                self._next = call.opened.last_sequence + 1
+            self._adopt(call)
             self._waiting.extendleft(reversed(self._unanswered))
             self._unanswered.clear()
             self._call = call
+
+    def _adopt(self, call: AppendCall) -> None:
+        """Go on in the epoch, and behind the number, with which the producer was opened."""
+        if self._producing and not self._command.HasField("epoch"):
+            self._command.epoch = call.opened.epoch
+            self._next = call.opened.last_sequence + 1
 
     def _due(self, call: AppendCall) -> SentBatch | None:
         """The next batch to send, once the window allows it; None if this call is over."""
@@ -258,7 +294,10 @@ class AppendQueue:
                 return
             except AppendUncertain as exc:
                 error = exc
-        self._refuse(sent, as_append_error(error))
+        error = as_append_error(error)
+        if self.fatal is None and (self._each_numbered or isinstance(error, _ENDED)):
+            self.fatal = error
+        self._refuse(sent, error)
 
     def _refuse(self, sent: SentBatch, error: AnabranchError) -> None:
         if not sent.metadata.HasField("note_time_us"):

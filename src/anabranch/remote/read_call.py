@@ -55,6 +55,7 @@ class ReadCall:
         self._error: Exception | None = None
         self._task: Task | None = None
         self._running = False
+        self._at_tail = True  # nothing more is on its way at present, as far as the broker says
         self.ended = self._closed = False
         self._chunks: Any = None
         self._generation = 0  # of the connection on which it was opened last
@@ -76,8 +77,8 @@ class ReadCall:
     def next(
         self, timeout_s: float | None, interrupted: Callable[[], bool]
     ) -> Received | Mapping[SegmentId, int] | None:
-        """The next batch, or the position after events that were left out; None after `timeout_s`, if interrupted, or at
-        the end. Raises what the broker raised; the next call then tries again."""
+        """The next batch, or the position after events that were left out; None after `timeout_s` if the broker has said
+        that there is nothing more at present, if interrupted, or at the end. Raises what the broker raised; the next call then tries again."""
         clock = self._runtime.clock
         until = None if timeout_s is None else clock.monotonic() + timeout_s
         with self.changed:
@@ -94,7 +95,9 @@ class ReadCall:
                     self._running = True
                     self._task = self._runtime.tasks.spawn("remote-reader", self._run)
                 if left is not None and left <= 0:
-                    return None
+                    if self._at_tail:
+                        return None
+                    left = None
                 self.changed.wait(left)
             found = self._ready.popleft()
             if isinstance(found, Received):
@@ -150,7 +153,9 @@ class ReadCall:
             chunk = self._chunks.read_chunk()
         except Exception as exc:
             raise from_flight(exc) from None
-        return parse(v1.BatchMetadata, chunk.app_metadata.to_pybytes())
+        opened = parse(v1.BatchMetadata, chunk.app_metadata.to_pybytes())
+        self._at_tail = not opened.HasField("at_tail")
+        return opened
 
     def _reopen(self) -> None:
         self._command.start.text = str(StreamCut.of(self.stream, self.position))
@@ -173,6 +178,11 @@ class ReadCall:
         position = dict(self.position)
         if metadata.position:
             position = StreamCut.parse(metadata.position).as_dict()
+        if metadata.at_tail:
+            with self.changed:
+                self._at_tail = True
+                self.changed.notify_all()
+            return True
         found: Received | Mapping[SegmentId, int] = position
         size = 0
         if chunk.data.num_rows:
@@ -186,6 +196,7 @@ class ReadCall:
                 self._running = False
                 return False
             self.position = position
+            self._at_tail = self._at_tail and not chunk.data.num_rows
             self._ready.append(found)
             self._bytes += size
             self.changed.notify_all()

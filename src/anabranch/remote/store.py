@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from anabranch import limits
 from anabranch.core.display import Displayed
+from anabranch.core.redact import shown_address
 from anabranch.errors import AnabranchError, Closed, NotRemote
 from anabranch.model.cut import HEAD
 from anabranch.model.ids import Micros
@@ -93,7 +94,7 @@ class RemoteStore(Displayed):
         self.ephemeral: Any = _CLASSES["ephemeral"](self.caller, self, self._holds)
 
     def _facts(self) -> Mapping[str, object]:
-        return {"url": self.url, "state": "closed" if self._closed else "open"}
+        return {"url": shown_address(self.url), "state": "closed" if self._closed else "open"}
 
     def _wrapped(self, handle: Handle) -> Any:
         if handle.kind == "job":

@@ -68,6 +68,7 @@ class RemoteTransaction(Displayed):
         self._sent_in = 1  # the opening of the session in which `_unflushed` was sent
         self._ended: TransactionState | None = None
         self._final: TransactionInfo | None = None  # once it has ended
+        self._noted: tuple[int | None, str | None] = None, None  # the time and the writer of its commit
         self._landed = False  # when the session was opened last, it was committed already
         self._committing = False  # a commit is in progress, or its outcome is unknown
         self._renewed_at = self._clock.monotonic()
@@ -150,9 +151,9 @@ class RemoteTransaction(Displayed):
                 except AnabranchError as exc:
                     self._committing = isinstance(exc, AppendUncertain)
                     raise
-                self._ended = TransactionState.COMMITTED
+                self._ended, self._noted = TransactionState.COMMITTED, (time_us, writer)
                 self._unflushed, self._unflushed_bytes = [], 0
-            elif time_us is not None:
+            elif time_us is not None and self._noted != (time_us, writer):
                 raise InvalidArgument("a transaction of a broker notes its time with its first commit")
             self.close()
 

@@ -14,12 +14,14 @@ import pyarrow as pa
 from anabranch import limits
 from anabranch.core.byte_stream import became_bytes, only_bytes
 from anabranch.core.display import Displayed
-from anabranch.core.python_rows import RowChecker, payload_view, to_stored_table, to_table
+from anabranch.core.event_sizes import size_runs
+from anabranch.core.python_rows import RowChecker, payload_bytes, to_stored_table, to_table
 from anabranch.core.raw_event import RawEvent
-from anabranch.core.routing import check_key, key_text
+from anabranch.core.routing import check_key, check_keys, key_text
 from anabranch.errors import (
     AnabranchError,
     Closed,
+    Fenced,
     InvalidArgument,
     SchemaMismatch,
     StoreUnavailable,
@@ -54,8 +56,9 @@ class RemoteWriter(Displayed):
     Every batch carries a number of the writer's producer, so that what was sent again after a lost connection, to the
     same broker or another one, is appended once. A writer with a `writer_id`, or a `producer`, continues where the last one of that name
     stopped, and fences it off. One with a `fence` has no producer: an append whose answer is lost is refused with
-    AppendUncertain. A condition (`expected`) needs such a writer, or one of a byte stream with the `byte_fence` of its
-    claim, whose conditions are its numbers.
+    AppendUncertain. So is one with a condition (`expected`), which has no number; with another writer than one with a
+    `fence` it waits until it is answered. A writer with a `writer_id` takes none. A `byte_fence` is of the claim of a
+    byte stream, whose conditions are its numbers.
     """
 
     def __init__(
@@ -92,6 +95,7 @@ class RemoteWriter(Displayed):
             raise only_bytes(described.name)
         self._name, self._stream = str(described.name), described.id
         self._id = named or unnamed_producer(token(runtime.ids))
+        self._named, self._each_numbered = named is not None, producer is not None
         command = v1.AppendCommand(stream=self._name)
         if byte_fence is not None:
             command.byte_fence = byte_fence
@@ -105,13 +109,29 @@ class RemoteWriter(Displayed):
         self._checker = None if self._schema.raw else RowChecker(self._schema, self._times)
         self._buffer = ChunkBuffer(self, runtime, self._stream, self._schema)
         self._refusals = self._buffer.refusals
-        self._queue = AppendQueue(connection, runtime, command, self._refusals, named=named is not None)
+        # A larger event is sent alone, so that it is large to the broker too.
+        self._small_bytes_max = min(
+            *(self._settings.event_bytes_max, self._settings.large_event_bytes_max, limits.REMOTE_CHUNK_BYTES_MAX)
+        )
+        self._queue = AppendQueue(
+            connection, runtime, command, self._refusals, named=self._named, each_numbered=self._each_numbered
+        )
         self._queue.gathered, self._queue.close_chunk = lambda: self._buffer.bytes, self._close_chunk
         self._queue.explained = self._explained
+        self._conditional: AppendQueue | None = None
+        if self._named:
+            self._claim()
         self._noting: Periodic | None = None
         if note_time_s is not None:
             self._noting = Periodic(runtime, "noting", note_time_s, lambda: self.note_time(runtime.clock.now()))
             self._noting.start()
+
+    def _claim(self) -> None:
+        try:
+            self._queue.claim(self._schema.columns)
+        except BaseException:
+            self._queue.close()
+            raise
 
     def _facts(self) -> Mapping[str, object]:
         return {"id": self.id, "stream": self._name, "state": "closed" if self._closed else "open"}
@@ -125,6 +145,12 @@ class RemoteWriter(Displayed):
     def stream_id(self) -> StreamId:
         """See `Writer.stream_id`."""
         return self._stream
+
+    @property
+    def next_number(self) -> int:
+        """See `Writer.next_number`."""
+        with self._buffer.lock:
+            return self._queue.next_number
 
     # accepting events
 
@@ -140,8 +166,8 @@ class RemoteWriter(Displayed):
         checker = self._checker
         if checker is None:
             if type(event) is not bytes:
-                event = payload_view(event, self._settings.event_bytes_max)
-            size = len(event) + _ROW_BYTES
+                event = payload_bytes(event)  # a copy: it is sent after the call has returned
+            size, weight = len(event), _ROW_BYTES
             if key is not None:
                 if type(key) is not str:
                     key = key_text(key)
@@ -150,8 +176,8 @@ class RemoteWriter(Displayed):
                 time = to_micros(time, self._times)
         else:
             event = self._to_mapping(event, key, time)
-            size = checker.bytes_of(event) + _ROW_BYTES * (1 + len(event))
-        if size > limits.REMOTE_CHUNK_BYTES_MAX or expected is not None:
+            size, weight = checker.bytes_of(event), _ROW_BYTES * (1 + len(event))
+        if size > self._small_bytes_max or expected is not None or self._each_numbered:
             return self._write_alone(event, key, time, expected, size)
         buffer = self._buffer
         with buffer.lock:
@@ -163,8 +189,8 @@ class RemoteWriter(Displayed):
                 chunk.add(event, key, time)  # type: ignore[arg-type]
             else:
                 chunk.rows.append(event)
-            before, buffer.bytes = buffer.bytes, buffer.bytes + size
-        after = before + size
+            before, after = buffer.bytes, buffer.bytes + size + weight
+            buffer.bytes = after
         if not before or before < limits.REMOTE_CHUNK_BYTES <= after:
             self._queue.wake()
         elif after > limits.REMOTE_CHUNK_BYTES_MAX:
@@ -177,15 +203,17 @@ class RemoteWriter(Displayed):
         self._require_open()
         table = self._to_stored(to_table(data))
         check_sizes(table, self._settings)
-        self._check_condition(expected)
+        if self._schema.key is not None:
+            check_keys(table.column(self._schema.key))
+        atomic = atomic or self._each_numbered
+        self._check_append(expected, table.num_rows)
         acknowledgement = Acknowledgement(self._stream, self, self._refusals)
         acknowledgement.total = acknowledgement.accepted = table.num_rows
         begin, whole = 0, atomic or expected is not None
-        for batch in _cut(table, whole=whole):
+        for batch in _cut(table, self._settings.event_bytes_max, whole=whole):
             rows = np.arange(begin, begin + batch.num_rows)
             begin += batch.num_rows
-            self._accept([self._sent(batch, acknowledgement, rows, atomic=atomic, expected=expected)])
-            self._queue.wait_for_room()
+            self._append([self._sent(batch, acknowledgement, rows, atomic=atomic, expected=expected)], expected)
         return BatchAck(acknowledgement)
 
     def flush(self) -> None:
@@ -231,6 +259,8 @@ class RemoteWriter(Displayed):
 
     def _end(self) -> None:
         self._queue.close()
+        if self._conditional is not None:
+            self._conditional.close()
         self._on_close(self)
 
     def __enter__(self) -> RemoteWriter:
@@ -255,7 +285,6 @@ class RemoteWriter(Displayed):
         if size > self._settings.large_event_bytes_max:
             raise TooLarge("an event", size, self._settings.large_event_bytes_max)
         self._require_open()
-        self._check_condition(expected)
         chunk = new_chunk(self._schema, Acknowledgement(self._stream, self, self._refusals))
         if isinstance(chunk, RawChunk):
             chunk.payloads, chunk.keys, chunk.times = [event], [key], [time]
@@ -265,11 +294,27 @@ class RemoteWriter(Displayed):
             self._sent(_columns(each.events), chunk.acknowledgement, each.origins[0][1], expected=expected)
             for each in chunk.close(self._runtime.clock.now())
         ]
+        self._check_append(expected, len(batches), chunk.acknowledgement.error)
         chunk.acknowledgement.accepted = 1
         self._refusals.add_all(chunk.acknowledgement.errors)
-        self._accept(batches)
-        self._queue.wait_for_room()
+        self._append(batches, expected)
         return Ack(chunk.acknowledgement, 0)
+
+    def _append(self, batches: list[SentBatch], expected: int | None) -> None:
+        if expected is None or not self._unconditional:
+            self._accept(batches)
+            self._queue.wait_for_room()
+            return
+        # A producer's appends are numbered and have no condition, so this one is sent besides, between those before and
+        # after it.
+        self._wait_drained()
+        with self._buffer.lock:
+            self._require_open()
+            if self._conditional is None:
+                command = v1.AppendCommand(stream=self._name)
+                self._conditional = AppendQueue(self._connection, self._runtime, command, self._refusals, named=False)
+        self._conditional.add(batches)
+        self._conditional.wait_drained()
 
     def _sent(
         self,
@@ -307,17 +352,26 @@ class RemoteWriter(Displayed):
         self._close_chunk()
         self._queue.wait_drained()
 
-    def _check_condition(self, expected: int | None) -> None:
-        if expected is not None and self._unconditional:
+    def _check_append(self, expected: int | None, count: int, error: AnabranchError | None = None) -> None:
+        """Raise for an append that has no condition or number. A number is given only to what is accepted as a whole."""
+        if self._each_numbered:
+            if error is not None:
+                raise error
+            if expected is not None:
+                raise InvalidArgument("a producer's appends take no `expected`: their numbers are their condition")
+            if count == 0:
+                raise InvalidArgument("an append of a producer has at least one event")
+        elif expected is not None and self._named:
             raise InvalidArgument(
-                "a conditional append through a broker needs a writer with a fence: writer(…, fence=0)"
+                "through a broker, a writer with a writer_id takes no `expected`; one with a fence does"
             )
 
     def _require_open(self) -> None:
         if self._closed:
             raise Closed("writer")
-        if self._queue.fatal is not None:
-            raise self._queue.fatal
+        fatal = self._queue.fatal
+        if fatal is not None and not isinstance(fatal, Fenced):  # that is raised by the acknowledgement
+            raise fatal.with_traceback(None)  # else each raise would add to its traceback
 
     def _raise(self, error: AnabranchError | None) -> None:
         if error is not None:
@@ -376,15 +430,17 @@ def _columns(events: pa.RecordBatch | RawEvent) -> pa.RecordBatch:
     return events.batch() if isinstance(events, RawEvent) else events
 
 
-def _cut(table: pa.Table, *, whole: bool) -> Iterator[pa.RecordBatch]:
+def _cut(table: pa.Table, event_bytes_max: int, *, whole: bool) -> Iterator[pa.RecordBatch]:
+    """The batches that are sent: large events alone, others together. One that is `whole` is not cut."""
     if whole and table.num_rows:
         batches = table.combine_chunks().to_batches()
         if len(batches) > 1:
             raise TooLarge("an atomic batch", table.nbytes, limits.BATCH_BYTES_MAX)
         yield from batches
         return
-    for batch in table.to_batches():
-        parts = -(-batch.nbytes // limits.REMOTE_BATCH_BYTES)
-        step = -(-batch.num_rows // max(1, parts))
-        for start in range(0, batch.num_rows, max(1, step)):
-            yield batch.slice(start, step)
+    for run in size_runs(table, event_bytes_max):
+        for batch in table.slice(run.start, run.stop - run.start).to_batches():
+            parts = -(-batch.nbytes // limits.REMOTE_BATCH_BYTES)
+            step = -(-batch.num_rows // max(1, parts))
+            for start in range(0, batch.num_rows, max(1, step)):
+                yield batch.slice(start, step)

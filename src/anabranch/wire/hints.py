@@ -8,7 +8,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Literal, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from anabranch.errors import InvalidArgument
+from anabranch.errors import InvalidArgument, InvalidCut
+from anabranch.model.cut import StreamCut
 
 
 @lru_cache(maxsize=1024)
@@ -22,10 +23,11 @@ def hints_of(kind: Callable[..., Any]) -> Mapping[str, Any]:
 
 def conform(value: Any, hint: Any, what: str) -> Any:
     """The value if it has the type, with lists as the tuples and sets, and integers as the floats, that the type names.
-    `what` names the value in the message. Raises InvalidArgument."""
+    `what` names the value in the message. Raises InvalidArgument; InvalidCut where a place in a stream is expected."""
     found, result = _fit(value, hint)
     if not found:
-        raise InvalidArgument(f"{what} is expected as {_text(hint)}, not {type(value).__name__}")
+        kind = InvalidCut if StreamCut in get_args(hint) else InvalidArgument
+        raise kind(f"{what} is expected as {_text(hint)}, not {type(value).__name__}")
     return result
 
 

@@ -98,14 +98,17 @@ def _batches(
 ) -> Iterator[Sent]:
     clock, guard = broker.store.runtime.clock, broker.guard
     checked_at, lasting = clock.monotonic(), command.follow or reader.rate is not None
+    tells_tail = command.follow and command.compact and reader.rate is None
+    at_tail = not tells_tail  # the client knows
     with reader, guard.hold(principal, "followers" if command.follow else "connections"):
-        yield from sender.opening(reader)
+        yield from sender.opening(reader, tells_tail=tells_tail)
         while True:
-            batch = reader.read(limits.FLIGHT_POLL_S if lasting else 0.0)
+            batch = reader.read(limits.FLIGHT_POLL_S if lasting and at_tail else 0.0)
             if lasting and clock.monotonic() - checked_at > limits.FLIGHT_RECHECK_S:
                 guard.authorize(principal, "read", str(broker.store.streams.get(reader.stream).name), verb="read")
                 checked_at = clock.monotonic()
             if batch is not None:
+                at_tail = not tells_tail
                 guard.admit(principal, calls=0, bytes_=batch.nbytes)
                 yield from sender.sent(batch, reader.position)
                 continue
@@ -113,6 +116,9 @@ def _batches(
                 yield sender.empty(reader.position)
             if over() or reader.at_end or not lasting:
                 return
+            if not at_tail:
+                at_tail = True
+                yield sender.tail()
 
 
 class _BatchCutter:
@@ -136,13 +142,20 @@ class _BatchCutter:
             after = position if last else StreamCut.of(position.stream, {**offsets, segment: stop})
             yield self._piece(piece, segment, stop, after)
 
-    def opening(self, reader: Reader) -> Iterator[Sent]:
+    def opening(self, reader: Reader, *, tells_tail: bool) -> Iterator[Sent]:
         """Where the read begins and ends."""
         self.position = reader.position
         if self._compact:
             end = "" if reader.end is None else str(reader.end)
             metadata = v1.BatchMetadata(position=str(self.position), end=end, skipped=self._skipped)
+            if tells_tail:
+                metadata.at_tail = False
             yield pa.RecordBatch.from_pylist([], schema=self._schema), metadata.SerializeToString()
+
+    def tail(self) -> Sent:
+        """Says that there is nothing more at present."""
+        batch = pa.RecordBatch.from_pylist([], schema=self._schema)
+        return batch, v1.BatchMetadata(at_tail=True).SerializeToString()
 
     def empty(self, position: StreamCut) -> Sent:
         """Says how far was read without a row."""

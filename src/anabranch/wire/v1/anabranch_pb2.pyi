@@ -120,7 +120,7 @@ class ReadCommand(_message.Message):
     def __init__(self, stream: _Optional[str] = ..., start: _Optional[_Union[Place, _Mapping]] = ..., end: _Optional[_Union[Place, _Mapping]] = ..., follow: _Optional[bool] = ..., columns: _Optional[_Iterable[str]] = ..., no_columns: _Optional[bool] = ..., not_before: _Optional[_Union[Place, _Mapping]] = ..., before: _Optional[_Union[Place, _Mapping]] = ..., by: _Optional[str] = ..., batch_rows: _Optional[int] = ..., compact: _Optional[bool] = ..., skip_truncated: _Optional[bool] = ..., events_per_s: _Optional[float] = ..., bytes_per_s: _Optional[float] = ...) -> None: ...
 
 class BatchMetadata(_message.Message):
-    __slots__ = ("position", "segment", "first", "appended_us", "offsets", "appended_times", "stop", "end", "skipped")
+    __slots__ = ("position", "segment", "first", "appended_us", "offsets", "appended_times", "stop", "end", "skipped", "at_tail")
     POSITION_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     FIRST_FIELD_NUMBER: _ClassVar[int]
@@ -130,6 +130,7 @@ class BatchMetadata(_message.Message):
     STOP_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     SKIPPED_FIELD_NUMBER: _ClassVar[int]
+    AT_TAIL_FIELD_NUMBER: _ClassVar[int]
     position: str
     segment: int
     first: int
@@ -139,7 +140,8 @@ class BatchMetadata(_message.Message):
     stop: int
     end: str
     skipped: int
-    def __init__(self, position: _Optional[str] = ..., segment: _Optional[int] = ..., first: _Optional[int] = ..., appended_us: _Optional[int] = ..., offsets: _Optional[bytes] = ..., appended_times: _Optional[bytes] = ..., stop: _Optional[int] = ..., end: _Optional[str] = ..., skipped: _Optional[int] = ...) -> None: ...
+    at_tail: bool
+    def __init__(self, position: _Optional[str] = ..., segment: _Optional[int] = ..., first: _Optional[int] = ..., appended_us: _Optional[int] = ..., offsets: _Optional[bytes] = ..., appended_times: _Optional[bytes] = ..., stop: _Optional[int] = ..., end: _Optional[str] = ..., skipped: _Optional[int] = ..., at_tail: _Optional[bool] = ...) -> None: ...
 
 class RangeReadCommand(_message.Message):
     __slots__ = ("stream_id", "segment", "start", "stop", "columns", "no_columns")
