@@ -24,17 +24,17 @@ class DescribedStream:
     byte_stream: bool
 
 
-def describe(connection: Connection, stream: str | StreamName) -> DescribedStream:
-    """Ask for a stream. Raises StreamNotFound, PermissionDenied, StoreUnavailable."""
+def describe(connection: Connection, stream: str | StreamName, ident: StreamId | None = None) -> DescribedStream:
+    """Ask for a stream; with its id, also if it was renamed since. Raises StreamNotFound, PermissionDenied, StoreUnavailable."""
     if not isinstance(stream, str | StreamName):
         raise InvalidArgument(f"expected the name of a stream, got {type(stream).__name__}")
-    found = connection.retried(lambda: _ask(connection, str(stream)))
+    found = connection.retried(lambda: _ask(connection, v1.DescribeCommand(stream=str(stream), stream_id=ident)))
     key = found.key if found.HasField("key") else None
     time = found.time if found.HasField("time") else None
     schema = StreamSchema.from_bytes(found.columns, key, time, found.raw)
     return DescribedStream(StreamId(found.id), StreamName.parse(found.name), schema, found.sealed, found.byte_stream)
 
 
-def _ask(connection: Connection, stream: str) -> v1.StreamDescription:
-    info = connection.channel.info(v1.DescribeCommand(stream=stream))
+def _ask(connection: Connection, command: v1.DescribeCommand) -> v1.StreamDescription:
+    info = connection.channel.info(command)
     return parse(v1.StreamDescription, info.app_metadata)

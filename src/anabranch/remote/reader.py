@@ -90,6 +90,7 @@ class RemoteReader(Displayed):
         rules = runtime.settings.times
         self._command = v1.ReadCommand(
             stream=str(info.name),
+            stream_id=info.id,
             start=place_message(start, rules),
             end=None if end is None else place_message(end, rules),
             follow=follow,

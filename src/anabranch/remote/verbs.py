@@ -19,8 +19,9 @@ from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
 from anabranch.streams.arguments import columns_of
 from anabranch.streams.policies import Unset
+from anabranch.streams.requests import check_request
 from anabranch.wire.hints import conform
-from anabranch.wire.values import Handle, ThisStore, from_json, parse_bytes, to_bytes, to_json
+from anabranch.wire.values import Handle, ThisStore, arguments_to_bytes, from_json, parse_bytes, to_json
 from anabranch.wire.verbs import NOUNS, VERBS, StoreVerb
 
 _STORE: Final = "needs the store's catalog and files: call it where the store can be opened itself"
@@ -67,10 +68,12 @@ class Caller:
         given = dict(arguments)
         progress, started = given.pop("progress", None), given.pop("started", None)
         sent = {name: _sent(verb, name, value, own) for name, value in given.items() if not isinstance(value, Unset)}
+        if sent.get("request") is not None:
+            check_request(given["request"])
         if _needs_request(verb, sent):
             sent["request"] = token(self.runtime.ids)
         reports = progress is not None or started is not None
-        body = to_bytes({"arguments": sent, "progress": True} if reports else {"arguments": sent})
+        body = arguments_to_bytes({"arguments": sent, "progress": True} if reports else {"arguments": sent})
 
         def begin() -> tuple[bool, Any, Iterator[Any]]:
             messages = self._messages(verb.name, body, progress, started)

@@ -96,7 +96,7 @@ class RemoteWriter(Displayed):
         self._name, self._stream = str(described.name), described.id
         self._id = named or unnamed_producer(token(runtime.ids))
         self._named, self._each_numbered = named is not None, producer is not None
-        command = v1.AppendCommand(stream=self._name)
+        command = v1.AppendCommand(stream=self._name, stream_id=self._stream)
         if byte_fence is not None:
             command.byte_fence = byte_fence
         elif fence is not None:
@@ -311,7 +311,7 @@ class RemoteWriter(Displayed):
         with self._buffer.lock:
             self._require_open()
             if self._conditional is None:
-                command = v1.AppendCommand(stream=self._name)
+                command = v1.AppendCommand(stream=self._name, stream_id=self._stream)
                 self._conditional = AppendQueue(self._connection, self._runtime, command, self._refusals, named=False)
         self._conditional.add(batches)
         self._conditional.wait_drained()
@@ -408,7 +408,7 @@ class RemoteWriter(Displayed):
         if not isinstance(error, InvalidArgument) or not self._schema.raw:
             return error
         try:
-            if not describe(self._connection, self._name).schema.raw:
+            if not describe(self._connection, self._name, self._stream).schema.raw:
                 return became_bytes(self._name)
         except AnabranchError:
             return error
@@ -416,7 +416,7 @@ class RemoteWriter(Displayed):
 
     def _refreshed(self) -> RowChecker | None:
         """Switch to the columns that the stream has now; None if they are the known ones."""
-        schema = describe(self._connection, self._name).schema
+        schema = describe(self._connection, self._name, self._stream).schema
         with self._buffer.lock:
             if schema == self._schema or schema.raw:
                 return None

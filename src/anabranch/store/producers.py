@@ -13,6 +13,7 @@ from anabranch.core.display import Displayed
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.store.parts import StoreContext
+from anabranch.streams.arguments import StreamKey
 from anabranch.streams.manager import Streams
 from anabranch.writing.producer import Producer
 from anabranch.writing.producer_claim import OpenedProducer, open_producer
@@ -44,7 +45,7 @@ class Producers(Displayed):
         self._streams = streams
         self._open_writer = open_writer
 
-    def open(self, stream: str | StreamName, name: str, *, epoch: int | None = None) -> Producer:
+    def open(self, stream: StreamKey, name: str, *, epoch: int | None = None) -> Producer:
         """See `Store.producer`."""
         opened, shown = self.claim(stream, name, epoch)
         open_writer: Callable[[OpenedProducer], Writer] = lambda each: self._open_writer(  # noqa: E731
@@ -55,7 +56,7 @@ class Producers(Displayed):
         parts.keep(producer)
         return producer
 
-    def claim(self, stream: str | StreamName, name: str, epoch: int | None) -> tuple[OpenedProducer, str]:
+    def claim(self, stream: StreamKey, name: str, epoch: int | None) -> tuple[OpenedProducer, str]:
         """Open or take over a producer, for a writer; also returns the stream's name."""
         self._parts.check_open()
         info = self._streams.get(stream)

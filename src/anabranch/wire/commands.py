@@ -9,6 +9,8 @@ from google.protobuf.message import DecodeError, Message
 
 from anabranch import limits
 from anabranch.errors import InvalidArgument
+from anabranch.model.ids import StreamId
+from anabranch.streams.arguments import StreamKey
 from anabranch.wire.v1 import anabranch_pb2 as v1
 
 M = TypeVar("M", bound=Message)
@@ -20,6 +22,11 @@ _COMMANDS: Final = {
     kind.DESCRIPTOR.full_name: kind
     for kind in (v1.AppendCommand, v1.ReadCommand, v1.RangeReadCommand, v1.ByteReadCommand, v1.DescribeCommand)
 }
+
+
+def named_stream(command: v1.AppendCommand | v1.ReadCommand | v1.DescribeCommand) -> StreamKey:
+    """The stream that a command is about, by its id if it has one."""
+    return StreamId(command.stream_id) if command.HasField("stream_id") else command.stream
 
 
 def pack(command: Message) -> bytes:

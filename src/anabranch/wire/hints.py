@@ -6,10 +6,18 @@ import os
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
-from typing import Any, Literal, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from anabranch.errors import InvalidArgument, InvalidCut
+from anabranch.errors import InvalidArgument, InvalidCut, InvalidName, InvalidPointer
 from anabranch.model.cut import StreamCut
+from anabranch.model.names import StreamName
+from anabranch.model.pointer import EventPointer
+
+_REFUSALS: Final[Mapping[Any, type[InvalidArgument]]] = {
+    EventPointer: InvalidPointer,
+    StreamCut: InvalidCut,
+    StreamName: InvalidName,
+}
 
 
 @lru_cache(maxsize=1024)
@@ -23,10 +31,10 @@ def hints_of(kind: Callable[..., Any]) -> Mapping[str, Any]:
 
 def conform(value: Any, hint: Any, what: str) -> Any:
     """The value if it has the type, with lists as the tuples and sets, and integers as the floats, that the type names.
-    `what` names the value in the message. Raises InvalidArgument; InvalidCut where a place in a stream is expected."""
+    `what` names the value in the message. Raises InvalidArgument, or the kind of it that says what was expected."""
     found, result = _fit(value, hint)
     if not found:
-        kind = InvalidCut if StreamCut in get_args(hint) else InvalidArgument
+        kind = next((_REFUSALS[each] for each in get_args(hint) if each in _REFUSALS), InvalidArgument)
         raise kind(f"{what} is expected as {_text(hint)}, not {type(value).__name__}")
     return result
 

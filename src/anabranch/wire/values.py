@@ -62,8 +62,20 @@ def from_json(value: Json) -> Any:
 
 
 def to_bytes(value: Json) -> bytes:
-    """JSON as UTF-8, compact."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8", "replace")
+    """JSON as UTF-8, compact. What is not Unicode, as in a file's name, becomes question marks."""
+    return _compact(value).encode("utf-8", "replace")
+
+
+def arguments_to_bytes(value: Json) -> bytes:
+    """JSON as UTF-8, compact. Raises InvalidArgument for text that is not Unicode."""
+    try:
+        return _compact(value).encode()
+    except UnicodeEncodeError as exc:
+        raise InvalidArgument(f"can't encode an argument as UTF-8: {exc.reason}") from exc
+
+
+def _compact(value: Json) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def parse_bytes(data: bytes | memoryview, bytes_max: int = limits.WIRE_JSON_BYTES_MAX) -> Json:

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 
 from anabranch import limits
+from anabranch.core.byte_stream import reject_byte_stream
 from anabranch.core.codec import check_values
 from anabranch.errors import AnabranchError, AppendRefused, InvalidArgument, TooLarge
-from anabranch.model.ids import Micros, StreamId
+from anabranch.model.ids import Micros
 from anabranch.model.stream import StreamInfo
 from anabranch.runtime.log_events import FLIGHT_FAILED
 from anabranch.security.guard import Principal
@@ -20,7 +21,7 @@ from anabranch.server.calls import allowed_stream
 from anabranch.server.flight.byte_appends import ByteTarget
 from anabranch.server.flight.landed import Landed, landed
 from anabranch.server.load.stream_loads import Sampled, number_label, sample_of_repeat
-from anabranch.wire.commands import parse
+from anabranch.wire.commands import named_stream, parse
 from anabranch.wire.flight_errors import error_text
 from anabranch.wire.v1 import anabranch_pb2 as v1
 from anabranch.writing.producer import ProducerAck
@@ -44,10 +45,11 @@ class Target(Protocol):
 class _WriterTarget:
     """Appends without a producer: at least once, as the client repeats or not."""
 
-    def __init__(self, broker: Broker, command: v1.AppendCommand) -> None:
+    def __init__(self, broker: Broker, info: StreamInfo, command: v1.AppendCommand) -> None:
         self._loads = broker.loads
         fence = command.fence if command.HasField("fence") else None
-        self._writer = broker.store.writer(command.stream, fence=fence)
+        reject_byte_stream(info)
+        self._writer = broker.store._writer(info.id, name=str(info.name), fence=fence)
         self.epoch, self.last_sequence = 0, -1
 
     def append(self, batch: pa.RecordBatch, metadata: v1.AppendMetadata) -> Callable[[], Landed]:
@@ -67,13 +69,13 @@ class _WriterTarget:
 class _ProducerTarget:
     """Appends by a producer: each number once, whoever repeats it."""
 
-    def __init__(self, broker: Broker, command: v1.AppendCommand) -> None:
+    def __init__(self, broker: Broker, info: StreamInfo, command: v1.AppendCommand) -> None:
         if command.HasField("fence"):
             raise InvalidArgument("a producer is guarded by its epoch, not by a fence")
         self._loads = broker.loads
         epoch = command.epoch if command.HasField("epoch") else None
-        self._store, self._name = broker.store, command.stream
-        self._producer = broker.store.producer(command.stream, command.producer, epoch=epoch)
+        self._store = broker.store
+        self._producer = broker.store.producers.open(info.id, command.producer, epoch=epoch)
         self.epoch, self.last_sequence = self._producer.epoch, self._producer.last_sequence
 
     def append(self, batch: pa.RecordBatch, metadata: v1.AppendMetadata) -> Callable[[], Landed]:
@@ -83,7 +85,8 @@ class _ProducerTarget:
             self._store.watermarks.note(self._producer.stream_id, self._producer.name, Micros(metadata.note_time_us))
             return lambda: Landed([])
         if metadata.forget:
-            self._store.producers.drop(self._name, self._producer.name)
+            name = self._store.streams.get(self._producer.stream_id).name
+            self._store.producers.drop(name, self._producer.name)
             return lambda: Landed([])
         label = number_label(self._producer.name, self.epoch, metadata.sequence)
         kept, sampled = self._loads.thin(self._producer.stream_id, batch, number=label)
@@ -176,9 +179,9 @@ def append(broker: Broker, principal: Principal, command: v1.AppendCommand, read
     """Append what the client sends until it stops. Refusals are messages, because Flight does not send an error before
     the client has ended its side. A producer's refused batch is the last one: what it sent after it is not appended."""
     try:
-        info = allowed_stream(broker, principal, command.stream, "write", "append")
+        info = allowed_stream(broker, principal, named_stream(command), "write", "append")
         holding = broker.guard.hold(principal, "connections")
-        target = _target(broker, info.id, command)
+        target = _target(broker, info, command)
     except AnabranchError as exc:
         writer.write(v1.AppendOpened(error=error_text(exc)).SerializeToString())
         return
@@ -292,10 +295,12 @@ def _produced(accepted: ProducerAck, events: int, label: str, sampled: Sampled |
     return Landed(ranges, b"", result.duplicate, sampled)
 
 
-def _target(broker: Broker, stream: StreamId, command: v1.AppendCommand) -> Target:
+def _target(broker: Broker, info: StreamInfo, command: v1.AppendCommand) -> Target:
     if command.HasField("byte_fence"):
-        return ByteTarget(broker, stream, command)
-    return _ProducerTarget(broker, command) if command.HasField("producer") else _WriterTarget(broker, command)
+        return ByteTarget(broker, info.id, command)
+    return (
+        _ProducerTarget(broker, info, command) if command.HasField("producer") else _WriterTarget(broker, info, command)
+    )
 
 
 def _close(target: Target) -> None:

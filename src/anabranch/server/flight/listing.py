@@ -15,11 +15,12 @@ from anabranch.model.stream import StreamInfo
 from anabranch.security.guard import Principal
 from anabranch.server.broker import Broker
 from anabranch.server.calls import allowed_stream
+from anabranch.streams.arguments import StreamKey
 from anabranch.wire.commands import pack
 from anabranch.wire.v1 import anabranch_pb2 as v1
 
 
-def described(broker: Broker, principal: Principal, stream: str) -> Any:
+def described(broker: Broker, principal: Principal, stream: StreamKey) -> Any:
     """One stream. Raises StreamNotFound, PermissionDenied."""
     info = allowed_stream(broker, principal, stream, "read", "describe")
     return _info(broker, info)

@@ -14,7 +14,7 @@ from anabranch.errors import InvalidArgument
 from anabranch.log.view import load
 from anabranch.model.columns import ADDED
 from anabranch.model.cut import HEAD, StreamCut
-from anabranch.model.ids import SegmentId
+from anabranch.model.ids import SegmentId, StreamId
 from anabranch.reading.bounds import Place
 from anabranch.reading.reader import Reader
 from anabranch.security.guard import Principal
@@ -22,6 +22,7 @@ from anabranch.server.broker import Broker
 from anabranch.server.calls import allowed_stream
 from anabranch.server.events.page import rate_of
 from anabranch.server.flight.pieces import pieces_of
+from anabranch.wire.commands import named_stream
 from anabranch.wire.v1 import anabranch_pb2 as v1
 
 Sent = tuple[pa.RecordBatch, bytes]
@@ -34,8 +35,9 @@ def read(
 ) -> tuple[pa.Schema, Iterator[Sent]]:
     """The schema, and the batches with their metadata. `over` is called while waiting, and ends it. Raises what opening a
     reader raises."""
-    allowed_stream(broker, principal, command.stream, "read", "read")
-    skipped = _skip(broker, command) if command.skip_truncated else 0
+    info = allowed_stream(broker, principal, named_stream(command), "read", "read")
+    command.stream = str(info.name)
+    skipped = _skip(broker, info.id, command) if command.skip_truncated else 0
     reader = _open(broker, command)
     if not command.compact or command.no_columns:  # without a column, Arrow would not know how many rows there are
         return reader.schema, _batches(
@@ -70,11 +72,11 @@ def _open(broker: Broker, command: v1.ReadCommand) -> Reader:
     )
 
 
-def _skip(broker: Broker, command: v1.ReadCommand) -> int:
+def _skip(broker: Broker, stream: StreamId, command: v1.ReadCommand) -> int:
     """Move the command's start past what was truncated, and its end where segments were replaced. Returns how many events
     are gone."""
     with broker.store.catalog.reading() as reading:
-        view = load(reading, broker.store.streams.get(command.stream).id)
+        view = load(reading, stream)
     start = StreamCut.parse(command.start.text)
     if command.HasField("end") and not start.as_dict().keys() <= view.segments.keys():
         end = cuts.map_relocated(view, StreamCut.parse(command.end.text)) or cuts.tail_cut(view)
@@ -105,7 +107,9 @@ def _batches(
         while True:
             batch = reader.read(limits.FLIGHT_POLL_S if lasting and at_tail else 0.0)
             if lasting and clock.monotonic() - checked_at > limits.FLIGHT_RECHECK_S:
-                guard.authorize(principal, "read", str(broker.store.streams.get(reader.stream).name), verb="read")
+                guard.authorize(
+                    principal, "read", str(broker.store.streams.get(reader.position.stream).name), verb="read"
+                )
                 checked_at = clock.monotonic()
             if batch is not None:
                 at_tail = not tells_tail

@@ -22,7 +22,8 @@ from anabranch.server.flight.history import read_history
 from anabranch.server.flight.listing import described, listed
 from anabranch.server.flight.read import read
 from anabranch.server.flight.sql.service import ACTIONS as SQL_ACTIONS
-from anabranch.wire.commands import PING, kind_of, unpack
+from anabranch.streams.arguments import StreamKey
+from anabranch.wire.commands import PING, kind_of, named_stream, unpack
 from anabranch.wire.flight_errors import to_flight
 from anabranch.wire.v1 import anabranch_pb2 as v1
 
@@ -162,9 +163,9 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
             if self._queries is not None and not named and not kind_of(descriptor.command).startswith("anabranch."):
                 return self._queries.info(principal, descriptor)
             if named:
-                stream = b"/".join(named).decode("utf-8", "replace")
+                stream: StreamKey = b"/".join(named).decode("utf-8", "replace")
             else:
-                stream = _command(descriptor, v1.DescribeCommand).stream
+                stream = named_stream(_command(descriptor, v1.DescribeCommand))
             return described(self._broker, principal, stream)
 
     def get_schema(self, context: Any, descriptor: Any) -> Any:

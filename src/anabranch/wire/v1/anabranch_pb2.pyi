@@ -18,18 +18,20 @@ class Place(_message.Message):
     def __init__(self, text: _Optional[str] = ..., time_us: _Optional[int] = ...) -> None: ...
 
 class AppendCommand(_message.Message):
-    __slots__ = ("stream", "producer", "epoch", "fence", "byte_fence")
+    __slots__ = ("stream", "producer", "epoch", "fence", "byte_fence", "stream_id")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     FENCE_FIELD_NUMBER: _ClassVar[int]
     BYTE_FENCE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     stream: str
     producer: str
     epoch: int
     fence: int
     byte_fence: int
-    def __init__(self, stream: _Optional[str] = ..., producer: _Optional[str] = ..., epoch: _Optional[int] = ..., fence: _Optional[int] = ..., byte_fence: _Optional[int] = ...) -> None: ...
+    stream_id: int
+    def __init__(self, stream: _Optional[str] = ..., producer: _Optional[str] = ..., epoch: _Optional[int] = ..., fence: _Optional[int] = ..., byte_fence: _Optional[int] = ..., stream_id: _Optional[int] = ...) -> None: ...
 
 class AppendOpened(_message.Message):
     __slots__ = ("stream_id", "epoch", "last_sequence", "error")
@@ -88,7 +90,7 @@ class AppendAnswer(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., ranges: _Optional[_Iterable[_Union[AppendedRange, _Mapping]]] = ..., duplicate: _Optional[bool] = ..., error: _Optional[str] = ..., range_of_row: _Optional[bytes] = ..., ending: _Optional[bool] = ..., weight: _Optional[float] = ..., kept_rows: _Optional[bytes] = ...) -> None: ...
 
 class ReadCommand(_message.Message):
-    __slots__ = ("stream", "start", "end", "follow", "columns", "no_columns", "not_before", "before", "by", "batch_rows", "compact", "skip_truncated", "events_per_s", "bytes_per_s")
+    __slots__ = ("stream", "start", "end", "follow", "columns", "no_columns", "not_before", "before", "by", "batch_rows", "compact", "skip_truncated", "events_per_s", "bytes_per_s", "stream_id")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
@@ -103,6 +105,7 @@ class ReadCommand(_message.Message):
     SKIP_TRUNCATED_FIELD_NUMBER: _ClassVar[int]
     EVENTS_PER_S_FIELD_NUMBER: _ClassVar[int]
     BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
+    STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     stream: str
     start: Place
     end: Place
@@ -117,7 +120,8 @@ class ReadCommand(_message.Message):
     skip_truncated: bool
     events_per_s: float
     bytes_per_s: float
-    def __init__(self, stream: _Optional[str] = ..., start: _Optional[_Union[Place, _Mapping]] = ..., end: _Optional[_Union[Place, _Mapping]] = ..., follow: _Optional[bool] = ..., columns: _Optional[_Iterable[str]] = ..., no_columns: _Optional[bool] = ..., not_before: _Optional[_Union[Place, _Mapping]] = ..., before: _Optional[_Union[Place, _Mapping]] = ..., by: _Optional[str] = ..., batch_rows: _Optional[int] = ..., compact: _Optional[bool] = ..., skip_truncated: _Optional[bool] = ..., events_per_s: _Optional[float] = ..., bytes_per_s: _Optional[float] = ...) -> None: ...
+    stream_id: int
+    def __init__(self, stream: _Optional[str] = ..., start: _Optional[_Union[Place, _Mapping]] = ..., end: _Optional[_Union[Place, _Mapping]] = ..., follow: _Optional[bool] = ..., columns: _Optional[_Iterable[str]] = ..., no_columns: _Optional[bool] = ..., not_before: _Optional[_Union[Place, _Mapping]] = ..., before: _Optional[_Union[Place, _Mapping]] = ..., by: _Optional[str] = ..., batch_rows: _Optional[int] = ..., compact: _Optional[bool] = ..., skip_truncated: _Optional[bool] = ..., events_per_s: _Optional[float] = ..., bytes_per_s: _Optional[float] = ..., stream_id: _Optional[int] = ...) -> None: ...
 
 class BatchMetadata(_message.Message):
     __slots__ = ("position", "segment", "first", "appended_us", "offsets", "appended_times", "stop", "end", "skipped", "at_tail")
@@ -168,10 +172,12 @@ class ByteReadCommand(_message.Message):
     def __init__(self, stream_id: _Optional[int] = ..., position: _Optional[int] = ...) -> None: ...
 
 class DescribeCommand(_message.Message):
-    __slots__ = ("stream",)
+    __slots__ = ("stream", "stream_id")
     STREAM_FIELD_NUMBER: _ClassVar[int]
+    STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     stream: str
-    def __init__(self, stream: _Optional[str] = ...) -> None: ...
+    stream_id: int
+    def __init__(self, stream: _Optional[str] = ..., stream_id: _Optional[int] = ...) -> None: ...
 
 class StreamDescription(_message.Message):
     __slots__ = ("id", "name", "columns", "key", "time", "raw", "schema_version", "sealed", "event_bytes_max", "byte_stream")
