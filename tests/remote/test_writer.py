@@ -8,10 +8,18 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from anabranch.errors import ConditionFailed, InvalidArgument, SchemaMismatch, StreamNotFound, StreamSealed
+from anabranch.errors import (
+    ConditionFailed,
+    InvalidArgument,
+    SchemaMismatch,
+    StreamNotFound,
+    StreamSealed,
+    TooLarge,
+)
 from anabranch.remote.connection import Connection
 from anabranch.remote.writer import RemoteWriter
 from anabranch.runtime.ports import Runtime
+from anabranch.runtime.settings import Settings
 from anabranch.store import Store
 from tests.remote.servers import served
 from tests.store.helpers import SCHEMA, bodies_of, store_at
@@ -104,3 +112,66 @@ def test_times_are_noted_after_what_was_written(connection: Connection, store: S
         assert store.watermarks.get("s/typed") is not None
         with pytest.raises(InvalidArgument):
             w.note_time(1_600_000_000_000_000)
+
+
+def test_what_is_too_large_is_refused_at_once_and_what_is_at_the_limit_is_not(connection: Connection) -> None:
+    runtime = Runtime(settings=Settings(large_event_bytes_max=1_000))
+    raw, typed = RemoteWriter(connection, runtime, "s/a"), RemoteWriter(connection, runtime, "s/typed")
+    assert raw.write(bytes(1_000)).result(30).offset == 0
+    for mistake in (
+        lambda: raw.write(bytes(1_001)),
+        lambda: raw.write("é" * 501),
+        lambda: raw.write_batch(pa.table({"payload": [b"", bytes(1_001)]})),
+        lambda: typed.write({"device": "x" * 1_001}),
+        lambda: typed.write_batch(pa.table({"device": ["x" * 1_001]})),
+    ):
+        with pytest.raises(TooLarge) as caught:
+            mistake()
+        assert (caught.value.size, caught.value.limit) in ((1_001, 1_000), (1_002, 1_000))
+    raw.close()
+    typed.close()
+
+
+def test_a_producers_writes_are_numbered_one_by_one_and_go_on_after_a_restart(
+    connection: Connection, store: Store
+) -> None:
+    with writer(connection, producer="p") as w:
+        assert w.next_number == 0
+        for number in range(10):
+            w.write(b"%d" % number, key="k")
+        w.write_batch(pa.table({"key": ["k"] * 5, "payload": [b"10"] * 5}))
+        assert w.next_number == 11
+    with writer(connection, producer="p") as again:
+        assert again.next_number == 11
+        with pytest.raises(InvalidArgument, match="numbers are their condition"):
+            again.write(b"x", expected=3)
+        again.write(b"11", key="k").result(30)
+    assert bodies_of(store, "s/a") == [b"%d" % number for number in (*range(10), *[10] * 5, 11)]
+    assert [each.last_sequence for each in store.producers.list("s/a")] == [11]
+
+
+def test_a_refused_write_of_a_producer_gives_its_number_to_none_after_it(connection: Connection, store: Store) -> None:
+    w = writer(connection, "s/typed", producer="p")
+    w.write({"device": "d", "n": 1}).result(30)
+    with pytest.raises(SchemaMismatch):
+        w.write({"device": "d", "n": 1 << 40})
+    assert w.next_number == 1
+    store.streams.seal("s/typed")
+    with pytest.raises(StreamSealed):
+        w.write({"device": "d", "n": 2}).result(30)
+    with pytest.raises(StreamSealed):
+        w.write({"device": "d", "n": 3})
+    w.close()
+    assert [body["n"] for body in bodies_of(store, "s/typed")] == [1]
+
+
+def test_a_named_writer_takes_no_condition_and_an_unnamed_one_does(connection: Connection, store: Store) -> None:
+    with writer(connection, writer_id="me") as named, pytest.raises(InvalidArgument, match="takes no `expected`"):
+        named.write(b"x", expected=0)
+    with writer(connection) as w:
+        assert w.write(b"1", key="k").result(30).offset == 0
+        assert w.write(b"2", key="k", expected=1).result(30).offset == 1
+        with pytest.raises(ConditionFailed):
+            w.write(b"no", key="k", expected=1).result(30)
+        w.write(b"3", key="k")
+    assert bodies_of(store, "s/a") == [b"1", b"2", b"3"]

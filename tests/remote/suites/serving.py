@@ -89,23 +89,21 @@ def brokers() -> Iterator[None]:
         yield
 
 
-def suite(
-    *modules: str, without: Mapping[str, str] | None = None, plain: Iterable[str] | None = None
-) -> dict[str, Any]:
-    """The tests and fixtures of modules, without those that can't run over a connection, each with the reason. With
-    `plain`, only the tests of these names are in a plain run, and the others are slow. A fixture that opens stores of
+def suite(*modules: str, without: Mapping[str, str] | None = None, slow: Iterable[str] = ()) -> dict[str, Any]:
+    """The tests and fixtures of modules, without those that can't run over a connection, each with the reason. Those
+    named in `slow` are left out of a plain run, since the embedded store's run of them is in it. A fixture that opens stores of
     several kinds opens one, since a client of a broker can't tell them apart."""
     found: dict[str, Any] = {}
     for module in modules:
         found.update((name, each) for name, each in vars(import_module(module)).items() if _collected(name, each))
     for name in without or {}:
         del found[name]
-    unknown = set(plain or ()) - found.keys()
+    unknown = set(slow) - found.keys()
     assert not unknown, f"no such tests: {unknown}"
     for name, each in found.items():
         if not name.startswith("test_"):
             found[name] = _of_one_kind(each)
-        elif plain is not None and name not in plain:
+        elif name in slow:
             found[name] = _slow(each)
     return found
 

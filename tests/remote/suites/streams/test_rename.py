@@ -1,0 +1,11 @@
+"""Renames under writers and readers, over a connection."""
+
+from __future__ import annotations
+
+from tests.remote.suites.serving import suite
+
+globals().update(
+    suite(
+        "tests.store.streams.names.test_rename",
+    )
+)

@@ -1,0 +1,11 @@
+"""Stitched streams, over a connection."""
+
+from __future__ import annotations
+
+from tests.remote.suites.serving import suite
+
+globals().update(
+    suite(
+        "tests.store.streams.algebra.test_stitch",
+    )
+)
