@@ -73,7 +73,7 @@ def test_a_reader_continues_at_the_position_of_another(connection: Connection) -
 
 
 async def test_a_follower_gets_what_is_appended_and_ends_with_the_seal(connection: Connection, store: Store) -> None:
-    async with reader(connection, "s/a", follow=True) as follower:
+    async with reader(connection, "s/one", follow=True) as follower:
         with store.writer("s/a") as writer:
             writer.write(b"1")
             writer.flush()
@@ -87,7 +87,7 @@ async def test_a_follower_gets_what_is_appended_and_ends_with_the_seal(connectio
 
 
 def test_reading_with_a_timeout_and_closing(connection: Connection, store: Store) -> None:
-    follower = reader(connection, "s/a", follow=True)
+    follower = reader(connection, "s/one", follow=True)
     assert follower.read(0.01) is None
     with store.writer("s/a") as writer:
         writer.write(b"1")
@@ -107,7 +107,7 @@ def test_a_truncated_position_is_skipped(connection: Connection, store: Store) -
     with store.writer("s/a") as writer:
         writer.write(b"1")
         writer.flush()
-        with reader(connection, "s/a", follow=True) as follower:
+        with reader(connection, "s/one", follow=True) as follower:
             store.streams.truncate("s/a", ab.TAIL)
             writer.write(b"2")
             writer.flush()
@@ -128,3 +128,15 @@ def test_arrow_consumers_take_the_reader_itself(connection: Connection) -> None:
         assert pa.RecordBatchReader.from_stream(remote).read_all().num_rows == 2_000
     with reader(connection) as remote:
         assert remote.to_polars().height == 2_000
+
+
+def test_a_following_readers_read_without_waiting_gets_what_is_there(connection: Connection, store: Store) -> None:
+    store.streams.create("s/one")
+    with store.writer("s/one") as writer:
+        writer.write(b"0").result()
+        for number in range(20):
+            with reader(connection, "s/one", follow=True, start=store.cuts.after("s/one", events=number)) as following:
+                batch = following.read()
+                assert batch is not None and batch.column("payload").to_pylist() == [b"%d" % number]
+                assert following.read() is None
+            writer.write(b"%d" % (number + 1)).result()

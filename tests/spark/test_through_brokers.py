@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import anabranch as ab
+from anabranch.errors import InvalidArgument, StoreNotFound
+from anabranch.spark.paths import path_taken
+from anabranch.spark.stores import BrokerAccess
+from anabranch.store import StoreAddresses
 from tests.server.kit import BrokerProcess
 from tests.spark.streams import SCHEMA, by_place, new_store, numbers, rows, table, write
 from tests.waiting import until
@@ -107,8 +112,13 @@ def test_a_saved_dataframe_is_appended_or_replaces_what_was_there(
 
 
 def test_a_failed_job_leaves_nothing(spark: SparkSession, address: str, store: ab.Store, source: str) -> None:
+    # The task that fails waits first: Spark forgets what a task has staged that ends while the job fails, and only its lease
+    # ends that.
+    waits = "if(id = 500, java_method('java.lang.Thread', 'sleep', 4000L), null)"
     frame = spark.range(0, 1000, numPartitions=2).selectExpr(
-        "'d' as device", "timestamp_millis(id) as at", "if(id = 999, raise_error('no more'), id) as n"
+        f"coalesce({waits}, 'd') as device",
+        "timestamp_millis(id) as at",
+        "if(id = 999, raise_error('no more'), id) as n",
     )
     with pytest.raises(PySparkException, match="no more"):
         frame.write.format("anabranch").option("stream", source).mode("append").save(address)
@@ -183,3 +193,87 @@ def test_what_is_wrong_is_said_clearly_and_no_token_is_shown(
     assert frame.collect() == []
     assert "s3cret" not in frame._jdf.queryExecution().toString()
     assert "s3cret" not in caplog.text
+
+
+# natively, beside the brokers
+
+
+def ways(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if getattr(record, "event", "") == "spark_path"]
+
+
+def test_the_way_is_chosen_by_what_the_driver_finds(
+    address: str, folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "anabranch.spark")
+    own = StoreAddresses.of(str(folder / "store"))
+    with new_store(tmp_path) as another:
+        ident = another.id
+    other, missing = StoreAddresses.of(str(tmp_path / "store")), StoreAddresses.of(str(tmp_path / "none"))
+    for native, access, taken, reason in (
+        (None, "auto", False, "through its brokers: option 'nativePath' does not say where the store is"),
+        (own, "auto", True, "natively: the driver reaches the brokers' store there"),
+        (own, "broker", False, "through its brokers: option 'access' says so"),
+        (own, "native", True, "natively: option 'access' says so"),
+        (other, "auto", False, f"through its brokers: 'nativePath' is another store .* {ident}, and anabranch://"),
+        (missing, "auto", False, "through its brokers: .*none"),
+    ):
+        caplog.clear()
+        found = path_taken(BrokerAccess(address, native=native, access=access))  # type: ignore[arg-type]
+        assert found == (native if taken else BrokerAccess(address))
+        (said,) = ways(caplog)
+        assert re.match(f"the store of {address} is used {reason}", said)
+    for native, error in ((other, InvalidArgument), (missing, StoreNotFound)):
+        with pytest.raises(error):
+            path_taken(BrokerAccess(address, native=native, access="native"))
+
+
+def test_a_query_that_goes_natively_needs_its_brokers_no_more(
+    spark: SparkSession, folder: Path, store: ab.Store, source: str, tmp_path: Path
+) -> None:
+    write(store, 0, 100, stream=source)
+    place = str(folder / "store")
+    with BrokerProcess(folder / "store", folder=tmp_path) as broker:
+        address = "anabranch://" + str(broker.addresses["flight"]).rpartition("/")[2]
+        assert batch(spark, address, source, nativePath=place).count() == 100
+        frame = spark.readStream.format("anabranch").options(stream=source, nativePath=place).load(address)
+        written = frame.writeStream.format("anabranch").options(stream=f"{source}-out", create="true", path=place)
+        query = written.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        try:
+            until(lambda: store.streams.exists(f"{source}-out") and len(numbers(store, f"{source}-out")) == 100)
+            broker.kill()
+            write(store, 100, 100, stream=source)
+            query.processAllAvailable()
+        finally:
+            query.stop()
+    assert numbers(store, f"{source}-out") == list(range(200))
+
+
+def test_a_batch_that_is_repeated_another_way_doubles_nothing(
+    spark: SparkSession, address: str, folder: Path, store: ab.Store, source: str, tmp_path: Path
+) -> None:
+    target, checkpoint = f"{source}-out", tmp_path / "checkpoint"
+    native = {"nativePath": str(folder / "store")}
+
+    def run(**options: Any) -> None:
+        frame = spark.readStream.format("anabranch").options(stream=source, **options).load(address)
+        written = frame.writeStream.format("anabranch").options(stream=target, create="true", path=address, **options)
+        query = written.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+        query.awaitTermination()
+
+    write(store, 0, 100, stream=source)
+    for count, options in enumerate((native, {**native, "access": "broker"}, {**native, "access": "native"}), 1):
+        run(**options)
+        assert numbers(store, target) == list(range(100 * count))
+        commits = sorted(checkpoint.joinpath("commits").glob("[0-9]*"), key=lambda each: int(each.name))
+        commits[-1].unlink()  # as if the driver had been killed before Spark noted its last batch
+        checkpoint.joinpath("commits", f".{commits[-1].name}.crc").unlink(missing_ok=True)
+        write(store, 100 * count, 100, stream=source)
+    assert store.transactions.list(ended=False) == []
+
+
+def test_natively_or_not_at_all(spark: SparkSession, address: str, source: str, tmp_path: Path) -> None:
+    new_store(tmp_path).close()
+    with pytest.raises(PySparkException, match="is another store than that of the brokers"):
+        batch(spark, address, source, access="native", nativePath=str(tmp_path / "store")).collect()
+    assert batch(spark, address, source, nativePath=str(tmp_path / "store")).collect() == []

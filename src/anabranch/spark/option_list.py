@@ -56,6 +56,22 @@ OPTIONS: Final = (
         "for a broker with TLS: a PEM file with the certificate of the CA to trust, on every machine of the job",
     ),
     SparkOption(
+        "access",
+        "both",
+        "`auto`",
+        "for a broker: which way the job takes. `broker`: through the brokers; `native`: to the store itself at `nativePath`, "
+        "or it fails; `auto`: natively if `nativePath` is given, the driver reaches the store there and it is the one that the "
+        "brokers serve, else through the brokers. The driver logs which way it took and why",
+    ),
+    SparkOption(
+        "nativePath",
+        "both",
+        "none",
+        "for a broker, which does not tell where its store is: the store's folder or the URL of its PostgreSQL catalog, with "
+        "`blobs`, `history` and `encryptionKeys` as for a `path`. Every machine of the job reaches it there, and the brokers' "
+        "rights and limits don't apply. Give no password in the URL",
+    ),
+    SparkOption(
         "start",
         "read",
         "`head`",

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Final
+from typing import Final, cast, get_args
 
 from anabranch.core.redact import shown_address
 from anabranch.errors import InvalidArgument
@@ -16,15 +16,16 @@ from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.remote.address import BrokerAddress, is_broker
 from anabranch.spark.option_list import OPTIONS, READ, SPARK_OWN, WRITE
-from anabranch.spark.stores import BrokerAccess, StorePlaces
+from anabranch.spark.stores import Access, BrokerAccess, StorePlaces
 from anabranch.store import StoreAddresses
 from anabranch.store.addresses import POSTGRES
 from anabranch.store.engine_api import TimeKind
 
 __all__ = ["ReadOptions", "WriteOptions"]
 
-_OF_BROKERS: Final = ("tokenFile", "ca")
-_NOT_OF_BROKERS: Final = ("blobs", "history", "encryptionKeys", "markers", "late")
+_OF_BROKERS: Final = ("tokenFile", "ca", "access", "nativePath")
+_OF_NATIVE_PATHS: Final = ("blobs", "history", "encryptionKeys")
+_NOT_OF_BROKERS: Final = ("markers", "late")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,7 @@ class _ParsedOptions:
         return (self._said.get(name.lower()) or "").strip() or None
 
     def store(self) -> StorePlaces:
-        path, blobs, history = self.text("path"), self.text("blobs"), self.text("history")
+        path = self.text("path")
         if path is None:
             raise InvalidArgument("the location of the store is missing: .option('path', './river')")
         if is_broker(path):
@@ -140,6 +141,11 @@ class _ParsedOptions:
                 raise InvalidArgument(
                     f"option '{name}' belongs to a broker's address: .option('path', 'anabranch://…')"
                 )
+        return self._addresses(path)
+
+    def _addresses(self, path: str) -> StoreAddresses:
+        """Where the store itself is, with its catalog at `path`."""
+        blobs, history = self.text("blobs"), self.text("history")
         if "memory://" in (path, blobs, history):
             raise InvalidArgument("Spark's workers are other processes and can't see memory://; use a folder")
         if path.startswith(POSTGRES) and blobs is None:
@@ -153,14 +159,30 @@ class _ParsedOptions:
         return StoreAddresses.of(path, blobs, history, self.text("encryptionKeys"))
 
     def _broker(self, path: str) -> BrokerAccess:
-        for name in _NOT_OF_BROKERS:
+        native = self.text("nativePath")
+        for name in _NOT_OF_BROKERS + (() if native is not None else _OF_NATIVE_PATHS):
             if self.text(name) is not None:
                 raise InvalidArgument(f"option '{name}' can't be used with a broker, which opens the store itself")
+        access = cast(Access, self.choice("access", get_args(Access)))
+        if access == "native" and native is None:
+            raise InvalidArgument(
+                "option 'access' is 'native', so option 'nativePath' must say where the store is: a broker does not tell"
+            )
+        if native is not None and is_broker(native):
+            raise InvalidArgument("option 'nativePath' is the address of the store itself, not of a broker")
+        for name in ("nativePath", "blobs", "history"):
+            if (place := self.text(name)) is not None and shown_address(place) != place:
+                raise InvalidArgument(
+                    f"option '{name}' holds a secret, and Spark shows options in its plans: {shown_address(place)}. Take it from "
+                    "the environment or a file of each machine, such as PostgreSQL's PGPASSFILE"
+                )
         token_file, ca = self.text("tokenFile"), self.text("ca")
         return BrokerAccess(
             str(BrokerAddress.parse(path)),
             None if token_file is None else str(Path(token_file).absolute()),
             None if ca is None else str(Path(ca).absolute()),
+            None if native is None else self._addresses(native),
+            access,
         )
 
     def stream(self) -> StreamName:

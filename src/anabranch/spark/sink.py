@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -38,6 +39,7 @@ from anabranch.model.names import StreamName
 from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
 from anabranch.spark.options import WriteOptions
+from anabranch.spark.paths import path_taken
 from anabranch.spark.pipelines.checkpoint_folder import checkpoint_folder
 from anabranch.spark.source.offsets import series_of
 from anabranch.spark.staging import BrokerStaging, JobStaging, OwnStaging, StagedPartition
@@ -55,12 +57,17 @@ def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: b
 
     Raises InvalidArgument and its subclasses, StoreNotFound, StreamNotFound, StreamSealed.
     """
-    return BatchWriter(WriteOptions.of(options), schema, overwrite)
+    return BatchWriter(_asked(options), schema, overwrite)
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> DataSourceStreamWriter:
     """The writer for `df.writeStream`. Raises as `batch_writer`."""
-    return StreamWriter(WriteOptions.of(options), schema, overwrite)
+    return StreamWriter(_asked(options), schema, overwrite)
+
+
+def _asked(options: Mapping[str, str]) -> WriteOptions:
+    asked = WriteOptions.of(options)
+    return replace(asked, store=path_taken(asked.store))
 
 
 class WrittenBatch(WriterCommitMessage):

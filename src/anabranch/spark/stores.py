@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from anabranch.errors import InvalidArgument, NotRemote
 from anabranch.errors.system import unavailable
@@ -17,6 +18,7 @@ from anabranch.remote.open import connect
 from anabranch.store import Store, StoreAddresses
 
 __all__ = [
+    "Access",
     "BrokerAccess",
     "StorePlaces",
     "address_options",
@@ -27,15 +29,26 @@ __all__ = [
 ]
 
 
+Access = Literal["auto", "broker", "native"]
+"""How to reach a store that brokers serve: `auto` decides by what the driver finds."""
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerAccess:
     """How each process of a job reaches a store's brokers. It holds no secret: Spark shows options in its plans. The
     token is that in the file, or in the environment variable ANABRANCH_TOKEN; `ca` is a PEM file. Both files are on
-    every machine of the job."""
+    every machine of the job. `native` is where every machine reaches the store itself, and `access` the way that the
+    caller wants; see `anabranch.spark.paths`."""
 
     url: str
     token_file: str | None = None
     ca: str | None = None
+    native: StoreAddresses | None = field(default=None, compare=False)
+    access: Access = field(default="auto", compare=False)
+
+    def through_brokers(self) -> BrokerAccess:
+        """The same without the other way."""
+        return replace(self, native=None, access="broker")
 
     def token(self) -> str | None:
         """The token of the file. Raises StoreUnavailable, InvalidArgument."""

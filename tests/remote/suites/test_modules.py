@@ -12,10 +12,8 @@ STORE: Final = HERE.parents[1] / "store"
 PARTS = "tests the parts of the embedded store by themselves, without a store to connect to"
 DAMAGE = "damages or watches the catalog and the files, and opens the store itself again"
 STAGING = "stages events or holds a lease, which needs the store's catalog and files (NotRemote)"
-UPKEEP = "the upkeep that a broker runs for its store; a client's calls of it are in tests/remote/test_store.py"
-JOBS = (
-    "jobs run in the broker, and halt here where the test's process looks at them; a client's jobs are in tests/server"
-)
+UPKEEP = "upkeep by the clock and the tasks of the embedded store, which a broker runs by itself"
+JOBS = "jobs between stores that this process has open, which no broker can be given (NotRemote); see tests/remote/test_store.py"
 
 NOT_OVER_A_CONNECTION: Final = {
     "blobs.test_encryption": DAMAGE,
@@ -58,7 +56,7 @@ NOT_OVER_A_CONNECTION: Final = {
     "test_pairings": "pairs catalogs with blob stores, of which a client knows nothing",
     "test_six_places": "a simulation of the embedded store",
     "test_system_errors": "makes the system calls of the embedded store fail",
-    "test_tracing": "traces the embedded store; see tests/server for the broker's",
+    "test_tracing": "traces the embedded store",
     "testing.test_faults": PARTS,
     "transactions.test_transaction_failures": "makes the catalog of this process fail; see test_transaction_sessions.py",
     "transfer.archives.test_archive": JOBS,

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
@@ -33,6 +34,7 @@ from anabranch.model.cut import StreamCut
 from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.stream import StreamView
 from anabranch.spark.options import ReadOptions
+from anabranch.spark.paths import path_taken
 from anabranch.spark.source.batch_end import BatchLimits, StoreTimes, end_of_batch
 from anabranch.spark.source.complete import WATERMARK, complete_cut, raised_to_head
 from anabranch.spark.source.markers import MarkerOption, Markers, marker_row
@@ -64,12 +66,17 @@ def schema(options: Mapping[str, str]) -> StructType:
 
 def batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
     """The reader for `spark.read`: reads what is between start and end when the query is planned."""
-    return BatchReader(ReadOptions.of(options), _names(schema), _types(schema))
+    return BatchReader(_asked(options), _names(schema), _types(schema))
 
 
 def stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
     """The reader for `spark.readStream`."""
-    return StreamReader(ReadOptions.of(options), _names(schema), _types(schema))
+    return StreamReader(_asked(options), _names(schema), _types(schema))
+
+
+def _asked(options: Mapping[str, str]) -> ReadOptions:
+    asked = ReadOptions.of(options)
+    return replace(asked, store=path_taken(asked.store))
 
 
 def _names(schema: StructType) -> tuple[str, ...]:
