@@ -73,7 +73,7 @@ def test_a_reader_continues_at_the_position_of_another(connection: Connection) -
 
 
 async def test_a_follower_gets_what_is_appended_and_ends_with_the_seal(connection: Connection, store: Store) -> None:
-    async with reader(connection, "s/one", follow=True) as follower:
+    async with reader(connection, "s/a", follow=True) as follower:
         with store.writer("s/a") as writer:
             writer.write(b"1")
             writer.flush()
@@ -87,7 +87,7 @@ async def test_a_follower_gets_what_is_appended_and_ends_with_the_seal(connectio
 
 
 def test_reading_with_a_timeout_and_closing(connection: Connection, store: Store) -> None:
-    follower = reader(connection, "s/one", follow=True)
+    follower = reader(connection, "s/a", follow=True)
     assert follower.read(0.01) is None
     with store.writer("s/a") as writer:
         writer.write(b"1")
@@ -107,7 +107,7 @@ def test_a_truncated_position_is_skipped(connection: Connection, store: Store) -
     with store.writer("s/a") as writer:
         writer.write(b"1")
         writer.flush()
-        with reader(connection, "s/one", follow=True) as follower:
+        with reader(connection, "s/a", follow=True) as follower:
             store.streams.truncate("s/a", ab.TAIL)
             writer.write(b"2")
             writer.flush()
