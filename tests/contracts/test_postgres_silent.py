@@ -15,6 +15,7 @@ from anabranch import limits
 from anabranch.catalog.postgres.pipeline import PipelineConnection
 from anabranch.errors import AnabranchError, AppendUncertain, StoreUnavailable
 from anabranch.runtime.settings import Settings
+from tests.parameters import rest_is_slow
 from tests.postgres_server import drop, fresh_url
 from tests.swallowing import Loss, SwallowingProxy
 from tests.waiting import PATIENCE_S, until, until_ended
@@ -101,7 +102,7 @@ def bodies(store: ab.Store) -> list[bytes]:
         return [event.body for event in reader]
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name.lower())
+@pytest.mark.parametrize("loss", rest_is_slow(LOSSES), ids=lambda loss: loss.name.lower())
 def test_an_append_that_is_never_answered_is_uncertain_and_settled_later(
     store: ab.Store, proxy: SwallowingProxy, loss: Loss
 ) -> None:
@@ -119,7 +120,7 @@ def test_an_append_that_is_never_answered_is_uncertain_and_settled_later(
     assert list(store.check()) == []
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name.lower())
+@pytest.mark.parametrize("loss", rest_is_slow(LOSSES), ids=lambda loss: loss.name.lower())
 def test_a_network_that_comes_back_before_the_deadline_loses_nothing(
     store: ab.Store, proxy: SwallowingProxy, loss: Loss
 ) -> None:
@@ -135,7 +136,7 @@ def test_a_network_that_comes_back_before_the_deadline_loses_nothing(
     assert bodies(store) == [b"before", b"kept"]
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name.lower())
+@pytest.mark.parametrize("loss", rest_is_slow(LOSSES), ids=lambda loss: loss.name.lower())
 def test_a_read_and_a_change_that_are_never_answered_fail(store: ab.Store, proxy: SwallowingProxy, loss: Loss) -> None:
     store.writer("s/a").write(b"x").result()
     proxy.lose(loss)
@@ -146,7 +147,7 @@ def test_a_read_and_a_change_that_are_never_answered_fail(store: ab.Store, proxy
     store.streams.create("s/b", exist_ok=True)
 
 
-@pytest.mark.parametrize("after", [0, 1, 100, 500])
+@pytest.mark.parametrize("after", rest_is_slow([1, 0, 100, 500]))
 def test_a_connection_that_dies_while_it_is_made_is_given_up(
     store: ab.Store, proxy: SwallowingProxy, url: str, tmp_path: Path, after: int
 ) -> None:
@@ -172,7 +173,7 @@ def test_a_server_that_ends_its_half_of_a_connection_is_lost(store: ab.Store, pr
     assert found[0] == b"before" and found[-1] == b"after" and found.count(b"lost") <= 1
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name.lower())
+@pytest.mark.parametrize("loss", rest_is_slow(LOSSES), ids=lambda loss: loss.name.lower())
 def test_a_store_closes_while_nothing_is_answered(
     url: str, proxy: SwallowingProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loss: Loss
 ) -> None:

@@ -20,6 +20,7 @@ import pytest
 
 import anabranch as ab
 from anabranch.errors import ReaderNotInGroup
+from tests.parameters import rest_is_slow
 from tests.postgres_server import drop, fresh_url
 from tests.process.children import Child, Tell
 from tests.waiting import until
@@ -102,7 +103,7 @@ def take(tell: Tell, group: ab.ReaderGroup, name: str) -> None:
 
 @pytest.mark.process
 @pytest.mark.chaos
-@pytest.mark.parametrize(("catalog", "kills"), [("sqlite", 3), ("postgres", 2)])
+@pytest.mark.parametrize(("catalog", "kills"), rest_is_slow([("postgres", 2), ("sqlite", 3)]))
 def test_killed_readers_and_writers_lose_and_double_nothing_while_segments_change(
     catalog: str, kills: int, tmp_path: Path, seed: int
 ) -> None:

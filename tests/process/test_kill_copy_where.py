@@ -55,6 +55,7 @@ def numbers(store: Store, name: str) -> list[int]:
         return sorted(event.body["n"] for event in reader)
 
 
+@pytest.mark.slow
 def test_a_copy_by_a_filter_killed_again_and_again_is_made_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

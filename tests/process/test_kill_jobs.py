@@ -18,6 +18,7 @@ from anabranch.catalog.port import Catalog
 from anabranch.store import Store
 from anabranch.transfer.jobs.job import Job
 from anabranch.transfer.jobs.record import JobState
+from tests.parameters import rest_is_slow
 from tests.process.children import Child
 from tests.store.helpers import sound
 from tests.store.transfer.jobs.kit import SCHEMA, SETTINGS, fill, image, live
@@ -142,7 +143,7 @@ def told(store: Store) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "begin", [copy, stitch, stitch_of_both, deduplicate, copy_scope], ids=lambda begin: begin.__name__
+    "begin", rest_is_slow([stitch_of_both, copy, stitch, deduplicate, copy_scope]), ids=lambda begin: begin.__name__
 )
 def test_a_job_killed_again_and_again_ends_as_if_nothing_had_happened(begin: Begin, tmp_path: Path) -> None:
     prepared(tmp_path / "undisturbed")
@@ -159,7 +160,7 @@ def test_a_job_killed_again_and_again_ends_as_if_nothing_had_happened(begin: Beg
         assert sound(source) and sound(target)
 
 
-@pytest.mark.parametrize("begin", [follow, follow_within], ids=lambda begin: begin.__name__)
+@pytest.mark.parametrize("begin", rest_is_slow([follow, follow_within]), ids=lambda begin: begin.__name__)
 def test_a_copy_that_follows_and_is_killed_again_and_again_is_the_source(begin: Begin, tmp_path: Path) -> None:
     prepared(tmp_path)
 

@@ -78,6 +78,7 @@ def replace(store: Store) -> Any:
     return store.streams.replace("s/x", between=(LOW, HIGH), with_="s/new", window=2)
 
 
+@pytest.mark.slow
 def test_a_replacement_killed_again_and_again_is_done_once_and_keeps_what_is_appended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

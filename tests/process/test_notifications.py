@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import anabranch as ab
+from tests.parameters import rest_is_slow
 from tests.postgres_server import drop, fresh_url
 from tests.process.children import Child, Tell
 from tests.waiting import until
@@ -18,7 +19,7 @@ from tests.waiting import until
 Place = tuple[str, str | None]
 
 
-@pytest.fixture(params=["sqlite", "postgres+folder"])
+@pytest.fixture(params=rest_is_slow(["sqlite", "postgres+folder"]))
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     if request.param == "sqlite":
         yield str(tmp_path / "store"), None
@@ -128,7 +129,7 @@ def listen_by_name(tell: Tell, store_at: str, blobs: str | None, to_group: bool,
         time.sleep(600)
 
 
-@pytest.mark.parametrize("to_group", [False, True])
+@pytest.mark.parametrize("to_group", rest_is_slow([True, False]))
 def test_a_killed_listener_with_a_name_misses_nothing_and_is_told_again_only_what_it_was_at(
     place: Place, tmp_path: Path, to_group: bool
 ) -> None:

@@ -23,6 +23,7 @@ from anabranch.model.append import Appended
 from anabranch.model.ids import StreamId
 from anabranch.runtime.ports import Runtime
 from anabranch.testing.contracts.samples import NOW, append, new_stream, part
+from tests.parameters import rest_is_slow
 from tests.postgres_server import Server, fresh_url
 from tests.process.children import Child, pour, verify
 from tests.waiting import until
@@ -98,6 +99,7 @@ def committing(url: str) -> list[int]:
     return [pid for (pid,) in ask(url, text)]
 
 
+@pytest.mark.slow
 def test_a_server_that_restarts_and_crashes_under_writers_loses_and_doubles_nothing(
     server: Server, tmp_path: Path
 ) -> None:
@@ -196,7 +198,7 @@ def _number(catalog: PostgresCatalog) -> str:
     return "done"
 
 
-@pytest.mark.parametrize("what", ["an append", "a request", "a numbered unit"])
+@pytest.mark.parametrize("what", rest_is_slow(["a numbered unit", "an append", "a request"]))
 def test_what_was_committed_alone_is_not_called_safe_when_it_is_asked_for_again(
     pair: tuple[Server, Server], what: str
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import anabranch as ab
 from anabranch.errors import AnabranchError
+from tests.parameters import rest_is_slow
 from tests.simulation.planted_faults.core import skip_the_fsync, skip_the_fsync_of_blobs
 from tests.waiting import until
 from torture.child import Child, Log
@@ -75,7 +76,7 @@ class Scene:
         return f"{len(missing)} acknowledged events are lost" if missing or len(there) != len(set(there)) else ""
 
 
-@pytest.mark.parametrize("size", [10, 100_000], ids=["in the catalog", "in blobs"])
+@pytest.mark.parametrize("size", rest_is_slow([10, 100_000]), ids=["in the catalog", "in blobs"])
 def test_what_was_acknowledged_survives_a_power_cut(tmp_path: Path, size: int) -> None:
     scene = Scene(tmp_path, size, nullcontext)
     for round_ in range(2):

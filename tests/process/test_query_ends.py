@@ -74,6 +74,7 @@ def run(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [3, pytest.param(20, marks=pytest.mark.slow)])
 def test_a_process_that_asks_for_a_few_rows_ends_well(store: Path, times: int) -> None:
     for _ in range(times):
@@ -81,6 +82,7 @@ def test_a_process_that_asks_for_a_few_rows_ends_well(store: Path, times: int) -
         assert (done.returncode, done.stderr, len(done.stdout.splitlines())) == (0, "", 3)
 
 
+@pytest.mark.slow
 def test_a_process_that_asks_for_a_few_rows_with_a_filter_ends_well(store: Path) -> None:
     for _ in range(3):
         done = ask(
@@ -117,6 +119,7 @@ def test_ctrl_c_in_mid_query_ends_the_process_with_its_code(store: Path, sql: st
     assert told.splitlines()[-1] == "KeyboardInterrupt"
 
 
+@pytest.mark.slow
 def test_an_error_in_mid_query_is_told_and_ends_the_process_with_its_code(tmp_path: Path) -> None:
     with ab.connect(tmp_path / "store", create=True) as made:
         made.scopes.create("s")
@@ -210,6 +213,7 @@ def test_the_next_query_ends_the_one_before_and_a_result_may_be_closed(opened: a
         assert list(second) == []
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Ctrl-C in a generator that goes
 def test_ctrl_c_anywhere_leaves_nothing_open(opened: ab.Store) -> None:
     def ask_some() -> None:

@@ -51,6 +51,7 @@ COMMITS = 100  # of each, on average
 COMMITS_MAX = 1_000
 
 
+@pytest.mark.slow
 def test_sixteen_processes_get_a_fair_share_each(tmp_path: Path) -> None:
     """In the long run each gets at least half of the mean, where four fifths are usual. With SQLite's own way of waiting a
     quarter was seen, and a single commit. A busy machine may keep one of them from running for a while, so a share that is
@@ -290,6 +291,7 @@ def write_through_interrupts(tell: Tell, folder: Path, stop: Path) -> None:
     tell("done", ack.result().offset, interrupts)
 
 
+@pytest.mark.slow
 def test_ctrl_c_at_random_moments_neither_blocks_nor_loses_nor_reorders(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     river, stop = made(tmp_path), tmp_path / "stop"

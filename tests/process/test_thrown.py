@@ -10,7 +10,7 @@ import pytest
 
 OPERATIONS = ["write", "write_large", "write_batch", "flush", "close", "transaction", "read"]
 EVERY = 3  # places; the exception at one is mostly the one at the next
-SOME = 61
+SOME = 211
 
 
 @pytest.mark.parametrize("stride", [SOME, pytest.param(EVERY, marks=pytest.mark.slow)])

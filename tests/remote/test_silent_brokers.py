@@ -78,6 +78,7 @@ def test_calls_of_every_kind_go_on_at_the_next_broker(brokers: list[BrokerProces
             assert file.read() == b"ab"
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_client_that_meets_a_silent_broker_first_uses_the_next_one(brokers: list[BrokerProcess]) -> None:
     brokers[0].signal(signal.SIGSTOP)
@@ -87,6 +88,7 @@ def test_a_client_that_meets_a_silent_broker_first_uses_the_next_one(brokers: li
     assert time.monotonic() - begun < SILENT_S + SLACK_S
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_the_calls_of_a_client_without_another_broker_fail(
     brokers: list[BrokerProcess], monkeypatch: pytest.MonkeyPatch

@@ -68,6 +68,7 @@ def test_kill_9_in_mid_group_read_and_mid_transaction_loses_and_doubles_nothing(
         assert list(embedded.check()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_sessions_begin_at_the_broker_that_is_left(tmp_path: Path) -> None:
     with two_brokers(tmp_path) as (store, used):

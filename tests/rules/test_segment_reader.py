@@ -21,7 +21,10 @@ def users(module: str, name: str) -> set[str]:
     """The files of the package that import a name from a module."""
     found = set()
     for path in SOURCE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        text = path.read_text()
+        if module not in text:
+            continue
+        for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.ImportFrom) and node.module == module and name in [a.name for a in node.names]:
                 found.add(path.relative_to(SOURCE).as_posix())
     return found

@@ -14,6 +14,7 @@ from anabranch.errors import Closed, InvalidSql, QueryLimitExceeded, StoreUnavai
 from anabranch.query.isolated import IsolatedQueries, IsolatedResult
 from anabranch.query.names import named_streams
 from anabranch.query.sandbox import QueryLimits
+from tests.parameters import rest_is_slow
 
 
 @pytest.fixture(scope="module")
@@ -65,10 +66,12 @@ def test_parameters_and_columns_are_found_without_running(store: ab.Store, queri
 
 @pytest.mark.parametrize(
     "sql",
-    [
-        "SELECT levenshtein(repeat('x', 1000000), repeat('y', 1000000))",  # does not stop when it is interrupted
-        "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT n FROM r",
-    ],
+    rest_is_slow(
+        [
+            "SELECT levenshtein(repeat('x', 1000000), repeat('y', 1000000))",  # does not stop when it is interrupted
+            "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT n FROM r",
+        ]
+    ),
 )
 def test_a_query_that_does_not_end_is_killed_at_its_deadline(
     store: ab.Store, queries: IsolatedQueries, sql: str

@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 import anabranch as ab
+from tests.parameters import rest_is_slow
 from tests.server.kit import BrokerProcess
 from tests.waiting import PATIENCE_S, until, until_ended
 
@@ -77,8 +78,8 @@ def kill(broker: BrokerProcess) -> int:
     return -signal.SIGKILL
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-@pytest.mark.parametrize("ending", [end, kill])
+@pytest.mark.parametrize("workers", rest_is_slow(["2", "1"]))
+@pytest.mark.parametrize("ending", rest_is_slow([kill, end]))
 def test_every_acknowledged_event_is_there_once(
     store: Path, tmp_path: Path, workers: str, ending: Callable[[BrokerProcess], int]
 ) -> None:
@@ -152,6 +153,7 @@ def payload(data: str) -> str:
     return str(found["payload"])
 
 
+@pytest.mark.slow
 def test_a_client_by_flight_can_do_all_of_it(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "river", folder=tmp_path) as broker:
         with ab.connect(broker.addresses["flight"]) as remote:

@@ -16,6 +16,7 @@ import pytest
 import trustme
 
 from tests.cli.kit import Line, environment
+from tests.parameters import rest_is_slow
 from tests.server.kit import BrokerProcess
 from tests.waiting import PATIENCE_S, until
 
@@ -30,7 +31,7 @@ def client(ca: Path, certificate: Path | None = None, token: str | None = None) 
     return httpx.Client(verify=context, headers=headers)
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", rest_is_slow(["2", "1"]))
 def test_dev_tls_serves_https_to_callers_with_a_token(tmp_path: Path, workers: str) -> None:
     line = Line(tmp_path / "river")
     line("scope", "create", "iot")
@@ -59,6 +60,7 @@ def test_dev_tls_serves_https_to_callers_with_a_token(tmp_path: Path, workers: s
     assert token not in json.dumps(audit)
 
 
+@pytest.mark.slow
 def test_the_requests_on_the_screen_carry_the_authority_and_a_token(tmp_path: Path) -> None:
     line = Line(tmp_path / "river's")  # a shell has to see its path quoted
     line("scope", "create", "plant")

@@ -80,6 +80,7 @@ def test_a_body_over_the_limit_is_refused_before_it_is_read(broker: BrokerProces
     assert answer.json()["code"] == "too_large"
 
 
+@pytest.mark.slow
 def test_the_access_log_has_no_query_and_no_header(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "river", folder=tmp_path) as broker:
         secret = {"authorization": "Bearer s3cret"}
@@ -99,6 +100,7 @@ def test_a_signal_ends_it_with_exit_code_0_and_the_port_is_free(tmp_path: Path) 
                 connection(broker)
 
 
+@pytest.mark.slow
 def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
     with (
         BrokerProcess(tmp_path / "river", "--set", "drain_s=86400", folder=tmp_path) as broker,
@@ -142,6 +144,7 @@ def test_settings_can_be_printed_and_a_wrong_one_is_refused(tmp_path: Path) -> N
     assert not (tmp_path / "river").exists()
 
 
+@pytest.mark.slow
 def test_the_screen_says_what_is_served_where_and_how_to_stop(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "anabranch.cli.main", "serve"]
     command += [word for name in ("flight", "http", "grpc") for word in (f"--{name}-port", "0")]

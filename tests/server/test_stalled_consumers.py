@@ -90,9 +90,9 @@ def by_remote_reader(broker: BrokerProcess, held: ExitStack) -> None:
     [
         pytest.param(by_http("follow&format=sse"), id="server-sent events"),
         pytest.param(by_http("follow"), id="lines", marks=pytest.mark.slow),
-        pytest.param(by_http("format=ndjson"), id="a long answer"),
-        pytest.param(by_flight, id="flight"),
-        pytest.param(by_grpc, id="grpc"),
+        pytest.param(by_http("format=ndjson"), id="a long answer", marks=pytest.mark.slow),
+        pytest.param(by_flight, id="flight", marks=pytest.mark.slow),
+        pytest.param(by_grpc, id="grpc", marks=pytest.mark.slow),
         pytest.param(by_remote_reader, id="remote reader", marks=pytest.mark.slow),
     ],
 )
@@ -112,6 +112,7 @@ def test_a_consumer_who_takes_nothing_holds_little_memory_and_delays_nobody(
     assert each < 2 * limits.CONNECTION_BYTES_MAX, f"{each / 1e6:.1f} MB each"
 
 
+@pytest.mark.slow
 def test_a_consumer_who_takes_nothing_for_too_long_is_closed_and_resumes_at_its_last_cut(
     store: Path, tmp_path: Path
 ) -> None:

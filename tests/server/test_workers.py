@@ -49,6 +49,7 @@ def test_a_killed_worker_is_replaced_and_counts_are_summed(broker: BrokerProcess
     assert broker.end() == 0
 
 
+@pytest.mark.slow
 def test_workers_end_with_the_broker_even_when_it_is_killed(broker: BrokerProcess) -> None:
     workers = children(broker.process.pid)
     assert len(workers) == 2

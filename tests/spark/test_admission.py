@@ -14,10 +14,11 @@ from anabranch.core import cuts
 from anabranch.model.cut import StreamCut
 from anabranch.spark.source.batch_end import BatchLimits, StoreTimes, end_of_batch
 from anabranch.spark.source.reads import reads_of
+from tests.parameters import rest_is_slow
 from tests.spark.streams import new_store, rows
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", rest_is_slow(range(6)))
 @pytest.mark.parametrize("is_compacted", [False, True])
 def test_batches_are_whole_commits_in_append_order_and_keep_their_limits(
     tmp_path: Path, seed: int, is_compacted: bool
@@ -64,6 +65,7 @@ def _batches(store: ab.Store, limits: BatchLimits, *, stop: StreamCut | None = N
     return found
 
 
+@pytest.mark.slow
 def test_a_limit_in_bytes_is_kept_roughly_and_always_moves(tmp_path: Path) -> None:
     with new_store(tmp_path, segments=3) as store:
         with store.writer("s/in") as writer:
@@ -75,9 +77,7 @@ def test_a_limit_in_bytes_is_kept_roughly_and_always_moves(tmp_path: Path) -> No
         assert sum(map(len, batches)) == 300
 
 
-@pytest.mark.parametrize(
-    ("limit", "count"), [(1, 200), pytest.param(1, 600, marks=pytest.mark.slow), (7, 600), (100, 600)]
-)
+@pytest.mark.parametrize(("limit", "count"), rest_is_slow([(1, 200), (1, 600), (7, 600), (100, 600)]))
 @pytest.mark.parametrize("is_compacted", [False, True])
 def test_a_divided_commit_is_read_in_the_order_of_its_event_times(
     tmp_path: Path, limit: int, count: int, is_compacted: bool

@@ -36,6 +36,7 @@ def assert_same(frame: DataFrame, store: ab.Store, stream: str) -> None:
     assert found.cast(expected.schema).equals(expected)
 
 
+@pytest.mark.slow
 def test_spark_reads_an_archives_files_by_itself(spark: SparkSession, store: ab.Store, tmp_path: Path) -> None:
     write(store, 0, 60, commits=3)
     store.streams.scale("s/in", 3)

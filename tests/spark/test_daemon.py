@@ -8,10 +8,12 @@ import sys
 
 import pytest
 
+from tests.parameters import rest_is_slow
+
 
 @pytest.mark.process
 @pytest.mark.skipif(sys.platform != "linux", reason="counts threads in /proc")
-@pytest.mark.parametrize("worker", ["pyspark.worker", "pyspark.sql.worker.write_into_data_source"])
+@pytest.mark.parametrize("worker", rest_is_slow(["pyspark.worker", "pyspark.sql.worker.write_into_data_source"]))
 def test_what_is_imported_before_the_fork_starts_no_thread(worker: str) -> None:
     code = f"""
 import gc, os

@@ -111,6 +111,7 @@ def test_the_demo_is_interrupted_goes_on_and_proves_every_window(tmp_path: Path)
     assert length(store, "host/metrics") > written
 
 
+@pytest.mark.slow
 def test_the_demo_proves_a_file_of_the_users_own_with_its_late_rows(spark: SparkSession, tmp_path: Path) -> None:
     chance = random.Random(11)
     start = datetime(2026, 1, 31, 12, tzinfo=UTC)

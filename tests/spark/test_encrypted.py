@@ -38,6 +38,7 @@ def store(tmp_path: Path, keys: str) -> Iterator[ab.Store]:
         yield made
 
 
+@pytest.mark.slow
 def test_history_is_read_through_the_store(
     spark: SparkSession, store: ab.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,6 +67,7 @@ def test_the_data_source_takes_and_gives_events_with_keys_and_says_so_without(
         read(spark, store.url, "s/in")
 
 
+@pytest.mark.slow
 def test_a_pipeline_runs_over_an_encrypted_store(spark: SparkSession, tmp_path: Path, keys: str) -> None:
     with ab.connect(tmp_path / "iot", keys=keys, create=True) as store:
         store.scopes.create("iot")

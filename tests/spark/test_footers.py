@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import anabranch as ab
 from anabranch.spark import read
+from tests.parameters import rest_is_slow
 from tests.spark.streams import by_place, new_store
 
 pytestmark = pytest.mark.spark
@@ -59,7 +60,7 @@ def scans(frame: DataFrame) -> int:
     return str(frame._jdf.queryExecution().executedPlan().toString()).count("FileScan parquet")
 
 
-@pytest.mark.parametrize("column", COLUMNS)
+@pytest.mark.parametrize("column", rest_is_slow(COLUMNS, plain=5))
 def test_a_column_is_read_as_the_store_reads_it(
     spark: SparkSession, store: ab.Store, tmp_path: Path, column: str
 ) -> None:

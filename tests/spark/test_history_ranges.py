@@ -17,6 +17,7 @@ pytestmark = pytest.mark.spark
 EVENTS = 300
 
 
+@pytest.mark.slow
 def test_tasks_open_the_ranges_they_are_sent(spark: SparkSession, tmp_path: Path) -> None:
     with ab.connect(tmp_path / "store", create=True) as store:
         store.scopes.create("s")

@@ -96,6 +96,7 @@ def said(done: subprocess.CompletedProcess[str]) -> Path:
     return Path(done.stdout.strip())
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_spark_runs_on_the_wheel_where_the_machine_has_no_java(run: Run) -> None:
     done = run(SPARK_JOB)

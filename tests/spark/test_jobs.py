@@ -48,6 +48,7 @@ def test_tasks_move_a_stream_event_for_event(spark: SparkSession, pair: tuple[St
     assert sound(target)
 
 
+@pytest.mark.slow
 def test_tasks_stitch_streams_of_several_stores(spark: SparkSession, pair: tuple[Store, Store]) -> None:
     source, target = pair
     target.streams.create("t/c", schema=SCHEMA, key="device", time="at")
@@ -119,6 +120,7 @@ def test_stores_that_tasks_can_not_open_are_refused(spark: SparkSession, pair: t
         target.jobs.stitch(source, ["s/a"], "t/b", deduplicate=["n"], carrier=lambda bundles: None)
 
 
+@pytest.mark.slow
 def test_tasks_leave_out_just_what_one_process_leaves_out(
     spark: SparkSession, pair: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,6 +150,7 @@ def test_tasks_leave_out_just_what_one_process_leaves_out(
     assert sound(target)
 
 
+@pytest.mark.slow
 def test_a_job_that_leaves_out_repeats_goes_on_without_spark(spark: SparkSession, pair: tuple[Store, Store]) -> None:
     source, target = pair
     inner = carrier(spark, source, target)

@@ -29,6 +29,7 @@ def sums(frame: DataFrame) -> list[tuple[int, int, str]]:
     return [(row["_offset"], row["size"], row["sum"]) for row in wanted.orderBy("_offset").collect()]
 
 
+@pytest.mark.slow
 def test_spark_reads_large_events_fresh_and_compacted_and_writes_them(spark: SparkSession, tmp_path: Path) -> None:
     with ab.connect(tmp_path / "store", create=True) as store:
         store.scopes.create("s")

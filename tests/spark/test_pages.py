@@ -35,6 +35,7 @@ def run(spark: SparkSession, tmp_path: Path) -> Run:
     return run
 
 
+@pytest.mark.slow
 def test_the_page_on_spark_code_shows_what_its_program_writes(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     page = (ROOT / "docs" / "how-to" / "spark-code.md").read_text()
     assert ".writeStream" in page

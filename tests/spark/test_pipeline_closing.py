@@ -43,6 +43,7 @@ def late_times(store: ab.Store) -> list[float]:
     return sorted(row["at"].timestamp() - BASE / SECOND for row in rows(store, "out/counts_late"))
 
 
+@pytest.mark.slow
 def test_a_flush_closes_the_windows_that_are_open_and_no_later_ones(spark: SparkSession, store: ab.Store) -> None:
     sql = COUNTS.replace("FROM STREAM iot.sensors", "FROM STREAM iot.sensors WHERE celsius >= 0 AND device <> 'x'")
     put(store, range(25))

@@ -86,6 +86,7 @@ def test_results_and_late_events_of_disordered_input_make_up_every_closed_window
     assert progress["out/tumbling"].state_rows > 0
 
 
+@pytest.mark.slow
 def test_a_limit_smaller_than_a_commit_makes_nothing_late(spark: SparkSession, store: ab.Store) -> None:
     store.streams.scale(SOURCE, 4)
     # In order, as one commit; most of its events have one key.
@@ -101,6 +102,7 @@ def test_a_limit_smaller_than_a_commit_makes_nothing_late(spark: SparkSession, s
     assert pipeline.last_progress[0].batch >= 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keeps_late", [True, False])
 def test_a_run_that_loses_many_events_to_lateness_says_so(
     spark: SparkSession, store: ab.Store, caplog: pytest.LogCaptureFixture, keeps_late: bool
@@ -257,6 +259,7 @@ def test_a_reset_forgets_and_drops_if_asked_and_a_deletion_keeps_the_results(
     assert counted(store) == expected(store, until=24)
 
 
+@pytest.mark.slow
 def test_an_ephemeral_pipeline_takes_along_what_it_made_for_itself(spark: SparkSession, store: ab.Store) -> None:
     put(store, range(30))
     with run(store, COUNTS, name="p", spark=spark, ephemeral=True) as pipeline:
@@ -290,6 +293,7 @@ def test_a_running_pipeline_follows_is_exclusive_and_stops_when_asked(spark: Spa
     assert [each["read"] for each in pipeline_admin.find(store, "p").progress] == [60]
 
 
+@pytest.mark.slow
 def test_whatever_a_running_pipeline_reads_and_writes_may_be_renamed(spark: SparkSession, store: ab.Store) -> None:
     devices = pa.schema([("device", pa.string()), ("room", pa.string())])
     store.streams.create("iot/devices", schema=devices)
@@ -335,6 +339,7 @@ def wait_for(pipeline: Pipeline) -> None:
     until(pipeline.caught_up)
 
 
+@pytest.mark.slow
 def test_complete_mode_keeps_the_newest_results_alone(spark: SparkSession, store: ab.Store) -> None:
     sql = """CREATE STREAM out.devices WITH (mode = complete) AS
              SELECT device, count(*) AS events FROM STREAM iot.sensors GROUP BY device"""
@@ -404,6 +409,7 @@ def test_what_does_not_fit_is_refused_before_anything_runs(spark: SparkSession, 
         run(memory, COUNTS, name="p", spark=spark)
 
 
+@pytest.mark.slow
 def test_each_micro_batch_of_a_traced_store_has_a_span(spark: SparkSession, tmp_path: Path) -> None:
     provider, exporter = TracerProvider(), InMemorySpanExporter()
     provider.add_span_processor(SimpleSpanProcessor(exporter))

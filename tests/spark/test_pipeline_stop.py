@@ -86,6 +86,7 @@ def ended(child: subprocess.Popen[str]) -> str:
 COPY = "CREATE STREAM out.copy AS SELECT device, at, celsius FROM STREAM iot.sensors"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "second", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["one signal", "two signals"]
 )

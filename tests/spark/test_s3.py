@@ -81,6 +81,7 @@ def assert_complete(frame: DataFrame, store: ab.Store) -> None:
 # reading
 
 
+@pytest.mark.slow
 def test_history_in_a_bucket_is_scanned_by_spark_itself_beside_what_is_fresh(
     s3_spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -210,6 +210,7 @@ def test_complete_mode_holds_the_whole_result_and_nothing_else(
     assert_clean(store)
 
 
+@pytest.mark.slow
 def test_late_events_are_published_with_the_results(spark: SparkSession, store: ab.Store, tmp_path: Path) -> None:
     from anabranch.model.names import StreamName
     from anabranch.spark.pipelines.late_commit import LateEventsSpec
@@ -276,6 +277,7 @@ query.trigger(availableNow=True).start().awaitTermination()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.chaos
 def test_a_driver_killed_between_publishing_and_sparks_own_log_doubles_nothing(

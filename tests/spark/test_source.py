@@ -130,6 +130,7 @@ def test_only_the_events_of_the_wanted_keys_are_read(spark: SparkSession, tmp_pa
             keyless.count()
 
 
+@pytest.mark.slow
 def test_what_is_wrong_with_a_read_is_said_clearly(spark: SparkSession, tmp_path: Path) -> None:
     with new_store(tmp_path) as store:
         for options, message in [
@@ -262,6 +263,7 @@ def test_what_was_truncated_or_made_anew_is_an_error_and_no_silence(spark: Spark
         assert "is not the one that this query began with" in failure(frame, tmp_path / "ck")
 
 
+@pytest.mark.slow
 def test_a_query_whose_columns_were_widened_says_so_and_goes_on_when_started_again(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -280,6 +282,7 @@ def test_a_query_whose_columns_were_widened_says_so_and_goes_on_when_started_aga
         assert [row.n for found in query.run() for row in found] == [1 << 40, (1 << 40) + 1]
 
 
+@pytest.mark.slow
 def test_a_query_may_go_on_behind_what_was_truncated(spark: SparkSession, tmp_path: Path) -> None:
     with new_store(tmp_path) as store:
         write(store, 0, 10)

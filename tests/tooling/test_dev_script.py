@@ -142,10 +142,18 @@ def test_the_exit_code_of_the_tests_is_handed_on(checkout: Checkout) -> None:
 @pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt"])
 def test_a_changed_file_sets_up_again(checkout: Checkout, name: str) -> None:
     checkout.run("setup")
-    with (checkout.root / name).open("a") as file:
-        file.write("# changed\n")
+    file = checkout.root / name
+    file.write_text(f"# changed\n{file.read_text()}")
     checkout.run("setup")
     assert checkout.installations == 2
+
+
+def test_what_configures_checks_and_tests_changes_no_environment(checkout: Checkout) -> None:
+    checkout.run("setup")
+    with (checkout.root / "pyproject.toml").open("a") as file:
+        file.write("# changed\n")
+    checkout.run("setup")
+    assert checkout.installations == 1
 
 
 def test_a_replaced_python_sets_up_again(checkout: Checkout) -> None:

@@ -243,8 +243,10 @@ def _without_views(value: Any) -> Any:
         return bytes(value)
     if isinstance(value, dict):
         return {_without_views(name): _without_views(each) for name, each in value.items()}
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, list):
         return [_without_views(each) for each in value]
+    if isinstance(value, tuple):  # as an entry of a map has to stay one
+        return tuple(map(_without_views, value))
     return value
 
 

@@ -108,6 +108,7 @@ def test_adbc_takes_a_user_name_and_a_password(served: FlightService) -> None:
         assert cursor.fetchall() == [(_ROWS,)]
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_the_jdbc_driver_lists_and_queries(served: FlightService) -> None:
     done = jdbc.run(jdbc.driver(), served.port, "anyone", "narrow")
@@ -134,6 +135,7 @@ def test_the_jdbc_driver_lists_and_queries(served: FlightService) -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_the_jdbc_driver_is_told_that_the_password_is_wrong(served: FlightService) -> None:
     done = jdbc.run(jdbc.driver(), served.port, "wide", "nobody")

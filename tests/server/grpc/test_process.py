@@ -38,6 +38,7 @@ def test_flight_and_grpc_share_no_process(broker: BrokerProcess) -> None:
     assert "cygrpc" not in Path(f"/proc/{broker.process.pid}/maps").read_text()
 
 
+@pytest.mark.slow
 def test_a_second_broker_on_the_port_is_one_line(broker: BrokerProcess, tmp_path: Path) -> None:
     port = broker.addresses["grpc"].rpartition(":")[2]
     free = [word for name in ("flight", "http") for word in (f"--{name}-port", "0")]
@@ -139,6 +140,7 @@ def test_tls_and_tokens_are_those_of_the_other_front_ends(tmp_path: Path) -> Non
         assert token not in broker.log.read_text()
 
 
+@pytest.mark.slow
 def test_a_store_in_memory_has_no_grpc(tmp_path: Path) -> None:
     with BrokerProcess("memory://", folder=tmp_path) as broker:
         assert broker.addresses.keys() == {"store", "flight", "http"}
@@ -147,6 +149,7 @@ def test_a_store_in_memory_has_no_grpc(tmp_path: Path) -> None:
     assert told.code == 2 and "a store in memory is not served by gRPC" in told.err
 
 
+@pytest.mark.slow
 def test_a_caller_who_takes_nothing_holds_up_neither_others_nor_the_end(tmp_path: Path) -> None:
     quick = ["--set", "send_timeout_s=0.5", "--set", "drain_s=2.5"]
     with (

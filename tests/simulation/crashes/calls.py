@@ -23,8 +23,9 @@ _CHANGES: Final = {
     "catalog.commit": (Action.CRASH_AFTER,),
     "writing.commit": (Action.CRASH_AFTER,),
 }
-_DRAWN_CHANGES: Final = 8
-_DRAWN_CALLS: Final = 4
+_DRAWN_CHANGES: Final = 3
+_DRAWN_CALLS: Final = 1
+_DRAWN_ANSWERS: Final = 3
 
 # For tests with a parameter `every`, which they hand to `crashes`.
 some_or_every_crash = pytest.mark.parametrize(
@@ -40,6 +41,14 @@ def crashes(calls: Sequence[str], *, every: bool) -> list[tuple[int, Action]]:
         return before + changes
     rng = random.Random(len(calls))
     return [*_drawn(rng, before, _DRAWN_CALLS), *_drawn(rng, changes, _DRAWN_CHANGES)]
+
+
+def answers(calls: Sequence[str], *names: str, every: bool) -> list[int]:
+    """The numbers of calls with one of these names, whose answers are to be lost."""
+    numbers = [number for number, name in enumerate(calls, 1) if name in names]
+    if every:
+        return numbers
+    return sorted(random.Random(len(calls)).sample(numbers, min(_DRAWN_ANSWERS, len(numbers))))
 
 
 def _drawn(rng: random.Random, crashes: list[tuple[int, Action]], number: int) -> list[tuple[int, Action]]:

@@ -12,7 +12,7 @@ from anabranch.store import Store
 from anabranch.testing.faults import Action
 from anabranch.transfer.jobs.record import JobState
 from tests.simulation.clients import checked
-from tests.simulation.crashes.calls import crashed_at, crashes, some_or_every_crash
+from tests.simulation.crashes.calls import answers, crashed_at, crashes, some_or_every_crash
 from tests.simulation.simulation import SETTINGS, tight_limits
 from tests.simulation.world import Process, World
 
@@ -121,10 +121,10 @@ def test_a_crash_at_any_call_of_a_copy_by_a_filter_loses_and_doubles_nothing(eve
         assert crashed is None or not crashed.alive
 
 
+@some_or_every_crash
 @pytest.mark.parametrize("action", [Action.UNCERTAIN_LANDED, Action.UNCERTAIN_LOST])
-def test_a_lost_answer_to_a_step_of_a_copy_by_a_filter_loses_and_doubles_nothing(action: Action) -> None:
+def test_a_lost_answer_to_a_step_of_a_copy_by_a_filter_loses_and_doubles_nothing(action: Action, every: bool) -> None:
     whole = tell(0, Action.PASS)
     assert whole is not None
-    for number, name in enumerate(whole.gate.calls, 1):
-        if name in ("writing.commit", "blobs.put"):
-            tell(number, action)
+    for number in answers(whole.gate.calls, "writing.commit", "blobs.put", every=every):
+        tell(number, action)

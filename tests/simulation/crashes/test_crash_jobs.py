@@ -13,7 +13,7 @@ from anabranch.testing.faults import Action
 from anabranch.transfer.jobs.follow_until import Until
 from anabranch.transfer.jobs.record import JobState
 from tests.simulation.clients import checked
-from tests.simulation.crashes.calls import crashed_at, crashes, some_or_every_crash
+from tests.simulation.crashes.calls import answers, crashed_at, crashes, some_or_every_crash
 from tests.simulation.simulation import SETTINGS, tight_limits
 from tests.simulation.world import Process, World
 
@@ -163,19 +163,19 @@ def test_a_crash_while_a_copy_follows_its_source_is_gone_on_from(verb: Callable[
         assert crashed is None or not crashed.alive
 
 
-def test_a_lost_answer_while_a_copy_views_on_doubles_and_loses_nothing() -> None:
+@some_or_every_crash
+def test_a_lost_answer_while_a_copy_views_on_doubles_and_loses_nothing(every: bool) -> None:
     whole = tell_following(0, Action.PASS, follow_within)
     assert whole is not None
-    for number, name in enumerate(whole.gate.calls, 1):
-        if name == "writing.commit":
-            for action in (Action.UNCERTAIN_LANDED, Action.UNCERTAIN_LOST):
-                tell_following(number, action, follow_within)
+    for number in answers(whole.gate.calls, "writing.commit", every=every):
+        for action in (Action.UNCERTAIN_LANDED, Action.UNCERTAIN_LOST):
+            tell_following(number, action, follow_within)
 
 
+@some_or_every_crash
 @pytest.mark.parametrize("action", [Action.UNCERTAIN_LANDED, Action.UNCERTAIN_LOST])
-def test_a_lost_answer_to_a_step_doubles_and_loses_nothing(action: Action) -> None:
+def test_a_lost_answer_to_a_step_doubles_and_loses_nothing(action: Action, every: bool) -> None:
     whole = tell(0, Action.PASS)
     assert whole is not None
-    for number, name in enumerate(whole.gate.calls, 1):
-        if name in ("writing.commit", "blobs.put"):
-            tell(number, action)
+    for number in answers(whole.gate.calls, "writing.commit", "blobs.put", every=every):
+        tell(number, action)

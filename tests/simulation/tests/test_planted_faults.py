@@ -21,12 +21,20 @@ STEPS = 5_000
 SEEDS_MAX = 60  # within which a fault must be found; most are within five
 # These take the most seeds. What each breaks is broken in another way by a fault of the plain run.
 TAKE_MANY_SEEDS = {
+    "believe_silence",
+    "commit_behind_the_horizon",
     "forget_groups_that_are_still_to_come",
     "forget_that_holders_go_on",
+    "forget_the_lease",
     "give_up_without_the_fence",
+    "leave_out_what_is_committed_meanwhile",
     "note_before_it_is_told",
+    "open_without_the_old_fences",
+    "publish_without_asking",
     "release_what_the_fastest_has_read",
     "send_refused_events_last",
+    "skip_the_fsync",
+    "skip_the_fsync_of_blobs",
     "skip_the_fsync_of_folders",
     "sleep_through_other_processes",
 }

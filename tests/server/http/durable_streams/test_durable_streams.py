@@ -238,6 +238,7 @@ def test_server_sent_events_end_with_the_close(http: httpx.Client) -> None:
         assert json.loads(told[-1][1])["streamClosed"] is True
 
 
+@pytest.mark.slow
 def test_a_producer_resumes_at_a_broker_after_kill_9(tmp_path: Path) -> None:
     with ab.connect(tmp_path / "store", create=True) as store:
         store.scopes.create("iot")

@@ -120,6 +120,7 @@ def generated(seed: int, count: int) -> Iterator[str]:
         yield f"SELECT {', '.join(fields)} FROM cpu WHERE {' AND '.join(where)} GROUP BY {', '.join(group)} {end}"
 
 
+@pytest.mark.slow
 def test_statements_made_by_chance_give_what_influxdb_gives(
     client: httpx.Client, influx: str, streams: OpenStreams, request: pytest.FixtureRequest
 ) -> None:

@@ -41,6 +41,7 @@ def test_the_command_influx_imports_a_file(broker: Serving, tmp_path: Path) -> N
     assert influx(broker, "-format", "csv", "-database", "imported", "-execute", "SELECT v FROM cpu").count("cpu,") == 2
 
 
+@pytest.mark.slow
 def test_the_client_for_python_writes_and_queries(broker: Serving) -> None:
     folder = pypi_folder("influxdb-5.3.2", "influxdb==5.3.2")
     program = Path(__file__).parent / "python_client.py"
