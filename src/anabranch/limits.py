@@ -271,6 +271,14 @@ SPARK_START_S: Final = 300.0  # until a session has started; then its Java proce
 JAVA_ANSWER_S: Final = 60.0  # Spark's Java process that answers no question for this long is taken to be stopped
 PIPELINE_STOP_S: Final = 300.0  # until the queries of a pipeline have ended after `Pipeline.stop`
 
+# Deployed queries
+DEPLOYMENT_TEXT_BYTES_MAX: Final = MIB  # of the statements of one version
+DEPLOYMENT_VERSIONS_MAX: Final = 100  # of a query that are kept
+DEPLOYMENT_LEASE_US: Final = 10 * 1_000_000  # of a host, which renews it; then another host takes the query
+DEPLOYMENT_ATTEMPTS_MAX: Final = 3  # failures of a query in a row; then it is left alone until it is started again
+DEPLOYMENT_BACKOFF_S_MAX: Final = 60.0  # before a query is run again; it begins with 0 and 1 s, and doubles
+DEPLOYMENT_STEADY_S: Final = 60.0  # a run that lasted this long ends the row of failures
+
 # Arrow Flight
 COMMAND_BYTES_MAX: Final = MIB
 CONNECTION_BYTES_MAX: Final = 4 * MIB  # of one call: read ahead of its consumer, or accepted and not yet durable

@@ -10,7 +10,7 @@ import typer
 
 from anabranch.cli.confirm import YesOption, confirm
 from anabranch.cli.formats import Format
-from anabranch.cli.options import JsonOption, StoreOption, new_app, open_catalog, open_store
+from anabranch.cli.options import JsonOption, StoreOption, new_app, open_catalog, open_store, parse_pairs
 from anabranch.cli.output import iso_time, print_columns, print_json, print_note, put_line
 from anabranch.cli.translate import DialectOption
 from anabranch.errors import InvalidArgument
@@ -35,6 +35,12 @@ _Start = Annotated[
     list[str] | None,
     typer.Option(
         "--from", metavar="PLACE", help="Start over from here: head, tail, a time, -15m, or a cut (one per source)."
+    ),
+]
+_Param = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--param", metavar="NAME=VALUE", help="A parameter that the file declares; may be given several times."
     ),
 ]
 _Seconds = Annotated[float | None, typer.Option("--seconds", metavar="N", min=0, help="Stop after so many seconds.")]
@@ -83,6 +89,7 @@ def run(
     dialect: DialectOption = None,
     once: Annotated[bool, typer.Option("--once", help="Process the events that exist now, and end.")] = False,
     flush: _Flush = False,
+    param: _Param = None,
     start: _Start = None,
     by: Annotated[str, typer.Option("--by", metavar="append|event", help="The kind of time of --from.")] = "append",
     replace: Annotated[bool, typer.Option("--replace", help="With --from: drop the earlier results.")] = False,
@@ -148,6 +155,7 @@ def run(
             checkpoints=checkpoints,
             ephemeral=ephemeral,
             also=also,
+            parameters=parse_pairs(param, "a parameter"),
         )
         with interrupts(_STOPPING) as interrupted, pipeline:
             watch(pipeline, seconds=seconds, as_json=as_json and not collect, quiet=quiet, stopped=interrupted.is_set)

@@ -226,6 +226,12 @@ VERBS: Final = {
     "pipeline": Verb(
         "pipeline", "app", _PIPELINES, "Run, list, show, stop, reset and delete pipelines: SQL over streams, on Spark."
     ),
+    "queries": Verb(
+        "queries",
+        "app",
+        _PIPELINES,
+        "Deploy pipelines as queries that hosts keep running. (`query` asks once; `pipeline run` runs in this terminal.)",
+    ),
     "demo": Verb("demo", "app", _PIPELINES, "Watch streams and a pipeline at work, and see the result verified."),
     "serve": Verb(
         "serve",

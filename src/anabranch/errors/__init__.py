@@ -7,6 +7,7 @@ AnabranchError
 │   ├── TooLarge                        an event or batch exceeds its limit
 │   └── KeysUnreadable                  the keys can't be read from the given place
 ├── NotFound (also LookupError)         StoreNotFound · EventNotFound · PipelineNotFound · JobNotFound · GroupNotFound
+│   ├── QueryNotFound
 │   ├── TransactionNotFound
 │   ├── ScopeNotFound                   ScopeRenamed
 │   └── StreamNotFound                  StreamRenamed · GroupStreamDeleted
@@ -99,6 +100,7 @@ from anabranch.errors.working import (
     PipelineNotFound,
     PipelineRunning,
     QueryLimitExceeded,
+    QueryNotFound,
     StreamHasPipeline,
 )
 from anabranch.errors.writing import (
@@ -159,6 +161,7 @@ __all__ = [
     "PipelineNotFound",
     "PipelineRunning",
     "QueryLimitExceeded",
+    "QueryNotFound",
     "RateLimited",
     "ReadOnlyStore",
     "ReaderNotInGroup",

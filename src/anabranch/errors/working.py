@@ -58,6 +58,17 @@ class StreamHasPipeline(AnabranchError):
         self.other = other
 
 
+class QueryNotFound(NotFound):
+    """No deployed query has this name, or it has no such version."""
+
+    def __init__(self, query: str, version: int | None = None) -> None:
+        of = "" if version is None else f" has no version {version}"
+        verb = "list" if version is None else f"versions {query}"
+        super().__init__(f"query '{query}'{of or ' not found'}; list them with: anabranch queries {verb}")
+        self.query = query
+        self.version = version
+
+
 class JobNotFound(NotFound):
     """No job has this id."""
 

@@ -20,7 +20,7 @@ from anabranch.model.event import Event, EventRun
 from anabranch.model.ids import Micros, SegmentId
 from anabranch.model.pointer import EventPointer
 from anabranch.model.stream import StreamView
-from anabranch.model.times import DEFAULT_RULES, TimeRules, to_micros
+from anabranch.model.times import DEFAULT_RULES, TimeRules, to_datetime, to_micros
 
 Place = Edge | StreamCut | EventPointer | datetime | int | str
 TimeKind = Literal["append", "event"]
@@ -44,6 +44,18 @@ def parse_place(text: str, rules: TimeRules = DEFAULT_RULES) -> Place:
     if _CUT.match(text):
         return StreamCut.parse(text)
     return to_micros(text, rules)
+
+
+def place_text(place: Place) -> str:
+    """A place as text for `parse_place`. Raises InvalidArgument for a text that is not a place."""
+    if isinstance(place, str):
+        parse_place(place)
+        return place
+    if isinstance(place, Edge):
+        return place.value
+    if isinstance(place, int | datetime):
+        return to_datetime(to_micros(place)).isoformat()
+    return str(place)
 
 
 def to_cut(

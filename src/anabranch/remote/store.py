@@ -90,6 +90,7 @@ class RemoteStore(Displayed):
         self.notifications: Any = _CLASSES["notifications"](self.caller, self)
         self.jobs: Any = _CLASSES["jobs"](self.caller, self)
         self.producers: Any = _CLASSES["producers"](self.caller, self)
+        self.queries: Any = _CLASSES["queries"](self.caller, self)
         self.shared: Any = _CLASSES["shared"](self.caller, self)
         self.ephemeral: Any = _CLASSES["ephemeral"](self.caller, self, self._holds)
 

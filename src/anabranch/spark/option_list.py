@@ -146,6 +146,13 @@ OPTIONS: Final = (
         "Spark's id of the query",
         "identifies the query's batches, for when the checkpoint can't be read",
     ),
+    SparkOption(
+        "pipelineRun",
+        "write",
+        "none",
+        "JSON `[pipeline, token]`: publish only while this run holds the pipeline",
+        internal=True,
+    ),
     SparkOption("late", "write", "none", "JSON: which late events are kept, and in which stream", internal=True),
 )
 

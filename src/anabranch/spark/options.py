@@ -25,7 +25,7 @@ __all__ = ["ReadOptions", "WriteOptions"]
 
 _OF_BROKERS: Final = ("tokenFile", "ca", "access", "nativePath")
 _OF_NATIVE_PATHS: Final = ("blobs", "history", "encryptionKeys")
-_NOT_OF_BROKERS: Final = ("markers", "late")
+_NOT_OF_BROKERS: Final = ("markers", "late", "pipelineRun")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,7 @@ class WriteOptions:
     query_id: str | None
     late: str | None
     checkpoint: str | None
+    pipeline_run: tuple[str, str] | None
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> WriteOptions:
@@ -99,6 +100,7 @@ class WriteOptions:
             query_id=parsed.text("queryId"),
             late=parsed.text("late"),
             checkpoint=parsed.text("checkpointUrl") or parsed.text("checkpointLocation"),
+            pipeline_run=parsed.pipeline_run(),
         )
 
 
@@ -217,6 +219,16 @@ class _ParsedOptions:
             return int(stream), tuple((int(segment), int(start), int(stop)) for segment, start, stop in ranges)
         except (ValueError, TypeError) as exc:
             raise InvalidArgument(f"option 'ranges' is JSON [stream id, [[segment, start, stop], …]]: {exc}") from exc
+
+    def pipeline_run(self) -> tuple[str, str] | None:
+        text = self.text("pipelineRun")
+        if text is None:
+            return None
+        try:
+            name, token = json.loads(text)
+            return str(name), str(token)
+        except (ValueError, TypeError) as exc:
+            raise InvalidArgument(f"option 'pipelineRun' is JSON [pipeline, token]: {exc}") from exc
 
     def number(self, name: str, *, least: int) -> int | None:
         text = self.text(name)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -41,6 +42,7 @@ from anabranch.runtime.ports import Runtime
 from anabranch.spark.options import WriteOptions
 from anabranch.spark.paths import path_taken
 from anabranch.spark.pipelines.checkpoint_folder import checkpoint_folder
+from anabranch.spark.pipelines.record import refuse_lost
 from anabranch.spark.source.offsets import series_of
 from anabranch.spark.staging import BrokerStaging, JobStaging, OwnStaging, StagedPartition
 from anabranch.spark.stores import BrokerAccess, open_store
@@ -159,7 +161,9 @@ class StreamWriter(_Sink, DataSourceStreamArrowWriter):
         """Publish the batch with its late events, unless it is already published. Raises as `Store.publish`."""
         query = self._query(messages, batchId)
         unit, late = NumberedUnit(series_of(query), batchId), self._late_events(messages, batchId)
-        self._staging.publish(_partitions(messages), unit, replace=self._overwrite, others=late)
+        run = self._options.pipeline_run
+        guard = None if run is None else partial(refuse_lost, *run)
+        self._staging.publish(_partitions(messages), unit, replace=self._overwrite, others=late, guard=guard)
         self._leave(messages)
 
     def _late_events(self, messages: _Messages, batch: int) -> list[Publication]:

@@ -5,7 +5,7 @@ broker, each writes into a transaction of its own and flushes it; the driver com
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Protocol, cast
 import pyarrow as pa
 
 from anabranch import limits
-from anabranch.catalog.port import Lease
+from anabranch.catalog.port import Lease, Writing
 from anabranch.errors import AnabranchError
-from anabranch.model.ids import StreamId
+from anabranch.model.ids import Micros, StreamId
 from anabranch.spark.stores import StorePlaces, open_store
 from anabranch.store.engine_api import HeldLease, NumberedUnit, Publication, StagedBatch
 
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from anabranch.remote.store import RemoteStore
     from anabranch.remote.transactions import RemoteTransaction
 
-__all__ = ["BrokerStaging", "JobStaging", "OwnStaging", "StagedPartition"]
+__all__ = ["BrokerStaging", "Guard", "JobStaging", "OwnStaging", "StagedPartition"]
+
+Guard = Callable[[Writing, Micros], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +55,11 @@ class JobStaging(Protocol):
         *,
         replace: bool,
         others: Sequence[Publication] = (),
+        guard: Guard | None = None,
     ) -> None:
         """On the driver: make all partitions visible, in their order, unless `unit` was published before; with
-        `replace` the stream then holds exactly these. `others` are published with them. Raises as `Store.publish` and
-        `Transactions.commit_together`."""
+        `replace` the stream then holds exactly these. `others` are published with them, unless `guard` raises in the same
+        transaction. Raises as `Store.publish` and `Transactions.commit_together`."""
         ...
 
     def leave(self, partitions: Sequence[StagedPartition]) -> None:
@@ -98,12 +101,13 @@ class OwnStaging:
         *,
         replace: bool,
         others: Sequence[Publication] = (),
+        guard: Guard | None = None,
     ) -> None:
         """See `JobStaging.publish`."""
         staged = tuple(batch for each in partitions for batch in each.batches)
         own = [Publication(self._stream, staged, replace=replace)] if staged or replace else []
         if own or others:
-            open_store(self._places).publish([*own, *others], request=unit)
+            open_store(self._places).publish([*own, *others], request=unit, guard=guard)
 
     def leave(self, partitions: Sequence[StagedPartition]) -> None:
         """See `JobStaging.leave`. The collector removes what was not published."""
@@ -155,9 +159,10 @@ class BrokerStaging:
         *,
         replace: bool,
         others: Sequence[Publication] = (),
+        guard: Guard | None = None,
     ) -> None:
         """See `JobStaging.publish`."""
-        assert not others, "only pipelines have others, and they need the store itself"
+        assert not others and guard is None, "only pipelines have these, and they need the store itself"
         idents = [each.transaction for each in partitions if each.transaction is not None]
         name, number = (unit.series, unit.number) if isinstance(unit, NumberedUnit) else (unit, None)
         if idents or replace:

@@ -15,11 +15,12 @@ from anabranch.log.segment_reader import SegmentReader
 from anabranch.log.tail import Tail
 from anabranch.log.time_index import append_time, cut_at, newest_event
 from anabranch.log.view import load
-from anabranch.reading.bounds import Place, TimeKind, parse_place, to_cut
+from anabranch.reading.bounds import Place, TimeKind, parse_place, place_text, to_cut
 from anabranch.reading.history.ranges import SegmentPartRange
 from anabranch.store.addresses import POSTGRES
 from anabranch.streams.ephemeral.keep_alive import Held
 from anabranch.streams.publish import NumberedUnit, Publication, last_published
+from anabranch.streams.retention.policy import Retention
 from anabranch.transfer.jobs.deduplicate_remote import DigestTask, packed
 from anabranch.transfer.jobs.remote_tasks import Bundle, carry
 from anabranch.watermarks.watermarks import newest_event_time
@@ -37,6 +38,7 @@ __all__ = [
     "NumberedUnit",
     "Place",
     "Publication",
+    "Retention",
     "SegmentPartRange",
     "SegmentReader",
     "SegmentRows",
@@ -55,6 +57,7 @@ __all__ = [
     "offsets_of",
     "packed",
     "parse_place",
+    "place_text",
     "read_footer",
     "to_cut",
 ]

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from anabranch import limits
 from anabranch.blobs.attached import AttachedBlobs
 from anabranch.blobs.port import Blobs
-from anabranch.catalog.port import Catalog, Lease
+from anabranch.catalog.port import Catalog, Lease, Writing
 from anabranch.core.byte_stream import reject_byte_stream
 from anabranch.core.display import Displayed
 from anabranch.core.redact import shown_address
+from anabranch.deployments.api import Queries
 from anabranch.errors import (
     AnabranchError,
     Closed,
@@ -163,6 +164,7 @@ class Store(Displayed):
             window=self.watermarks.window,
         )
         self.producers = Producers(parts, self.streams, self._writer)
+        self.queries = Queries(self.changes)
         self.transactions = Transactions(parts, note=self.watermarks.note_commit)
         self._byte_streams = ByteStreams(parts, self.streams, self.changes, self._writer)
         self.bytes = self._byte_streams.open
@@ -392,12 +394,19 @@ class Store(Displayed):
         schema, version = view.info.schema, view.info.schema_version
         return Stager(self.blobs, self.runtime, schema, version, ranges, earliest=earliest)
 
-    def publish(self, publications: Sequence[Publication], *, request: str | NumberedUnit) -> bool:
-        """Make staged events visible, all at once and only once; see `anabranch.streams.publish`."""
+    def publish(
+        self,
+        publications: Sequence[Publication],
+        *,
+        request: str | NumberedUnit,
+        guard: Callable[[Writing, Micros], None] | None = None,
+    ) -> bool:
+        """Make staged events visible, all at once and only once; see `anabranch.streams.publish`. `guard` is called in the
+        same transaction, before anything else: if it raises, nothing is published. It may read single entries of state."""
         self._alive()
         if not isinstance(request, NumberedUnit):
             check_request(request)
-        done = publish(self.catalog, self.blobs, self.runtime, publications, request=request)
+        done = publish(self.catalog, self.blobs, self.runtime, publications, request=request, before_append=guard)
         self._tail.notify()
         return done
 

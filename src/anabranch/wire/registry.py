@@ -10,10 +10,12 @@ from typing import Any, Final
 from anabranch.catalog.port import Lease
 from anabranch.catalog.state.ephemeral import Holder
 from anabranch.catalog.state.job import JobRow, JobSource, JobState
+from anabranch.catalog.state.query_version import QueryVersion
 from anabranch.core.copy import CopiedRange, CopyResult, Filtered
 from anabranch.core.group import Checkpoint, GroupState, Member
 from anabranch.core.stitch import JoinResult, MovedRange
 from anabranch.core.watermarks import TimeWindow, Watermark, WatermarkStatus, WriterTime
+from anabranch.deployments.info import QueryInfo
 from anabranch.errors import AnabranchError, InvalidArgument
 from anabranch.groups.load import Distribution, Unread
 from anabranch.log.checking.check import Finding, Severity
@@ -135,6 +137,8 @@ RECORDS: Final[tuple[type, ...]] = (
     OriginPart,
     PinnedBytes,
     ProducerInfo,
+    QueryInfo,
+    QueryVersion,
     RangeProgress,
     RangesBetween,
     Rate,

@@ -37,6 +37,8 @@ from anabranch.catalog.state.orphan import ORPHAN
 from anabranch.catalog.state.pipeline import PIPELINE
 from anabranch.catalog.state.pipeline_results import PIPELINE_RESULTS
 from anabranch.catalog.state.published import PUBLISHED
+from anabranch.catalog.state.query import QUERY
+from anabranch.catalog.state.query_version import QUERY_VERSION
 from anabranch.catalog.state.rebuilt import REBUILT
 from anabranch.catalog.state.relocated import RELOCATED
 from anabranch.catalog.state.replacing import REPLACING
@@ -83,6 +85,8 @@ KINDS: Final[Mapping[str, StateKind[Any, Any]]] = MappingProxyType(
             PIPELINE,
             PIPELINE_RESULTS,
             PUBLISHED,
+            QUERY,
+            QUERY_VERSION,
             REBUILT,
             RELOCATED,
             REPLACING,

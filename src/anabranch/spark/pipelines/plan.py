@@ -9,7 +9,6 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from types import MappingProxyType
 from typing import Final
 
@@ -19,14 +18,13 @@ from anabranch.errors import AnabranchError, InvalidArgument, InvalidCut, Invali
 from anabranch.model.cut import Edge, StreamCut
 from anabranch.model.names import StreamName
 from anabranch.model.pointer import EventPointer
-from anabranch.model.times import to_datetime, to_micros
 from anabranch.spark.pipelines.record import PipelineOutput, Restart
 from anabranch.spark.pipelines.sql import parse
 from anabranch.spark.pipelines.statement import Statement
 from anabranch.store import Store
 from anabranch.store.engine_api import Place, parse_place
 
-__all__ = ["WATERMARK_US", "Step", "place_text", "plan", "resolve_starts"]
+__all__ = ["WATERMARK_US", "Step", "plan", "resolve_starts"]
 
 WATERMARK_US: Final = 10_000_000  # the watermark's delay for a statement without the option
 
@@ -59,9 +57,10 @@ class Step:
         return PipelineOutput(self.target, late, sources, statement.line, _fingerprint(statement))
 
 
-def plan(text: str) -> tuple[Step, ...]:
-    """The steps of a file, each after those whose results it reads. Raises InvalidSql."""
-    statements = parse(text)
+def plan(text: str, parameters: Mapping[str, str] | None = None) -> tuple[Step, ...]:
+    """The steps of a file with these values of its parameters, each after those whose results it reads. Raises
+    InvalidSql."""
+    statements = parse(text, parameters)
     writers = {target: statement for statement in statements for target in statement.targets}
     steps: dict[StreamName, Step] = {}
 
@@ -109,7 +108,8 @@ def _fingerprint(statement: Statement) -> str:
     names = {view: str(name) for view, name in (*statement.sources.items(), *statement.tables.items())}
     # Views are numbered by the statement's position in the file, which may change, so use the streams' names.
     words = [[kind, names.get(text, text)] for kind, text in words]
-    canonical = json.dumps([str(statement.target), options, words], sort_keys=True)
+    values = [[name, str(value)] for name, value in sorted(statement.arguments.items())]
+    canonical = json.dumps([str(statement.target), options, words, *([values] if values else [])], sort_keys=True)
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 
@@ -136,18 +136,6 @@ def resolve_starts(store: Store, step: Step, restart: Restart) -> dict[str, str]
         except AnabranchError as exc:
             raise InvalidArgument(f"'{name}' can't be read from {place}: {exc}") from exc
     return starts
-
-
-def place_text(place: Place) -> str:
-    """A place as text for `parse_place`. Raises InvalidArgument for a text that is not a place."""
-    if isinstance(place, str):
-        parse_place(place)
-        return place
-    if isinstance(place, Edge):
-        return place.value
-    if isinstance(place, int | datetime):
-        return to_datetime(to_micros(place)).isoformat()
-    return str(place)
 
 
 def _place(store: Store, name: StreamName, places: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -82,7 +83,7 @@ def analyze(
     # Spark counts lines from the query's start. Leading line breaks make these the line numbers of the file.
     text = "\n" * (statement.query_line - 1) + query
     try:
-        frame = spark.sql(text)
+        frame = spark.sql(text, dict(statement.arguments)) if statement.arguments else spark.sql(text)
         _check_streaming(spark, frame, statement.options.mode)
     except PySparkException as exc:
         raise _invalid(exc, statement) from exc
@@ -372,8 +373,11 @@ def start(
     checkpoint: CheckpointFolder,
     name: str,
     once: bool,
+    trigger_us: int | None,
+    run: tuple[str, str],
 ) -> StreamingQuery:
-    """Start the query under `name`. Raises InvalidSql for anything that Spark refuses only at this point."""
+    """Start the query under `name`, in the run of the pipeline that has this name and token. `trigger_us` is the time
+    between micro-batches of a statement without one of its own. Raises InvalidSql for anything that Spark refuses only at this point."""
     statement = step.statement
     # Spark looks up Python data sources in the calling thread's active session, and a new thread has none.
     spark._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
@@ -386,13 +390,14 @@ def start(
         .options(**_options(store, statement.target, target))
         .option("checkpointLocation", checkpoint.for_spark)
         .option("checkpointUrl", checkpoint.text)
+        .option("pipelineRun", json.dumps(run))
     )
     if late is not None:
         writer = writer.option("late", late.to_option())
     if once:
         writer = writer.trigger(availableNow=True)
-    elif statement.options.trigger_us is not None:
-        writer = writer.trigger(processingTime=f"{statement.options.trigger_us // 1000} milliseconds")
+    elif (pause_us := trigger_us if statement.options.trigger_us is None else statement.options.trigger_us) is not None:
+        writer = writer.trigger(processingTime=f"{pause_us // 1000} milliseconds")
     try:
         return writer.start()
     except PySparkException as exc:

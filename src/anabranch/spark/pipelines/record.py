@@ -41,6 +41,7 @@ __all__ = [
     "id_text",
     "note_made",
     "refuse_changed",
+    "refuse_lost",
     "refuse_running",
     "remove",
     "rows",
@@ -135,8 +136,10 @@ def claim(
     *,
     now: int,
     restart: Restart | None = None,
+    fenced: str | None = None,
 ) -> PipelineRow:
-    """Take the pipeline for `holder`, creating its row if there is none. Returns the row.
+    """Take the pipeline for `holder`, creating its row if there is none; also from a run whose token begins with `fenced`:
+    it has lost it. Returns the row.
 
     With `restart` a new generation begins. It is stored only when the returned row is saved, so if its preparation
     fails, the next run continues with the previous generation. Raises PipelineRunning while another process holds the
@@ -147,7 +150,7 @@ def claim(
         found = _find(txn, name)
         row = PipelineRow(name, text, (), 1, False, Restart(), "running", now, now, now) if found is None else found
         if found is not None:
-            refuse_running(found, now)
+            refuse_running(found, now, fenced)
         row = replace(
             row,
             state="running",
@@ -275,6 +278,15 @@ def _note_results(txn: Writing, row: PipelineRow, now: int) -> None:
             txn.put_state(PIPELINE_RESULTS, stream_id(output.target_id), ResultsRow(row.name, Micros(now)))
 
 
+def refuse_lost(name: str, token: str, txn: Reading, now: Micros) -> None:
+    """Raise Conflict unless the run with this token holds the pipeline. Called in each transaction that publishes results,
+    so that a driver that was taken for dead publishes nothing more."""
+    del now
+    row = _find(txn, name)
+    if row is None or row.holder is None or row.holder.token != token:
+        raise Conflict(f"pipeline '{name}' is no longer held by this run, so its results are not published")
+
+
 # from other processes
 
 
@@ -315,9 +327,10 @@ def check_name(name: str) -> str:
     return name
 
 
-def refuse_running(row: PipelineRow, now: int) -> None:
-    """Raise PipelineRunning while a process holds the row."""
-    if row.holder is not None and row.alive(now):
+def refuse_running(row: PipelineRow, now: int, fenced: str | None = None) -> None:
+    """Raise PipelineRunning while a process holds the row, unless its run has a token that begins with `fenced`."""
+    lost = row.holder is not None and fenced is not None and row.holder.token.startswith(fenced)
+    if row.holder is not None and not lost and row.alive(now):
         raise PipelineRunning(row.name, row.holder.pid, row.holder.host)
 
 

@@ -10,10 +10,10 @@ in other processes, or have ended, are in `anabranch.spark.pipelines.admin`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from anabranch.errors import AnabranchError, InvalidArgument, PipelineFailed
 from anabranch.model.pointer import EventPointer
@@ -23,7 +23,7 @@ from anabranch.spark.explain import explain
 from anabranch.spark.pipelines import record as row_of
 from anabranch.spark.pipelines.checkpoint_places import checkpoint_root, log_folder
 from anabranch.spark.pipelines.heartbeat import Heartbeat
-from anabranch.spark.pipelines.plan import Step, place_text, plan
+from anabranch.spark.pipelines.plan import Step, plan
 from anabranch.spark.pipelines.prepare import check_present, prepare
 from anabranch.spark.pipelines.record import Restart
 from anabranch.spark.pipelines.running import Pipeline
@@ -32,12 +32,14 @@ from anabranch.spark.pipelines.targets import check_sources, check_targets
 from anabranch.spark.session.java_watch import watch_java
 from anabranch.spark.stores import require_own
 from anabranch.store import Store, connect
-from anabranch.store.engine_api import Held, Place
+from anabranch.store.engine_api import Held, Place, place_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Pipeline", "run"]
+__all__ = ["DeployedRun", "Pipeline", "run"]
+
+_DEPLOYED: Final = "query:"
 
 
 def run(
@@ -55,6 +57,9 @@ def run(
     ephemeral: bool = False,
     also: bool = False,
     flush: bool = False,
+    parameters: Mapping[str, str] | None = None,
+    trigger_us: int | None = None,
+    deployed: DeployedRun | None = None,
 ) -> Pipeline:
     """Start a pipeline; return when its first queries run.
 
@@ -83,17 +88,33 @@ def run(
     results. Later events for these windows are late; events for later windows are not. Without it, windows are closed
     this way only if all sources of a statement are sealed.
 
+    `parameters`: values, as text, of the parameters that the file declares.
+
+    `trigger_us`: the time between micro-batches of statements without the option `trigger`. `deployed`: the run of a
+    deployed query that this is.
+
     A pipeline runs in one process at a time. A store given by its path is closed when the pipeline ends.
 
     Raises PipelineRunning, StreamHasPipeline, PipelineFailed, InvalidSql with the line, InvalidArgument if the statements or the result
     streams are not those of the checkpoints, MissingExtra.
     """
     text, name = _read(sql, name)
-    steps = plan(text)
+    steps = plan(text, parameters)
     restart = _restart(start_from, by, replace)
     folder = None if checkpoints is None else os.fspath(checkpoints)
     asked = _Asked(
-        steps, text, name, restart, events_max, folder, once=once, ephemeral=ephemeral, also=also, flush=flush
+        steps,
+        text,
+        name,
+        restart,
+        events_max,
+        folder,
+        once=once,
+        ephemeral=ephemeral,
+        also=also,
+        flush=flush,
+        trigger_us=trigger_us,
+        deployed=deployed,
     )
     if flush and not once:
         raise InvalidArgument("flush goes with once: it closes the windows that are open at the end of such a run")
@@ -106,6 +127,14 @@ def run(
     except BaseException:
         opened.close()
         raise
+
+
+@dataclass(frozen=True, slots=True)
+class DeployedRun:
+    """A run of a deployed query, whose host holds the query in this epoch. Only one host does, so it takes the pipeline
+    from any earlier run of the query."""
+
+    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +151,17 @@ class _Asked:
     ephemeral: bool = field(kw_only=True)
     also: bool = field(kw_only=True)
     flush: bool = field(kw_only=True)
+    trigger_us: int | None = field(kw_only=True)
+    deployed: DeployedRun | None = field(kw_only=True)
+
+    @property
+    def fenced(self) -> str | None:
+        """How the tokens of runs begin that this run takes the pipeline from."""
+        return None if self.deployed is None else _DEPLOYED
+
+    def token(self, unique: str) -> str:
+        """The token of this run."""
+        return unique if self.deployed is None else f"{_DEPLOYED}{self.deployed.epoch}:{unique}"
 
 
 def _run(store: Store, asked: _Asked, spark: SparkSession | None, *, owned: bool) -> Pipeline:
@@ -135,10 +175,12 @@ def _run(store: Store, asked: _Asked, spark: SparkSession | None, *, owned: bool
         )
 
     spark = _check(store, asked, session) or spark
-    holder = row_of.this_process(token(store.runtime.ids))
+    holder = row_of.this_process(asked.token(token(store.runtime.ids)))
     outputs = [step.output for step in steps]
     clock = store.runtime.clock
-    row = row_of.claim(store.catalog, name, asked.text, outputs, holder, now=clock.now(), restart=asked.restart)
+    row = row_of.claim(
+        store.catalog, name, asked.text, outputs, holder, now=clock.now(), restart=asked.restart, fenced=asked.fenced
+    )
     heartbeat = Heartbeat(store.catalog, store.runtime, name, holder)
     held: list[Held] | None = [] if asked.ephemeral else None
     try:
@@ -157,7 +199,18 @@ def _run(store: Store, asked: _Asked, spark: SparkSession | None, *, owned: bool
             flush=asked.flush,
         )
         PIPELINE_STARTED(pipeline=name, generation=row.generation, start="continues" if row.prepared else "begins")
-        return Pipeline(store, spark, name, steps, prepared, heartbeat, once=asked.once, owned=owned, held=held)
+        return Pipeline(
+            store,
+            spark,
+            name,
+            steps,
+            prepared,
+            heartbeat,
+            once=asked.once,
+            owned=owned,
+            held=held,
+            trigger_us=asked.trigger_us,
+        )
     except BaseException as exc:
         heartbeat.close()
         error = (
@@ -175,7 +228,7 @@ def _check(store: Store, asked: _Asked, session: Callable[[], SparkSession]) -> 
     """Check everything that can be checked before the row is claimed. Returns the session if one was needed."""
     row = row_of.get(store.catalog, asked.name)
     if row is not None:
-        row_of.refuse_running(row, store.runtime.clock.now())
+        row_of.refuse_running(row, store.runtime.clock.now(), asked.fenced)
         if row.prepared and asked.restart is None:
             row_of.refuse_changed(row, [step.output for step in asked.steps])
     check_sources(store, asked.steps)

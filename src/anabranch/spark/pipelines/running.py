@@ -46,6 +46,7 @@ class Pipeline:
         once: bool,
         owned: bool,
         held: list[Held] | None = None,
+        trigger_us: int | None = None,
     ) -> None:
         """`held`: the holds on an ephemeral pipeline's streams; None if the pipeline is not ephemeral."""
         self.name = name
@@ -57,6 +58,7 @@ class Pipeline:
         self._once = once
         self._owned = owned
         self._held = held
+        self._trigger_us = trigger_us
         self._lock = store.runtime.tasks.lock()
         self._queries: dict[str, StreamingQuery] = {}
         self._meters = {step.target: QueryMeter(store, step, prepared[step.target]) for step in steps}
@@ -212,6 +214,8 @@ class Pipeline:
                 checkpoint=made.checkpoint,
                 name=f"{self.name}/{step.target}",
                 once=self._once,
+                trigger_us=self._trigger_us,
+                run=(self.name, self._heartbeat.holder.token),
             )
             with self._lock:
                 self._queries[step.target] = query

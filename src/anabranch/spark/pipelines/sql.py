@@ -13,12 +13,13 @@ quoted names. Its parser is not used, because it does not support `GROUP BY wind
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from anabranch.errors import InvalidName, InvalidSql, MissingExtra
 from anabranch.model.names import StreamName
+from anabranch.spark.pipelines.parameters import TYPES, Parameter, bind
 from anabranch.spark.pipelines.statement import (
     OPTIONS,
     Statement,
@@ -43,15 +44,24 @@ _LITERAL_TOKENS_MAX = 8  # of an interval: `1 day 2 hours 3 minutes 4 seconds`
 _FILE_FORMATS = frozenset({"avro", "binaryfile", "csv", "json", "orc", "parquet", "text", "xml"})
 
 
-def parse(text: str) -> tuple[Statement, ...]:
-    """Parse a file of `;`-separated CREATE STREAM statements, in file order.
+def parse(text: str, parameters: Mapping[str, str] | None = None) -> tuple[Statement, ...]:
+    """Parse a file of `;`-separated CREATE STREAM statements, in file order. `parameters` are values, as text, of those
+    that it declares (`anabranch.spark.pipelines.parameters`).
 
     Raises InvalidSql with the line for anything but well-formed statements, for two statements with the same target,
     and for statements that feed each other in a cycle.
     """
     statements: list[Statement] = []
-    for number, tokens in enumerate(_split(_tokenize(text)), start=1):
-        statements.append(_StatementParser(text, tokens, number).parse())
+    pieces = _split(_tokenize(text))
+    declared: dict[str, Parameter] = {}
+    for tokens in filter(_is_declaration, pieces):
+        parameter = _StatementParser(text, tokens, 0, {}).declaration()
+        if parameter.name in declared:
+            raise InvalidSql(f"parameter '{parameter.name}' is declared twice", line=parameter.line)
+        declared[parameter.name] = parameter
+    values = bind(declared, parameters or {})
+    for number, tokens in enumerate((each for each in pieces if not _is_declaration(each)), start=1):
+        statements.append(_StatementParser(text, tokens, number, values).parse())
     if not statements:
         raise InvalidSql("no statement found; expected CREATE STREAM scope.name AS SELECT …", line=1)
     _refuse_duplicates(statements)
@@ -89,6 +99,10 @@ def _split(tokens: list[Token]) -> list[list[Token]]:
     return [statement for statement in statements if statement]
 
 
+def _is_declaration(tokens: Sequence[Token]) -> bool:
+    return [token.text.upper() for token in tokens[:2]] == ["DECLARE", "PARAMETER"]
+
+
 def _refuse_duplicates(statements: Sequence[Statement]) -> None:
     lines: dict[StreamName, int] = {}
     for statement in statements:
@@ -120,8 +134,9 @@ def _refuse_circles(statements: Sequence[Statement]) -> None:
 class _StatementParser:
     """Reads the tokens of one statement from left to right."""
 
-    def __init__(self, text: str, tokens: list[Token], number: int) -> None:
+    def __init__(self, text: str, tokens: list[Token], number: int, values: Mapping[str, Any]) -> None:
         self._text = text
+        self._values = values
         self._tokens = tokens
         self._number = number
         self._at = 0
@@ -150,7 +165,42 @@ class _StatementParser:
             intervals_us=self._intervals_us(begin),
             line=line,
             query_line=self._tokens[begin].line,
+            arguments=MappingProxyType(self._arguments(begin)),
         )
+
+    def declaration(self) -> Parameter:
+        """A `DECLARE PARAMETER name TYPE [DEFAULT value]`."""
+        self._at = 2
+        name, kind = self._name_at(2), self._tokens[3].text.upper() if len(self._tokens) > 3 else ""
+        if name is None or kind not in TYPES:
+            self._fail(f"expected DECLARE PARAMETER name TYPE [DEFAULT value], with a type of {', '.join(TYPES)}")
+        self._at, default = 4, None
+        if self._take("DEFAULT"):
+            sign = "-" if self._take("-") else ""
+            if self._peek() is None:
+                self._fail("expected a value after DEFAULT")
+            default = sign + self._tokens[self._at].text
+            self._at += 1
+        if self._peek() is not None:
+            self._fail("expected ; after the declaration of a parameter")
+        return Parameter(name, kind, default, self._tokens[0].line)
+
+    # Parameters
+
+    def _parameter_at(self, index: int) -> str | None:
+        """The parameter of `:name` at `index`. Raises InvalidSql for one that is not declared."""
+        if index + 1 >= len(self._tokens) or self._tokens[index].token_type is not TokenType.COLON:
+            return None
+        name = self._name_at(index + 1)
+        if name is None or self._tokens[index + 1].start != self._tokens[index].end + 1:
+            return None
+        if name not in self._values:
+            self._fail(f"parameter ':{name}' is not declared: DECLARE PARAMETER {name} TYPE;", at=index)
+        return name
+
+    def _arguments(self, begin: int) -> dict[str, Any]:
+        names = (self._parameter_at(index) for index in range(begin, len(self._tokens)))
+        return {name: self._values[name] for name in names if name is not None}
 
     # Tokens
 
@@ -238,6 +288,10 @@ class _StatementParser:
             if not self._take("="):
                 self._fail(f"expected = after option '{name}'")
             value = self._peek()
+            if (parameter := self._parameter_at(self._at)) is not None:
+                given[name] = (str(self._values[parameter]), line)
+                self._at += 2
+                continue
             if value is None or not (
                 value.token_type in (TokenType.STRING, TokenType.NUMBER) or self._name_at(self._at) is not None
             ):
@@ -337,6 +391,10 @@ class _StatementParser:
             column, at = self._name_at(at + 1), at + 2
         spans: list[int] = []
         while at + 1 < len(self._tokens) and self._tokens[at].token_type is TokenType.COMMA:
+            if (parameter := self._parameter_at(at + 1)) is not None:
+                spans.append(_interval_us(str(self._values[parameter]), line))
+                at += 3
+                continue
             spans.append(_window_us(self._tokens[at + 1], line))
             at += 2
         closed = at < len(self._tokens) and self._tokens[at].token_type is TokenType.R_PAREN
@@ -365,8 +423,12 @@ def _window_us(token: Token, line: int) -> int:
         return int(token.text)  # Spark interprets a bare number as µs
     if token.token_type is not TokenType.STRING:
         raise InvalidSql(f"a window's intervals are constants such as '10 seconds', not {token.text}", line=line)
+    return _interval_us(token.text, line)
+
+
+def _interval_us(text: str, line: int) -> int:
     try:
-        return parse_interval_us(token.text)
+        return parse_interval_us(text)
     except InvalidSql as exc:
         raise InvalidSql(str(exc), line=line) from exc
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from anabranch.errors import InvalidSql
 from anabranch.model.amounts import UNITS_US
@@ -77,6 +77,7 @@ class Statement:
     `sources` (read as streams) and `tables` (two-part names, read as they are now) map a view's name to a stream's.
     If a name in `tables` is not a stream, `without_tables` restores it in the query. `line` and `query_line`, where the
     statement and its query begin, count from 1. `intervals_us` is the sum of the interval literals in the query.
+    `arguments` are the values of the parameters that it names.
     """
 
     target: StreamName
@@ -88,6 +89,7 @@ class Statement:
     line: int
     query_line: int
     intervals_us: int = 0
+    arguments: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def horizon_us(self) -> int:

@@ -190,6 +190,17 @@ _JOBS: Final = (
     StoreVerb("jobs.resume", job("manage"), sent=job_handle),
     *JOB_VERBS,
 )
+# A query runs as its host, which may read and write every stream, and files: whoever deploys one may do all that too.
+_QUERIES: Final = (
+    StoreVerb("queries.delete", store("admin")),
+    StoreVerb("queries.deploy", store("admin")),
+    StoreVerb("queries.get", store("read"), changes=False),
+    StoreVerb("queries.list", store("read"), changes=False),
+    StoreVerb("queries.rollback", store("admin")),
+    StoreVerb("queries.start", store("manage")),
+    StoreVerb("queries.stop", store("manage")),
+    StoreVerb("queries.versions", store("read"), changes=False),
+)
 _ARCHIVES: Final = (
     StoreVerb("archives.attach", each(store("admin"), places("url", "trusted"))),
     StoreVerb("archives.confirm_attachment", store("admin")),
@@ -218,7 +229,7 @@ _STORE: Final = (
 
 VERBS: Final[Mapping[str, StoreVerb]] = {
     verb.name: verb
-    for verbs in (_STREAMS, _NAMES, _POLICIES, _EPHEMERAL, _SESSIONS, _JOBS, _ARCHIVES, _STORE)
+    for verbs in (_STREAMS, _NAMES, _POLICIES, _EPHEMERAL, _SESSIONS, _JOBS, _QUERIES, _ARCHIVES, _STORE)
     for verb in verbs
 }
 """All verbs, by name."""

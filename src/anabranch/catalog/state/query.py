@@ -1,0 +1,85 @@
+"""Deployed queries: what is wanted of each, which host runs it, and how that went."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from anabranch.catalog.state.codec import codec_of
+from anabranch.catalog.state.kind import TEXT_KEY, StateKind, state_kind, versioned
+from anabranch.model.ids import Micros
+
+Wanted: TypeAlias = Literal["running", "stopped", "deleted"]
+QueryState: TypeAlias = Literal["waiting", "starting", "running", "stopping", "stopped", "failed"]
+FORMAT: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class QueryLease:
+    """The host that runs a query, until it renews the lease or the time has come. `token` is new for every host process;
+    `pid` and `host` are for display."""
+
+    token: str
+    pid: int
+    host: str
+    until: Micros
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRestart:
+    """The next run starts over: see `anabranch.catalog.state.pipeline.Restart`. `generation` is the generation of
+    checkpoints that it begins, chosen by the first driver that tries, so that it begins only once."""
+
+    places: tuple[str, ...]
+    by: str = "append"
+    replace: bool = False
+    generation: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRow:
+    """A deployed query. `version` is the one that is to run. `change` rises with everything that a running driver has to
+    be restarted for; a driver runs the row as of one change.
+
+    `state` is what its host last reported: `waiting` for a host or for `retry_at`, or what its driver does. `epoch` rises
+    with each host that takes it, and `lease` names that host. `restarts` counts the runs that failed in a row. With `drop_results` a wanted deletion also deletes
+    the streams of its results. Times in µs."""
+
+    name: str
+    created_at: Micros
+    changed_at: Micros
+    wanted: Wanted
+    version: int
+    change: int
+    restart: QueryRestart | None = None
+    state: QueryState = "waiting"
+    epoch: int = 0
+    lease: QueryLease | None = None
+    restarts: int = 0
+    retry_at: Micros | None = None
+    error: str | None = None
+    drop_results: bool = False
+
+
+QUERY: Final[StateKind[str, QueryRow]] = state_kind(
+    "query",
+    by="the query's name",
+    key=TEXT_KEY,
+    value=versioned(codec_of(QueryRow), FORMAT, "query"),
+    identity=lambda row: row.name,
+    example=(
+        "means",
+        QueryRow(
+            "means",
+            Micros(1_767_225_600_000_000),
+            Micros(1_767_225_660_000_000),
+            "running",
+            2,
+            3,
+            restart=QueryRestart(("head",), replace=True, generation=2),
+            state="running",
+            epoch=1,
+            lease=QueryLease("5d41402abc4b2a76", 4711, "host-1", Micros(1_767_225_670_000_000)),
+        ),
+    ),
+)

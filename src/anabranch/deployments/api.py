@@ -1,0 +1,229 @@
+"""The deployed queries of a store, as methods of the store."""
+
+from __future__ import annotations
+
+import builtins
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+from anabranch import limits
+from anabranch.catalog.port import Writing
+from anabranch.catalog.state.pipeline import PIPELINE
+from anabranch.catalog.state.query import QUERY, QueryRestart, QueryRow
+from anabranch.catalog.state.query_version import QueryVersion
+from anabranch.core.display import Displayed
+from anabranch.deployments.info import QueryInfo, info_of
+from anabranch.deployments.record import (
+    all_queries,
+    check_query_name,
+    drop_query,
+    need_query,
+    need_version,
+    put_query,
+    put_version,
+    versions_of,
+)
+from anabranch.errors import Conflict, InvalidArgument, QueryNotFound, TooLarge
+from anabranch.model.amounts import to_duration
+from anabranch.model.ids import Micros
+from anabranch.reading.bounds import Place, TimeKind, place_text
+from anabranch.streams.change import Changes
+from anabranch.streams.requests import Result
+
+TRIGGER_US = 1_000_000
+
+
+class Queries(Displayed):
+    """Queries that hosts (`anabranch queries serve`) run. A deployed query is SQL as for a pipeline
+    (`anabranch.spark.pipelines.run`), kept in versions. Each method is one transaction; hosts act on it within a second.
+    """
+
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
+        self._catalog = changes.catalog
+        self._runtime = changes.runtime
+
+    def deploy(
+        self,
+        name: str,
+        text: str,
+        *,
+        parameters: Mapping[str, str] | None = None,
+        trigger: timedelta | int | str = TRIGGER_US,
+        start_from: Place | Sequence[Place] | None = None,
+        by: TimeKind = "append",
+        replace_results: bool = False,
+        start: bool = True,
+        request: str | None = None,
+    ) -> QueryInfo:
+        """Deploy a query, or a new version of it, and have it run, or with `start=False` leave it stopped. What is equal to
+        the current version makes no new one, and a query that runs it is left alone.
+
+        `text` holds CREATE STREAM statements. `parameters` are values, as text, of the parameters that it declares.
+        `trigger` is the time between the micro-batches of statements without one of their own: a duration, or µs.
+
+        A first run begins where the statements say, else at the head. A later version whose statements mean the same goes
+        on from the checkpoints. Any other needs `start_from`: `head`, `tail`, a time (append or event time, see `by`), a
+        cut, or one for each source. It then begins there without earlier state, and its results follow the earlier ones,
+        or with `replace_results` take their place.
+
+        The statements are parsed by the host: a query that is not valid ends in the state `failed`. Raises
+        InvalidArgument, TooLarge; Conflict while a query of this name is being deleted.
+        """
+        check_query_name(name)
+        if len(text.encode()) > limits.DEPLOYMENT_TEXT_BYTES_MAX:
+            raise TooLarge(f"the text of query '{name}'", len(text.encode()), limits.DEPLOYMENT_TEXT_BYTES_MAX)
+        trigger_us, restart = to_duration(trigger), _restart(start_from, by, replace_results)
+        values = dict(sorted((parameters or {}).items()))
+        digest = _digest(text, values, trigger_us)
+
+        def change(txn: Writing, now: Micros) -> Result:
+            row = txn.state(QUERY, name)
+            if row is not None:
+                _refuse_deleted(row)
+            current = None if row is None else need_version(txn, name, row.version)
+            if current is None or current.digest != digest:
+                number = max((each.number for each in versions_of(txn, name)), default=0) + 1
+                put_version(txn, QueryVersion(name, number, digest, text, values, trigger_us, now))
+            else:
+                number = current.number
+            if row is None:
+                row = QueryRow(name, now, now, "stopped", number, 0, state="stopped")
+            put_query(txn, _changed(row, now, version=number, restart=restart, start=start))
+            return {}
+
+        self._changes.apply(f"deploy query {name} {digest} {restart} start={start}", request, change)
+        return self.get(name)
+
+    def rollback(
+        self,
+        name: str,
+        version: int | None = None,
+        *,
+        start_from: Place | Sequence[Place] | None = None,
+        by: TimeKind = "append",
+        replace_results: bool = False,
+        request: str | None = None,
+    ) -> QueryInfo:
+        """Return to an older version, by default the one before the current one. Whether it runs stays as it is, except
+        that a failed query is started. `start_from`, `by` and `replace_results` are those of `deploy`. Raises QueryNotFound, also
+        for a version that is not kept, Conflict, InvalidArgument."""
+        restart = _restart(start_from, by, replace_results)
+
+        def change(txn: Writing, now: Micros) -> Result:
+            row = need_query(txn, name)
+            _refuse_deleted(row)
+            number = version
+            if number is None:
+                older = [each.number for each in versions_of(txn, name) if each.number < row.version]
+                if not older:
+                    raise QueryNotFound(name, row.version - 1)
+                number = older[-1]
+            need_version(txn, name, number)
+            put_query(txn, _changed(row, now, version=number, restart=restart, start=row.wanted == "running"))
+            return {}
+
+        self._changes.apply(f"roll back query {name} to {version} {restart}", request, change)
+        return self.get(name)
+
+    def start(self, name: str, *, request: str | None = None) -> QueryInfo:
+        """Have a query run, from where it stopped; also one that has failed. One that runs is left alone. Raises
+        QueryNotFound, Conflict."""
+
+        def change(txn: Writing, now: Micros) -> Result:
+            row = need_query(txn, name)
+            _refuse_deleted(row)
+            put_query(txn, _changed(row, now, version=row.version, restart=row.restart, start=True))
+            return {}
+
+        self._changes.apply(f"start query {name}", request, change)
+        return self.get(name)
+
+    def stop(self, name: str, *, request: str | None = None) -> QueryInfo:
+        """Have a query stop once its micro-batch is done; its state is `stopping` until then. Raises QueryNotFound,
+        Conflict."""
+
+        def change(txn: Writing, now: Micros) -> Result:
+            row = need_query(txn, name)
+            _refuse_deleted(row)
+            if row.wanted != "stopped":
+                held = row.lease is not None and row.lease.until > now and row.state != "waiting"
+                state = row.state if row.state == "failed" else "stopping" if held else "stopped"
+                put_query(txn, replace(row, wanted="stopped", state=state, changed_at=now, retry_at=None))
+            return {}
+
+        self._changes.apply(f"stop query {name}", request, change)
+        return self.get(name)
+
+    def delete(self, name: str, *, drop_results: bool = False, request: str | None = None) -> None:
+        """Delete a query with its versions. One that ever ran is stopped and removed by a host, with its checkpoints and
+        the streams of its late events; until then it is listed as wanted `deleted`. Its results stay, unless
+        `drop_results`; streams that it did not create stay. Raises QueryNotFound."""
+
+        def change(txn: Writing, now: Micros) -> Result:
+            row = need_query(txn, name)
+            if row.epoch == 0 and txn.state(PIPELINE, name) is None:
+                drop_query(txn, name)
+                return {}
+            drop = drop_results or (row.wanted == "deleted" and row.drop_results)
+            put_query(txn, replace(row, wanted="deleted", changed_at=now, retry_at=None, drop_results=drop))
+            return {}
+
+        self._changes.apply(f"delete query {name}{' with its results' * drop_results}", request, change)
+
+    def list(self) -> builtins.list[QueryInfo]:
+        """All queries, by name."""
+        now = self._runtime.clock.now()
+        with self._catalog.reading() as txn:
+            return [info_of(txn, row, now) for row in all_queries(txn)]
+
+    def get(self, name: str) -> QueryInfo:
+        """One query. Raises QueryNotFound."""
+        now = self._runtime.clock.now()
+        with self._catalog.reading() as txn:
+            return info_of(txn, need_query(txn, name), now)
+
+    def versions(self, name: str) -> builtins.list[QueryVersion]:
+        """The versions of a query that are kept (the last `limits.DEPLOYMENT_VERSIONS_MAX`), oldest first. Raises
+        QueryNotFound."""
+        with self._catalog.reading() as txn:
+            need_query(txn, name)
+            return versions_of(txn, name)
+
+
+def _refuse_deleted(row: QueryRow) -> None:
+    if row.wanted == "deleted":
+        raise Conflict(f"query '{row.name}' is being deleted, which a host does (anabranch queries serve)")
+
+
+def _changed(row: QueryRow, now: Micros, *, version: int, restart: QueryRestart | None, start: bool) -> QueryRow:
+    """The row with another version, or to be started. Unchanged if it runs this already."""
+    same = row.version == version
+    if same and restart is None:
+        restart = row.restart
+    goes_on = same and restart == row.restart
+    if goes_on and start == (row.wanted == "running") and row.state != "failed":
+        return row
+    found = replace(row, version=version, restart=restart, changed_at=now, change=row.change + 1)
+    if not start:
+        return replace(found, wanted="stopped")
+    waiting = row.state if row.state in ("starting", "running", "stopping") else "waiting"
+    return replace(found, wanted="running", state=waiting, restarts=0, retry_at=None, error=None)
+
+
+def _restart(places: Place | Sequence[Place] | None, by: TimeKind, replace_results: bool) -> QueryRestart | None:
+    if by not in ("append", "event"):
+        raise InvalidArgument(f"by is 'append' or 'event', not '{by}'")
+    if places is None:
+        if replace_results:
+            raise InvalidArgument("replace_results goes with a place to start from")
+        return None
+    several = places if isinstance(places, list | tuple) else [places]
+    return QueryRestart(tuple(map(place_text, several)), by, replace_results)
+
+
+def _digest(text: str, parameters: Mapping[str, str], trigger_us: int) -> str:
+    return hashlib.sha256(json.dumps([text, parameters, trigger_us], sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,109 @@
+"""What hosts do with the rows of queries: take a query whose lease is free, renew it, report, and give it back.
+
+Every change checks that the row is still in the epoch of this host, so a host that has lost a query changes nothing any
+more. Nor does its driver: the next one takes the row of the pipeline from it, which every publication of results checks
+(`anabranch.spark.pipelines.record.refuse_lost`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from anabranch.catalog.port import Catalog, Writing
+from anabranch.catalog.state.pipeline import PIPELINE
+from anabranch.catalog.state.query import QUERY, QueryLease, QueryRestart, QueryRow, QueryState
+from anabranch.catalog.state.query_version import QueryVersion
+from anabranch.deployments.record import all_queries, drop_query, need_version, put_query, subject_of
+from anabranch.errors import Conflict
+from anabranch.model.ids import Micros
+
+__all__ = ["begin_run", "claim", "is_free", "queries", "release", "remove", "renew", "update"]
+
+
+def queries(catalog: Catalog) -> list[QueryRow]:
+    """All queries, by name."""
+    with catalog.reading() as txn:
+        return all_queries(txn)
+
+
+def is_free(row: QueryRow, now: Micros) -> bool:
+    """True if a host may take the query: no host has it, and there is something to do for one."""
+    if row.lease is not None and row.lease.until > now:
+        return False
+    if row.wanted == "running":
+        return row.state != "failed"
+    return row.wanted == "deleted" or row.state not in ("stopped", "failed")
+
+
+def claim(catalog: Catalog, name: str, lease: QueryLease, *, now: Micros) -> QueryRow | None:
+    """Take a query in a new epoch; None if it is not free, or gone."""
+    with catalog.writing(subject_of(name)) as txn:
+        row = txn.state(QUERY, name)
+        if row is None or not is_free(row, now):
+            return None
+        row = replace(row, epoch=row.epoch + 1, lease=lease)
+        put_query(txn, row)
+    return row
+
+
+def renew(catalog: Catalog, name: str, epoch: int, *, until: Micros) -> QueryRow:
+    """Prolong the lease, even if its time has come but nobody took the query. Returns the row. Raises Conflict."""
+    return update(catalog, name, epoch, lambda row: replace(row, lease=_lease(row, until)))
+
+
+def update(catalog: Catalog, name: str, epoch: int, change: Callable[[QueryRow], QueryRow]) -> QueryRow:
+    """Change the row of a query that this host has in `epoch`. Returns it. Raises Conflict if it has lost it."""
+    with catalog.writing(subject_of(name)) as txn:
+        row = _held(txn, name, epoch)
+        changed = change(row)
+        if changed != row:
+            put_query(txn, changed)
+    return changed
+
+
+def release(catalog: Catalog, name: str, epoch: int) -> None:
+    """Give a query back, for the next host to take at once. Does nothing if it was lost."""
+    try:
+        update(catalog, name, epoch, lambda row: replace(row, lease=None, state=_given_back(row)))
+    except Conflict:
+        return
+
+
+def remove(catalog: Catalog, name: str, epoch: int) -> None:
+    """Remove a query whose deletion is done. Raises Conflict."""
+    with catalog.writing(subject_of(name)) as txn:
+        _held(txn, name, epoch)
+        drop_query(txn, name)
+
+
+def begin_run(catalog: Catalog, name: str, epoch: int) -> tuple[QueryRow, QueryVersion, QueryRestart | None]:
+    """What a driver is to run: the row, the version, and where it starts over; None if it goes on, or has started over
+    already. Raises Conflict."""
+    with catalog.writing(subject_of(name)) as txn:
+        row = _held(txn, name, epoch)
+        version, restart, pipeline = need_version(txn, name, row.version), row.restart, txn.state(PIPELINE, name)
+        if restart is not None and restart.generation is None:
+            restart = replace(restart, generation=1 if pipeline is None else pipeline.generation + 1)
+            row = replace(row, restart=restart)
+            put_query(txn, row)
+    if restart is None or restart.generation is None or pipeline is None or not pipeline.prepared:
+        return row, version, restart
+    return row, version, None if pipeline.generation >= restart.generation else restart
+
+
+def _held(txn: Writing, name: str, epoch: int) -> QueryRow:
+    row = txn.state(QUERY, name)
+    if row is None or row.epoch != epoch or row.lease is None:
+        raise Conflict(f"query '{name}' is no longer held by this host: another one has taken it")
+    return row
+
+
+def _lease(row: QueryRow, until: Micros) -> QueryLease:
+    assert row.lease is not None
+    return replace(row.lease, until=until)
+
+
+def _given_back(row: QueryRow) -> QueryState:
+    if row.state == "failed":
+        return "failed"
+    return "waiting" if row.wanted == "running" else "stopped"

@@ -1,0 +1,56 @@
+"""What is known of a deployed query: its row, and the progress of its pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.catalog.port import Reading
+from anabranch.catalog.state.pipeline import PIPELINE
+from anabranch.catalog.state.query import QueryRow, QueryState, Wanted
+from anabranch.model.ids import Micros
+
+
+@dataclass(frozen=True, slots=True)
+class QueryInfo:
+    """A deployed query. `state` is `waiting` for a host or for a restart, `starting`, `running`, `stopping`, `stopped` or
+    `failed`; `wanted` is `running`, `stopped` or `deleted`. `host` is the process that has it. `restarts` counts the runs
+    that failed in a row, and `error` says why the last one did. `results` are the names of the streams that it was
+    started to feed. `progress` holds one mapping for each statement, as of the last second of its run: `batch`,
+    `watermark_us`, `rows_per_s`, `lag` and others. Times in µs."""
+
+    name: str
+    state: QueryState
+    wanted: Wanted
+    version: int
+    created_at: Micros
+    changed_at: Micros
+    epoch: int
+    host: str | None
+    restarts: int
+    retry_at: Micros | None
+    error: str | None
+    results: tuple[str, ...]
+    progress: tuple[Mapping[str, Any], ...]
+
+
+def info_of(txn: Reading, row: QueryRow, now: Micros) -> QueryInfo:
+    """What is known of the query of this row."""
+    lease = row.lease if row.lease is not None and row.lease.until > now else None
+    pipeline = txn.state(PIPELINE, row.name)
+    return QueryInfo(
+        name=row.name,
+        state="waiting" if lease is None and row.state in ("starting", "running", "stopping") else row.state,
+        wanted=row.wanted,
+        version=row.version,
+        created_at=row.created_at,
+        changed_at=row.changed_at,
+        epoch=row.epoch,
+        host=None if lease is None else f"{lease.pid}@{lease.host}",
+        restarts=row.restarts,
+        retry_at=row.retry_at,
+        error=row.error,
+        results=() if pipeline is None else tuple(output.target for output in pipeline.outputs),
+        progress=() if pipeline is None else tuple(pipeline.progress),
+    )

@@ -1,0 +1,90 @@
+"""The catalog's rows of deployed queries and of their versions: found and stored."""
+
+from __future__ import annotations
+
+from anabranch import limits
+from anabranch.catalog.port import Reading, Writing
+from anabranch.catalog.state.query import QUERY, QueryRow
+from anabranch.catalog.state.query_version import QUERY_VERSION, QueryVersion, VersionKey, versions_prefix
+from anabranch.errors import InvalidArgument, QueryNotFound
+from anabranch.model.names import INTERNAL_SCOPE, StreamName
+
+__all__ = [
+    "all_queries",
+    "check_query_name",
+    "drop_query",
+    "log_stream",
+    "need_query",
+    "need_version",
+    "put_query",
+    "put_version",
+    "subject_of",
+    "versions_of",
+]
+
+
+def check_query_name(name: str) -> str:
+    """Return `name` if it is valid for a query. Raises InvalidArgument."""
+    try:
+        log_stream(name)
+        StreamName.parse(f"query/{name}")
+    except InvalidArgument as exc:
+        raise InvalidArgument(
+            f"'{name}' is not a valid name for a query: expected letters, digits, '_', '-' and '.'"
+        ) from exc
+    return name
+
+
+def log_stream(name: str) -> StreamName:
+    """The stream of a query's log."""
+    return StreamName.parse(f"{INTERNAL_SCOPE}/query.{name}")
+
+
+def subject_of(name: str) -> str:
+    """The subject of a transaction on one query; see `Catalog.writing`."""
+    return f"{QUERY.name} {name}"
+
+
+def all_queries(txn: Reading) -> list[QueryRow]:
+    """All queries, by name."""
+    return [row for _, row in txn.states(QUERY)]
+
+
+def need_query(txn: Reading, name: str) -> QueryRow:
+    """One query. Raises QueryNotFound."""
+    row = txn.state(QUERY, name)
+    if row is None:
+        raise QueryNotFound(name)
+    return row
+
+
+def put_query(txn: Writing, row: QueryRow) -> None:
+    """Store a query."""
+    txn.put_state(QUERY, row.name, row)
+
+
+def drop_query(txn: Writing, name: str) -> None:
+    """Remove a query with its versions."""
+    for version in versions_of(txn, name):
+        txn.drop_state(QUERY_VERSION, VersionKey(name, version.number))
+    txn.drop_state(QUERY, name)
+
+
+def versions_of(txn: Reading, name: str) -> list[QueryVersion]:
+    """The versions of a query that are kept, oldest first."""
+    return [version for _, version in txn.states(QUERY_VERSION, prefix=versions_prefix(name))]
+
+
+def need_version(txn: Reading, name: str, number: int) -> QueryVersion:
+    """One version. Raises QueryNotFound."""
+    version = txn.state(QUERY_VERSION, VersionKey(name, number))
+    if version is None:
+        raise QueryNotFound(name, number)
+    return version
+
+
+def put_version(txn: Writing, version: QueryVersion) -> None:
+    """Store a version, and remove the oldest beyond `limits.DEPLOYMENT_VERSIONS_MAX`."""
+    txn.put_state(QUERY_VERSION, VersionKey(version.query, version.number), version)
+    for old in versions_of(txn, version.query)[: -limits.DEPLOYMENT_VERSIONS_MAX]:
+        txn.drop_state(QUERY_VERSION, VersionKey(version.query, old.number))

@@ -1,0 +1,166 @@
+"""The driver: a process with one Spark session that runs deployed queries for a host.
+
+`python -m anabranch.spark.queries.driver`, started by `anabranch.spark.queries.driver_process`. It ends at once when its
+host is gone, so that the next host finds nobody else at work.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from anabranch.deployments.hosting import begin_run
+from anabranch.errors import (
+    AlreadyExists,
+    AnabranchError,
+    Conflict,
+    InvalidArgument,
+    MissingExtra,
+    NotFound,
+    StreamHasPipeline,
+)
+from anabranch.spark.explain import explain
+from anabranch.spark.pipelines.checkpoint_places import checkpoint_base
+from anabranch.spark.pipelines.run import DeployedRun, Pipeline, run
+from anabranch.spark.queries.protocol import Ended, Lines, parse_line
+from anabranch.spark.queries.warm_up import warm_up
+from anabranch.spark.session.session import session
+from anabranch.store import Store, connect
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["main"]
+
+# The query itself, or a stream that it names, has to change before another attempt can do better.
+_REFUSALS: Final = (InvalidArgument, NotFound, AlreadyExists, StreamHasPipeline, MissingExtra)
+_JAVA_CHECK_S: Final = 0.25
+
+
+class _Driver:
+    """Runs queries, each in a thread of its own."""
+
+    def __init__(self, store: Store, spark: SparkSession, host: Lines) -> None:
+        self._store = store
+        self._spark = spark
+        self._host = host
+        self._lock = threading.Lock()
+        self._running: dict[str, Pipeline] = {}
+        self._stopping: set[str] = set()  # asked to stop while they start
+
+    def take(self, message: dict[str, Any]) -> None:
+        """Do what the host says."""
+        if (name := message.get("run")) is not None:
+            self._stopping.discard(name)
+            threading.Thread(target=self._run, args=(name, message["epoch"]), name=f"run-{name}", daemon=True).start()
+        elif (name := message.get("stop") or message.get("drop")) is not None:
+            with self._lock:
+                self._stopping.add(name)
+                pipeline = self._running.get(name)
+            if pipeline is not None and "stop" in message:
+                pipeline.finish()
+            elif pipeline is not None:
+                threading.Thread(target=pipeline.stop, daemon=True).start()
+
+    def _run(self, name: str, epoch: int) -> None:
+        how, error = self._outcome(name, epoch)
+        with self._lock:
+            self._running.pop(name, None)
+            self._stopping.discard(name)
+        self._host.send(event="ended", query=name, how=how, error=error)
+
+    def _outcome(self, name: str, epoch: int) -> tuple[Ended, str | None]:
+        try:
+            pipeline = self._start(name, epoch)
+            pipeline.await_termination()
+        except Conflict as exc:
+            return "lost", str(exc)
+        except _REFUSALS as exc:
+            return "refused", str(exc)
+        except AnabranchError as exc:
+            return "failed", str(exc)
+        except Exception as exc:
+            return "failed", explain(exc)
+        return "stopped", None
+
+    def _start(self, name: str, epoch: int) -> Pipeline:
+        # Spark looks up Python data sources in the calling thread's active session, and a new thread has none.
+        spark: Any = self._spark
+        spark._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
+        row, version, restart = begin_run(self._store.catalog, name, epoch)
+        pipeline = run(
+            self._store,
+            version.text,
+            name=name,
+            spark=self._spark,
+            start_from=None if restart is None else list(restart.places),
+            by="append" if restart is None else restart.by,
+            replace=restart is not None and restart.replace,
+            parameters=version.parameters,
+            trigger_us=version.trigger_us,
+            deployed=DeployedRun(epoch),
+        )
+        with self._lock:
+            self._running[name] = pipeline
+            stopping = name in self._stopping
+        self._host.send(event="started", query=name, change=row.change, version=version.number)
+        if stopping:
+            pipeline.finish()
+        return pipeline
+
+
+def _listen(messages: queue.SimpleQueue[dict[str, Any]]) -> None:
+    """Pass on what the host says, up to its last word; without one it was killed."""
+    for line in sys.stdin:
+        message = parse_line(line)
+        messages.put(message)
+        if message.get("exit"):
+            return
+    _end_at_once()
+
+
+def _end_with_java(spark: Any) -> None:
+    """End this process as soon as Spark's Java process has ended: without it nothing can be run, nor stopped."""
+    java = spark.sparkContext._gateway.proc
+    while java.poll() is None:
+        time.sleep(_JAVA_CHECK_S)
+    sys.stderr.write("Spark's Java process has ended\n")
+    sys.stderr.flush()
+    _end_at_once()
+
+
+def _end_at_once() -> None:
+    """End this process and all of its own: Java, and Spark's Python workers."""
+    if os.getpgid(0) == os.getpid():
+        os.killpg(os.getpid(), signal.SIGKILL)
+    os._exit(1)
+
+
+def main() -> None:
+    """Serve a host until it says to end, or is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the host
+    host = Lines(os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8"))
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what anything else prints goes to the log
+    setup = parse_line(sys.stdin.readline())
+    if not setup:
+        return
+    messages: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(messages,), name="host", daemon=True).start()
+    with connect(**setup["store"], create=False) as store:
+        spark = session(name="anabranch queries", store=store, checkpoints=checkpoint_base(store), **setup["conf"])
+        threading.Thread(target=_end_with_java, args=(spark,), name="java", daemon=True).start()
+        warm_up(spark)
+        driver = _Driver(store, spark, host)
+        host.send(event="ready")
+        while not (message := messages.get()).get("exit"):
+            driver.take(message)
+    _end_at_once()
+
+
+if __name__ == "__main__":
+    main()

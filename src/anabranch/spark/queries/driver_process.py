@@ -1,0 +1,91 @@
+"""A driver as its host sees it: a child process, its pipes, and the folder for all files that it leaves behind."""
+
+from __future__ import annotations
+
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from anabranch.spark.queries.protocol import Lines, parse_line
+from anabranch.store import StoreAddresses
+
+__all__ = ["DriverEvent", "DriverProcess"]
+
+_LOG: Final = "driver.log"
+_LOG_LINES: Final = 5
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+
+DriverEvent = tuple["DriverProcess", dict[str, Any] | None]
+"""What a driver said; None: it has ended."""
+
+
+class DriverProcess:
+    """Starts a driver. Its messages go to `events`, and so does its end."""
+
+    def __init__(
+        self, addresses: StoreAddresses, conf: Mapping[str, str], events: queue.SimpleQueue[DriverEvent]
+    ) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="anabranch-driver-"))
+        # Spark and Java keep temporary files, which a killed driver can't remove; its host does.
+        temporary = {"TMPDIR": str(self._folder), "SPARK_LOCAL_DIRS": str(self._folder)}
+        java = f"{conf.get(_JAVA_OPTIONS, '')} -Djava.io.tmpdir={self._folder}".strip()
+        with open(self._folder / _LOG, "wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "anabranch.spark.queries.driver"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env={**os.environ, **temporary},
+                start_new_session=True,
+                text=True,
+                encoding="utf-8",
+            )
+        self.pid = self._process.pid
+        self.ready = False
+        self.queries: set[str] = set()  # those that it was told to run
+        self._events = events
+        self._lines = Lines(self._process.stdin)
+        self.send(store=asdict(addresses), conf={**conf, _JAVA_OPTIONS: java})
+        threading.Thread(target=self._listen, name=f"driver-{self.pid}", daemon=True).start()
+
+    def send(self, **message: Any) -> None:
+        """Say something to the driver."""
+        self._lines.send(**message)
+
+    def end(self, timeout_s: float = 0.0) -> None:
+        """Have it end, or kill it after `timeout_s`; and remove its files. A second call is harmless."""
+        if timeout_s > 0:
+            self.send(exit=True)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout_s)
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)  # also Java and the Python workers of a driver that was killed
+        self._process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    @property
+    def how_it_ended(self) -> str:
+        """Why it ended, with the last lines of its log."""
+        code = self._process.wait()
+        how = f"by signal {-code}" if code < 0 else f"with code {code}"
+        with suppress(OSError), open(self._folder / _LOG, errors="replace") as log:
+            lines = [line.strip() for line in deque(log, _LOG_LINES) if line.strip()]
+            return f"{how}: {' | '.join(lines)}" if lines else how
+        return how
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._events.put((self, parse_line(line)))
+        self._events.put((self, None))

@@ -1,0 +1,317 @@
+"""The host: takes deployed queries whose lease is free, runs each in a driver, and keeps it running.
+
+A host holds a query by a lease, which it renews. When it is killed, its drivers end with it, and another host takes the
+query once the lease's time has come. A host that could not renew a lease in time ends the query; should its driver be
+stopped or cut off, the row of the pipeline, taken by the next driver, keeps it from publishing anything more."""
+
+from __future__ import annotations
+
+import os
+import queue
+import socket
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from anabranch import limits
+from anabranch.catalog.state.query import QueryLease, QueryRow
+from anabranch.deployments import hosting
+from anabranch.errors import AnabranchError, Conflict, PipelineNotFound
+from anabranch.model.ids import Micros
+from anabranch.runtime.ids import token
+from anabranch.spark.pipelines import admin
+from anabranch.spark.queries.driver_process import DriverEvent, DriverProcess
+from anabranch.spark.queries.log import QueryLogs
+from anabranch.spark.queries.protocol import ENDINGS
+from anabranch.spark.stores import addresses_of
+from anabranch.store import Store
+
+__all__ = ["QueryHost"]
+
+_ROUND_S: Final = 0.5
+_EXIT_S: Final = 10.0
+
+
+@dataclass
+class _HeldQuery:
+    """A query that this host holds. `change` is the one that its driver runs, None until it has started. Times by the
+    monotonic clock."""
+
+    row: QueryRow
+    renewed_s: float
+    driver: DriverProcess | None = None
+    change: int | None = None
+    stopping: bool = False
+    started_s: float = 0.0
+
+
+class QueryHost:
+    """Runs the queries of a store. `spares` drivers are started and warmed ahead, so that a query that is deployed, or
+    whose driver was killed, runs within seconds. All queries share one driver, or with `driver_per_query` each has its own.
+    `conf` are settings of Spark."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        driver_per_query: bool = False,
+        spares: int = 1,
+        conf: Mapping[str, str] | None = None,
+        lease_us: int = limits.DEPLOYMENT_LEASE_US,
+    ) -> None:
+        self._store = store
+        self._addresses = addresses_of(store)
+        self._driver_per_query = driver_per_query
+        self._spares_wanted = spares
+        self._conf = dict(conf or {})
+        self._lease_us = lease_us
+        self._token = token(store.runtime.ids)
+        self._logs = QueryLogs(store)
+        self._held: dict[str, _HeldQuery] = {}
+        self._events: queue.SimpleQueue[DriverEvent] = queue.SimpleQueue()
+        self._drivers: list[DriverProcess] = []  # those with queries
+        self._spares: list[DriverProcess] = []
+        self._draining = False
+        self._failed_starts = 0  # of drivers, in a row
+        self._next_spare_s = 0.0
+
+    @property
+    def drivers(self) -> list[int]:
+        """The process ids of the drivers that have queries."""
+        return [driver.pid for driver in self._drivers]
+
+    def run(self, stopped: Callable[[], bool]) -> None:
+        """Serve until `stopped`; then let the micro-batches in progress finish and give all queries back."""
+        try:
+            while not stopped():
+                self._round()
+            self._drain()
+        finally:
+            for driver in (*self._drivers, *self._spares):
+                driver.end(0.0 if driver in self._spares else _EXIT_S)
+
+    # one round
+
+    def _round(self) -> None:
+        try:
+            self._look()
+        except AnabranchError as exc:  # the store can't be reached; leases that run out meanwhile are given up
+            self._give_up_expired(exc)
+        self._keep_spares()
+        self._take_events()
+
+    def _take_events(self) -> None:
+        wait_s = _ROUND_S
+        while True:
+            try:
+                driver, message = self._events.get(timeout=wait_s) if wait_s else self._events.get_nowait()
+            except queue.Empty:
+                return
+            wait_s = 0.0
+            with suppress(AnabranchError):  # noted again in a later round, or by the next host
+                self._ended(driver) if message is None else self._heard(driver, message)
+
+    def _look(self) -> None:
+        """Take free queries, renew leases, and act on what is wanted."""
+        now = self._store.runtime.clock.now()
+        rows = {row.name: row for row in hosting.queries(self._store.catalog)}
+        for name, row in rows.items():
+            if name not in self._held and not self._draining and hosting.is_free(row, now):
+                self._claim(name)
+        for name, held in list(self._held.items()):
+            found = rows.get(name)
+            if found is None or found.epoch > held.row.epoch:
+                self._lose(name, held)
+                continue
+            if found.epoch == held.row.epoch:  # else it was read before this round's claim
+                held.row = found
+            if time.monotonic() - held.renewed_s > self._lease_us / 3e6:
+                self._renew(name, held)
+            if name in self._held:
+                self._act(name, held)
+
+    def _lease(self) -> QueryLease:
+        until = Micros(self._store.runtime.clock.now() + self._lease_us)
+        return QueryLease(self._token, os.getpid(), socket.gethostname(), until)
+
+    def _claim(self, name: str) -> None:
+        began = time.monotonic()
+        row = hosting.claim(self._store.catalog, name, self._lease(), now=self._store.runtime.clock.now())
+        if row is not None:
+            self._held[name] = _HeldQuery(row, began)
+
+    def _renew(self, name: str, held: _HeldQuery) -> None:
+        began = time.monotonic()
+        try:
+            held.row = hosting.renew(self._store.catalog, name, held.row.epoch, until=self._lease().until)
+        except Conflict:
+            self._lose(name, held)
+            return
+        held.renewed_s = began
+        if held.row.restarts and held.change is not None and began - held.started_s > limits.DEPLOYMENT_STEADY_S:
+            self._update(name, held, restarts=0, error=None)
+
+    def _act(self, name: str, held: _HeldQuery) -> None:
+        row = held.row
+        to_run = row.wanted == "running" and row.state != "failed"
+        if held.driver is not None:
+            outdated = held.change is not None and held.change != row.change
+            if not held.stopping and (outdated or not to_run):
+                held.stopping = True
+                held.driver.send(stop=name)
+        elif to_run:
+            if row.retry_at is None or row.retry_at <= self._store.runtime.clock.now():
+                self._start(name, held)
+        elif row.wanted == "deleted":
+            self._delete(name, held)
+        else:
+            del self._held[name]
+            hosting.release(self._store.catalog, name, row.epoch)
+
+    def _start(self, name: str, held: _HeldQuery) -> None:
+        self._update(name, held, state="starting", retry_at=None)
+        held.driver, held.change, held.stopping = self._driver(), None, False
+        held.driver.queries.add(name)
+        self._note(name, held, f"version {held.row.version} starts in driver {held.driver.pid}")
+        held.driver.send(run=name, epoch=held.row.epoch)
+
+    def _delete(self, name: str, held: _HeldQuery) -> None:
+        with suppress(PipelineNotFound):
+            admin.delete(self._store, name, drop_results=held.row.drop_results)
+        self._logs.delete(name)
+        hosting.remove(self._store.catalog, name, held.row.epoch)
+        del self._held[name]
+
+    # what drivers say
+
+    def _heard(self, driver: DriverProcess, message: Mapping[str, Any]) -> None:
+        if message.get("event") == "ready":
+            driver.ready = True
+            self._failed_starts = 0
+            return
+        name = str(message.get("query"))
+        held = self._held.get(name)
+        if held is None or held.driver is not driver:
+            driver.queries.discard(name)
+            return
+        if message.get("event") == "started":
+            held.change, held.started_s = int(message["change"]), time.monotonic()
+            self._update(name, held, state="running")
+            self._note(name, held, f"version {message['version']} runs")
+        elif message.get("event") == "ended" and message.get("how") in ENDINGS:
+            driver.queries.discard(name)
+            asked = held.stopping
+            held.driver, held.change, held.stopping = None, None, False
+            self._run_ended(name, held, str(message["how"]), message.get("error"), asked=asked)
+
+    def _run_ended(self, name: str, held: _HeldQuery, how: str, error: str | None, *, asked: bool) -> None:
+        if how == "stopped":
+            self._note(name, held, "has stopped")
+            if asked or held.row.wanted != "running":
+                self._update(name, held, state="waiting" if held.row.wanted == "running" else "stopped")
+            else:  # by `anabranch pipeline stop`
+                self._update(name, held, state="stopped", wanted="stopped")
+        elif how == "refused" or held.row.restarts + 1 >= limits.DEPLOYMENT_ATTEMPTS_MAX:
+            self._fail(name, held, str(error))
+        else:
+            self._retry(name, held, str(error))
+
+    def _ended(self, driver: DriverProcess) -> None:
+        how = driver.how_it_ended
+        driver.end()
+        if not driver.ready:
+            self._failed_starts += 1
+            self._next_spare_s = time.monotonic() + _pause_s(self._failed_starts + 1)
+        if driver in self._spares:
+            self._spares.remove(driver)
+        if driver in self._drivers:
+            self._drivers.remove(driver)
+        for name, held in list(self._held.items()):
+            if held.driver is driver:
+                held.driver, held.change, held.stopping = None, None, False
+                with suppress(AnabranchError):
+                    self._retry(name, held, f"driver {driver.pid} ended {how}")
+
+    def _retry(self, name: str, held: _HeldQuery, error: str) -> None:
+        restarts = held.row.restarts + 1
+        pause_s = _pause_s(restarts)
+        retry_at = Micros(self._store.runtime.clock.now() + round(pause_s * 1e6))
+        self._update(name, held, state="waiting", restarts=restarts, retry_at=retry_at, error=error)
+        self._note(name, held, f"{error}; it is started again in {pause_s:g} s", level="warning")
+
+    def _fail(self, name: str, held: _HeldQuery, error: str) -> None:
+        self._update(name, held, state="failed", error=error, restarts=held.row.restarts + 1)
+        self._note(name, held, error, level="error")
+
+    # leases that were lost
+
+    def _lose(self, name: str, held: _HeldQuery) -> None:
+        del self._held[name]
+        if held.driver is not None:
+            held.driver.send(drop=name)
+
+    def _give_up_expired(self, exc: AnabranchError) -> None:
+        for name, held in list(self._held.items()):
+            if time.monotonic() - held.renewed_s > self._lease_us / 1e6:
+                self._lose(name, held)
+
+    # drivers
+
+    def _driver(self) -> DriverProcess:
+        """A driver for one more query: the shared one, else a spare one, else a new one."""
+        if self._drivers and not self._driver_per_query:
+            return self._drivers[-1]
+        self._spares.sort(key=lambda each: not each.ready)
+        driver = self._spares.pop(0) if self._spares else self._new_driver()
+        self._drivers.append(driver)
+        return driver
+
+    def _new_driver(self) -> DriverProcess:
+        return DriverProcess(self._addresses, self._conf, self._events)
+
+    def _keep_spares(self) -> None:
+        """End drivers without queries where each query has its own, and start a spare one unless something else starts,
+        which it would slow down."""
+        if self._driver_per_query:
+            for driver in [each for each in self._drivers if not each.queries]:
+                self._drivers.remove(driver)
+                driver.end()
+        starting = any(held.driver is not None and held.change is None for held in self._held.values())
+        starting = starting or any(not each.ready for each in (*self._drivers, *self._spares))
+        if len(self._spares) < self._spares_wanted and not starting and time.monotonic() >= self._next_spare_s:
+            self._spares.append(self._new_driver())
+
+    # the end
+
+    def _drain(self) -> None:
+        """End all runs after their micro-batches, and give all queries back."""
+        self._draining = True
+        for name, held in self._held.items():
+            if held.driver is not None and not held.stopping:
+                held.stopping = True
+                held.driver.send(stop=name)
+        until = time.monotonic() + limits.PIPELINE_STOP_S
+        while any(held.driver is not None for held in self._held.values()) and time.monotonic() < until:
+            for name, held in list(self._held.items()):
+                if time.monotonic() - held.renewed_s > self._lease_us / 3e6:
+                    with suppress(AnabranchError):
+                        self._renew(name, held)
+            self._take_events()
+        for name, held in self._held.items():
+            with suppress(AnabranchError):
+                hosting.release(self._store.catalog, name, held.row.epoch)
+
+    # rows and logs
+
+    def _update(self, name: str, held: _HeldQuery, **changes: Any) -> None:
+        held.row = hosting.update(self._store.catalog, name, held.row.epoch, lambda row: replace(row, **changes))
+
+    def _note(self, name: str, held: _HeldQuery, message: str, *, level: str = "info") -> None:
+        self._logs.note(name, message, level=level, version=held.row.version, epoch=held.row.epoch)
+
+
+def _pause_s(restarts: int) -> float:
+    """The pause before a restart. The first one is made at once: most drivers that end were killed, and a spare one waits."""
+    return 0.0 if restarts == 1 else min(2.0 ** min(restarts - 2, 32), limits.DEPLOYMENT_BACKOFF_S_MAX)

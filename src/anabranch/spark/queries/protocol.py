@@ -1,0 +1,56 @@
+"""What a host and a driver tell each other: one JSON object a line, by the driver's standard input and output.
+
+| from the host | |
+|---|---|
+| `{"store": {…}, "conf": {…}}` | first: the addresses of the store, and Spark's settings |
+| `{"run": name, "epoch": n}` | run the query, which this host holds in this epoch |
+| `{"stop": name}` | end it once its micro-batch is done |
+| `{"drop": name}` | end it at once: it was lost to another host |
+| `{"exit": true}` | end, now that nothing runs |
+| end of file | the host is gone: end at once |
+
+| from the driver | |
+|---|---|
+| `{"event": "ready"}` | Spark has started and is warm |
+| `{"event": "started", "query": name, "change": n, "version": n}` | it runs the query as of this change |
+| `{"event": "ended", "query": name, "how": how, "error": text or null}` | it no longer runs it |
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any, Final, Literal, TypeAlias
+
+__all__ = ["Ended", "Lines", "parse_line"]
+
+Ended: TypeAlias = Literal["stopped", "refused", "failed", "lost"]
+"""How a run ended: as asked; because the query can't run as it is; by a failure; because another host has the query."""
+
+ENDINGS: Final = ("stopped", "refused", "failed", "lost")
+
+
+class Lines:
+    """Writes messages to a pipe. Thread-safe; a pipe that nobody reads any more takes them without an error."""
+
+    def __init__(self, pipe: Any) -> None:
+        self._pipe = pipe
+        self._lock = threading.Lock()
+
+    def send(self, **message: Any) -> None:
+        """Write one message."""
+        with self._lock:
+            try:
+                self._pipe.write(json.dumps(message) + "\n")
+                self._pipe.flush()
+            except (OSError, ValueError):  # whoever supervises the other process notices its end
+                return
+
+
+def parse_line(line: str) -> dict[str, Any]:
+    """A message; {} for a line that is none, such as the output of a library."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,68 @@
+"""Checks a query with Spark without running it: over empty streams like those that it names, in a store of its own."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anabranch.errors import NotFound
+from anabranch.model.names import StreamName
+from anabranch.runtime.ids import token
+from anabranch.spark.pipelines import record
+from anabranch.spark.pipelines.plan import Step, plan
+from anabranch.spark.pipelines.prepare import prepare
+from anabranch.spark.pipelines.targets import check_sources
+from anabranch.spark.session.session import session
+from anabranch.store import Store, connect
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["ValidatedResult", "validate"]
+
+ValidatedResult = tuple[str, Mapping[str, str]]
+"""A result stream, and its columns with their types."""
+
+
+def validate(
+    store: Store,
+    text: str,
+    *,
+    parameters: Mapping[str, str] | None = None,
+    spark: SparkSession | None = None,
+) -> list[ValidatedResult]:
+    """Check a query as deploying and running it would, and change nothing. Returns what it would write, in the order of
+    the statements. Raises InvalidSql with the line for a missing stream, an unknown column and anything else that is not
+    valid or that Spark can't run on streams."""
+    steps = plan(text, parameters)
+    check_sources(store, steps)
+    with (
+        tempfile.TemporaryDirectory(prefix="anabranch-validate-") as folder,
+        connect(Path(folder) / "store", create=True) as scratch,
+    ):
+        for step in steps:
+            _imitate(store, scratch, step)
+        now, holder = scratch.runtime.clock.now(), record.this_process(token(scratch.runtime.ids))
+        row = record.claim(scratch.catalog, "validate", text, [step.output for step in steps], holder, now=now)
+        prepare(spark or session(name="anabranch validate"), scratch, row, steps)
+        return [(step.target, _columns(scratch, step)) for step in steps]
+
+
+def _imitate(store: Store, scratch: Store, step: Step) -> None:
+    """Create empty streams like those that exist of the ones that the statement reads and writes."""
+    statement = step.statement
+    for name in {*statement.sources.values(), *statement.tables.values(), statement.target, statement.late_target}:
+        with suppress(NotFound):
+            schema = store.streams.get(name).schema
+            scratch.scopes.create(name.scope, exist_ok=True)
+            if not scratch.streams.exists(name):
+                given = {} if schema.raw else {"schema": schema.columns, "key": schema.key, "time": schema.time}
+                scratch.streams.create(name, **given)
+
+
+def _columns(store: Store, step: Step) -> Mapping[str, str]:
+    schema = store.streams.get(StreamName.parse(step.target)).schema
+    return {field.name: str(field.type) for field in schema.columns}
