@@ -58,6 +58,11 @@ READS = frozenset(
         "watermark list",
         "watermark show",
         "pipeline list",
+        "queries list",
+        "queries logs",
+        "queries show",
+        "queries validate",
+        "queries versions",
         "pipeline show",
         "key show",
         "token list",
@@ -82,6 +87,9 @@ ASKED: dict[str, tuple[str, ...]] = {
     "pipeline run": ("pipeline.sql", "--from", "head", "--replace"),
     "pipeline reset": ("warm",),
     "pipeline delete": ("warm",),
+    "queries deploy": ("hot", "pipeline.sql", "--from", "head", "--replace"),
+    "queries rollback": ("hot", "--from", "head", "--replace"),
+    "queries delete": ("hot",),
     "rebuild": ("--force",),
 }
 
@@ -116,6 +124,7 @@ def full(sensors: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Line
         output = PipelineOutput("iot/raw2", None, ("iot/sensors",), 1, "f")
         pipeline_row.claim(store.catalog, "warm", SQL, [output], holder, now=now)
         pipeline_row.finish(store.catalog, "warm", holder, now=now)
+        store.queries.deploy("hot", SQL)
         store.export_manifest()
     monkeypatch.chdir(tmp_path)
     Path("pipeline.sql").write_text(SQL)
@@ -134,6 +143,7 @@ def state(line: Line) -> dict[str, Any]:
             "transactions": [(each.id, each.state) for each in store.transactions.list(ended=True)],
             "groups": {name: store.groups.open(name).unread().events for name in store.groups.list()},
             "retention": store.policies.retention("iot/sensors"),
+            "queries": store.queries.list(),
             "pipelines": line("pipeline", "list", "--json").json,
             "catalog": (line.store / "catalog.db").stat().st_ino,
         }

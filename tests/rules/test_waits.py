@@ -28,6 +28,7 @@ ALLOWED = {
     "query/filter_ahead.py::FilterAhead._begin self._changed.wait": _CONDITION
     + "until the consumer requests more, or closes",
     "spark/worker_access.py::WorkerAccess.explained TaskContext.get": "not a wait: Spark's context of this task",
+    "spark/queries/driver.py::main messages.get": "the host says something, or its end ends the whole process",
     "store/replacing.py::ReplacingStreams._replace writer.write_batch(data).result": _DURABLE,
     "blobs/objects.py::_run_all helper.join": "each part has settings.blob_deadline_s",
     "blobs/cache.py::_RateLimited.enter self._changed.wait": _CONDITION + "fetches have settings.blob_deadline_s",

@@ -36,8 +36,8 @@ from anabranch.streams.requests import Result
 TRIGGER_US = 1_000_000
 
 
-class Queries(Displayed):
-    """Queries that hosts (`anabranch queries serve`) run. A deployed query is SQL as for a pipeline
+class DeployedQueries(Displayed):
+    """DeployedQueries that hosts (`anabranch queries serve`) run. A deployed query is SQL as for a pipeline
     (`anabranch.spark.pipelines.run`), kept in versions. Each method is one transaction; hosts act on it within a second.
     """
 

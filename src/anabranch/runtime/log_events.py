@@ -173,4 +173,5 @@ PIPELINE_FAILED: Final = LogEvent("spark", "pipeline_failed", _ERROR, "pipeline 
 PIPELINE_LATE: Final = LogEvent("spark", "pipeline_late", _WARNING, "pipeline %(pipeline)s: %(warning)s")
 SPARK_PATH: Final = LogEvent("spark", "spark_path", _INFO, "the store of %(store)s is used %(way)s: %(reason)s")
 QUERY_NOTED: Final = LogEvent("spark", "query_noted", _INFO, "query %(query)s: %(note)s")
+HOST_CUT_OFF: Final = LogEvent("spark", "host_cut_off", _WARNING, "the store can't be reached: %(error)s")
 BROKER_LOST: Final = LogEvent("remote", "broker_lost", _WARNING, "broker %(place)s does not answer: %(error)s")

@@ -19,7 +19,7 @@ from anabranch.catalog.port import Catalog, Lease, Writing
 from anabranch.core.byte_stream import reject_byte_stream
 from anabranch.core.display import Displayed
 from anabranch.core.redact import shown_address
-from anabranch.deployments.api import Queries
+from anabranch.deployments.api import DeployedQueries
 from anabranch.errors import (
     AnabranchError,
     Closed,
@@ -164,7 +164,7 @@ class Store(Displayed):
             window=self.watermarks.window,
         )
         self.producers = Producers(parts, self.streams, self._writer)
-        self.queries = Queries(self.changes)
+        self.queries = DeployedQueries(self.changes)
         self.transactions = Transactions(parts, note=self.watermarks.note_commit)
         self._byte_streams = ByteStreams(parts, self.streams, self.changes, self._writer)
         self.bytes = self._byte_streams.open

@@ -128,6 +128,14 @@ RIGHTS = {
     "scopes.copy": "rc",
     "scopes.create": "c",
     "scopes.delete": "m",
+    "queries.delete": "A",
+    "queries.deploy": "A",
+    "queries.get": "R",
+    "queries.list": "R",
+    "queries.rollback": "A",
+    "queries.start": "M",
+    "queries.stop": "M",
+    "queries.versions": "R",
     "scopes.get": "r",
     "scopes.list": "",
     "scopes.rename": "mc",
@@ -235,6 +243,7 @@ def arguments(closed: World, verb: str, stream: str = "iot/sensors") -> dict[str
         "wait_s": 0.0,
         "idents": [],
         "request": "once",
+        "text": "CREATE STREAM iot.new AS SELECT * FROM STREAM iot.sensors",
     }
     special: dict[str, dict[str, Any]] = {
         "aliases.add": {"name": "iot/more"},

@@ -85,6 +85,26 @@ def load(store: Store) -> object:
     return store.policies.load("s/a", ab.RejectAbove(ab.Rate(100)), request="r")
 
 
+def deploy_query(store: Store) -> object:
+    return store.queries.deploy("q", "third", request="r")
+
+
+def roll_back_query(store: Store) -> object:
+    return store.queries.rollback("q", request="r")
+
+
+def start_query(store: Store) -> object:
+    return store.queries.start("q", request="r")
+
+
+def stop_query(store: Store) -> object:
+    return store.queries.stop("p", request="r")
+
+
+def delete_query(store: Store) -> None:
+    store.queries.delete("p", request="r")
+
+
 # These move bytes, by a job.
 
 
@@ -116,6 +136,11 @@ AT_ONCE: tuple[Verb, ...] = (
     retention,
     scaling,
     load,
+    deploy_query,
+    roll_back_query,
+    start_query,
+    stop_query,
+    delete_query,
 )
 TAIL: list[tuple[ab.SegmentId, int]] = []
 
@@ -130,6 +155,9 @@ def prepare(store: Store) -> None:
             for n in range(first, stop):
                 writer.write({"k": "abc"[n % 3], "n": n}).result()
     TAIL[:] = store.cuts.tail("s/a").offsets
+    store.queries.deploy("p", "first")
+    for text in ("first", "second"):
+        store.queries.deploy("q", text, start=False)
 
 
 def state(store: Store, *, internal: bool = False) -> State:
@@ -148,6 +176,9 @@ def state(store: Store, *, internal: bool = False) -> State:
         )
         kind = (info.sealed, info.epoch, str(info.schema.columns), tuple(info.tags.items()))
         found.append((str(info.name), kind, policies, fences, events))
+    for info in store.queries.list():
+        texts = tuple(version.text for version in store.queries.versions(info.name))
+        found.append((info.name, info.state, info.wanted, info.version, texts))
     return tuple(found)
 
 

@@ -9,6 +9,7 @@ from itertools import pairwise
 from types import CodeType
 from typing import Any
 
+from anabranch.deployments.api import DeployedQueries
 from anabranch.store.archives import Archives
 from anabranch.store.scopes import StoreScopes
 from anabranch.store.streams import StoreStreams
@@ -57,6 +58,7 @@ FEATURES: dict[str, type] = {
     "archives": Archives,
     "ephemeral": Ephemeral,
     "companions": Companions,
+    "queries": DeployedQueries,
 }
 
 # These read and change nothing, so a crash leaves what was there.
@@ -64,7 +66,15 @@ READING = {
     *("aliases.list", "aliases.of", "archives.digest", "cuts.after", "cuts.at", "cuts.between", "cuts.compare"),
     *("cuts.contains", "cuts.distance", "cuts.head", "cuts.tail", "ephemeral.holders", "ephemeral.is_ephemeral"),
     *("lineage.diff", "lineage.origins", "scopes.get", "scopes.list", "streams.exists", "streams.find", "streams.get"),
-    *("streams.list", "streams.view", "streams.misplaced", "archives.unconfirmed_attachments"),
+    *(
+        "queries.get",
+        "queries.list",
+        "queries.versions",
+        "streams.list",
+        "streams.view",
+        "streams.misplaced",
+        "archives.unconfirmed_attachments",
+    ),
 }
 # Called within others: `collect` sweeps, a store that ends closes what it holds, and companions are made by writers and
 # deleted with their stream (`test_crash_times.py`).

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import queue
+import shutil
 import signal
 import sys
 import threading
@@ -27,7 +28,7 @@ from anabranch.errors import (
 from anabranch.spark.explain import explain
 from anabranch.spark.pipelines.checkpoint_places import checkpoint_base
 from anabranch.spark.pipelines.run import DeployedRun, Pipeline, run
-from anabranch.spark.queries.protocol import Ended, Lines, parse_line
+from anabranch.spark.queries.protocol import Ended, MessagePipe, parse_line
 from anabranch.spark.queries.warm_up import warm_up
 from anabranch.spark.session.session import session
 from anabranch.store import Store, connect
@@ -45,7 +46,7 @@ _JAVA_CHECK_S: Final = 0.25
 class _Driver:
     """Runs queries, each in a thread of its own."""
 
-    def __init__(self, store: Store, spark: SparkSession, host: Lines) -> None:
+    def __init__(self, store: Store, spark: SparkSession, host: MessagePipe) -> None:
         self._store = store
         self._spark = spark
         self._host = host
@@ -114,28 +115,29 @@ class _Driver:
         return pipeline
 
 
-def _listen(messages: queue.SimpleQueue[dict[str, Any]]) -> None:
+def _listen(messages: queue.SimpleQueue[dict[str, Any]], folder: str) -> None:
     """Pass on what the host says, up to its last word; without one it was killed."""
     for line in sys.stdin:
         message = parse_line(line)
         messages.put(message)
         if message.get("exit"):
             return
-    _end_at_once()
+    _end_at_once(folder)
 
 
-def _end_with_java(spark: Any) -> None:
+def _end_with_java(spark: Any, folder: str) -> None:
     """End this process as soon as Spark's Java process has ended: without it nothing can be run, nor stopped."""
     java = spark.sparkContext._gateway.proc
     while java.poll() is None:
         time.sleep(_JAVA_CHECK_S)
     sys.stderr.write("Spark's Java process has ended\n")
     sys.stderr.flush()
-    _end_at_once()
+    _end_at_once(folder)
 
 
-def _end_at_once() -> None:
-    """End this process and all of its own: Java, and Spark's Python workers."""
+def _end_at_once(folder: str) -> None:
+    """End this process and all of its own: Java, and Spark's Python workers. Their files go with them."""
+    shutil.rmtree(folder, ignore_errors=True)
     if os.getpgid(0) == os.getpid():
         os.killpg(os.getpid(), signal.SIGKILL)
     os._exit(1)
@@ -144,22 +146,24 @@ def _end_at_once() -> None:
 def main() -> None:
     """Serve a host until it says to end, or is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the host
-    host = Lines(os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8"))
+    host = MessagePipe(os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8"))
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what anything else prints goes to the log
     setup = parse_line(sys.stdin.readline())
     if not setup:
         return
+    folder: str = setup["folder"]
     messages: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(messages,), name="host", daemon=True).start()
+    threading.Thread(target=_listen, args=(messages, folder), name="host", daemon=True).start()
     with connect(**setup["store"], create=False) as store:
         spark = session(name="anabranch queries", store=store, checkpoints=checkpoint_base(store), **setup["conf"])
-        threading.Thread(target=_end_with_java, args=(spark,), name="java", daemon=True).start()
-        warm_up(spark)
+        threading.Thread(target=_end_with_java, args=(spark, folder), name="java", daemon=True).start()
+        if setup["warm"]:
+            warm_up(spark)
         driver = _Driver(store, spark, host)
         host.send(event="ready")
         while not (message := messages.get()).get("exit"):
             driver.take(message)
-    _end_at_once()
+    _end_at_once(folder)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from anabranch.spark.queries.protocol import Lines, parse_line
+from anabranch import limits
+from anabranch.spark.queries.protocol import MessagePipe, parse_line
 from anabranch.store import StoreAddresses
 
 __all__ = ["DriverEvent", "DriverProcess"]
@@ -31,10 +32,16 @@ DriverEvent = tuple["DriverProcess", dict[str, Any] | None]
 
 
 class DriverProcess:
-    """Starts a driver. Its messages go to `events`, and so does its end."""
+    """Starts a driver, which with `warm` first runs a small query of its own. Its messages go to `events`, and so does its
+    end."""
 
     def __init__(
-        self, addresses: StoreAddresses, conf: Mapping[str, str], events: queue.SimpleQueue[DriverEvent]
+        self,
+        addresses: StoreAddresses,
+        conf: Mapping[str, str],
+        events: queue.SimpleQueue[DriverEvent],
+        *,
+        warm: bool,
     ) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="anabranch-driver-"))
         # Spark and Java keep temporary files, which a killed driver can't remove; its host does.
@@ -55,34 +62,35 @@ class DriverProcess:
         self.ready = False
         self.queries: set[str] = set()  # those that it was told to run
         self._events = events
-        self._lines = Lines(self._process.stdin)
-        self.send(store=asdict(addresses), conf={**conf, _JAVA_OPTIONS: java})
+        self._lines = MessagePipe(self._process.stdin)
+        settings = {**conf, _JAVA_OPTIONS: java}
+        self.send(store=asdict(addresses), conf=settings, warm=warm, folder=str(self._folder))
         threading.Thread(target=self._listen, name=f"driver-{self.pid}", daemon=True).start()
 
     def send(self, **message: Any) -> None:
         """Say something to the driver."""
         self._lines.send(**message)
 
-    def end(self, timeout_s: float = 0.0) -> None:
-        """Have it end, or kill it after `timeout_s`; and remove its files. A second call is harmless."""
+    def end(self, timeout_s: float = 0.0) -> str:
+        """Have it end, or kill it after `timeout_s`, and remove its files. Returns how it ended, with the last line of its
+        log unless it was killed. A second call is harmless."""
         if timeout_s > 0:
             self.send(exit=True)
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout_s)
+        code = self._process.poll()
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)  # also Java and the Python workers of a driver that was killed
-        self._process.wait()
+        with suppress(subprocess.TimeoutExpired):
+            code = self._process.wait(limits.TASK_END_S)
+        how = f"by signal {-code}" if code is not None and code < 0 else f"with code {code}: {self._last_line()}"
         shutil.rmtree(self._folder, ignore_errors=True)
-
-    @property
-    def how_it_ended(self) -> str:
-        """Why it ended, with the last lines of its log."""
-        code = self._process.wait()
-        how = f"by signal {-code}" if code < 0 else f"with code {code}"
-        with suppress(OSError), open(self._folder / _LOG, errors="replace") as log:
-            lines = [line.strip() for line in deque(log, _LOG_LINES) if line.strip()]
-            return f"{how}: {' | '.join(lines)}" if lines else how
         return how
+
+    def _last_line(self) -> str:
+        with suppress(OSError), open(self._folder / _LOG, errors="replace") as log:
+            return next((line.strip() for line in reversed(deque(log, _LOG_LINES)) if line.strip()), "")
+        return ""
 
     def _listen(self) -> None:
         assert self._process.stdout is not None

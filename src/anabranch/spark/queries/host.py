@@ -21,6 +21,7 @@ from anabranch.deployments import hosting
 from anabranch.errors import AnabranchError, Conflict, PipelineNotFound
 from anabranch.model.ids import Micros
 from anabranch.runtime.ids import token
+from anabranch.runtime.log_events import HOST_CUT_OFF, QUERY_NOTED
 from anabranch.spark.pipelines import admin
 from anabranch.spark.queries.driver_process import DriverEvent, DriverProcess
 from anabranch.spark.queries.log import QueryLogs
@@ -32,6 +33,7 @@ __all__ = ["QueryHost"]
 
 _ROUND_S: Final = 0.5
 _EXIT_S: Final = 10.0
+_END_S: Final = 1.0  # of a driver that has closed its output
 
 
 @dataclass
@@ -98,7 +100,8 @@ class QueryHost:
         try:
             self._look()
         except AnabranchError as exc:  # the store can't be reached; leases that run out meanwhile are given up
-            self._give_up_expired(exc)
+            HOST_CUT_OFF(error=exc)
+            self._give_up_expired()
         self._keep_spares()
         self._take_events()
 
@@ -127,10 +130,14 @@ class QueryHost:
                 continue
             if found.epoch == held.row.epoch:  # else it was read before this round's claim
                 held.row = found
-            if time.monotonic() - held.renewed_s > self._lease_us / 3e6:
-                self._renew(name, held)
-            if name in self._held:
+            try:
+                if time.monotonic() - held.renewed_s > self._lease_us / 3e6:
+                    self._renew(name, held)
                 self._act(name, held)
+            except Conflict:
+                self._lose(name, held)
+            except AnabranchError as exc:  # one query does not keep the host from the others; tried again in a second
+                QUERY_NOTED(query=name, note=exc)
 
     def _lease(self) -> QueryLease:
         until = Micros(self._store.runtime.clock.now() + self._lease_us)
@@ -144,11 +151,7 @@ class QueryHost:
 
     def _renew(self, name: str, held: _HeldQuery) -> None:
         began = time.monotonic()
-        try:
-            held.row = hosting.renew(self._store.catalog, name, held.row.epoch, until=self._lease().until)
-        except Conflict:
-            self._lose(name, held)
-            return
+        held.row = hosting.renew(self._store.catalog, name, held.row.epoch, until=self._lease().until)
         held.renewed_s = began
         if held.row.restarts and held.change is not None and began - held.started_s > limits.DEPLOYMENT_STEADY_S:
             self._update(name, held, restarts=0, error=None)
@@ -219,8 +222,7 @@ class QueryHost:
             self._retry(name, held, str(error))
 
     def _ended(self, driver: DriverProcess) -> None:
-        how = driver.how_it_ended
-        driver.end()
+        how = driver.end(_END_S)
         if not driver.ready:
             self._failed_starts += 1
             self._next_spare_s = time.monotonic() + _pause_s(self._failed_starts + 1)
@@ -248,11 +250,11 @@ class QueryHost:
     # leases that were lost
 
     def _lose(self, name: str, held: _HeldQuery) -> None:
-        del self._held[name]
+        self._held.pop(name, None)
         if held.driver is not None:
             held.driver.send(drop=name)
 
-    def _give_up_expired(self, exc: AnabranchError) -> None:
+    def _give_up_expired(self) -> None:
         for name, held in list(self._held.items()):
             if time.monotonic() - held.renewed_s > self._lease_us / 1e6:
                 self._lose(name, held)
@@ -264,12 +266,12 @@ class QueryHost:
         if self._drivers and not self._driver_per_query:
             return self._drivers[-1]
         self._spares.sort(key=lambda each: not each.ready)
-        driver = self._spares.pop(0) if self._spares else self._new_driver()
+        driver = self._spares.pop(0) if self._spares else self._new_driver(warm=False)
         self._drivers.append(driver)
         return driver
 
-    def _new_driver(self) -> DriverProcess:
-        return DriverProcess(self._addresses, self._conf, self._events)
+    def _new_driver(self, *, warm: bool) -> DriverProcess:
+        return DriverProcess(self._addresses, self._conf, self._events, warm=warm)
 
     def _keep_spares(self) -> None:
         """End drivers without queries where each query has its own, and start a spare one unless something else starts,
@@ -281,7 +283,7 @@ class QueryHost:
         starting = any(held.driver is not None and held.change is None for held in self._held.values())
         starting = starting or any(not each.ready for each in (*self._drivers, *self._spares))
         if len(self._spares) < self._spares_wanted and not starting and time.monotonic() >= self._next_spare_s:
-            self._spares.append(self._new_driver())
+            self._spares.append(self._new_driver(warm=True))
 
     # the end
 

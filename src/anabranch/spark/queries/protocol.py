@@ -2,7 +2,7 @@
 
 | from the host | |
 |---|---|
-| `{"store": {…}, "conf": {…}}` | first: the addresses of the store, and Spark's settings |
+| `{"store": {…}, "conf": {…}, "warm": bool, "folder": path}` | first: the addresses of the store, Spark's settings, whether to warm up, and the folder of its files, which it removes at its end |
 | `{"run": name, "epoch": n}` | run the query, which this host holds in this epoch |
 | `{"stop": name}` | end it once its micro-batch is done |
 | `{"drop": name}` | end it at once: it was lost to another host |
@@ -11,7 +11,7 @@
 
 | from the driver | |
 |---|---|
-| `{"event": "ready"}` | Spark has started and is warm |
+| `{"event": "ready"}` | Spark has started |
 | `{"event": "started", "query": name, "change": n, "version": n}` | it runs the query as of this change |
 | `{"event": "ended", "query": name, "how": how, "error": text or null}` | it no longer runs it |
 """
@@ -22,7 +22,7 @@ import json
 import threading
 from typing import Any, Final, Literal, TypeAlias
 
-__all__ = ["Ended", "Lines", "parse_line"]
+__all__ = ["Ended", "MessagePipe", "parse_line"]
 
 Ended: TypeAlias = Literal["stopped", "refused", "failed", "lost"]
 """How a run ended: as asked; because the query can't run as it is; by a failure; because another host has the query."""
@@ -30,7 +30,7 @@ Ended: TypeAlias = Literal["stopped", "refused", "failed", "lost"]
 ENDINGS: Final = ("stopped", "refused", "failed", "lost")
 
 
-class Lines:
+class MessagePipe:
     """Writes messages to a pipe. Thread-safe; a pipe that nobody reads any more takes them without an error."""
 
     def __init__(self, pipe: Any) -> None:

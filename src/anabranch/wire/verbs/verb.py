@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from inspect import Parameter, signature
 from typing import Any, Final
 
-from anabranch.deployments.api import Queries
+from anabranch.deployments.api import DeployedQueries
 from anabranch.store.archives import Archives
 from anabranch.store.facade import Store
 from anabranch.store.groups import Groups
@@ -39,7 +39,7 @@ NOUNS: Final[Mapping[str, type]] = {
     "notifications": StoreNotifications,
     "policies": StorePolicies,
     "producers": Producers,
-    "queries": Queries,
+    "queries": DeployedQueries,
     "scopes": StoreScopes,
     "shared": SharedState,
     "streams": StoreStreams,

@@ -1,0 +1,92 @@
+"""A host of deployed queries as a process of its own, and the results of a query counted by DuckDB."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+import anabranch as ab
+from anabranch.spark.pipelines import record
+from tests.spark.pipelines import BASE, SECOND, SOURCE
+
+PATIENCE_S = 400.0
+
+
+class HostProcess:
+    """`anabranch queries serve` over a store, with its log in a file."""
+
+    def __init__(self, store: ab.Store, log: Path, *options: str) -> None:
+        self.log = log
+        command = [sys.executable, "-m", "anabranch.cli.main", "queries", "serve", "--store", store.url, *options]
+        with open(log, "ab") as output:
+            self._process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def wait(self, done: Callable[[], bool]) -> None:
+        """Wait until it is so, while the host lives."""
+
+        deadline = time.monotonic() + PATIENCE_S
+        while not done():
+            assert self._process.poll() is None, self.log.read_text()
+            assert time.monotonic() < deadline, self.log.read_text()
+            time.sleep(0.2)  # what is waited for reads whole streams, and the host needs the processor too
+
+    def kill(self) -> None:
+        """kill -9, of the host alone."""
+        self._process.kill()
+        self._process.wait(PATIENCE_S)
+
+    def stop(self) -> int:
+        """SIGTERM; returns its exit code."""
+        self._process.terminate()
+        return self._process.wait(PATIENCE_S)
+
+    def end(self) -> None:
+        """At the end of a test, however it went."""
+        if self._process.poll() is None:
+            self.stop()
+
+
+def driver_of(store: ab.Store, query: str) -> int:
+    """The process that runs the query."""
+    holder = record.find(store.catalog, query).holder
+    assert holder is not None
+    return holder.pid
+
+
+def kill_driver(store: ab.Store, query: str) -> int:
+    """kill -9 of the driver of a query; returns its process id."""
+    pid = driver_of(store, query)
+    os.kill(pid, signal.SIGKILL)
+    return pid
+
+
+def by_duckdb(store: ab.Store, *, until_s: float) -> Counter[tuple[int, str, int, float]]:
+    """What the query COUNTS gives undisturbed: each window that ends at `until_s` (seconds since BASE) or earlier."""
+    with store.reader(SOURCE) as reader:
+        events = pa.Table.from_batches(reader.batches(), reader.schema)
+    found = (
+        duckdb.from_arrow(events)
+        .query(
+            "events",
+            f"""
+        SELECT (epoch_us(at) - {BASE}) // {10 * SECOND} * 10 AS opened, device, count(*), sum(celsius)
+        FROM events GROUP BY ALL HAVING opened + 10 <= {until_s}
+        """,
+        )
+        .fetchall()
+    )
+    return Counter({(int(opened), device, events, total): 1 for opened, device, events, total in found})

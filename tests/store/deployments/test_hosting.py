@@ -1,0 +1,106 @@
+"""The leases of hosts: one host at a time has a query, and one that lost it changes nothing any more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from anabranch.catalog.state.pipeline import PIPELINE, PipelineHolder, Restart, StoredPipeline
+from anabranch.catalog.state.query import QueryLease, QueryRow
+from anabranch.deployments import hosting
+from anabranch.errors import Conflict
+from anabranch.model.ids import Micros
+from anabranch.spark.pipelines.record import PipelineRow, refuse_lost, refuse_running
+from anabranch.store import Store
+
+SECOND = 1_000_000
+
+
+def claim(store: Store, token: str, *, now: int, name: str = "q") -> QueryRow | None:
+    lease = QueryLease(token, 1, "h", Micros(now + 10 * SECOND))
+    return hosting.claim(store.catalog, name, lease, now=Micros(now))
+
+
+def test_a_host_has_a_query_until_its_lease_runs_out(anywhere: Store) -> None:
+    anywhere.queries.deploy("q", "one")
+    first = claim(anywhere, "a", now=0)
+    assert first is not None and first.epoch == 1
+    assert claim(anywhere, "b", now=9 * SECOND) is None
+    hosting.renew(anywhere.catalog, "q", 1, until=Micros(19 * SECOND))
+    assert claim(anywhere, "b", now=11 * SECOND) is None
+    second = claim(anywhere, "b", now=19 * SECOND)
+    assert second is not None and second.epoch == 2
+    for late in (
+        lambda: hosting.renew(anywhere.catalog, "q", 1, until=Micros(99 * SECOND)),
+        lambda: hosting.update(anywhere.catalog, "q", 1, lambda row: replace(row, state="running")),
+        lambda: hosting.begin_run(anywhere.catalog, "q", 1),
+        lambda: hosting.remove(anywhere.catalog, "q", 1),
+    ):
+        with pytest.raises(Conflict, match="another one has taken it"):
+            late()
+    hosting.release(anywhere.catalog, "q", 1)
+    assert hosting.queries(anywhere.catalog) == [second]
+
+
+def test_a_query_that_is_given_back_is_free_at_once(anywhere: Store) -> None:
+    anywhere.queries.deploy("q", "one")
+    row = claim(anywhere, "a", now=0)
+    assert row is not None
+    hosting.release(anywhere.catalog, "q", row.epoch)
+    again = claim(anywhere, "b", now=1)
+    assert again is not None and again.epoch == 2
+
+
+def test_what_needs_no_host_is_taken_by_none(anywhere: Store) -> None:
+    anywhere.queries.deploy("q", "one", start=False)
+    assert claim(anywhere, "a", now=0) is None
+    assert claim(anywhere, "a", now=0, name="nothing") is None
+    anywhere.queries.start("q")
+    row = claim(anywhere, "a", now=0)
+    assert row is not None
+    hosting.update(anywhere.catalog, "q", row.epoch, lambda found: replace(found, state="failed", error="why"))
+    hosting.release(anywhere.catalog, "q", row.epoch)
+    assert anywhere.queries.get("q").state == "failed"
+    assert claim(anywhere, "a", now=99 * SECOND) is None
+    assert anywhere.queries.deploy("q", "one").error is None
+    assert claim(anywhere, "a", now=99 * SECOND) is not None
+
+
+def test_a_query_starts_over_once(store: Store) -> None:
+    store.queries.deploy("q", "one", start_from="head", replace_results=True)
+    assert claim(store, "a", now=0) is not None
+
+    def restart() -> tuple[str, ...] | None:
+        found = hosting.begin_run(store.catalog, "q", 1)[2]
+        return None if found is None else found.places
+
+    assert restart() == ("head",)
+    pipeline = StoredPipeline("q", "one", (), 1, False, Restart(), "stopped", 0, 0, 0)
+    with store.catalog.writing() as txn:  # a driver was killed before its checkpoints were settled
+        txn.put_state(PIPELINE, "q", pipeline)
+    assert restart() == ("head",)
+    with store.catalog.writing() as txn:
+        txn.put_state(PIPELINE, "q", replace(pipeline, prepared=True))
+    assert restart() is None
+    store.queries.deploy("q", "one", start_from="head", replace_results=True)
+    assert restart() == ("head",)
+    with store.catalog.writing() as txn:
+        txn.put_state(PIPELINE, "q", replace(pipeline, prepared=True, generation=2))
+    assert restart() is None
+    assert store.queries.start("q").wanted == "running"
+    assert restart() is None
+
+
+def test_a_run_that_lost_its_pipeline_publishes_nothing(store: Store) -> None:
+    holder = PipelineHolder(1, "elsewhere", "query:2:b")
+    pipeline = StoredPipeline("q", "one", (), 1, True, Restart(), "running", 0, 0, 1 << 60, holder=holder)
+    with store.catalog.writing() as txn:
+        txn.put_state(PIPELINE, "q", pipeline)
+    with store.catalog.reading() as reading:
+        refuse_lost("q", "query:2:b", reading, Micros(0))
+        with pytest.raises(Conflict, match="not published"):
+            refuse_lost("q", "query:1:a", reading, Micros(0))
+    refuse_running(PipelineRow.of(pipeline), 0, "query:")
+    with pytest.raises(Exception, match="already running"):
+        refuse_running(PipelineRow.of(pipeline), 0)
