@@ -83,7 +83,7 @@ def by_duckdb(store: ab.Store, *, until_s: float) -> Counter[tuple[int, str, int
         .query(
             "events",
             f"""
-        SELECT (epoch_us(at) - {BASE}) // {10 * SECOND} * 10 AS opened, device, count(*), sum(celsius)
+        SELECT (epoch_us("at") - {BASE}) // {10 * SECOND} * 10 AS opened, device, count(*), sum(celsius)
         FROM events GROUP BY ALL HAVING opened + 10 <= {until_s}
         """,
         )

@@ -60,6 +60,7 @@ class DriverProcess:
             )
         self.pid = self._process.pid
         self.ready = False
+        self._how: str | None = None  # it ended
         self.queries: set[str] = set()  # those that it was told to run
         self._events = events
         self._lines = MessagePipe(self._process.stdin)
@@ -74,6 +75,8 @@ class DriverProcess:
     def end(self, timeout_s: float = 0.0) -> str:
         """Have it end, or kill it after `timeout_s`, and remove its files. Returns how it ended, with the last line of its
         log unless it was killed. A second call is harmless."""
+        if self._how is not None:
+            return self._how
         if timeout_s > 0:
             self.send(exit=True)
             with suppress(subprocess.TimeoutExpired):
@@ -85,6 +88,7 @@ class DriverProcess:
             code = self._process.wait(limits.TASK_END_S)
         how = f"by signal {-code}" if code is not None and code < 0 else f"with code {code}: {self._last_line()}"
         shutil.rmtree(self._folder, ignore_errors=True)
+        self._how = how
         return how
 
     def _last_line(self) -> str:

@@ -222,7 +222,7 @@ class QueryHost:
             self._retry(name, held, str(error))
 
     def _ended(self, driver: DriverProcess) -> None:
-        how = driver.end(_END_S)
+        how = driver.end(0.0 if self._draining else _END_S)
         if not driver.ready:
             self._failed_starts += 1
             self._next_spare_s = time.monotonic() + _pause_s(self._failed_starts + 1)
@@ -290,6 +290,8 @@ class QueryHost:
     def _drain(self) -> None:
         """End all runs after their micro-batches, and give all queries back."""
         self._draining = True
+        for driver in [each for each in (*self._drivers, *self._spares) if not each.ready]:
+            self._ended(driver)  # nothing runs in one that still starts
         for name, held in self._held.items():
             if held.driver is not None and not held.stopping:
                 held.stopping = True
