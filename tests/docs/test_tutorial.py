@@ -17,6 +17,13 @@ def test_the_tutorial_can_be_followed_from_nothing(tmp_path: Path) -> None:
     assert follow(DOCS / "tutorial" / "index.md", tmp_path) >= 12
 
 
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.process
+def test_the_page_on_deployed_queries_can_be_followed(tmp_path: Path) -> None:
+    assert follow(DOCS / "how-to" / "deploy-queries.md", tmp_path) == 12
+
+
 @pytest.mark.process
 def test_the_page_on_tracing_shows_what_its_program_prints(tmp_path: Path) -> None:
     assert follow(DOCS / "how-to" / "tracing.md", tmp_path) == 1

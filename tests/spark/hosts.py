@@ -19,6 +19,8 @@ from anabranch.spark.pipelines import record
 from tests.spark.pipelines import BASE, SECOND, SOURCE
 
 PATIENCE_S = 400.0
+# Java starts in half the time if it compiles less.
+QUICK = ("--conf", "spark.driver.extraJavaOptions=-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
 
 
 class HostProcess:
@@ -26,7 +28,17 @@ class HostProcess:
 
     def __init__(self, store: ab.Store, log: Path, *options: str) -> None:
         self.log = log
-        command = [sys.executable, "-m", "anabranch.cli.main", "queries", "serve", "--store", store.url, *options]
+        command = [
+            sys.executable,
+            "-m",
+            "anabranch.cli.main",
+            "queries",
+            "serve",
+            "--store",
+            store.url,
+            *options,
+            *QUICK,
+        ]
         with open(log, "ab") as output:
             self._process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
 
@@ -60,16 +72,16 @@ class HostProcess:
             self.stop()
 
 
-def driver_of(store: ab.Store, query: str) -> int:
-    """The process that runs the query."""
+def driver_of(store: ab.Store, query: str) -> int | None:
+    """The process that runs the query, if one does."""
     holder = record.find(store.catalog, query).holder
-    assert holder is not None
-    return holder.pid
+    return None if holder is None else holder.pid
 
 
 def kill_driver(store: ab.Store, query: str) -> int:
     """kill -9 of the driver of a query; returns its process id."""
     pid = driver_of(store, query)
+    assert pid is not None
     os.kill(pid, signal.SIGKILL)
     return pid
 

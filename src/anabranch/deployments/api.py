@@ -12,7 +12,7 @@ from datetime import timedelta
 from anabranch import limits
 from anabranch.catalog.port import Writing
 from anabranch.catalog.state.pipeline import PIPELINE
-from anabranch.catalog.state.query import QUERY, QueryRestart, QueryRow
+from anabranch.catalog.state.query import QUERY, QueryRestart, QueryRow, Wanted
 from anabranch.catalog.state.query_version import QueryVersion
 from anabranch.core.display import Displayed
 from anabranch.deployments.info import QueryInfo, info_of
@@ -208,10 +208,9 @@ def _changed(row: QueryRow, now: Micros, *, version: int, restart: QueryRestart 
     if goes_on and start == (row.wanted == "running") and row.state != "failed":
         return row
     found = replace(row, version=version, restart=restart, changed_at=now, change=row.change + 1)
-    if not start:
-        return replace(found, wanted="stopped")
-    waiting = row.state if row.state in ("starting", "running", "stopping") else "waiting"
-    return replace(found, wanted="running", state=waiting, restarts=0, retry_at=None, error=None)
+    state = row.state if row.state in ("starting", "running", "stopping") else "waiting" if start else "stopped"
+    wanted: Wanted = "running" if start else "stopped"
+    return replace(found, wanted=wanted, state=state, restarts=0, retry_at=None, error=None)
 
 
 def _restart(places: Place | Sequence[Place] | None, by: TimeKind, replace_results: bool) -> QueryRestart | None:

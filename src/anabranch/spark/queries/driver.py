@@ -51,7 +51,7 @@ class _Driver:
         self._spark = spark
         self._host = host
         self._lock = threading.Lock()
-        self._running: dict[str, Pipeline] = {}
+        self._running: dict[str, tuple[int, Pipeline]] = {}  # with the epoch of each
         self._stopping: set[str] = set()  # asked to stop while they start
 
     def take(self, message: dict[str, Any]) -> None:
@@ -62,7 +62,7 @@ class _Driver:
         elif (name := message.get("stop") or message.get("drop")) is not None:
             with self._lock:
                 self._stopping.add(name)
-                pipeline = self._running.get(name)
+                _, pipeline = self._running.get(name, (0, None))
             if pipeline is not None and "stop" in message:
                 pipeline.finish()
             elif pipeline is not None:
@@ -71,9 +71,10 @@ class _Driver:
     def _run(self, name: str, epoch: int) -> None:
         how, error = self._outcome(name, epoch)
         with self._lock:
-            self._running.pop(name, None)
-            self._stopping.discard(name)
-        self._host.send(event="ended", query=name, how=how, error=error)
+            if self._running.get(name, (epoch, None))[0] == epoch:  # it may have come back to this host meanwhile
+                self._running.pop(name, None)
+                self._stopping.discard(name)
+        self._host.send(event="ended", query=name, epoch=epoch, how=how, error=error)
 
     def _outcome(self, name: str, epoch: int) -> tuple[Ended, str | None]:
         try:
@@ -107,9 +108,9 @@ class _Driver:
             deployed=DeployedRun(epoch),
         )
         with self._lock:
-            self._running[name] = pipeline
+            self._running[name] = epoch, pipeline
             stopping = name in self._stopping
-        self._host.send(event="started", query=name, change=row.change, version=version.number)
+        self._host.send(event="started", query=name, epoch=epoch, change=row.change, version=version.number)
         if stopping:
             pipeline.finish()
         return pipeline

@@ -61,7 +61,6 @@ class DriverProcess:
         self.pid = self._process.pid
         self.ready = False
         self._how: str | None = None  # it ended
-        self.queries: set[str] = set()  # those that it was told to run
         self._events = events
         self._lines = MessagePipe(self._process.stdin)
         settings = {**conf, _JAVA_OPTIONS: java}

@@ -99,9 +99,9 @@ class QueryHost:
     def _round(self) -> None:
         try:
             self._look()
-        except AnabranchError as exc:  # the store can't be reached; leases that run out meanwhile are given up
+        except AnabranchError as exc:
             HOST_CUT_OFF(error=exc)
-            self._give_up_expired()
+        self._give_up_expired()
         self._keep_spares()
         self._take_events()
 
@@ -176,7 +176,6 @@ class QueryHost:
     def _start(self, name: str, held: _HeldQuery) -> None:
         self._update(name, held, state="starting", retry_at=None)
         held.driver, held.change, held.stopping = self._driver(), None, False
-        held.driver.queries.add(name)
         self._note(name, held, f"version {held.row.version} starts in driver {held.driver.pid}")
         held.driver.send(run=name, epoch=held.row.epoch)
 
@@ -196,15 +195,13 @@ class QueryHost:
             return
         name = str(message.get("query"))
         held = self._held.get(name)
-        if held is None or held.driver is not driver:
-            driver.queries.discard(name)
-            return
+        if held is None or held.driver is not driver or message.get("epoch") != held.row.epoch:
+            return  # about a run that was lost
         if message.get("event") == "started":
             held.change, held.started_s = int(message["change"]), time.monotonic()
             self._update(name, held, state="running")
             self._note(name, held, f"version {message['version']} runs")
         elif message.get("event") == "ended" and message.get("how") in ENDINGS:
-            driver.queries.discard(name)
             asked = held.stopping
             held.driver, held.change, held.stopping = None, None, False
             self._run_ended(name, held, str(message["how"]), message.get("error"), asked=asked)
@@ -255,6 +252,7 @@ class QueryHost:
             held.driver.send(drop=name)
 
     def _give_up_expired(self) -> None:
+        """End the runs of queries whose leases could not be renewed in time: another host may have them by now."""
         for name, held in list(self._held.items()):
             if time.monotonic() - held.renewed_s > self._lease_us / 1e6:
                 self._lose(name, held)
@@ -277,7 +275,8 @@ class QueryHost:
         """End drivers without queries where each query has its own, and start a spare one unless something else starts,
         which it would slow down."""
         if self._driver_per_query:
-            for driver in [each for each in self._drivers if not each.queries]:
+            used = {held.driver for held in self._held.values()}
+            for driver in [each for each in self._drivers if each not in used]:
                 self._drivers.remove(driver)
                 driver.end()
         starting = any(held.driver is not None and held.change is None for held in self._held.values())

@@ -12,8 +12,8 @@
 | from the driver | |
 |---|---|
 | `{"event": "ready"}` | Spark has started |
-| `{"event": "started", "query": name, "change": n, "version": n}` | it runs the query as of this change |
-| `{"event": "ended", "query": name, "how": how, "error": text or null}` | it no longer runs it |
+| `{"event": "started", "query": name, "epoch": n, "change": n, "version": n}` | it runs the query as of this change |
+| `{"event": "ended", "query": name, "epoch": n, "how": how, "error": text or null}` | it no longer runs it |
 """
 
 from __future__ import annotations

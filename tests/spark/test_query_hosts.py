@@ -1,0 +1,101 @@
+"""Two hosts over one store, under load: drivers and a host are killed, and results are those of a run that nothing
+disturbed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import anabranch as ab
+from tests.spark.hosts import HostProcess, by_duckdb, driver_of, kill_driver
+from tests.spark.pipelines import COUNTS, SOURCE, counted, new_store, put, rows
+
+pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(2400)]
+
+SQL = COUNTS + "; CREATE STREAM out.copy AS SELECT device, at, celsius FROM STREAM iot.sensors"
+
+
+class Load:
+    """Events every tenth of a second, in a thread, until it is ended."""
+
+    def __init__(self, store: ab.Store) -> None:
+        self._store = store
+        self._ending = threading.Event()
+        self.written = 0
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._ending.wait(0.1):
+            put(self._store, range(self.written, self.written + 20))
+            self.written += 20
+
+    def end(self) -> int:
+        """Returns how many events there are."""
+        self._ending.set()
+        self._thread.join()
+        return self.written
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ab.Store]:
+    with new_store(tmp_path / "river") as opened:
+        yield opened
+
+
+@pytest.fixture
+def hosts(store: ab.Store, tmp_path: Path) -> Iterator[list[HostProcess]]:
+    started = [HostProcess(store, tmp_path / f"host-{n}.log", "--lease", "5s") for n in range(2)]
+    yield started
+    for each in started:
+        each.end()
+
+
+def test_kills_of_drivers_and_of_a_host_leave_no_trace_in_the_results(
+    store: ab.Store, hosts: list[HostProcess]
+) -> None:
+    store.queries.deploy("counts", SQL)
+    load = Load(store)
+    try:
+
+        def serving() -> HostProcess | None:
+            info = store.queries.get("counts")
+            if info.state != "running" or not any(each.get("state") == "running" for each in info.progress):
+                return None
+            (found,) = [each for each in hosts if info.host is not None and info.host.startswith(f"{each.pid}@")]
+            return found
+
+        killed: list[int | None] = [None]
+
+        def published_anew(before: int) -> bool:
+            return driver_of(store, "counts") not in killed and sum(counted(store).values()) > before
+
+        hosts[0].wait(lambda: store.streams.exists("out/counts"))
+        for _ in range(2):
+            before = sum(counted(store).values())
+            hosts[0].wait(partial(published_anew, before))
+            killed.append(kill_driver(store, "counts"))
+        before = sum(counted(store).values())
+        hosts[0].wait(lambda: published_anew(before) and serving() is not None)
+        first = serving()
+        assert first is not None
+        first.kill()
+        (second,) = [each for each in hosts if each is not first]
+        second.wait(lambda: serving() is second)
+    finally:
+        written = load.end()
+    expected = by_duckdb(store, until_s=written - 1 - 5)
+    second.wait(
+        lambda: counted(store).keys() >= expected.keys() and store.queries.get("counts").progress[0]["lag"] == 0
+    )
+    assert second.stop() == 0
+    assert counted(store) == expected
+    copied = sorted((row["at"], row["device"]) for row in rows(store, "out/copy"))
+    assert copied == sorted((row["at"], row["device"]) for row in rows(store, SOURCE))
+    info = store.queries.get("counts")
+    assert (info.state, info.epoch >= 2) == ("waiting", True)
+    assert not list(store.check())
