@@ -90,15 +90,9 @@ def by_duckdb(store: ab.Store, *, until_s: float) -> Counter[tuple[int, str, int
     """What the query COUNTS gives undisturbed: each window that ends at `until_s` (seconds since BASE) or earlier."""
     with store.reader(SOURCE) as reader:
         events = pa.Table.from_batches(reader.batches(), reader.schema)
-    found = (
-        duckdb.from_arrow(events)
-        .query(
-            "events",
-            f"""
-        SELECT (epoch_us("at") - {BASE}) // {10 * SECOND} * 10 AS opened, device, count(*), sum(celsius)
-        FROM events GROUP BY ALL HAVING opened + 10 <= {until_s}
-        """,
-        )
-        .fetchall()
-    )
-    return Counter({(int(opened), device, events, total): 1 for opened, device, events, total in found})
+    windows = f"""
+        SELECT (epoch_us("at") - {BASE}) // {10 * SECOND} * 10 AS opened, device, count(*) AS n, sum(celsius) AS total
+        FROM events GROUP BY 1, 2
+    """
+    found = duckdb.from_arrow(events).query("events", f"SELECT * FROM ({windows}) WHERE opened + 10 <= {until_s}")
+    return Counter({(int(opened), device, n, total): 1 for opened, device, n, total in found.fetchall()})

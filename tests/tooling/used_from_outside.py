@@ -58,6 +58,7 @@ _.demo
 _.list_groups
 _.list_jobs
 _.list_pipelines
+_.list_queries
 _.list_scopes
 _.list_streams
 _.list_watermarks

@@ -85,6 +85,7 @@ class DriverProcess:
             os.killpg(self.pid, signal.SIGKILL)  # also Java and the Python workers of a driver that was killed
         with suppress(subprocess.TimeoutExpired):
             code = self._process.wait(limits.TASK_END_S)
+        self._lines.close()
         how = f"by signal {-code}" if code is not None and code < 0 else f"with code {code}: {self._last_line()}"
         shutil.rmtree(self._folder, ignore_errors=True)
         self._how = how
@@ -97,6 +98,7 @@ class DriverProcess:
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._events.put((self, parse_line(line)))
+        with self._process.stdout as lines:
+            for line in lines:
+                self._events.put((self, parse_line(line)))
         self._events.put((self, None))

@@ -79,11 +79,6 @@ class QueryHost:
         self._failed_starts = 0  # of drivers, in a row
         self._next_spare_s = 0.0
 
-    @property
-    def drivers(self) -> list[int]:
-        """The process ids of the drivers that have queries."""
-        return [driver.pid for driver in self._drivers]
-
     def run(self, stopped: Callable[[], bool]) -> None:
         """Serve until `stopped`; then let the micro-batches in progress finish and give all queries back."""
         try:

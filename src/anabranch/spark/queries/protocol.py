@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import json
 import threading
+from contextlib import suppress
 from typing import Any, Final, Literal, TypeAlias
 
 __all__ = ["Ended", "MessagePipe", "parse_line"]
@@ -45,6 +46,11 @@ class MessagePipe:
                 self._pipe.flush()
             except (OSError, ValueError):  # whoever supervises the other process notices its end
                 return
+
+    def close(self) -> None:
+        """Close the pipe."""
+        with self._lock, suppress(OSError):
+            self._pipe.close()
 
 
 def parse_line(line: str) -> dict[str, Any]:
