@@ -95,4 +95,5 @@ def by_duckdb(store: ab.Store, *, until_s: float) -> Counter[tuple[int, str, int
         FROM events GROUP BY 1, 2
     """
     found = duckdb.from_arrow(events).query("events", f"SELECT * FROM ({windows}) WHERE opened + 10 <= {until_s}")
+    assert found is not None
     return Counter({(int(opened), device, n, total): 1 for opened, device, n, total in found.fetchall()})
