@@ -176,9 +176,9 @@ def state(store: Store, *, internal: bool = False) -> State:
         )
         kind = (info.sealed, info.epoch, str(info.schema.columns), tuple(info.tags.items()))
         found.append((str(info.name), kind, policies, fences, events))
-    for info in store.queries.list():
-        texts = tuple(version.text for version in store.queries.versions(info.name))
-        found.append((info.name, info.state, info.wanted, info.version, texts))
+    for query in store.queries.list():
+        texts = tuple(version.text for version in store.queries.versions(query.name))
+        found.append((query.name, query.state, query.wanted, query.version, texts))
     return tuple(found)
 
 

@@ -146,7 +146,6 @@ def _end_at_once(folder: str) -> None:
 
 def main() -> None:
     """Serve a host until it says to end, or is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the host
     host = MessagePipe(os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8"))
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what anything else prints goes to the log
     setup = parse_line(sys.stdin.readline())
