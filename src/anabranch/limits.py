@@ -306,6 +306,7 @@ HTTP_ENCODED_BYTES: Final = 256 * KIB  # events of a long answer that are writte
 HTTP_POINTERS_MAX: Final = 1_000  # pointers in the answer to an append; for more events there are only ranges
 UPLOAD_BYTES_MAX: Final = 1 << 44  # of one file: 16 TiB
 UPLOAD_PART_BYTES: Final = 4 * MIB  # of an upload, stored in one commit while the next is received
+UPLOAD_LIFETIME_S: Final = 7 * 86_400.0  # default time after which an unfinished upload is removed
 UPLOAD_MEMORY_BYTES: Final = 16 * MIB  # counted as held by a request that uploads
 DURABLE_POLL_S: Final = 20.0  # a long poll of a Durable Stream is answered at the latest then
 FOLLOW_IDLE_S: Final = 15.0  # after this long without events, a follower gets a sign of life

@@ -40,7 +40,7 @@ def open_broker(settings: ServerSettings, *, upkeep: bool) -> Broker:
     )
     store.changes.retry_uncertain = True
     try:
-        return Broker(store, _guard(settings, store))
+        return Broker(store, _guard(settings, store), settings.upload_lifetime_s)
     except BaseException:
         store.close()
         raise

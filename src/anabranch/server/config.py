@@ -55,6 +55,9 @@ def _origins(values: tuple[str, ...]) -> tuple[str, ...]:
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
+Lifetime = Annotated[
+    Annotated[float, Field(gt=0, le=366 * 86_400, allow_inf_nan=False)] | None, BeforeValidator(_off_is_none)
+]
 Interval = Annotated[Seconds | None, BeforeValidator(_off_is_none)]
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_parts)]
 Rate = Annotated[Annotated[float, Field(gt=0, allow_inf_nan=False)] | None, BeforeValidator(_off_is_none)]
@@ -113,6 +116,9 @@ class ServerSettings(BaseSettings):
     )
     request_bytes_max: Annotated[int, Field(ge=1024)] = Field(
         64 << 20, description="The largest body of one HTTP request."
+    )
+    upload_lifetime_s: Lifetime = Field(
+        7 * 86_400, description="How long an unfinished upload stays without a request, or off."
     )
     connections_max: Annotated[int, Field(ge=1)] = Field(
         4096, description="HTTP connections of one process; more are answered 503."

@@ -13,7 +13,7 @@ _EXPOSED: Final = (
     *("Anabranch-From", "Anabranch-Head", "Anabranch-Next", "Link", "Retry-After"),
     *("Accept-Ranges", "Content-Disposition", "Content-Range", "ETag", "Location", "Repr-Digest"),
     *("Tus-Checksum-Algorithm", "Tus-Extension", "Tus-Max-Size", "Tus-Resumable", "Tus-Version"),
-    *("Upload-Complete", "Upload-Length", "Upload-Offset"),
+    *("Upload-Complete", "Upload-Expires", "Upload-Length", "Upload-Offset"),
     *("Stream-Closed", "Stream-Cursor", "Stream-Expires-At", "Stream-Next-Offset", "Stream-SSE-Data-Encoding"),
     *("Stream-TTL", "Stream-Up-To-Date", "Producer-Epoch", "Producer-Expected-Seq", "Producer-Received-Seq"),
     "Producer-Seq",

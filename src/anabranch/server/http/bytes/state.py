@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from email.utils import formatdate
 from typing import Final, NamedTuple
 
+from anabranch.model.ids import Micros
 from anabranch.model.stream import StreamInfo
+from anabranch.server.http.bytes.expiry import expires_at
 from anabranch.server.http.bytes.headers import NewUpload
 from anabranch.server.http.front import HttpFront
 from anabranch.server.http.problem import HttpRefusal
@@ -26,6 +29,7 @@ class Upload(NamedTuple):
     info: StreamInfo
     head: int
     offset: int
+    expires: Micros | None
 
     @property
     def length(self) -> int | None:
@@ -49,9 +53,11 @@ class Upload(NamedTuple):
         return not self.info.sealed and _LENGTH in self.info.tags
 
     def headers(self) -> dict[str, str]:
-        """`Upload-Offset`, `Upload-Length` where it is known, and `Upload-Complete`."""
+        """`Upload-Offset`, `Upload-Length` where it is known, `Upload-Complete`, and `Upload-Expires` where it does."""
         length = {} if self.length is None else {"Upload-Length": str(self.length)}
-        return {"Upload-Offset": str(self.offset), **length, "Upload-Complete": "?1" if self.complete else "?0"}
+        expires = {} if self.expires is None else {"Upload-Expires": formatdate(self.expires / 1e6, usegmt=True)}
+        complete = "?1" if self.complete else "?0"
+        return {"Upload-Offset": str(self.offset), **length, "Upload-Complete": complete, **expires}
 
 
 def tags_of(asked: NewUpload) -> dict[str, str]:
@@ -63,13 +69,16 @@ def tags_of(asked: NewUpload) -> dict[str, str]:
 
 def load(front: HttpFront, name: str) -> Upload:
     """The upload as of now. One that has all its bytes is finished here, wherever its last request broke off. Raises
-    StreamNotFound, InvalidArgument for a stream of another kind, HttpRefusal if its bytes are not those of its digest."""
+    StreamNotFound, InvalidArgument for a stream of another kind, HttpRefusal if its bytes are not those of its digest, or
+    if it has expired."""
     info = front.store.streams.get(name)
     found = _as_of_now(front.store, info)
     if (reason := info.tags.get(_REFUSED)) is not None:
         raise _refusal(reason)
     if found.unfinished and found.offset == found.length:
         return finish(front, found)
+    if found.unfinished and found.expires is not None and found.expires <= front.store.runtime.clock.now():
+        raise HttpRefusal(410, "upload_expired", "the upload was not finished in time, and is removed: begin again")
     return found
 
 
@@ -90,13 +99,15 @@ def finish(front: HttpFront, upload: Upload) -> Upload:
         reason = f"the {upload.offset} stored bytes have the sha-256 {found}, not {upload.sha256}"
         _tag(front.store, upload.info, {_REFUSED: reason})
         raise _refusal(reason)
+    if upload.expires is not None:
+        front.store.ephemeral.keep(upload.info.id)  # before the seal, behind which it would be a file that expires
     front.store.streams.seal(upload.info.id)
     return _as_of_now(front.store, front.store.streams.get(upload.info.id))
 
 
 def _as_of_now(store: Store, info: StreamInfo) -> Upload:
     index = store._byte_streams.index(info.id)
-    return Upload(info, index.head(), index.tail())
+    return Upload(info, index.head(), index.tail(), None if info.sealed else expires_at(store, info.id))
 
 
 def _digest(store: Store, upload: Upload) -> str:

@@ -15,6 +15,7 @@ from anabranch.server.calls import allowed_stream
 from anabranch.server.http.bytes import headers as said
 from anabranch.server.http.bytes.body_parts import store_body, whole_body, write_part
 from anabranch.server.http.bytes.download import download_headers
+from anabranch.server.http.bytes.expiry import prolong
 from anabranch.server.http.bytes.state import Upload, expect, finish, load, tags_of
 from anabranch.server.http.calls import done
 from anabranch.server.http.front import HttpCall
@@ -23,7 +24,7 @@ from anabranch.server.http.problem import HttpRefusal
 from anabranch.wire.values import to_json
 from anabranch.writing.byte_writer import ByteWriter
 
-_EXTENSIONS = "creation,creation-with-upload,creation-defer-length,checksum,termination"
+_EXTENSIONS = "creation,creation-with-upload,creation-defer-length,checksum,expiration,termination"
 
 
 async def options(call: HttpCall) -> Response:
@@ -93,6 +94,9 @@ async def cancel(call: HttpCall) -> Response:
 async def _append(call: HttpCall, upload: Upload, *, complete: bool) -> Upload:
     """Append the body, and finish the upload if that completes it."""
     front = call.front
+    if upload.unfinished:
+        expires = await front.run(lambda: prolong(front.broker, upload.info.id, upload.expires))
+        upload = upload._replace(expires=expires)
     left = (limits.UPLOAD_BYTES_MAX if upload.length is None else upload.length) - upload.offset
     sent = said.content_length(call.request.headers)
     if sent is not None and sent > left:
