@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
@@ -15,6 +16,7 @@ import anabranch as ab
 from anabranch.remote.address import BrokerAddress, is_broker
 from anabranch.remote.connection import Credentials
 from anabranch.remote.store import RemoteStore
+from anabranch.runtime.clock import Clock
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
 from anabranch.security.guard import OpenGuard
@@ -23,6 +25,7 @@ from anabranch.server.flight.actions import StoreActions
 from anabranch.server.flight.service import FlightService
 from anabranch.server.flight.sessions import SessionHost
 from anabranch.store import Store
+from anabranch.testing.clock import ManualClock
 
 _KINDS: Final = ("sqlite", "folder", "memory")
 
@@ -39,9 +42,34 @@ def served(embedded: Store) -> Iterator[str]:
     """The address of a broker of this store."""
     broker = Broker(embedded, OpenGuard())
     sessions = SessionHost(broker)
-    with FlightService(broker, actions=StoreActions(broker), exchanges=sessions) as service:
-        yield f"anabranch://127.0.0.1:{service.port}"
-        service.drain(5)
+    with (
+        _moving_on(embedded.runtime.clock) as move_on,
+        FlightService(broker, actions=StoreActions(broker), exchanges=sessions) as service,
+    ):
+        try:
+            yield f"anabranch://127.0.0.1:{service.port}"
+        finally:
+            move_on()
+            service.drain(5)
+
+
+@contextmanager
+def _moving_on(clock: Clock) -> Iterator[Callable[[], None]]:
+    """Yields what lets a clock move on that stands still, until the block ends: by such a clock, a broker would wait for ever
+    for a follower's next look at whether its client is there."""
+    ended = threading.Event()
+
+    def move() -> None:
+        while not ended.wait(0.01):
+            clock.pass_time(1_000_000)  # type: ignore[attr-defined]
+
+    mover = threading.Thread(target=move, name="moving the clock")
+    try:
+        yield mover.start if isinstance(clock, ManualClock) else lambda: None
+    finally:
+        ended.set()
+        if mover.ident is not None:
+            mover.join()
 
 
 class ServedStore(RemoteStore):

@@ -7,6 +7,9 @@ from tests.remote.suites.serving import suite
 globals().update(
     suite(
         "tests.store.streams.algebra.test_algebra_pairings",
-        slow=("test_the_cost_of_an_operation_does_not_depend_on_the_events",),
+        slow=(
+            "test_a_run_of_copies_joins_and_renames",
+            "test_the_cost_of_an_operation_does_not_depend_on_the_events",
+        ),
     )
 )

@@ -11,6 +11,10 @@ globals().update(
             "test_nothing_before_a_pending_checkpoint_is_removed": "looks inside the embedded reader",
         },
         slow=(
+            "test_truncation_by_groups_stops_at_the_limit_and_the_slowest_group",
+            "test_a_group_that_is_reset_during_retention_loses_nothing",
+            "test_an_archive_does_not_take_subscribers_along",
+            "test_a_copy_is_kept_whatever_the_groups_of_its_source_have_read",
             "test_a_bound_of_bytes_passes_a_group_as_well",
             "test_a_group_may_release_what_lies_before_its_last_checkpoint_alone",
             "test_a_group_of_other_streams_is_refused_or_keeps_nothing",
