@@ -14,6 +14,7 @@ from tests.server.http.serving import serving
 # Pages that tell nothing of the store, so anybody may see them. A new one has to be added here.
 OPEN = {
     ("GET", "/docs"),
+    ("GET", "/upload"),
     ("GET", "/v1/openapi.json"),
     ("GET", "/ping"),
     ("HEAD", "/ping"),

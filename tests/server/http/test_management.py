@@ -93,8 +93,9 @@ def test_the_description_names_every_endpoint_and_verb(http: httpx.Client) -> No
     assert len(operations) == len(set(operations))
 
 
-def test_the_page_loads_nothing_from_elsewhere(http: httpx.Client) -> None:
-    page = http.get("/docs")
+@pytest.mark.parametrize("path", ["/docs", "/upload"])
+def test_a_page_loads_nothing_from_elsewhere(http: httpx.Client, path: str) -> None:
+    page = http.get(path)
     assert "default-src 'none'" in page.headers["content-security-policy"]
     assert "http://" not in page.text and "https://" not in page.text and "src=" not in page.text
 

@@ -11,6 +11,7 @@ from anabranch import limits
 from anabranch.server.http import resources
 from anabranch.server.http.append import append
 from anabranch.server.http.bytes.endpoints import BYTES_ENDPOINTS
+from anabranch.server.http.bytes.upload_page import upload_page
 from anabranch.server.http.calls import call_verb
 from anabranch.server.http.docs import docs_page, openapi_document
 from anabranch.server.http.durable_streams.endpoints import DURABLE_STREAMS
@@ -190,6 +191,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     ),
     Endpoint("GET", "/v1/openapi.json", openapi_document, None, "open", "openapi", "This description"),
     Endpoint("GET", "/docs", docs_page, None, "open", "docs", "This description as a page"),
+    Endpoint("GET", "/upload", upload_page, None, "open", "upload_page", "A page to upload a file on"),
     *DURABLE_STREAMS,
     *INFLUX,
 )
