@@ -194,3 +194,9 @@ def test_a_result_of_too_many_rows_is_refused_before_it_is_held(
             assert "needs more than 100 rows" in answer.text
     both = {"db": "db", "q": ";".join(["SELECT used FROM mem"] * 2)}
     assert "needs more than 100 rows" in http.get("/query", params=both).text
+
+
+def test_an_error_in_a_header_has_no_control_characters(http: httpx.Client) -> None:
+    answer = http.post("/write", params={"db": "größe\x05\r\n\x1e"}, content="m v=1")
+    assert 400 <= answer.status_code < 500
+    assert answer.headers["X-Influxdb-Error"].isprintable() and "gr??e" in answer.headers["X-Influxdb-Error"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 from starlette.responses import Response
 
@@ -16,5 +18,5 @@ def influx_refusal(error: BaseException) -> Response:
     headers = {
         name: value for name, value in response.headers.items() if name not in ("content-type", "content-length")
     }
-    headers["X-Influxdb-Error"] = message.encode("ascii", "replace").decode().replace("\n", " ")[:200]
+    headers["X-Influxdb-Error"] = re.sub(r"[^ -~]", "?", message.replace("\n", " "))[:200]  # what a header may hold
     return Response(body, response.status_code, headers, "application/json")
