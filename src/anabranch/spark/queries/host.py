@@ -22,6 +22,7 @@ from anabranch.errors import AnabranchError, Conflict, PipelineNotFound
 from anabranch.model.ids import Micros
 from anabranch.runtime.ids import token
 from anabranch.runtime.log_events import HOST_CUT_OFF, QUERY_NOTED
+from anabranch.runtime.periodic import Periodic
 from anabranch.spark.pipelines import admin
 from anabranch.spark.queries.driver_process import DriverEvent, DriverProcess
 from anabranch.spark.queries.log import QueryLogs
@@ -38,14 +39,15 @@ _END_S: Final = 1.0  # of a driver that has closed its output
 
 @dataclass
 class _HeldQuery:
-    """A query that this host holds. `change` is the one that its driver runs, None until it has started. Times by the
-    monotonic clock."""
+    """A query that this host holds. `change` is the one that its driver runs, None until it has started. `lost`: another
+    host has it. Times by the monotonic clock."""
 
     row: QueryRow
     renewed_s: float
     driver: DriverProcess | None = None
     change: int | None = None
     stopping: bool = False
+    lost: bool = False
     started_s: float = 0.0
 
 
@@ -81,10 +83,13 @@ class QueryHost:
 
     def run(self, stopped: Callable[[], bool]) -> None:
         """Serve until `stopped`; then let the micro-batches in progress finish and give all queries back."""
+        # In a task of its own: what takes long elsewhere on a busy machine must not cost the leases.
+        renewal = Periodic(self._store.runtime, "leases of queries", self._lease_us / 3e6, self._renew)
         try:
-            while not stopped():
-                self._round()
-            self._drain()
+            with renewal:
+                while not stopped():
+                    self._round()
+                self._drain()
         finally:
             for driver in (*self._drivers, *self._spares):
                 driver.end(0.0 if driver in self._spares else _EXIT_S)
@@ -120,14 +125,12 @@ class QueryHost:
                 self._claim(name)
         for name, held in list(self._held.items()):
             found = rows.get(name)
-            if found is None or found.epoch > held.row.epoch:
+            if held.lost or found is None or found.epoch > held.row.epoch:
                 self._lose(name, held)
                 continue
             if found.epoch == held.row.epoch:  # else it was read before this round's claim
                 held.row = found
             try:
-                if time.monotonic() - held.renewed_s > self._lease_us / 3e6:
-                    self._renew(name, held)
                 self._act(name, held)
             except Conflict:
                 self._lose(name, held)
@@ -144,12 +147,15 @@ class QueryHost:
         if row is not None:
             self._held[name] = _HeldQuery(row, began)
 
-    def _renew(self, name: str, held: _HeldQuery) -> None:
-        began = time.monotonic()
-        held.row = hosting.renew(self._store.catalog, name, held.row.epoch, until=self._lease().until)
-        held.renewed_s = began
-        if held.row.restarts and held.change is not None and began - held.started_s > limits.DEPLOYMENT_STEADY_S:
-            self._update(name, held, restarts=0, error=None)
+    def _renew(self) -> None:
+        """Renew all leases. Raises AnabranchError where the store can't be reached."""
+        for name, held in list(self._held.items()):
+            began = time.monotonic()
+            try:
+                hosting.renew(self._store.catalog, name, held.row.epoch, until=self._lease().until)
+                held.renewed_s = began
+            except Conflict:
+                held.lost = True
 
     def _act(self, name: str, held: _HeldQuery) -> None:
         row = held.row
@@ -159,6 +165,8 @@ class QueryHost:
             if not held.stopping and (outdated or not to_run):
                 held.stopping = True
                 held.driver.send(stop=name)
+            elif row.restarts and held.change is not None and self._is_steady(held):
+                self._update(name, held, restarts=0, error=None)
         elif to_run:
             if row.retry_at is None or row.retry_at <= self._store.runtime.clock.now():
                 self._start(name, held)
@@ -167,6 +175,9 @@ class QueryHost:
         else:
             del self._held[name]
             hosting.release(self._store.catalog, name, row.epoch)
+
+    def _is_steady(self, held: _HeldQuery) -> bool:
+        return time.monotonic() - held.started_s > limits.DEPLOYMENT_STEADY_S
 
     def _start(self, name: str, held: _HeldQuery) -> None:
         self._update(name, held, state="starting", retry_at=None)
@@ -243,6 +254,7 @@ class QueryHost:
 
     def _lose(self, name: str, held: _HeldQuery) -> None:
         self._held.pop(name, None)
+        QUERY_NOTED(query=name, note="another host has it, or may have it by now")
         if held.driver is not None:
             held.driver.send(drop=name)
 
@@ -292,10 +304,6 @@ class QueryHost:
                 held.driver.send(stop=name)
         until = time.monotonic() + limits.PIPELINE_STOP_S
         while any(held.driver is not None for held in self._held.values()) and time.monotonic() < until:
-            for name, held in list(self._held.items()):
-                if time.monotonic() - held.renewed_s > self._lease_us / 3e6:
-                    with suppress(AnabranchError):
-                        self._renew(name, held)
             self._take_events()
         for name, held in self._held.items():
             with suppress(AnabranchError):
