@@ -14,8 +14,8 @@ from anabranch.runtime.ids import token
 from anabranch.spark.pipelines import record
 from anabranch.spark.pipelines.plan import Step, plan
 from anabranch.spark.pipelines.prepare import prepare
+from anabranch.spark.pipelines.session import session_with_log_file
 from anabranch.spark.pipelines.targets import check_sources
-from anabranch.spark.session.session import session
 from anabranch.store import Store, connect
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def validate(
             _imitate(store, scratch, step)
         now, holder = scratch.runtime.clock.now(), record.this_process(token(scratch.runtime.ids))
         row = record.claim(scratch.catalog, "validate", text, [step.output for step in steps], holder, now=now)
-        prepare(spark or session(name="anabranch validate"), scratch, row, steps)
+        prepare(spark or session_with_log_file(Path(folder), name="anabranch validate"), scratch, row, steps)
         return [(step.target, _columns(scratch, step)) for step in steps]
 
 
