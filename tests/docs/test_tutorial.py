@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -21,7 +24,12 @@ def test_the_tutorial_can_be_followed_from_nothing(tmp_path: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.process
 def test_the_page_on_deployed_queries_can_be_followed(tmp_path: Path) -> None:
-    assert follow(DOCS / "how-to" / "deploy-queries.md", tmp_path) == 12
+    try:
+        assert follow(DOCS / "how-to" / "deploy-queries.md", tmp_path) == 12
+    finally:
+        pid = tmp_path / "host.pid"
+        with suppress(ProcessLookupError):  # the page ends it, unless it fails before
+            os.kill(int(pid.read_text()), signal.SIGKILL)
 
 
 @pytest.mark.process
