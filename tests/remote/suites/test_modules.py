@@ -19,6 +19,7 @@ NOT_OVER_A_CONNECTION: Final = {
     "blobs.test_encryption": DAMAGE,
     "catalog.test_damaged_rows": DAMAGE,
     "catalog.test_state_lookups": PARTS,
+    "deployments.test_hosting": "a host opens the store itself",
     "export.test_metrics": "counts what the embedded store does",
     "log.checking.test_check": PARTS,
     "log.checking.test_recovery_repair": DAMAGE,
