@@ -84,6 +84,23 @@ def test_ctrl_c_ends_a_query_and_a_loop(sensors: Line) -> None:
         assert b"Traceback" not in err
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_while_the_query_engine_is_loaded_is_no_missing_package(
+    sensors: Line, tmp_path: Path, number: int, code: int
+) -> None:
+    # DuckDB's extension module turns what a signal's handler raises into an ImportError, or ends the process.
+    (tmp_path / "duckdb.py").write_text(
+        f"import os\ntry:\n    os.kill(os.getpid(), {number:d})\n"
+        "except BaseException as exc:\n    raise ImportError('Encountered an error') from exc\n"
+        "Error = Exception\n"
+    )
+    env = environment()
+    env["PYTHONPATH"] = os.pathsep.join([str(tmp_path), env["PYTHONPATH"]])
+    for verb in (("query", "SELECT 1"), ("copy", "iot/sensors", "iot/some", "--where", "device = 'a'")):
+        done = sensors.process(*verb, env=env)
+        assert (done.code, done.out, done.err) == (code, "", ""), verb
+
+
 def has_opened(process: subprocess.Popen[bytes], store: Path) -> bool:
     """True once the process has its store open: any earlier, the interpreter itself may still be on its way."""
     for file in Path(f"/proc/{process.pid}/fd").iterdir():

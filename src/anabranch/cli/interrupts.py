@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Final
 
-__all__ = ["interrupts"]
+__all__ = ["deferred", "interrupts"]
 
 
 _SETTER_S: Final = 10.0
@@ -59,6 +59,27 @@ def interrupts(note: str | None = None) -> Iterator[threading.Event]:
         os.close(sending)
         setter.join(_SETTER_S)
         os.close(receiving)
+
+
+@contextmanager
+def deferred() -> Iterator[None]:
+    """Ctrl-C and SIGTERM within are acted on at its end. For imports of extension modules, some of which end the process
+    with a stack of C++ if a signal's handler raises within them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    arrived: list[int] = []
+    before = {
+        number: signal.signal(number, lambda signum, frame: arrived.append(signum))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if arrived:
+        signal.raise_signal(arrived[0])
 
 
 def _set_on_byte(receiving: int, interrupted: threading.Event) -> None:

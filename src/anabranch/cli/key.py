@@ -10,7 +10,8 @@ import typer
 
 from anabranch.cli.options import JsonOption, StoreOption, invocation, new_app, open_catalog, open_store
 from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note
-from anabranch.errors import InvalidArgument, MissingExtra
+from anabranch.errors import InvalidArgument
+from anabranch.errors.optional import optional
 
 app = new_app("Make, show and rotate the keys of encrypted stores.")
 
@@ -33,10 +34,8 @@ def new(
       anabranch key new river.keys
       anabranch --keys file:river.keys scope create iot
     """
-    try:
+    with optional("encryption at rest", "encryption"):
         from anabranch.runtime.keys import new_key_line, parse_keys
-    except ImportError as exc:
-        raise MissingExtra("encryption at rest", "encryption") from exc
     from anabranch.runtime.ids import SystemIds
 
     ids = SystemIds()

@@ -7,6 +7,7 @@ import sys
 from types import FrameType
 
 from anabranch import __version__
+from anabranch.cli.interrupts import deferred
 from anabranch.cli.root_help import print_root_help
 
 
@@ -17,7 +18,8 @@ def main() -> None:
         return
     try:
         try:
-            from anabranch.cli.commands import app
+            with deferred():
+                from anabranch.cli.commands import app
         except ImportError as exc:
             if (exc.name or "").partition(".")[0] not in ("typer", "click", "rich"):
                 raise

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from anabranch.cli.formats import Format
+from anabranch.cli.interrupts import deferred
 from anabranch.cli.options import JsonOption, OutputOption, StoreOption, new_app, open_store
 from anabranch.cli.translate import DialectOption
 from anabranch.errors import InvalidArgument
@@ -67,9 +68,9 @@ def query(
         from anabranch.query.dialects.translate import translate
 
         text = translate(text, dialect, "query")
-    with open_store(store) as opened:
+    with deferred():
         from anabranch.query import Query, QueryLimits
-
+    with open_store(store) as opened:
         limits = QueryLimits(
             memory_bytes=None if memory is None else to_size(memory),
             seconds=None if timeout is None else to_duration(timeout) / 1_000_000,

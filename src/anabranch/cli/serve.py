@@ -15,7 +15,8 @@ from anabranch.cli.interrupts import interrupts
 from anabranch.cli.options import JsonOption, StoreOption, invocation, new_app
 from anabranch.cli.output import print_note, put_json, put_line, put_text
 from anabranch.core.redact import shown_address
-from anabranch.errors import InvalidArgument, MissingExtra
+from anabranch.errors import InvalidArgument
+from anabranch.errors.optional import optional
 
 if TYPE_CHECKING:
     from anabranch.server.config import LoadedSettings, ServerSettings
@@ -108,12 +109,8 @@ def serve(
 
 
 def _load(flags: dict[str, Any], file: Path | None) -> LoadedSettings:
-    try:
+    with optional("the broker", "server"):
         from anabranch.server.config import load
-    except ImportError as exc:
-        if (exc.name or "").partition(".")[0] not in ("pydantic", "pydantic_settings"):
-            raise
-        raise MissingExtra("the broker", "server") from exc
     return load(flags, file=file)
 
 

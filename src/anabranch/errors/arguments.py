@@ -52,15 +52,22 @@ class TooLarge(InvalidArgument):
 
 
 class MissingExtra(AnabranchError, ImportError):
-    """An optional dependency is not installed; the message says how to install it. `extra` is the part of Anabranch
-    that provides it; None if it is a package of its own, `package`."""
+    """An optional dependency is not installed, or can't be loaded; the message says how to install it. `extra` is the
+    part of Anabranch that provides it; None if it is a package of its own, `package`. `reason` says why what is
+    installed can't be loaded."""
 
-    def __init__(self, feature: str, extra: str | None = None, *, package: str | None = None) -> None:
+    def __init__(
+        self, feature: str, extra: str | None = None, *, package: str | None = None, reason: str | None = None
+    ) -> None:
         if extra is not None:
             needs, install = "an optional part of anabranch", f"'anabranch[{extra}]'"
         else:
             needs, install = f"{package}", f"{package}"
-        super().__init__(f"{feature} needs {needs}; install it with: pip install {install}")
+        if reason is None:
+            message = f"{feature} needs {needs}; install it with: pip install {install}"
+        else:
+            message = f"{feature} needs {needs}, which can't be loaded ({reason}); install it again with: pip install {install}"
+        super().__init__(message)
         self.extra = extra
         self.package = package
 

@@ -13,7 +13,8 @@ from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
-from anabranch.errors import Closed, InvalidSql, MissingExtra, StreamNotFound
+from anabranch.errors import Closed, InvalidSql, StreamNotFound
+from anabranch.errors.optional import optional
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.query.dataset import StreamDataset
@@ -24,10 +25,8 @@ from anabranch.query.scan import Scans
 from anabranch.runtime.tasks import Tasks
 from anabranch.store import Store
 
-try:
+with optional("a query", "query"):
     import duckdb
-except ImportError as exc:
-    raise MissingExtra("a query", "query") from exc
 
 _T = TypeVar("_T")
 _BATCH_ROWS: Final = 65_536

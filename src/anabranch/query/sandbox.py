@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from anabranch import limits
-from anabranch.errors import InvalidArgument, InvalidSql, MissingExtra, TooLarge
+from anabranch.errors import InvalidArgument, InvalidSql, TooLarge
+from anabranch.errors.optional import optional
 
-try:
+with optional("a query", "query"):
     import duckdb
-except ImportError as exc:
-    raise MissingExtra("a query", "query") from exc
 
 DATABASE: Final = "anabranch"  # so that a table may be written anabranch.scope.stream
 _ALLOWED: Final = frozenset(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from anabranch.errors import MissingExtra
+from anabranch.errors.optional import optional
 
 if TYPE_CHECKING:
     import pandas
@@ -15,10 +15,8 @@ if TYPE_CHECKING:
 
 def to_pandas(table: pa.Table) -> pandas.DataFrame:
     """A table as a DataFrame of pandas. Raises MissingExtra without pandas."""
-    try:
+    with optional("to_pandas()", package="pandas"):
         import pandas
-    except ImportError as exc:
-        raise MissingExtra("to_pandas()", package="pandas") from exc
     frame = table.to_pandas()
     assert isinstance(frame, pandas.DataFrame), "a table becomes a frame"
     return frame
@@ -27,10 +25,8 @@ def to_pandas(table: pa.Table) -> pandas.DataFrame:
 def to_polars(table: pa.Table) -> polars.DataFrame:
     """A table as a DataFrame of polars, without a copy where polars can use Arrow's memory. Raises MissingExtra without
     polars."""
-    try:
+    with optional("to_polars()", package="polars"):
         import polars
-    except ImportError as exc:
-        raise MissingExtra("to_polars()", package="polars") from exc
     frame = polars.from_arrow(table)
     assert isinstance(frame, polars.DataFrame), "a table becomes a frame"
     return frame

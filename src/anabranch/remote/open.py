@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, cast
 
-from anabranch.errors import InvalidArgument, MissingExtra
+from anabranch.errors import InvalidArgument
+from anabranch.errors.optional import optional
 from anabranch.remote.address import is_broker
 from anabranch.store import open as embedded
 
@@ -64,10 +65,8 @@ def connect(
         )
     useless: dict[str, object] = {"blobs": blobs, "history": history, "keys": keys, "tracer_provider": tracer_provider}
     _reject(useless, "is of no use with a broker, which opens the store itself")
-    try:
+    with optional("connecting to a broker", "remote"):
         from anabranch.remote.connect import connect_to_broker
-    except ImportError as exc:
-        raise MissingExtra("connecting to a broker", "remote") from exc
     remote = connect_to_broker(
         text,
         token=token,

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
-from anabranch.errors import MissingExtra
+from anabranch.errors.optional import optional
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Link, Span, SpanContext, SpanKind, TracerProvider
@@ -85,10 +85,8 @@ class Tracing:
 
     def __init__(self, provider: TracerProvider, clock: Clock, *, version: str) -> None:
         """`version` is that of the instrumentation. Raises MissingExtra if the API of OpenTelemetry is not installed."""
-        try:
+        with optional("tracing", "tracing"):
             from opentelemetry import context, trace
-        except ImportError as exc:
-            raise MissingExtra("tracing", "tracing") from exc
 
         self._api = trace
         self._no_parent = context.Context()

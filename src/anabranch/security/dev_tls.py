@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from anabranch.errors import InvalidArgument, MissingExtra
+from anabranch.errors import InvalidArgument
+from anabranch.errors.optional import optional
 from anabranch.model.ids import Micros
 from anabranch.runtime.ids import Ids, token
 from anabranch.security.tls import TlsFiles, load_tls
@@ -26,10 +27,8 @@ def dev_tls(store: Path, *, hosts: Sequence[str] = (), ids: Ids, now: Micros) ->
 
     `ca.pem` is what clients trust, `client.pem` a client's certificate and key for mTLS. The CA stays the same, so
     clients that trust it go on. Several processes may do so at once. Raises InvalidArgument, MissingExtra."""
-    try:
+    with optional("--dev-tls", "server"):
         from trustme import CA as Authority  # noqa: N811 - the module's word is no constant
-    except ImportError as exc:
-        raise MissingExtra("--dev-tls", "server") from exc
     folder = store / FOLDER
     names = tuple(dict.fromkeys([*hosts, *HOSTS]))
     try:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from anabranch.errors import MissingExtra, SchemaMismatch
+from anabranch.errors import SchemaMismatch
+from anabranch.errors.optional import optional
 from anabranch.model.columns import TIME_TYPE
 
 if TYPE_CHECKING:
@@ -54,10 +55,8 @@ def spark_columns(columns: pa.Schema) -> pa.Schema:
 
 def spark_schema(columns: pa.Schema) -> StructType:
     """The Spark schema of `spark_columns`. Raises MissingExtra without pyspark."""
-    try:
+    with optional("Spark", "spark"):
         from pyspark.sql.pandas.types import from_arrow_schema
-    except ImportError as exc:
-        raise MissingExtra("Spark", "spark") from exc
     return from_arrow_schema(columns)
 
 

@@ -19,9 +19,9 @@ from anabranch.errors import (
     CorruptCatalog,
     InvalidArgument,
     KeyMissing,
-    MissingExtra,
     StoreNotFound,
 )
+from anabranch.errors.optional import optional
 from anabranch.runtime.folders import make_folder
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
@@ -112,10 +112,8 @@ def connect(
 def _service(keys: str | KeyService | None, runtime: Runtime) -> KeyService | None:
     if keys is None:
         return None
-    try:
+    with optional("encryption at rest", "encryption"):
         from anabranch.runtime.keys import open_keys
-    except ImportError as exc:
-        raise MissingExtra("encryption at rest", "encryption") from exc
     return open_keys(keys, runtime.ids) if isinstance(keys, str) else keys
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from anabranch.errors import MissingExtra
+from anabranch.errors.optional import optional
 from anabranch.runtime.ports import Runtime
 
 if TYPE_CHECKING:
@@ -13,9 +13,7 @@ if TYPE_CHECKING:
 
 def open_postgres(url: str, runtime: Runtime, *, create: bool) -> tuple[Catalog, str]:
     """The catalog, and its address without a password. Raises MissingExtra, and what the adapter raises."""
-    try:
+    with optional("a catalog on PostgreSQL", "postgres"):
         from anabranch.catalog.postgres.adapter import PostgresCatalog
-    except ImportError as exc:
-        raise MissingExtra("a catalog on PostgreSQL", "postgres") from exc
     catalog = PostgresCatalog(url, runtime, create=create)
     return catalog, catalog.shown

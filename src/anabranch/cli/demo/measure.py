@@ -7,15 +7,13 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from anabranch.errors import MissingExtra
+from anabranch.errors.optional import optional
 from anabranch.model.columns import TIME_TYPE
 from anabranch.runtime.periodic import Periodic
 from anabranch.store import Store
 
-try:
+with optional("the demo", "demo"):
     import psutil
-except ImportError as exc:
-    raise MissingExtra("the demo", "demo") from exc
 
 STREAM: Final = "host/metrics"
 SCHEMA: Final = pa.schema(

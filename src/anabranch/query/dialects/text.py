@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from anabranch.errors import InvalidSql, MissingExtra
+from anabranch.errors import InvalidSql
+from anabranch.errors.optional import optional
 from anabranch.query.dialects.windows import UNITS_US, DialectWindow
 
-try:
+with optional("a translation of SQL", "spark"):
     from sqlglot import Dialect, Token, TokenType
     from sqlglot.errors import TokenError
-except ImportError as exc:
-    raise MissingExtra("a translation of SQL", "spark") from exc
 
 READ_AS: Final = {
     "flink": "spark",

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TextIO
 
 from anabranch.core.terminal import terminal_text
-from anabranch.errors import MissingExtra
+from anabranch.errors.optional import optional
 from anabranch.model.amounts import size_text
 from anabranch.spark.pipelines.progress import QueryProgress
 from anabranch.spark.pipelines.run import Pipeline
@@ -114,11 +114,9 @@ def _shown(pipeline: Pipeline, out: TextIO, *, as_json: bool, quiet: bool) -> It
     elif as_json or not out.isatty():
         yield _PlainLines(pipeline, sys.stdout if as_json else out, out, as_json=as_json)
     else:
-        try:
+        with optional("the live table", "cli"):
             from rich.console import Console
             from rich.live import Live
-        except ImportError as exc:
-            raise MissingExtra("the live table", "cli") from exc
         console: Console = Console(file=out)
         with Live(console=console, auto_refresh=True, refresh_per_second=4) as live:
             yield _Table(pipeline, out, live)

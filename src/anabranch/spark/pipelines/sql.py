@@ -17,7 +17,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-from anabranch.errors import InvalidName, InvalidSql, MissingExtra
+from anabranch.errors import InvalidName, InvalidSql
+from anabranch.errors.optional import optional
 from anabranch.model.names import StreamName
 from anabranch.spark.pipelines.parameters import TYPES, Parameter, bind
 from anabranch.spark.pipelines.statement import (
@@ -29,12 +30,10 @@ from anabranch.spark.pipelines.statement import (
     to_options,
 )
 
-try:
+with optional("a pipeline", "spark"):
     from sqlglot import Token, TokenType
     from sqlglot.dialects.spark import Spark
     from sqlglot.errors import TokenError
-except ImportError as exc:
-    raise MissingExtra("a pipeline", "spark") from exc
 
 __all__ = ["parse"]
 

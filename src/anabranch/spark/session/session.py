@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from anabranch.errors import MissingExtra, StoreUnavailable
+from anabranch.errors import StoreUnavailable
+from anabranch.errors.optional import optional
 from anabranch.spark.session.home import ensure_home
 from anabranch.spark.session.jars import ensure_jars
 from anabranch.spark.session.java import ensure_java
@@ -93,14 +94,12 @@ def session(
     parsed, StoreUnavailable if Spark has not started after `limits.SPARK_START_S`.
     """
     ensure_java()
-    try:
+    with optional("Spark", "spark"):
         from pyspark.logger import PySparkLogger
         from pyspark.sql import SparkSession
 
         from anabranch.spark.session.java_watch import watch_java
         from anabranch.spark.session.start import start_within_deadline
-    except ImportError as exc:
-        raise MissingExtra("Spark", "spark") from exc
     # Otherwise Spark's workers run the first `python3` on the PATH, which may not be in this environment.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 

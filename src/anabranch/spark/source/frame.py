@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from anabranch.blobs.address import is_remote, parse
-from anabranch.errors import InvalidArgument, MissingExtra, StoreUnavailable
+from anabranch.errors import InvalidArgument, StoreUnavailable
+from anabranch.errors.optional import optional
 from anabranch.model.cut import HEAD, TAIL
 from anabranch.model.names import StreamName
 from anabranch.model.stream import StreamInfo, StreamView
@@ -96,10 +97,8 @@ def read(
     Raises StoreNotFound, StreamNotFound, Truncated, InvalidArgument and its subclasses, MissingExtra without pyspark,
     StoreUnavailable if this process or Spark is not allowed to read the store's place.
     """
-    try:
+    with optional("Spark", "spark"):
         import pyspark  # noqa: F401
-    except ImportError as exc:
-        raise MissingExtra("Spark", "spark") from exc
 
     name = StreamName.parse(stream)
     options = {**address_options(addresses_of(store)), "stream": str(name)}

@@ -21,9 +21,9 @@ from anabranch.errors import (
     CorruptArchive,
     CorruptStore,
     FormatTooNew,
-    MissingExtra,
     NotFound,
 )
+from anabranch.errors.optional import optional
 from anabranch.log.parquet.files import ParquetReader
 from anabranch.log.progress import ProgressCallback, no_progress
 from anabranch.transfer.archives.data_files import DataFilePart, DigestedFile, blocks_of, read_back
@@ -140,10 +140,8 @@ def _signer(place: str, document: Any, digest: str) -> str | None:
 
 
 def _signing() -> Any:
-    try:
+    with optional("a signed archive", "encryption"):
         from anabranch.runtime import signing
-    except ImportError as exc:
-        raise MissingExtra("a signed archive", "encryption") from exc
     return signing
 
 

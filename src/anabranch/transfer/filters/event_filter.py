@@ -18,7 +18,8 @@ import pyarrow as pa
 from anabranch.core.event_condition import AnyTest, EventCondition
 from anabranch.core.routing import key_text
 from anabranch.core.sql_error import sql_problem, without_kind
-from anabranch.errors import InvalidArgument, InvalidSql, MissingExtra
+from anabranch.errors import InvalidArgument, InvalidSql
+from anabranch.errors.optional import optional
 from anabranch.model.columns import ADDED
 from anabranch.model.ids import SegmentId
 from anabranch.model.schema import StreamSchema
@@ -46,10 +47,8 @@ class EventFilter:
         event; InvalidArgument; MissingExtra."""
         if not isinstance(where, str) or not where.strip():
             raise InvalidArgument(f"expected a condition such as \"site = 'north'\" as where=, got {where!r:.100}")
-        try:
+        with optional("a copy by a filter", "query"):
             import duckdb
-        except ImportError as exc:
-            raise MissingExtra("a copy by a filter", "query") from exc
         self.where = where.strip()
         self._schema = schema
         self._error: type[Exception] = duckdb.Error
