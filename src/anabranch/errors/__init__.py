@@ -30,6 +30,7 @@ AnabranchError
 ├── JobStopped                          the job was paused, cancelled or has failed
 ├── QueryLimitExceeded                  a query needs more memory or time than it may use
 ├── PipelineFailed                      one of its queries failed while it ran
+├── NoResultsYet                        a deployed query has not made its result stream
 ├── ReaderNotInGroup                    the group no longer includes this reader: open it again
 ├── Conflict                            another client changed the state this plan was made from
 ├── LeaseExpired
@@ -96,6 +97,7 @@ from anabranch.errors.working import (
     JobStopped,
     JobUnconfirmed,
     LeaseExpired,
+    NoResultsYet,
     PipelineFailed,
     PipelineNotFound,
     PipelineRunning,
@@ -153,6 +155,7 @@ __all__ = [
     "KeysUnreadable",
     "LeaseExpired",
     "MissingExtra",
+    "NoResultsYet",
     "NotFound",
     "NotRemote",
     "OutOfSequence",

@@ -69,6 +69,23 @@ class QueryNotFound(NotFound):
         self.version = version
 
 
+class NoResultsYet(AnabranchError):
+    """The deployed query has not made its result stream, and does not run to make it; or the caller does not wait.
+    `error` says why a query in the state `failed` has failed."""
+
+    def __init__(self, query: str, state: str, error: str | None = None) -> None:
+        why = {
+            "failed": f"it has failed: {error}",
+            "stopped": f"it is stopped; start it with: anabranch queries start {query}",
+            "stopping": "it is stopping",
+            "deleted": "it is being deleted",
+        }.get(state, f"it is {state}; follow its results to wait for them")
+        super().__init__(f"query '{query}' has no results yet: {why}")
+        self.query = query
+        self.state = state
+        self.error = error
+
+
 class JobNotFound(NotFound):
     """No job has this id."""
 

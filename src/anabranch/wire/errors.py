@@ -72,6 +72,7 @@ _TABLE: Final[Mapping[type[BaseException], Status]] = {
         (errors.KeysUnreadable, "keys_unreadable", _INVALID),
         (errors.LeaseExpired, "lease_expired", _ABORTED),
         (errors.MissingExtra, "missing_extra", (501, "UNIMPLEMENTED")),
+        (errors.NoResultsYet, "no_results_yet", _STATE),
         (errors.NotFound, "not_found", _NOT_FOUND),
         (errors.NotRemote, "not_remote", (501, "UNIMPLEMENTED")),
         (errors.OutOfSequence, "out_of_sequence", _STATE),

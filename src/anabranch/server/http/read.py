@@ -74,6 +74,11 @@ def wanted_form(call: HttpCall, *, default: str) -> str:
     raise HttpRefusal(406, "not_acceptable", f"events are given as {', '.join(sorted(_ACCEPTED))}")
 
 
+def follows(call: HttpCall) -> bool:
+    """Whether the caller waits for more: it asks so with `?follow`, or for server-sent events, which never end."""
+    return call.flag("follow") or (call.text("follow") is None and wanted_form(call, default="json") == "sse")
+
+
 def range_of(call: HttpCall) -> Range:
     """What the query asks for. Raises InvalidArgument."""
     columns = call.text("columns")

@@ -1,0 +1,229 @@
+"""What a follower of a stream is sent, part by part, whatever carries it: the body of an answer or the messages of a
+WebSocket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from anabranch import limits
+from anabranch.errors import Closed, InvalidArgument
+from anabranch.model.columns import select_columns
+from anabranch.model.cut import StreamCut
+from anabranch.model.stream import StreamInfo
+from anabranch.reading.bounds import Place
+from anabranch.server.events.arrow_encoder import arrow_batch, arrow_head, empty_batch, shown_batch, shown_schema
+from anabranch.server.events.page import Range, place
+from anabranch.server.events.row_encoder import cuts_of, encode_rows
+from anabranch.server.http.front import HttpCall
+from anabranch.server.http.problem import HttpRefusal, problem_of
+from anabranch.server.http.read import range_of, wanted_form
+from anabranch.server.tail.follower import Follower
+
+Awaited = Callable[[], Awaitable[StreamInfo | None]]
+"""Looks for a stream that may not be there yet: None as long as it is worth to wait for it. Checks that the caller may
+read it. Raises what makes waiting vain."""
+
+
+class FollowRequest(NamedTuple):
+    """What a follower asks for."""
+
+    kind: str
+    asked: Range
+    start: Place
+
+
+class FollowForm(NamedTuple):
+    """How a follower gets its events. Followers with an equal `key` share what `encode` makes. `schema` is that of an
+    Arrow stream."""
+
+    key: tuple[object, ...]
+    encode: Callable[[pa.RecordBatch, StreamCut], list[bytes]]
+    schema: pa.Schema | None = None
+
+
+class Following(NamedTuple):
+    """A stream that is followed."""
+
+    info: StreamInfo
+    follower: Follower
+    form: FollowForm
+
+
+def follow_request(call: HttpCall, *, kind: str | None = None) -> FollowRequest:
+    """What the query and headers of a call ask for, in the form `kind`, or the one that they name. Raises
+    InvalidArgument, HttpRefusal."""
+    form = kind or wanted_form(call, default="ndjson")
+    if form == "json":
+        form = "ndjson"  # one object after another is all that can be followed
+    if form == "parquet":
+        raise HttpRefusal(
+            406,
+            "not_acceptable",
+            "a stream is followed as application/x-ndjson, text/event-stream or application/vnd.apache.arrow.stream",
+        )
+    asked = range_of(call)
+    if asked.end is not None or asked.limit is not None or asked.between is not None:
+        raise InvalidArgument("a follower takes neither to, limit nor between")
+    start: Place = call.request.headers.get("last-event-id") or place(asked.start)
+    return FollowRequest(form, asked, start)
+
+
+async def begin(call: HttpCall, request: FollowRequest, found: StreamInfo | Awaited) -> Delivery:
+    """Begin to follow a stream, or to wait for it. Raises what opening a reader there raises, RateLimited, Closed."""
+    holding = call.front.guard.hold(call.principal, "followers")
+    try:
+        if isinstance(found, StreamInfo):
+            return Delivery(call, request, await _follow(call, request, found), None, holding.release)
+        return Delivery(call, request, None, found, holding.release)
+    except BaseException:
+        holding.release()
+        raise
+
+
+class Delivery:
+    """What one follower is sent. Close it."""
+
+    def __init__(
+        self,
+        call: HttpCall,
+        request: FollowRequest,
+        following: Following | None,
+        awaited: Awaited | None,
+        release: Callable[[], None],
+    ) -> None:
+        self.kind = request.kind
+        self._call = call
+        self._request = request
+        self._following = following
+        self._awaited = awaited
+        self._release = release
+
+    @property
+    def position(self) -> StreamCut | None:
+        """The cut behind what was given; None while there is no stream."""
+        return None if self._following is None else self._following.follower.position
+
+    async def ready(self) -> None:
+        """Return once there is a stream. Raises what makes waiting for it vain, and Closed."""
+        async for _ in self._wait():
+            pass
+
+    async def parts(self) -> AsyncIterator[list[bytes] | None]:
+        """The parts; None after `limits.FOLLOW_IDLE_S` without one. Ends once the stream is sealed and everything is
+        given. Raises what ends the follower, Closed where the broker drains."""
+        call, loop = self._call, asyncio.get_running_loop()
+        async for _ in self._wait():
+            yield None
+        assert self._following is not None, "it was waited for"
+        info, follower, form = self._following
+        if form.schema is not None:
+            yield [arrow_head(form.schema)]
+        check_at = loop.time() + limits.FOLLOW_RECHECK_S
+        async for batch in follower.batches():
+            if call.front.draining:
+                raise Closed("broker")
+            if loop.time() > check_at:
+                check_at = loop.time() + limits.FOLLOW_RECHECK_S
+                call.front.guard.authorize(call.principal, "read", str(info.name), verb="follow")
+            yield None if batch is None else batch.encoded(form.key, form.encode)
+
+    def problem(self, error: Exception) -> dict[str, Any]:
+        """Why it ends, and where to go on."""
+        if isinstance(error, Closed):
+            found = {"code": "draining", "detail": "the broker is stopping; follow again from the cut"}
+        else:
+            found = problem_of(error)
+        if (position := self.position) is not None:
+            found["cut"] = str(position)
+        return found
+
+    def empty_batch(self, problem: Mapping[str, Any] | None = None) -> bytes:
+        """A batch of an Arrow stream without rows: a sign of life, or with `problem` the last one. Nothing while there is
+        no stream, and so no schema."""
+        schema = None if self._following is None else self._following.form.schema
+        if schema is None:
+            return b""
+        return arrow_batch(empty_batch(schema), self.position, problem)
+
+    def close(self) -> None:
+        """Leave the stream. May be called again."""
+        if self._following is not None:
+            self._following.follower.close()
+        self._release()
+
+    async def _wait(self) -> AsyncIterator[None]:
+        """Wait for the stream; yields after each `limits.FOLLOW_IDLE_S`."""
+        if self._following is not None or self._awaited is None:
+            return
+        front, loop = self._call.front, asyncio.get_running_loop()
+        idle_at = loop.time() + limits.FOLLOW_IDLE_S
+        while (info := await self._awaited()) is None:
+            await asyncio.wait((front.tails.closing,), timeout=limits.FOLLOW_AWAIT_S)
+            if front.draining:
+                raise Closed("broker")
+            if loop.time() > idle_at:
+                idle_at = loop.time() + limits.FOLLOW_IDLE_S
+                yield None
+        request = self._request
+        if request.start == "tail":  # all of it is later than the request
+            request = request._replace(start="head")
+        self._following = await _follow(self._call, request, info)
+
+
+async def _follow(call: HttpCall, request: FollowRequest, info: StreamInfo) -> Following:
+    asked = request.asked
+    names = select_columns(asked.columns, info.schema.columns)
+    columns = None if asked.columns is None else tuple(names)
+    form = _form(request.kind, info, columns, meta=asked.meta)
+    follower = await call.front.tails.follow(info, request.start, by=asked.by, rate=asked.rate)
+    return Following(info, follower, form)
+
+
+def _form(kind: str, info: StreamInfo, columns: tuple[str, ...] | None, *, meta: bool) -> FollowForm:
+    if kind == "arrow":
+        schema = shown_schema(info.schema.columns, columns, meta=meta)
+        key = (kind, tuple(schema.names), meta)
+        return FollowForm(key, partial(_arrow, schema=schema), schema)
+    encode = {"sse": _events, "socket": _messages, "ndjson": _lines}[kind]
+    return FollowForm((kind, columns, meta), partial(encode, columns=columns, meta=meta))
+
+
+def _lines(batch: pa.RecordBatch, after: StreamCut, *, columns: Sequence[str] | None, meta: bool) -> list[bytes]:
+    rows = encode_rows(batch, after=after if meta else None, columns=columns)
+    return _joined([row + b"\n" for row in rows])
+
+
+def _events(batch: pa.RecordBatch, after: StreamCut, *, columns: Sequence[str] | None, meta: bool) -> list[bytes]:
+    """Each event's id is the cut behind it: with it as `Last-Event-ID`, a follower goes on exactly."""
+    rows = encode_rows(batch, after=after if meta else None, columns=columns)
+    ids = cuts_of(batch, after)
+    return _joined([b"id: %b\ndata: %b\n\n" % (each.encode(), row) for each, row in zip(ids, rows, strict=True)])
+
+
+def _messages(batch: pa.RecordBatch, after: StreamCut, *, columns: Sequence[str] | None, meta: bool) -> list[bytes]:
+    """As `_events`, one message an event."""
+    rows = encode_rows(batch, after=after if meta else None, columns=columns)
+    ids = cuts_of(batch, after)
+    return [b'{"id":"%b","data":%b}' % (each.encode(), row) for each, row in zip(ids, rows, strict=True)]
+
+
+def _arrow(batch: pa.RecordBatch, after: StreamCut, *, schema: pa.Schema) -> list[bytes]:
+    data, size = arrow_batch(shown_batch(batch, schema), after), limits.FOLLOW_SEND_BYTES
+    return [data[start : start + size] for start in range(0, len(data), size)]
+
+
+def _joined(rows: Sequence[bytes]) -> list[bytes]:
+    """Rows put together to parts of about `limits.FOLLOW_SEND_BYTES`; a part ends with a row."""
+    parts, open_part, size = [], [], 0
+    for row in rows:
+        open_part.append(row)
+        size += len(row)
+        if size >= limits.FOLLOW_SEND_BYTES:
+            parts.append(b"".join(open_part))
+            open_part, size = [], 0
+    return parts + [b"".join(open_part)] if open_part else parts

@@ -1,0 +1,81 @@
+"""What the tables of endpoints share: parameters, bodies and answers as objects of OpenAPI 3.1."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from anabranch import limits
+from anabranch.server.http.read import TYPES
+
+
+def query_parameter(name: str, kind: Mapping[str, Any], description: str) -> Mapping[str, Any]:
+    """A parameter of the query."""
+    return {"name": name, "in": "query", "schema": kind, "description": description}
+
+
+def header_parameter(name: str, kind: Mapping[str, Any], description: str) -> Mapping[str, Any]:
+    """A parameter in a header."""
+    return {"name": name, "in": "header", "schema": kind, "description": description}
+
+
+def count_type(most: int, default: int | None = None) -> Mapping[str, Any]:
+    """The schema of a number from 1 to `most`."""
+    kind: dict[str, Any] = {"type": "integer", "minimum": 1, "maximum": most}
+    return kind if default is None else {**kind, "default": default}
+
+
+def json_content(schema: str) -> Mapping[str, Any]:
+    """A body or an answer in JSON of this schema."""
+    return {"content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}}}
+
+
+def json_answer(schema: str, description: str, status: str = "200") -> Mapping[str, Mapping[str, Any]]:
+    """The answer of a call that succeeds."""
+    return {status: {"description": description, **json_content(schema)}}
+
+
+TEXT: Final = {"type": "string"}
+FLAG: Final = {"type": "boolean"}
+PLACE: Final = "`head`, `tail`, a stream cut, an event pointer, a time (ISO 8601, or µs since 1970)."
+BY: Final = query_parameter("by", {"type": "string", "enum": ["append", "event"]}, "Which time a time is.")
+KEY: Final = header_parameter(
+    "Idempotency-Key", {"type": "string", "maxLength": 512}, "Asked again with it, nothing is done twice."
+)
+PAGE: Final = (
+    query_parameter("limit", count_type(limits.CATALOG_PAGE_ROWS, limits.HTTP_PAGE_EVENTS), "Items on the page."),
+    query_parameter("after", TEXT, "The last name of the page before."),
+    query_parameter("pattern", TEXT, "A glob, such as `sensor-*`."),
+    query_parameter("tag", TEXT, "`owner` or `owner=plant-7`."),
+)
+READ_TYPES: Final = {
+    TYPES["json"]: {"schema": {"$ref": "#/components/schemas/Page"}},
+    TYPES["ndjson"]: {"schema": TEXT},
+    TYPES["arrow"]: {"schema": {"type": "string", "format": "binary"}},
+    TYPES["parquet"]: {"schema": {"type": "string", "format": "binary"}},
+    TYPES["sse"]: {"schema": TEXT},
+}
+READ: Final = (
+    query_parameter("from", TEXT, f"Where to begin: {PLACE} Default: `head`."),
+    query_parameter("to", TEXT, f"Where to end, exclusive: {PLACE} Default: the tail as of now."),
+    BY,
+    query_parameter(
+        "limit",
+        count_type(limits.HTTP_PAGE_EVENTS_MAX),
+        "Events on a page. JSON has pages of 100 without it; else all follow.",
+    ),
+    query_parameter("columns", TEXT, "Names with commas."),
+    query_parameter("between", TEXT, "`FROM..TO`: only events with an event time in it, TO exclusive."),
+    query_parameter("format", {"type": "string", "enum": list(TYPES)}, "Instead of `Accept`."),
+    query_parameter(
+        "meta",
+        FLAG,
+        "Add `_pointer`, `_appended` and `_cut` to each event, or to Arrow `_segment`, `_offset`, `_appended`.",
+    ),
+    query_parameter("follow", FLAG, "Go on and wait for more: NDJSON, Arrow, or server-sent events, which always do."),
+    query_parameter(
+        "events_per_s", {"type": "number", "exclusiveMinimum": 0}, "At most so many events per second; not of a page."
+    ),
+    query_parameter("bytes_per_s", TEXT, "At most so many bytes of Arrow columns per second, as `2MB`; not of a page."),
+    header_parameter("Last-Event-ID", TEXT, "For `follow`: the cut to go on from."),
+)

@@ -1,0 +1,1 @@
+"""Deployed queries as resources, and their results as they come."""

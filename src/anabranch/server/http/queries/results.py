@@ -1,0 +1,63 @@
+"""`GET /v1/queries/{name}/results`: the events of a query's result stream, as those of any stream are read and followed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from starlette.responses import Response
+
+from anabranch.deployments.info import QueryInfo
+from anabranch.deployments.results import check_may_come, result_stream
+from anabranch.errors import InvalidArgument, NoResultsYet, QueryNotFound, ScopeNotFound, StreamNotFound
+from anabranch.model.stream import StreamInfo
+from anabranch.server.http.delivery import begin, follow_request
+from anabranch.server.http.follow import FollowResponse, follow
+from anabranch.server.http.front import HttpCall
+from anabranch.server.http.read import follows, read
+
+__all__ = ["results"]
+
+
+async def results(call: HttpCall) -> Response:
+    """Read the results, or follow them. A follower waits for the results of a query that has none yet, as long as the
+    query is to run."""
+    found = await _look(call)
+    if found is not None:
+        call = replace(call, stream=found)
+        return await (follow(call) if follows(call) else read(call))
+    if not follows(call):
+        raise NoResultsYet(call.request.path_params["name"], (await _query(call)).state)
+    return FollowResponse(await begin(call, follow_request(call), lambda: _look(call)))
+
+
+async def _look(call: HttpCall) -> StreamInfo | None:
+    """The result stream that the path means; None if it may still come. Raises PermissionDenied, QueryNotFound,
+    NoResultsYet, InvalidArgument."""
+    info = await _query(call)
+    try:
+        name = result_stream(info, call.request.path_params.get("result"))
+    except InvalidArgument:  # it names streams
+        call.front.guard.authorize(call.principal, "read", None, verb="results")
+        raise
+    if name is None:
+        # Which stream it will be is not known yet, so neither is who may read it.
+        call.front.guard.authorize(call.principal, "read", None, verb="results")
+        check_may_come(info)
+        return None
+    try:
+        return await call.front.names.get(name, call.principal, "read", verb="results")
+    except (ScopeNotFound, StreamNotFound) as exc:
+        if type(exc) not in (ScopeNotFound, StreamNotFound):
+            raise
+        check_may_come(info)
+        return None
+
+
+async def _query(call: HttpCall) -> QueryInfo:
+    """The query. That there is none is for those who may see which there are."""
+    name = call.request.path_params["name"]
+    try:
+        return await call.front.run(lambda: call.front.store.queries.get(name))
+    except QueryNotFound:
+        call.front.guard.authorize(call.principal, "read", None, verb="results")
+        raise
