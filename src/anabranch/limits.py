@@ -279,6 +279,23 @@ DEPLOYMENT_ATTEMPTS_MAX: Final = 3  # failures of a query in a row; then it is l
 DEPLOYMENT_BACKOFF_S_MAX: Final = 60.0  # before a query is run again; it begins with 0 and 1 s, and doubles
 DEPLOYMENT_STEADY_S: Final = 60.0  # a run that lasted this long ends the row of failures
 
+# WebAssembly modules
+MODULE_BYTES_MAX: Final = MIB  # of one module
+MODULES_BYTES_MAX: Final = 64 * MIB  # of all versions of all modules of a store
+MODULE_VERSIONS_MAX: Final = 20  # of a module that are kept
+MODULE_FUNCTIONS_MAX: Final = 64  # of one module
+MODULE_ARGUMENTS_MAX: Final = 16  # of one function
+MODULE_ROWS_MAX: Final = 65_536  # given to a function at once
+MODULE_MEMORY_BYTES_MAX: Final = 64 * MIB  # of one instance
+MODULE_TABLE_ELEMENTS_MAX: Final = 65_536  # function pointers of one instance
+MODULE_INSTANCES_MAX: Final = 8  # of one function that a query runs side by side
+MODULE_CALL_S_MAX: Final = 5.0  # of one call
+MODULE_TICK_S: Final = 0.05  # how exactly that time is kept
+MODULE_IDLE_S: Final = 5.0  # without a call; then nothing keeps time until the next one
+MODULE_CALL_INSTRUCTIONS: Final = 50_000_000  # that one call may execute, and for each of its rows:
+MODULE_ROW_INSTRUCTIONS: Final = 50_000
+MODULE_MESSAGE_BYTES_MAX: Final = 1_000  # of the message with which a function refuses its input
+
 # Arrow Flight
 COMMAND_BYTES_MAX: Final = MIB
 CONNECTION_BYTES_MAX: Final = 4 * MIB  # of one call: read ahead of its consumer, or accepted and not yet durable

@@ -20,6 +20,7 @@ from anabranch.spark.pipelines.record import PipelineOutput
 from tests.cli.kit import Line, environment
 from tests.cli.test_help import VERBS
 from tests.waiting import PATIENCE_S
+from tests.wasm_modules import SCORE, heat
 
 COMMAND_LINE = Path(__file__).parents[2] / "docs" / "reference" / "command-line.md"
 SQL = (
@@ -58,6 +59,8 @@ READS = frozenset(
         "watermark list",
         "watermark show",
         "pipeline list",
+        "modules list",
+        "modules show",
         "queries list",
         "queries logs",
         "queries show",
@@ -90,6 +93,7 @@ ASKED: dict[str, tuple[str, ...]] = {
     "queries deploy": ("hot", "pipeline.sql", "--from", "head", "--replace"),
     "queries rollback": ("hot", "--from", "head", "--replace"),
     "queries delete": ("hot",),
+    "modules remove": ("heat",),
     "rebuild": ("--force",),
 }
 
@@ -125,6 +129,7 @@ def full(sensors: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Line
         pipeline_row.claim(store.catalog, "warm", SQL, [output], holder, now=now)
         pipeline_row.finish(store.catalog, "warm", holder, now=now)
         store.queries.deploy("hot", SQL)
+        store.modules.add("heat", heat(), signatures=[SCORE])
         store.export_manifest()
     monkeypatch.chdir(tmp_path)
     Path("pipeline.sql").write_text(SQL)
@@ -144,6 +149,7 @@ def state(line: Line) -> dict[str, Any]:
             "groups": {name: store.groups.open(name).unread().events for name in store.groups.list()},
             "retention": store.policies.retention("iot/sensors"),
             "queries": store.queries.list(),
+            "modules": store.modules.list(),
             "pipelines": line("pipeline", "list", "--json").json,
             "catalog": (line.store / "catalog.db").stat().st_ino,
         }

@@ -27,6 +27,7 @@ ALLOWED = {
     + "tasks end after the batch at hand, whose fetches have deadlines",
     "query/filter_ahead.py::FilterAhead._begin self._changed.wait": _CONDITION
     + "until the consumer requests more, or closes",
+    "wasm/function.py::WasmFunction._take self._changed.wait": _CONDITION + "a call takes limits.MODULE_CALL_S_MAX",
     "spark/worker_access.py::WorkerAccess.explained TaskContext.get": "not a wait: Spark's context of this task",
     "spark/queries/driver.py::main messages.get": "the host says something, or its end ends the whole process",
     "store/replacing.py::ReplacingStreams._replace writer.write_batch(data).result": _DURABLE,

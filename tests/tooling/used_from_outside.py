@@ -57,6 +57,7 @@ _.import_
 _.demo
 _.list_groups
 _.list_jobs
+_.list_modules
 _.list_pipelines
 _.list_queries
 _.list_scopes
@@ -167,3 +168,16 @@ _._serialized_options
 _._serialized_end
 _._serialized_start
 _.redirect_request  # of urllib
+
+# Settings of wasmtime.
+_.consume_fuel
+_.epoch_interruption
+_.shared_memory
+_.wasm_exceptions
+_.wasm_function_references
+_.wasm_gc
+_.wasm_memory64
+_.wasm_multi_memory
+_.wasm_relaxed_simd
+_.wasm_stack_switching
+_.wasm_threads

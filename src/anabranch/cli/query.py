@@ -49,6 +49,8 @@ def query(
     iot.sensors or "iot/sensors". Only the columns that the query needs are read. The table also has _segment, _offset
     and _appended if the query names one of them. A column called at must be quoted: "at". SHOW TABLES lists the streams.
 
+    Functions of WebAssembly modules are called as wasm.score(celsius); see `anabranch modules`.
+
     A query can't change a stream. Nor can it use files, the network, extensions or settings of DuckDB, as COPY, ATTACH,
     read_csv, INSTALL and SET would, unless it is allowed with --allow-files.
 

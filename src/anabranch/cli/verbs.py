@@ -207,6 +207,12 @@ VERBS: Final = {
     "write": Verb("write", "app", _EVENTS, "Append the events of a file or a pipe."),
     "read": Verb("read", "app", _EVENTS, "Print the events of a stream."),
     "query": Verb("query", "app", _EVENTS, "Query streams in SQL."),
+    "modules": Verb(
+        "modules",
+        "app",
+        _EVENTS,
+        "Add, list, show and remove WebAssembly modules, whose functions queries call next to the data.",
+    ),
     "translate": Verb("translate", "app", _EVENTS, "Print SQL of another system as SQL of a query or of a pipeline."),
     "bytes": Verb("bytes", "app", _EVENTS, "Write and read streams of bytes, as files."),
     "txn": Verb("txn", "app", _EVENTS, "List, show and abort transactions."),

@@ -46,6 +46,11 @@ def parse_schema(text: str) -> pa.Schema:
     return pa.schema(_SchemaParser(text).whole())
 
 
+def parse_type(text: str) -> pa.DataType:
+    """Parses the type of one column, as in `parse_schema`. Raises InvalidArgument."""
+    return pa.schema(_SchemaParser(f"type:{text}").whole()).field(0).type
+
+
 class _SchemaParser:
     def __init__(self, text: str) -> None:
         self._text = text

@@ -7,7 +7,7 @@ AnabranchError
 │   ├── TooLarge                        an event or batch exceeds its limit
 │   └── KeysUnreadable                  the keys can't be read from the given place
 ├── NotFound (also LookupError)         StoreNotFound · EventNotFound · PipelineNotFound · JobNotFound · GroupNotFound
-│   ├── QueryNotFound
+│   ├── QueryNotFound · ModuleNotFound
 │   ├── TransactionNotFound
 │   ├── ScopeNotFound                   ScopeRenamed
 │   └── StreamNotFound                  StreamRenamed · GroupStreamDeleted
@@ -28,6 +28,7 @@ AnabranchError
 ├── JobUnconfirmed                      a job of a restored store: confirm its places first
 ├── JobRunning                          another process runs this job
 ├── JobStopped                          the job was paused, cancelled or has failed
+├── ModuleFailed                        a WebAssembly module's function was stopped, or refused its input
 ├── QueryLimitExceeded                  a query needs more memory or time than it may use
 ├── PipelineFailed                      one of its queries failed while it ran
 ├── NoResultsYet                        a deployed query has not made its result stream
@@ -97,6 +98,8 @@ from anabranch.errors.working import (
     JobStopped,
     JobUnconfirmed,
     LeaseExpired,
+    ModuleFailed,
+    ModuleNotFound,
     NoResultsYet,
     PipelineFailed,
     PipelineNotFound,
@@ -155,6 +158,8 @@ __all__ = [
     "KeysUnreadable",
     "LeaseExpired",
     "MissingExtra",
+    "ModuleFailed",
+    "ModuleNotFound",
     "NoResultsYet",
     "NotFound",
     "NotRemote",

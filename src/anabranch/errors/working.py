@@ -126,6 +126,26 @@ class JobStopped(AnabranchError):
         self.reason = reason
 
 
+class ModuleNotFound(NotFound):
+    """No module has this name, or it has no such version."""
+
+    def __init__(self, module: str, version: int | None = None) -> None:
+        of = "not found" if version is None else f"has no version {version}"
+        super().__init__(f"module '{module}' {of}; list them with: anabranch modules list")
+        self.module = module
+        self.version = version
+
+
+class ModuleFailed(AnabranchError):
+    """A function of a WebAssembly module was stopped, or refused its input. What called it ended with this; nothing else
+    was touched."""
+
+    def __init__(self, function: str, reason: str) -> None:
+        super().__init__(f"the module's function {function} failed: {reason}")
+        self.function = function
+        self.reason = reason
+
+
 class QueryLimitExceeded(AnabranchError):
     """A query needs more memory or time than it may use; `limit` is `memory` or `time`. It may succeed over fewer events
     or with a higher limit."""

@@ -18,6 +18,7 @@ from anabranch.errors.optional import optional
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.query.dataset import StreamDataset
+from anabranch.query.functions import ModuleFunctions
 from anabranch.query.messages import DATABASE_SCHEMAS, over_memory, over_time, query_error, stream_tables
 from anabranch.query.names import lists_tables, named_streams
 from anabranch.query.sandbox import QueryLimits, check_statements, open_database
@@ -107,6 +108,7 @@ class Query:
         self._spill = mkdtemp(prefix="anabranch-query-")
         self._database = open_database(self._spill, allow_files=allow_files, limits_=self._limits)
         self._current = _QueryRun(store.runtime.tasks)
+        self._functions = ModuleFunctions(store, self._database, lambda: self._current.scans)
         self._closed = False
         store._keep(self)
 
@@ -125,6 +127,7 @@ class Query:
             _check_distinct(map(str, named), "the streams")
             for name in sorted(named):
                 self._create_views(name, added=bool(_ADDED.search(sql)))
+            self._functions.register(sql)
             for name in self._sources.keys() - named:  # a view that an earlier query created may refer to it
                 self._register_again(name)
             self._call(run, lambda: self._start(run, sql, list(parameters), rows_max))
@@ -256,6 +259,7 @@ class Query:
         with run.changed:
             run.over = True
             while run.working:
+                self._functions.interrupt()
                 self._database.interrupt()  # repeated, because DuckDB ignores an interrupt before it has begun
                 run.changed.wait(_INTERRUPT_S)
         with run.ending:
@@ -283,6 +287,7 @@ class Query:
         if self._closed:
             return
         self._end(self._current)
+        self._functions.close()
         self._database.close()
         rmtree(self._spill, ignore_errors=True)
         self._closed = True

@@ -10,6 +10,7 @@ stopped or waited for.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.acero as acero
@@ -18,6 +19,8 @@ import pyarrow.compute as pc
 from anabranch.errors import AnabranchError, Closed
 from anabranch.query.filter_ahead import FilterAhead
 from anabranch.runtime.tasks import Tasks
+
+_T = TypeVar("_T")
 
 
 class Scans:
@@ -38,8 +41,8 @@ class Scans:
                 raise Closed("query")
             self._scans.append(scan)
 
-    def pull(self, step: Callable[[], pa.RecordBatch]) -> pa.RecordBatch:
-        """Run one step of a scan. Raises Closed, StopIteration at the scan's end, and what the step raises."""
+    def pull(self, step: Callable[[], _T]) -> _T:
+        """Run one step of a scan, or one call of a module's function. Raises Closed, StopIteration at the scan's end, and what the step raises."""
         with self._changed:
             if self._closed:
                 raise Closed("query")

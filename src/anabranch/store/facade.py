@@ -56,6 +56,7 @@ from anabranch.model.names import StreamName
 from anabranch.model.pointer import EventPointer
 from anabranch.model.rate import Rate
 from anabranch.model.stream import StreamView
+from anabranch.modules.api import Modules
 from anabranch.reading.bounds import Place, TimeKind, fetch
 from anabranch.reading.history.cache import RangeCache
 from anabranch.reading.reader import Reader
@@ -165,6 +166,7 @@ class Store(Displayed):
         )
         self.producers = Producers(parts, self.streams, self._writer)
         self.queries = DeployedQueries(self.changes)
+        self.modules = Modules(self.changes)
         self.transactions = Transactions(parts, note=self.watermarks.note_commit)
         self._byte_streams = ByteStreams(parts, self.streams, self.changes, self._writer)
         self.bytes = self._byte_streams.open

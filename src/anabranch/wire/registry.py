@@ -10,6 +10,7 @@ from typing import Any, Final
 from anabranch.catalog.port import Lease
 from anabranch.catalog.state.ephemeral import Holder
 from anabranch.catalog.state.job import JobRow, JobSource, JobState
+from anabranch.catalog.state.module_version import ModuleVersion
 from anabranch.catalog.state.query_version import QueryVersion
 from anabranch.core.copy import CopiedRange, CopyResult, Filtered
 from anabranch.core.group import Checkpoint, GroupState, Member
@@ -131,6 +132,7 @@ RECORDS: Final[tuple[type, ...]] = (
     ManifestPart,
     Member,
     Misplaced,
+    ModuleVersion,
     MovedRange,
     Notification,
     Origin,

@@ -128,6 +128,12 @@ RIGHTS = {
     "scopes.copy": "rc",
     "scopes.create": "c",
     "scopes.delete": "m",
+    "modules.add": "M",
+    "modules.code": "R",
+    "modules.get": "R",
+    "modules.list": "R",
+    "modules.remove": "M",
+    "modules.versions": "R",
     "queries.delete": "A",
     "queries.deploy": "A",
     "queries.get": "R",
@@ -243,6 +249,7 @@ def arguments(closed: World, verb: str, stream: str = "iot/sensors") -> dict[str
         "wait_s": 0.0,
         "idents": [],
         "request": "once",
+        "code": b"",
         "text": "CREATE STREAM iot.new AS SELECT * FROM STREAM iot.sensors",
     }
     special: dict[str, dict[str, Any]] = {

@@ -20,6 +20,7 @@ from tests.simulation.clients import checked
 from tests.simulation.crashes.calls import crashes, some_or_every_crash
 from tests.simulation.simulation import SETTINGS, tight_limits
 from tests.simulation.world import ProcessCrashed, World
+from tests.wasm_modules import IS_HOT, SCORE, heat
 
 pytestmark = pytest.mark.sim
 
@@ -105,6 +106,14 @@ def delete_query(store: Store) -> None:
     store.queries.delete("p", request="r")
 
 
+def add_module(store: Store) -> object:
+    return store.modules.add("heat", heat(), signatures=[SCORE, IS_HOT], request="r")
+
+
+def remove_module(store: Store) -> None:
+    store.modules.remove("heat", request="r")
+
+
 # These move bytes, by a job.
 
 
@@ -141,6 +150,8 @@ AT_ONCE: tuple[Verb, ...] = (
     start_query,
     stop_query,
     delete_query,
+    add_module,
+    remove_module,
 )
 TAIL: list[tuple[ab.SegmentId, int]] = []
 
@@ -156,6 +167,7 @@ def prepare(store: Store) -> None:
                 writer.write({"k": "abc"[n % 3], "n": n}).result()
     TAIL[:] = store.cuts.tail("s/a").offsets
     store.queries.deploy("p", "first")
+    store.modules.add("heat", heat(), signatures=[SCORE])
     for text in ("first", "second"):
         store.queries.deploy("q", text, start=False)
 
@@ -179,6 +191,7 @@ def state(store: Store, *, internal: bool = False) -> State:
     for query in store.queries.list():
         texts = tuple(version.text for version in store.queries.versions(query.name))
         found.append((query.name, query.state, query.wanted, query.version, texts))
+    found.extend((each.module, each.number, each.functions) for each in store.modules.list())
     return tuple(found)
 
 

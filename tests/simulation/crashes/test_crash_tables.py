@@ -10,6 +10,7 @@ from types import CodeType
 from typing import Any
 
 from anabranch.deployments.api import DeployedQueries
+from anabranch.modules.api import Modules
 from anabranch.store.archives import Archives
 from anabranch.store.scopes import StoreScopes
 from anabranch.store.streams import StoreStreams
@@ -58,6 +59,7 @@ FEATURES: dict[str, type] = {
     "archives": Archives,
     "ephemeral": Ephemeral,
     "companions": Companions,
+    "modules": Modules,
     "queries": DeployedQueries,
 }
 
@@ -67,6 +69,10 @@ READING = {
     *("cuts.contains", "cuts.distance", "cuts.head", "cuts.tail", "ephemeral.holders", "ephemeral.is_ephemeral"),
     *("lineage.diff", "lineage.origins", "scopes.get", "scopes.list", "streams.exists", "streams.find", "streams.get"),
     *(
+        "modules.code",
+        "modules.get",
+        "modules.list",
+        "modules.versions",
         "queries.get",
         "queries.list",
         "queries.versions",

@@ -32,6 +32,8 @@ from anabranch.catalog.state.lineage import LINEAGE
 from anabranch.catalog.state.listener import LISTENER
 from anabranch.catalog.state.load import LOAD
 from anabranch.catalog.state.load_policy import LOAD_POLICY
+from anabranch.catalog.state.module_code import MODULE_CODE
+from anabranch.catalog.state.module_version import MODULE_VERSION
 from anabranch.catalog.state.notified import NOTIFIED
 from anabranch.catalog.state.orphan import ORPHAN
 from anabranch.catalog.state.pipeline import PIPELINE
@@ -80,6 +82,8 @@ KINDS: Final[Mapping[str, StateKind[Any, Any]]] = MappingProxyType(
             LISTENER,
             LOAD,
             LOAD_POLICY,
+            MODULE_CODE,
+            MODULE_VERSION,
             NOTIFIED,
             ORPHAN,
             PIPELINE,

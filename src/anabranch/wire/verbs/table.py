@@ -201,6 +201,15 @@ _QUERIES: Final = (
     StoreVerb("queries.stop", store("manage")),
     StoreVerb("queries.versions", store("read"), changes=False),
 )
+# A module computes on what its caller may read, within limits. What it returns is everybody's who queries.
+_MODULES: Final = (
+    StoreVerb("modules.add", store("manage")),
+    StoreVerb("modules.code", store("read"), changes=False),
+    StoreVerb("modules.get", store("read"), changes=False),
+    StoreVerb("modules.list", store("read"), changes=False),
+    StoreVerb("modules.remove", store("manage")),
+    StoreVerb("modules.versions", store("read"), changes=False),
+)
 _ARCHIVES: Final = (
     StoreVerb("archives.attach", each(store("admin"), places("url", "trusted"))),
     StoreVerb("archives.confirm_attachment", store("admin")),
@@ -229,7 +238,7 @@ _STORE: Final = (
 
 VERBS: Final[Mapping[str, StoreVerb]] = {
     verb.name: verb
-    for verbs in (_STREAMS, _NAMES, _POLICIES, _EPHEMERAL, _SESSIONS, _JOBS, _QUERIES, _ARCHIVES, _STORE)
+    for verbs in (_STREAMS, _NAMES, _POLICIES, _EPHEMERAL, _SESSIONS, _JOBS, _QUERIES, _MODULES, _ARCHIVES, _STORE)
     for verb in verbs
 }
 """All verbs, by name."""

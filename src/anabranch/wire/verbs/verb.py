@@ -8,6 +8,7 @@ from inspect import Parameter, signature
 from typing import Any, Final
 
 from anabranch.deployments.api import DeployedQueries
+from anabranch.modules.api import Modules
 from anabranch.store.archives import Archives
 from anabranch.store.facade import Store
 from anabranch.store.groups import Groups
@@ -36,6 +37,7 @@ NOUNS: Final[Mapping[str, type]] = {
     "groups": Groups,
     "jobs": Jobs,
     "lineage": Lineage,
+    "modules": Modules,
     "notifications": StoreNotifications,
     "policies": StorePolicies,
     "producers": Producers,

@@ -1,0 +1,139 @@
+"""`anabranch modules`: WebAssembly modules, whose functions queries call."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from anabranch.cli.confirm import YesOption, confirm
+from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store
+from anabranch.cli.output import iso_time, print_columns, print_json, print_note
+from anabranch.errors import InvalidArgument
+from anabranch.errors.optional import optional
+
+if TYPE_CHECKING:
+    from anabranch.catalog.state.module_version import ModuleVersion
+
+app = new_app("Add, list, show and remove WebAssembly modules, whose functions queries call next to the data.")
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The module's name.")]
+
+
+@app.command()
+def add(
+    name: NameArgument,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The module: FILE.wasm, or FILE.wat as text.")],
+    signature: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--signature",
+            metavar="TEXT",
+            help="A function that it has, as 'score(celsius double) -> double'; may be given several times. "
+            "Default: what its custom section 'anabranch' says.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Add a module, or a new version of it. Nothing of it is run.
+
+    Queries call its functions by the names in its signatures, over whole columns: wasm.score(celsius), or just
+    score(celsius) where DuckDB has no function of that name. Each call is stopped when it takes too many instructions,
+    too much time or too much memory.
+
+    Examples:
+
+      anabranch modules add heat heat.wasm --signature 'score(celsius double) -> double'
+      anabranch query 'SELECT device, wasm.score(celsius) FROM iot.sensors'
+    """
+    with open_store(store) as opened:
+        version = opened.modules.add(name, _read(file), signatures=signature or ())
+    if as_json:
+        print_json(_json(version))
+        return
+    print_note(f"module '{name}': version {version.number} has {', '.join(version.functions)}")
+
+
+@app.command("list")
+def list_modules(as_json: JsonOption = False, store: StoreOption = None) -> None:
+    """List the modules, with their functions.
+
+    Example:
+
+      anabranch modules list
+    """
+    with open_store(store) as opened:
+        found = opened.modules.list()
+    if as_json:
+        print_json([_json(version) for version in found])
+        return
+    print_columns(
+        ("MODULE", "VERSION", "BYTES", "FUNCTION"),
+        [
+            (version.module, version.number, version.size, function)
+            for version in found
+            for function in version.functions
+        ],
+    )
+
+
+@app.command()
+def show(name: NameArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
+    """Show the versions of a module that are kept, oldest first. Queries use the last one.
+
+    Example:
+
+      anabranch modules show heat
+    """
+    with open_store(store) as opened:
+        found = opened.modules.versions(name)
+    if as_json:
+        print_json([_json(version) for version in found])
+        return
+    print_columns(
+        ("VERSION", "ADDED", "BYTES", "SHA-256", "FUNCTION"),
+        [
+            (version.number, iso_time(version.created_at), version.size, version.digest[:16], function)
+            for version in found
+            for function in version.functions
+        ],
+    )
+
+
+@app.command()
+def remove(name: NameArgument, yes: YesOption = False, store: StoreOption = None) -> None:
+    """Remove a module with its versions.
+
+    Example:
+
+      anabranch modules remove heat
+    """
+    with open_store(store) as opened:
+        count = len(opened.modules.versions(name))
+        confirm(f"Remove module '{name}' with {count} version{'s' * (count != 1)}?", yes=yes)
+        opened.modules.remove(name)
+    print_note(f"module '{name}' is removed")
+
+
+def _read(file: Path) -> bytes:
+    try:
+        code = file.read_bytes()
+    except OSError as exc:
+        raise InvalidArgument(f"the module can't be read: {exc}") from exc
+    if file.suffix.lower() != ".wat":
+        return code
+    with optional("reading WebAssembly as text", "wasm"):
+        import wasmtime
+    try:
+        return bytes(wasmtime.wat2wasm(code))
+    except wasmtime.WasmtimeError as exc:
+        raise InvalidArgument(f"{file} is not WebAssembly as text: {' '.join(str(exc).split())}") from exc
+
+
+def _json(version: ModuleVersion) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return asdict(version) | {"created_at": iso_time(version.created_at)}

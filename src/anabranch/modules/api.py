@@ -1,0 +1,129 @@
+"""The WebAssembly modules of a store, as methods of the store."""
+
+from __future__ import annotations
+
+import builtins
+import hashlib
+from collections.abc import Sequence
+
+from anabranch import limits
+from anabranch.catalog.port import Writing
+from anabranch.catalog.state.module_code import MODULE_CODE
+from anabranch.catalog.state.module_version import ModuleVersion
+from anabranch.core.display import Displayed
+from anabranch.errors import Conflict, ModuleNotFound, TooLarge
+from anabranch.model.ids import Micros
+from anabranch.modules.record import (
+    all_versions,
+    check_module_name,
+    current,
+    drop_module,
+    need_versions,
+    put_version,
+    versions_of,
+)
+from anabranch.streams.change import Changes
+from anabranch.streams.requests import Result
+from anabranch.wasm.signature import FunctionSignature, parse_signature
+
+
+class Modules(Displayed):
+    """WebAssembly modules whose functions queries call, as `wasm.score(celsius)`. A module is kept in versions; queries
+    that begin after an `add` use the new one. Each method is one transaction."""
+
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
+        self._catalog = changes.catalog
+
+    def add(
+        self, name: str, code: bytes, *, signatures: Sequence[str] = (), request: str | None = None
+    ) -> ModuleVersion:
+        """Add a module, or a new version of it. What is equal to the current version makes no new one.
+
+        `code` is a WebAssembly binary, and `signatures` say which functions it has, as `score(celsius double) -> double`;
+        without any they are read from its custom section `anabranch`, one a line. docs/reference/wasm-abi.md says what
+        a function has to look like. Nothing of the module is run.
+
+        Raises InvalidArgument for what is no such module, Conflict if another module has a function of the same name,
+        TooLarge, MissingExtra.
+        """
+        check_module_name(name)
+        if len(code) > limits.MODULE_BYTES_MAX:
+            raise TooLarge(f"module '{name}'", len(code), limits.MODULE_BYTES_MAX)
+        functions = self._checked(code, signatures)
+        digest, texts = hashlib.sha256(code).hexdigest(), tuple(map(str, functions))
+        added: builtins.list[ModuleVersion] = []
+
+        def change(txn: Writing, now: Micros) -> Result:
+            everything = all_versions(txn)
+            _refuse_others(current(everything), name, functions)
+            size = sum({each.digest: each.size for each in everything}.values())
+            if size + len(code) > limits.MODULES_BYTES_MAX:
+                raise TooLarge("the code of all modules", size + len(code), limits.MODULES_BYTES_MAX)
+            last = next((each for each in reversed(everything) if each.module == name), None)
+            if last is None or (last.digest, last.functions) != (digest, texts):
+                last = ModuleVersion(name, 1 if last is None else last.number + 1, digest, len(code), texts, now)
+                put_version(txn, last, code)
+            added.append(last)
+            return {}
+
+        self._changes.apply(f"add module {name} {digest} {texts}", request, change)
+        return added[-1] if added else self.get(name)
+
+    def list(self) -> builtins.list[ModuleVersion]:
+        """The current version of each module, by name."""
+        with self._catalog.reading() as txn:
+            return current(all_versions(txn))
+
+    def get(self, name: str) -> ModuleVersion:
+        """The current version of a module. Raises ModuleNotFound."""
+        with self._catalog.reading() as txn:
+            return need_versions(txn, name)[-1]
+
+    def versions(self, name: str) -> builtins.list[ModuleVersion]:
+        """The versions of a module that are kept (the last `limits.MODULE_VERSIONS_MAX`), oldest first. Raises
+        ModuleNotFound."""
+        with self._catalog.reading() as txn:
+            return need_versions(txn, name)
+
+    def code(self, name: str, version: int | None = None) -> bytes:
+        """The bytes of a module, by default of its current version. Raises ModuleNotFound."""
+        with self._catalog.reading() as txn:
+            found = versions_of(txn, name)
+            if version is not None:
+                found = [each for each in found if each.number == version]
+            held = txn.state(MODULE_CODE, found[-1].digest) if found else None
+        if held is None:
+            raise ModuleNotFound(name, version)
+        return held.code
+
+    def remove(self, name: str, *, request: str | None = None) -> None:
+        """Remove a module with its versions. Queries under way end as they began. Raises ModuleNotFound."""
+
+        def change(txn: Writing, now: Micros) -> Result:
+            drop_module(txn, name)
+            return {}
+
+        self._changes.apply(f"remove module {name}", request, change)
+
+    def _checked(self, code: bytes, signatures: Sequence[str]) -> tuple[FunctionSignature, ...]:
+        from anabranch.wasm.check import check_module
+        from anabranch.wasm.engine import WasmEngine
+
+        engine = WasmEngine(self._changes.runtime.tasks)
+        try:
+            return check_module(engine, code, signatures)
+        finally:
+            engine.close()
+
+
+def _refuse_others(versions: Sequence[ModuleVersion], name: str, functions: Sequence[FunctionSignature]) -> None:
+    taken = {
+        parse_signature(text).name.lower(): version.module
+        for version in versions
+        if version.module != name
+        for text in version.functions
+    }
+    for function in functions:
+        if (other := taken.get(function.name.lower())) is not None:
+            raise Conflict(f"module '{other}' has a function {function.name} already; rename the one of '{name}'")

@@ -1,0 +1,77 @@
+"""Checks that a module has what its signatures say, without running any of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from anabranch.errors import InvalidArgument
+from anabranch.errors.optional import optional
+from anabranch.wasm.custom_section import custom_section
+from anabranch.wasm.engine import WasmEngine
+from anabranch.wasm.signature import FunctionSignature, parse_signatures
+
+with optional("running WebAssembly modules", "wasm"):
+    import wasmtime
+
+SECTION: Final = "anabranch"
+"""The custom section in which a module may hold its signatures, one a line."""
+
+_NUMBER: Final = ("i32",)
+_BATCH: Final = (_NUMBER, _NUMBER)
+
+
+def check_module(engine: WasmEngine, code: bytes, signatures: Sequence[str] = ()) -> tuple[FunctionSignature, ...]:
+    """The functions of a module: those of the signatures, or without any those that the module names itself. Raises
+    InvalidArgument for bytes that are no module, a module that imports anything, and one without these functions."""
+    module = engine.compile(code)
+    found = parse_signatures(signatures or _own(code))
+    for each in module.imports:
+        raise InvalidArgument(
+            f"the module imports {each.module}.{each.name}, but nothing is provided: a module computes, and calls nothing"
+        )
+    exports = {each.name: each.type for each in module.exports}
+    if not isinstance(exports.get("memory"), wasmtime.MemoryType):
+        raise InvalidArgument("the module does not export its memory as 'memory'")
+    _check(exports, "alloc", _NUMBER, _NUMBER, "takes a number of bytes and returns an address")
+    if "free" in exports:
+        _check(exports, "free", (*_NUMBER, *_NUMBER), (), "takes an address and a number of bytes")
+    for signature in found:
+        for name in exports_of(signature):
+            _check(exports, name, *_BATCH, "takes the address of a batch and returns 0")
+    return found
+
+
+def exports_of(signature: FunctionSignature) -> Iterator[str]:
+    """The exports that do the function's work."""
+    yield signature.name
+
+
+def _own(code: bytes) -> list[str]:
+    section = custom_section(code, SECTION)
+    if section is None:
+        raise InvalidArgument(
+            "nothing says which functions the module has: give their signatures, such as 'score(celsius double) -> double', "
+            f"or put them into its custom section '{SECTION}', one a line"
+        )
+    try:
+        return [line for line in section.decode().splitlines() if line.strip()]
+    except UnicodeDecodeError as exc:
+        raise InvalidArgument(f"the module's custom section '{SECTION}' is not UTF-8 text") from exc
+
+
+def _check(
+    exports: Mapping[str, object], name: str, parameters: Sequence[str], results: Sequence[str], means: str
+) -> None:
+    kind = exports.get(name)
+    if kind is None:
+        known = ", ".join(sorted(exports)) or "nothing"
+        raise InvalidArgument(f"the module does not export the function '{name}', which {means}; it exports {known}")
+    if not isinstance(kind, wasmtime.FuncType):
+        raise InvalidArgument(f"the module's export '{name}' is not a function, but should be one that {means}")
+    found = [str(each) for each in kind.params], [str(each) for each in kind.results]
+    if found != (list(parameters), list(results)):
+        shown = [f"({', '.join(each)})" for each in (*found, parameters, results)]
+        raise InvalidArgument(
+            f"the module's function '{name}' is {shown[0]} -> {shown[1]}, but {means}: {shown[2]} -> {shown[3]}"
+        )
