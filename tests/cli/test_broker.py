@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.kit import SCHEMA, Line
 from tests.server.kit import BrokerProcess
+from tests.wasm_modules import ENDLESS, IS_HOT, SCORE, heat, module
 
 
 @pytest.fixture(scope="module")
@@ -91,3 +92,31 @@ def test_a_broker_that_is_not_there_is_one_line(lines: tuple[Line, Line]) -> Non
     nowhere: Line = Line(Path())
     nowhere.store = "anabranch://user:hunter2@host"  # type: ignore[assignment]
     assert "hunter2" not in nowhere.refused("stream", "list")
+
+
+def test_a_query_runs_in_the_broker_with_functions_of_modules(lines: tuple[Line, Line], tmp_path: Path) -> None:
+    broker, own = lines
+    own("write", "iot/heat", "--create", stdin='{"device": "a", "celsius": 1.5}\n{"device": "b", "celsius": 2.5}\n')
+    (tmp_path / "heat.wasm").write_bytes(heat())
+    (tmp_path / "bad.wasm").write_bytes(module(ENDLESS.replace('"score"', '"bad"')))
+    broker("modules", "add", "heat", tmp_path / "heat.wasm", "--signature", SCORE, "--signature", IS_HOT)
+    broker("modules", "add", "bad", tmp_path / "bad.wasm", "--signature", "bad(x double) -> double")
+    for sql in (
+        "SELECT device, wasm.score(celsius) AS f FROM iot.heat ORDER BY 1",
+        "SELECT count(*) AS n, avg(celsius) AS c FROM iot.heat WHERE hot(celsius)",
+        "SELECT device FROM iot.heat WHERE celsius > 100",
+        "SHOW TABLES",
+        "CREATE TABLE t AS SELECT 1",
+        "CREATE MACRO twice(x) AS 2 * x",
+    ):
+        assert broker("query", sql) == own("query", sql), sql
+    assert "modules list" in broker.refused("modules", "show", "none")
+    assert broker("modules", "list") == own("modules", "list")
+    told = broker.refused("query", "SELECT bad(celsius) FROM iot.heat")
+    assert told == own.refused("query", "SELECT bad(celsius) FROM iot.heat")
+    assert told.startswith("the module's function bad failed: it was stopped")
+    assert broker("query", "SELECT hot(3.0) AS h").rows == [{"h": True}]
+    assert "unknown stream or table" in broker.refused("query", "SELECT * FROM iot.none")
+    assert "--memory is for a store that is opened here" in broker.refused("query", "SELECT 1", "--memory", "1GiB")
+    broker("modules", "remove", "bad", "--yes")
+    assert [each["module"] for each in own("modules", "list", "--json").json] == ["heat"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -10,10 +12,11 @@ import typer
 
 from anabranch.cli.formats import Format
 from anabranch.cli.interrupts import deferred
-from anabranch.cli.options import JsonOption, OutputOption, StoreOption, new_app, open_store
+from anabranch.cli.options import JsonOption, OutputOption, StoreOption, new_app, open_store, store_path
 from anabranch.cli.translate import DialectOption
 from anabranch.errors import InvalidArgument
 from anabranch.model.amounts import to_duration, to_size
+from anabranch.remote.address import is_broker
 
 app = new_app()
 
@@ -54,6 +57,8 @@ def query(
     A query can't change a stream. Nor can it use files, the network, extensions or settings of DuckDB, as COPY, ATTACH,
     read_csv, INSTALL and SET would, unless it is allowed with --allow-files.
 
+    A broker (--store anabranch://HOST) runs the query itself, within its own limits, and sends its result only.
+
     Examples:
 
       anabranch query 'SELECT device, max(celsius) FROM iot.sensors GROUP BY 1'
@@ -70,6 +75,11 @@ def query(
         from anabranch.query.dialects.translate import translate
 
         text = translate(text, dialect, "query")
+    if is_broker(store_path(store)):
+        _ask_broker(
+            store, text, kind, output, refused={"--allow-files": allow_files, "--timeout": timeout, "--memory": memory}
+        )
+        return
     with deferred():
         from anabranch.query import Query, QueryLimits
     with open_store(store) as opened:
@@ -81,6 +91,28 @@ def query(
             result = engine.run(text)
             if result is not None:
                 render(result, result.schema, kind, output)
+
+
+def _ask_broker(
+    store: str | None, text: str, kind: Format, output: Path | None, *, refused: Mapping[str, object]
+) -> None:
+    """Have the broker run it, which has limits of its own."""
+    from anabranch.cli.render import render
+    from anabranch.remote.query import query as ask
+    from anabranch.remote.store import RemoteStore
+
+    for option, value in refused.items():
+        if value:
+            raise InvalidArgument(
+                f"{option} is for a store that is opened here: a broker runs queries within its own limits"
+            )
+    with open_store(store) as opened:
+        assert isinstance(opened, RemoteStore)
+        with closing(ask(opened, text)) as result:
+            if result.schema.names:
+                render(result, result.schema, kind, output)
+            else:  # a statement without a result
+                list(result)
 
 
 def _text(sql: str | None, file: Path | None) -> str:

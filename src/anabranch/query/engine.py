@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
-from anabranch.errors import Closed, InvalidSql, StreamNotFound
+from anabranch.errors import Closed, InvalidSql, NotRemote, StreamNotFound
 from anabranch.errors.optional import optional
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
@@ -98,6 +98,8 @@ class Query:
     ) -> None:
         """With `allow_files`, queries may read and write files of this machine and load extensions of DuckDB. A query that
         exceeds its limits raises QueryLimitExceeded. With `allowed`, there are no streams but these, under these names."""
+        if not isinstance(store, Store):
+            raise NotRemote("a broker runs queries itself: call anabranch.remote.query.query(store, sql)")
         self._store = store
         self._allow_files = allow_files
         self._limits = limits or QueryLimits()

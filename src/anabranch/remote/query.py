@@ -1,0 +1,53 @@
+"""SQL queries that a broker runs: only their results cross the network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import flight
+
+from anabranch.remote.store import RemoteStore
+from anabranch.wire.flight_errors import from_flight
+from anabranch.wire.v1 import flight_sql_pb2 as sql
+
+
+class RemoteQueryResult:
+    """The result of a query: batches of one schema, to be read once, in order. `close` stops the query."""
+
+    def __init__(self, chunks: Any, schema: pa.Schema) -> None:
+        self._chunks = chunks
+        self.schema: pa.Schema = schema
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        while True:
+            try:
+                batch = self._chunks.read_chunk().data
+            except StopIteration:
+                return
+            except Exception as exc:
+                raise from_flight(exc) from None
+            yield batch
+
+    def close(self) -> None:
+        """Stop the query. A second close is harmless."""
+        with suppress(pa.ArrowException, flight.FlightError, OSError):
+            self._chunks.cancel()
+
+
+def query(store: RemoteStore, text: str) -> RemoteQueryResult:
+    """Run a query as `anabranch.query.Query.run` does, in the broker and within its limits, over the streams that the
+    caller may read. Raises InvalidSql, ModuleFailed, QueryLimitExceeded, PermissionDenied, RateLimited, StoreUnavailable;
+    reading the result may raise these too."""
+    command = sql.CommandStatementQuery(query=text)
+
+    def begin() -> RemoteQueryResult:
+        chunks = store.connection.channel.read(command)
+        try:
+            return RemoteQueryResult(chunks, chunks.schema)
+        except Exception as exc:
+            raise from_flight(exc) from None
+
+    return store.connection.retried(begin)
