@@ -328,6 +328,7 @@ UPLOAD_MEMORY_BYTES: Final = 16 * MIB  # counted as held by a request that uploa
 DURABLE_POLL_S: Final = 20.0  # a long poll of a Durable Stream is answered at the latest then
 FOLLOW_IDLE_S: Final = 15.0  # after this long without events, a follower gets a sign of life
 FOLLOW_RECHECK_S: Final = 5.0  # how often a follower's permission is checked again
+SOCKET_MESSAGE_BYTES_MAX: Final = 4 * KIB  # sent by a follower over a WebSocket, which has nothing to say
 FOLLOW_AWAIT_S: Final = 0.5  # how often is looked for a stream that a follower waits for
 FOLLOW_SEND_BYTES: Final = 64 * KIB  # handed to a follower's connection at a time
 TAIL_ROWS_MAX: Final = 1_024  # rows in one batch of a shared tail

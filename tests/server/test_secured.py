@@ -14,6 +14,8 @@ from pathlib import Path
 import httpx
 import pytest
 import trustme
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 
 from tests.cli.kit import Line, environment
 from tests.parameters import rest_is_slow
@@ -23,12 +25,16 @@ from tests.waiting import PATIENCE_S, until
 pytestmark = pytest.mark.process
 
 
-def client(ca: Path, certificate: Path | None = None, token: str | None = None) -> httpx.Client:
-    context = ssl.create_default_context(cafile=str(ca))
+def context(ca: Path, certificate: Path | None = None) -> ssl.SSLContext:
+    made = ssl.create_default_context(cafile=str(ca))
     if certificate is not None:
-        context.load_cert_chain(certificate)
+        made.load_cert_chain(certificate)
+    return made
+
+
+def client(ca: Path, certificate: Path | None = None, token: str | None = None) -> httpx.Client:
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    return httpx.Client(verify=context, headers=headers)
+    return httpx.Client(verify=context(ca, certificate), headers=headers)
 
 
 @pytest.mark.parametrize("workers", rest_is_slow(["2", "1"]))
@@ -110,6 +116,12 @@ def test_a_certificate_names_its_caller(tmp_path: Path) -> None:
         with client(ca, files["ops.internal"]) as ops, client(ca, files["other.internal"]) as other:
             assert ops.get(f"{broker.http}/metrics").status_code == 200
             assert other.get(f"{broker.http}/metrics").status_code == 403
+        line("stream", "create", "iot/raw")
+        socket = f"{broker.http.replace('http', 'ws', 1)}/v1/streams/iot/raw/events"
+        with connect(socket, ssl=context(ca, files["ops.internal"])):
+            pass
+        with pytest.raises(InvalidStatus, match="403"), connect(socket, ssl=context(ca, files["other.internal"])):
+            pass
         with client(ca) as stranger, pytest.raises(httpx.HTTPError):
             stranger.get(f"{broker.http}/healthz")
 

@@ -50,12 +50,23 @@ def broker(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Br
         yield process
 
 
-def connected(broker: BrokerProcess, query: str) -> socket.socket:
+def connected(broker: BrokerProcess, query: str, headers: str = "", status: int = 200) -> socket.socket:
     """A connection that has sent its request, and has the first bytes of the answer."""
     made = socket.create_connection(("127.0.0.1", httpx.URL(broker.http).port or 0))
-    made.sendall(f"GET {PATH}?{query} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
-    assert made.recv(64).startswith(b"HTTP/1.1 200")
+    made.sendall(f"GET {PATH}?{query} HTTP/1.1\r\nHost: a\r\n{headers}\r\n".encode())
+    assert made.recv(64).startswith(f"HTTP/1.1 {status}".encode())
     return made
+
+
+def websocket(broker: BrokerProcess) -> socket.socket:
+    """The same, as a WebSocket."""
+    key = base64.b64encode(os.urandom(16)).decode()
+    upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    return connected(broker, "", f"{upgrade}Sec-WebSocket-Key: {key}\r\n", 101)
+
+
+def by_websocket(broker: BrokerProcess, held: ExitStack) -> None:
+    held.enter_context(websocket(broker))
 
 
 def by_http(query: str) -> Stall:
@@ -90,6 +101,7 @@ def by_remote_reader(broker: BrokerProcess, held: ExitStack) -> None:
     [
         pytest.param(by_http("follow&format=sse"), id="server-sent events"),
         pytest.param(by_http("follow"), id="lines", marks=pytest.mark.slow),
+        pytest.param(by_websocket, id="websocket", marks=pytest.mark.slow),
         pytest.param(by_http("format=ndjson"), id="a long answer", marks=pytest.mark.slow),
         pytest.param(by_flight, id="flight", marks=pytest.mark.slow),
         pytest.param(by_grpc, id="grpc", marks=pytest.mark.slow),
@@ -134,6 +146,15 @@ def test_a_consumer_who_takes_nothing_for_too_long_is_closed_and_resumes_at_its_
         with httpx.stream("GET", url, headers=headers, timeout=60) as answer:
             lines = (line for line in answer.iter_lines() if line.startswith("data: "))
             assert f"{len(found):6d}".encode() == payload_of(next(lines))
+
+
+@pytest.mark.slow
+def test_a_socket_whose_caller_takes_nothing_is_closed(store: Path, tmp_path: Path) -> None:
+    with BrokerProcess(store, "--set", "send_timeout_s=0.5", folder=tmp_path) as broker, websocket(broker):
+        until(lambda: "took nothing for 0.5 s" in broker.log.read_text())
+        entry = next(each for each in broker.records() if each.get("closed"))
+        assert (entry["path"], entry["status"]) == (PATH, 101)
+        assert entry["sent"] > 100_000
 
 
 def payload_of(line: str) -> bytes:

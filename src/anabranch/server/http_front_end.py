@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import uvicorn
 
+from anabranch import limits
 from anabranch.errors import InvalidArgument
 from anabranch.server.broker import Broker
 from anabranch.server.certificates import ServerCertificate
@@ -17,6 +18,7 @@ from anabranch.server.counters import Counters
 from anabranch.server.edge.access_log import AccessLog
 from anabranch.server.edge.app import HttpEdge
 from anabranch.server.edge.protocol import timed_protocol
+from anabranch.server.edge.socket import SocketProtocol
 from anabranch.server.http.app import create_app
 from anabranch.server.http.bytes.endpoints import is_upload
 from anabranch.server.http.direct_append import DirectAppends
@@ -86,7 +88,9 @@ class HttpFrontEnd:
         config = uvicorn.Config(
             self._edge,
             http=timed_protocol(settings.header_timeout_s, self._direct.take),
-            ws="websockets-sansio",
+            ws=SocketProtocol,
+            ws_max_size=limits.SOCKET_MESSAGE_BYTES_MAX,
+            ws_per_message_deflate=False,
             loop="uvloop",
             lifespan="auto",
             log_config=None,

@@ -6,9 +6,12 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 
 from anabranch.server.http.table import ENDPOINTS
 from tests.server.access.credentials import KNOWN, LETTERS, STRANGERS, World, may, world
+from tests.server.http.queries.hosted import Hosted
 from tests.server.http.serving import serving
 
 # Pages that tell nothing of the store, so anybody may see them. A new one has to be added here.
@@ -41,7 +44,12 @@ def status(served: tuple[World, httpx.Client], caller: str, method: str, path: s
 
 def filled(path: str) -> str:
     """A path of the table with the names of the stream."""
-    return path.replace("{scope}", "iot").replace("{name}", "sensors").replace("{name:path}", "sensors")
+    return (
+        path.replace("{scope}", "iot")
+        .replace("{name}", "sensors")
+        .replace("{name:path}", "sensors")
+        .replace("{result:path}", "1")
+    )
 
 
 def test_only_listed_pages_are_open_and_what_changes_something_is_no_reading() -> None:
@@ -91,3 +99,36 @@ def test_aliases_and_internal_and_missing_streams_of_others_are_refused_alike(
     for scope, name in (("iot", "window"), ("_store", "audit"), ("lab", "nothing"), ("none", "nothing")):
         named = path.replace("{scope}", scope).replace("{name}", name).replace("{name:path}", name)
         assert status(served, "admin on iot/", method, named) == 403, named
+
+
+def socket_status(served: tuple[World, httpx.Client], caller: str, path: str) -> int:
+    """101 if a WebSocket is opened."""
+    token = served[0].tokens[caller]
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    try:
+        with connect(f"ws://{served[1].base_url.netloc.decode()}{path}", additional_headers=headers):
+            return 101
+    except InvalidStatus as refused:
+        return refused.response.status_code
+
+
+def test_a_socket_is_for_those_who_may_read_the_stream(served: tuple[World, httpx.Client]) -> None:
+    path = "/v1/streams/iot/sensors/events"
+    found = {who: socket_status(served, who, path) for who in (*KNOWN, *STRANGERS)}
+    assert found == {who: 401 if who in STRANGERS else 101 if may(who, "r") else 403 for who in found}
+
+
+def test_results_are_for_those_who_may_read_their_stream(served: tuple[World, httpx.Client]) -> None:
+    """Which queries there are, and what comes of one that has not been read yet, is for readers of the store."""
+    store = served[0].store
+    for name, results in {"found": ("iot/sensors",), "two": ("iot/sensors", "iot/done"), "new": ()}.items():
+        store.queries.deploy(name, "…")
+        if results:
+            Hosted(store, name).prepare(*results)
+    for query, allowed, needs in (("found", 200, "r"), ("two", 400, "R"), ("new", 409, "R"), ("none", 404, "R")):
+        path = f"/v1/queries/{query}/results"
+        found = {who: status(served, who, "GET", path) for who in KNOWN}
+        assert found == {who: allowed if may(who, needs) else 403 for who in KNOWN}, query
+    path = "/v1/queries/found/results"
+    found = {who: socket_status(served, who, path) for who in KNOWN}
+    assert found == {who: 101 if may(who, "r") else 403 for who in KNOWN}

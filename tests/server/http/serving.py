@@ -15,6 +15,7 @@ import uvicorn
 from anabranch.security.guard import Guard, OpenGuard
 from anabranch.server.broker import Broker
 from anabranch.server.edge.protocol import timed_protocol
+from anabranch.server.edge.socket import SocketProtocol
 from anabranch.server.http.app import create_app
 from anabranch.server.http.direct_append import DirectAppends
 from anabranch.store import Store
@@ -58,6 +59,7 @@ def serving(store: Store, guard: Guard | None = None, *, origins: Sequence[str] 
     config = uvicorn.Config(
         app,
         http=timed_protocol(PATIENCE_S, direct.take),
+        ws=SocketProtocol,
         lifespan="on",
         log_level="warning",
         access_log=False,

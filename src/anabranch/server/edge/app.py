@@ -83,14 +83,14 @@ class HttpEdge:
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Serve a call, or hand on what is none."""
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
         call = _Call()
         self._calls[call] = scope.get(CONNECTION)
         self._counters.began("http")
         try:
-            await self._serve(call, scope, receive, send)
+            await (self._serve if scope["type"] == "http" else self._serve_socket)(call, scope, receive, send)
         finally:
             del self._calls[call]
             self._ended(call, scope)
@@ -176,6 +176,26 @@ class HttpEdge:
         if call.refusal is not None and call.status == 0:
             await self._send_refusal(call, send)
 
+    async def _serve_socket(self, call: _Call, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        loop = asyncio.get_running_loop()
+
+        async def counted_send(message: Message) -> None:
+            if message["type"] == "websocket.accept":
+                call.status, call.streams = 101, True
+            elif message["type"] == "websocket.http.response.start":
+                call.status = message["status"]
+            else:
+                call.sent += len(message.get("text", message.get("body", "")))
+            call.writing_since = loop.time()
+            await send(message)
+            call.writing_since = None
+
+        if len(self._calls) > self._settings.connections_max:  # uvicorn counts only requests
+            await counted_send({"type": "websocket.http.response.start", "status": 503, "headers": []})
+            await counted_send({"type": "websocket.http.response.body", "body": b""})
+            return
+        await self._app(scope, receive, counted_send)
+
     def _refuse(self, call: _Call) -> None:
         most = self._settings.request_bytes_max
         call.refusal = (413, "too_large", f"the body is over the limit of {most:,} bytes")
@@ -205,7 +225,9 @@ class HttpEdge:
         )
         if self._log is not None:
             closed = {} if call.closed_for is None else {"closed": call.closed_for}
-            self._note(scope, scope["method"], scope["path"], call.status, taken, call.received, call.sent, **closed)
+            self._note(
+                scope, scope.get("method", "GET"), scope["path"], call.status, taken, call.received, call.sent, **closed
+            )
 
     def _note(
         self,

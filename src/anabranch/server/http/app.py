@@ -12,13 +12,13 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from anabranch.security.guard import Principal
 from anabranch.server.broker import Broker
 from anabranch.server.http.access import authenticate
-from anabranch.server.http.cors import with_cors
+from anabranch.server.http.cors import check_origin, with_cors
 from anabranch.server.http.endpoints import Endpoint
 from anabranch.server.http.front import HttpCall, HttpFront
 from anabranch.server.http.names import stream_of
@@ -39,7 +39,7 @@ class HttpApp:
         self.front: HttpFront | None = None
         self._description = msgspec.json.encode(openapi(endpoints))
         app = Starlette(
-            routes=_routes(self, endpoints),
+            routes=[*_socket_routes(self, endpoints, origins), *_routes(self, endpoints)],
             lifespan=self._lifespan,
             exception_handlers={HTTPException: _refused},
         )
@@ -47,6 +47,25 @@ class HttpApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._app(scope, receive, send)
+
+    async def admitted(self, endpoint: Endpoint, request: Request) -> HttpCall:
+        """The call of an endpoint, once its caller is known and allowed. Raises HttpRefusal, Unauthenticated,
+        PermissionDenied, RateLimited, StreamNotFound."""
+        front = self.front
+        if front is None or front.draining:
+            raise HttpRefusal(503, "draining", "the broker is stopping", Retry_After="1", Connection="close")
+        if endpoint.resource == "open":
+            return HttpCall(front, request, _NOBODY)
+        principal = authenticate(front.guard, request.scope, endpoint.token_of)
+        front.guard.admit(principal)
+        stream = None
+        if endpoint.resource == "stream":
+            assert endpoint.operation is not None, "an endpoint of a stream has an operation"
+            name = stream_of(request)
+            stream = await front.names.get(name, principal, endpoint.operation, verb=endpoint.name)
+        elif endpoint.operation is not None:
+            front.guard.authorize(principal, endpoint.operation, None, verb=endpoint.name)
+        return HttpCall(front, request, principal, stream)
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -87,21 +106,31 @@ class _Served:
             await response(scope, receive, started)
 
     async def _answer(self, request: Request) -> Response:
-        front, endpoint = self._app.front, self._endpoints[request.method]
-        if front is None or front.draining:
-            raise HttpRefusal(503, "draining", "the broker is stopping", Retry_After="1", Connection="close")
-        if endpoint.resource == "open":
-            return await endpoint.handler(HttpCall(front, request, _NOBODY))
-        principal = authenticate(front.guard, request.scope, endpoint.token_of)
-        front.guard.admit(principal)
-        stream = None
-        if endpoint.resource == "stream":
-            assert endpoint.operation is not None, "an endpoint of a stream has an operation"
-            name = stream_of(request)
-            stream = await front.names.get(name, principal, endpoint.operation, verb=endpoint.name)
-        elif endpoint.operation is not None:
-            front.guard.authorize(principal, endpoint.operation, None, verb=endpoint.name)
-        return await endpoint.handler(HttpCall(front, request, principal, stream))
+        endpoint = self._endpoints[request.method]
+        return await endpoint.handler(await self._app.admitted(endpoint, request))
+
+
+class _ServedSocket:
+    """The WebSockets of a path as an ASGI application. What is refused is answered as HTTP would be."""
+
+    def __init__(self, app: HttpApp, endpoint: Endpoint, origins: Sequence[str]) -> None:
+        self._app = app
+        self._endpoint = endpoint
+        self._origins = origins
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        endpoint = self._endpoint
+        assert endpoint.socket is not None, "the route is only there if it has one"
+        served: ASGIApp
+        try:
+            request = Request({**scope, "type": "http", "method": "GET"})
+            check_origin(request.headers, self._origins)
+            served = await endpoint.socket(await self._app.admitted(endpoint, request))
+        except asyncio.CancelledError:
+            raise
+        except Exception as exc:
+            served = endpoint.refusal(exc)
+        await served(scope, receive, send)
 
 
 class _Started:
@@ -133,6 +162,12 @@ def _routes(app: HttpApp, endpoints: Sequence[Endpoint]) -> list[Route]:
     for route, methods in zip(routes, paths.values(), strict=True):
         route.methods = set(methods)  # Starlette adds HEAD to GET
     return routes
+
+
+def _socket_routes(app: HttpApp, endpoints: Sequence[Endpoint], origins: Sequence[str]) -> list[BaseRoute]:
+    return [
+        WebSocketRoute(each.path, _ServedSocket(app, each, origins)) for each in endpoints if each.socket is not None
+    ]
 
 
 async def _refused(_: Request, exc: Exception) -> Response:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
+
+from anabranch.server.http.problem import HttpRefusal
 
 _METHODS: Final = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 _EXPOSED: Final = (
@@ -32,3 +35,12 @@ def with_cors(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
         expose_headers=_EXPOSED,
         max_age=_PREFLIGHT_S,
     )
+
+
+def check_origin(headers: Headers, origins: Sequence[str]) -> None:
+    """Refuse a WebSocket that a page of another origin opens, unless it is one of `origins`: for WebSockets no browser
+    asks first. Raises HttpRefusal."""
+    origin = headers.get("origin")
+    if origin is None or "*" in origins or origin in origins or origin.partition("://")[2] == headers.get("host"):
+        return
+    raise HttpRefusal(403, "origin_not_allowed", f"pages of {origin:.200} may not use this broker: see cors_origins")

@@ -135,7 +135,7 @@ class Delivery:
     def problem(self, error: Exception) -> dict[str, Any]:
         """Why it ends, and where to go on."""
         if isinstance(error, Closed):
-            found = {"code": "draining", "detail": "the broker is stopping; follow again from the cut"}
+            found = {"status": 503, "code": "draining", "detail": "the broker is stopping; follow again from the cut"}
         else:
             found = problem_of(error)
         if (position := self.position) is not None:

@@ -55,6 +55,10 @@ READ_TYPES: Final = {
     TYPES["parquet"]: {"schema": {"type": "string", "format": "binary"}},
     TYPES["sse"]: {"schema": TEXT},
 }
+READ_ANSWERS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "101": {"description": 'A WebSocket, whose messages are `{"id": CUT, "data": {…}}`: it always follows.'},
+    "200": {"description": "The events.", "content": READ_TYPES},
+}
 READ: Final = (
     query_parameter("from", TEXT, f"Where to begin: {PLACE} Default: `head`."),
     query_parameter("to", TEXT, f"Where to end, exclusive: {PLACE} Default: the tail as of now."),

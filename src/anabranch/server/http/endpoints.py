@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from starlette.responses import Response
-from starlette.types import Scope
+from starlette.types import ASGIApp, Scope
 
 from anabranch.security.guard import Operation
 from anabranch.server.http.access import header_token
@@ -15,6 +15,9 @@ from anabranch.server.http.front import HttpCall
 from anabranch.server.http.problem import problem_response
 
 Handler = Callable[[HttpCall], Awaitable[Response]]
+SocketHandler = Callable[[HttpCall], Awaitable[ASGIApp]]
+"""Makes what serves a WebSocket whose caller is known and allowed. It has not been accepted yet, so what this raises is
+answered as HTTP."""
 Resource = Literal["stream", "store", "open", "verb"]
 """What an endpoint's operation is checked on before its handler runs: `stream`, that of the path's `{scope}/{name}`;
 `store`, the store itself; `open`, nothing, for pages that tell nothing of the store; `verb`: the handler's verb has its
@@ -25,7 +28,7 @@ own checks."""
 class Endpoint:
     """One method of one path. `operation` is None where `resource` is `open` or `verb`. `parameters`, `body` and
     `answers` are objects of OpenAPI 3.1; `headers` are sent with each answer. `token_of` finds the
-    caller's token, and `refusal` makes the answer of an error."""
+    caller's token, and `refusal` makes the answer of an error. `socket` serves WebSockets of a GET."""
 
     method: str
     path: str
@@ -40,3 +43,4 @@ class Endpoint:
     headers: Mapping[str, str] = field(default_factory=dict)
     token_of: Callable[[Scope], str | None] = header_token
     refusal: Callable[[BaseException], Response] = problem_response
+    socket: SocketHandler | None = None

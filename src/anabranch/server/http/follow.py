@@ -4,7 +4,8 @@ stream."""
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections.abc import Coroutine
+from typing import Any, Final
 
 import msgspec
 from starlette.responses import Response
@@ -41,16 +42,9 @@ class FollowResponse(Response):
         self._delivery = delivery
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        work = asyncio.ensure_future(self._serve(scope, receive, send))
-        gone = asyncio.ensure_future(until_gone(receive, "http.disconnect"))
         try:
-            await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
-            if work.done() and (error := work.exception()) is not None:
-                raise error
+            await while_there(self._serve(scope, receive, send), receive, "http.disconnect")
         finally:
-            for task in (work, gone):
-                task.cancel()
-            await asyncio.wait((work, gone))
             self._delivery.close()
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -86,7 +80,19 @@ class FollowResponse(Response):
         return b"event: problem\ndata: %b\n\n" % text if self._delivery.kind == "sse" else b'{"_problem":%b}\n' % text
 
 
-async def until_gone(receive: Receive, sign: str) -> None:
-    """Return once the caller has gone, which the message `sign` says."""
-    while (await receive())["type"] != sign:
+async def while_there(work: Coroutine[Any, Any, None], receive: Receive, gone: str) -> None:
+    """Do the work until it is done, or the caller goes, which the message `gone` says. Raises what the work raises."""
+    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(_until(receive, gone))
+    try:
+        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if working.done() and (error := working.exception()) is not None:
+            raise error
+    finally:
+        for task in (working, leaving):
+            task.cancel()
+        await asyncio.wait((working, leaving))
+
+
+async def _until(receive: Receive, kind: str) -> None:
+    while (await receive())["type"] != kind:
         pass

@@ -17,6 +17,7 @@ from anabranch.errors import InvalidArgument
 from anabranch.model.cut import StreamCut
 from anabranch.reading.bounds import TimeKind, cut_behind
 from anabranch.reading.reader import Reader
+from anabranch.server.events.arrow_encoder import END, arrow_batch, arrow_head, shown_batch
 from anabranch.server.events.page import EventPage, Range, open_range, rate_of, read_page, time_kind_of
 from anabranch.server.events.row_encoder import encode_rows
 from anabranch.server.http.front import HttpCall
@@ -188,9 +189,11 @@ def _encoder(form: str, schema: pa.Schema, asked: Range) -> Encoder:
     """Encodes one batch after another; None is the end."""
     if form == "ndjson":
         return lambda batch, after: b"" if batch is None else _lines(batch, after if asked.meta else None)
-    sink = _Pipe()
     shown = _visible(schema.empty_table(), asked).schema
-    writer: Any = pq.ParquetWriter(sink, shown) if form == "parquet" else pa.ipc.new_stream(sink, shown)
+    if form == "arrow":
+        return _arrow_encoder(shown)
+    sink = _Pipe()
+    writer: Any = pq.ParquetWriter(sink, shown)
 
     def encode(batch: pa.RecordBatch | None, _: StreamCut) -> bytes:
         if batch is None:
@@ -198,6 +201,16 @@ def _encoder(form: str, schema: pa.Schema, asked: Range) -> Encoder:
         else:
             writer.write_table(_visible(pa.Table.from_batches([batch]), asked))
         return sink.take()
+
+    return encode
+
+
+def _arrow_encoder(shown: pa.Schema) -> Encoder:
+    head = [arrow_head(shown)]
+
+    def encode(batch: pa.RecordBatch | None, after: StreamCut) -> bytes:
+        first = head.pop() if head else b""
+        return first + (END if batch is None else arrow_batch(shown_batch(batch, shown), after))
 
     return encode
 

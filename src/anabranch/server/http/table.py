@@ -18,7 +18,7 @@ from anabranch.server.http.described import (
     PAGE,
     PLACE,
     READ,
-    READ_TYPES,
+    READ_ANSWERS,
     TEXT,
     header_parameter,
     json_answer,
@@ -29,6 +29,7 @@ from anabranch.server.http.docs import docs_page, openapi_document
 from anabranch.server.http.durable_streams.endpoints import DURABLE_STREAMS
 from anabranch.server.http.endpoints import Endpoint
 from anabranch.server.http.follow import follow
+from anabranch.server.http.follow_socket import follow_socket
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.influx.endpoints import INFLUX
 from anabranch.server.http.queries.endpoints import QUERIES
@@ -73,7 +74,8 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     Endpoint(
         *("GET", EVENTS, read_or_follow, "read", "stream", "read", "Read events, or follow the stream"),
         parameters=READ,
-        answers={"200": {"description": "The events.", "content": READ_TYPES}},
+        answers=READ_ANSWERS,
+        socket=follow_socket,
     ),
     Endpoint(
         *("GET", f"{STREAM}/cut", resources.get_cut, "read", "stream", "get_cut", "The cut at a place"),

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from anabranch.server.http.described import READ, READ_TYPES
+from anabranch.server.http.described import READ, READ_ANSWERS
 from anabranch.server.http.endpoints import Endpoint
-from anabranch.server.http.queries.results import results
+from anabranch.server.http.queries.results import results, results_socket
 
 _QUERIES: Final = "/v1/queries"
 _QUERY: Final = f"{_QUERIES}/{{name}}"
-_RESULTS: Final = {"200": {"description": "The results.", "content": READ_TYPES}}
 
 QUERIES: Final[tuple[Endpoint, ...]] = (
     Endpoint(
@@ -24,11 +23,13 @@ QUERIES: Final[tuple[Endpoint, ...]] = (
             "Read the results of a query, or follow them",
         ),
         parameters=READ,
-        answers=_RESULTS,
+        answers=READ_ANSWERS,
+        socket=results_socket,
     ),
     Endpoint(
         *("GET", f"{_QUERY}/results/{{result:path}}", results, None, "verb", "query_result", "One of several results"),
         parameters=READ,
-        answers=_RESULTS,
+        answers=READ_ANSWERS,
+        socket=results_socket,
     ),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from starlette.responses import Response
+from starlette.types import ASGIApp
 
 from anabranch.deployments.info import QueryInfo
 from anabranch.deployments.results import check_may_come, result_stream
@@ -12,10 +13,11 @@ from anabranch.errors import InvalidArgument, NoResultsYet, QueryNotFound, Scope
 from anabranch.model.stream import StreamInfo
 from anabranch.server.http.delivery import begin, follow_request
 from anabranch.server.http.follow import FollowResponse, follow
+from anabranch.server.http.follow_socket import FollowSocket, check_socket
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.read import follows, read
 
-__all__ = ["results"]
+__all__ = ["results", "results_socket"]
 
 
 async def results(call: HttpCall) -> Response:
@@ -28,6 +30,14 @@ async def results(call: HttpCall) -> Response:
     if not follows(call):
         raise NoResultsYet(call.request.path_params["name"], (await _query(call)).state)
     return FollowResponse(await begin(call, follow_request(call), lambda: _look(call)))
+
+
+async def results_socket(call: HttpCall) -> ASGIApp:
+    """As `results`, to a WebSocket."""
+    check_socket(call)
+    found = await _look(call)
+    request = follow_request(call, kind="socket")
+    return FollowSocket(await begin(call, request, (lambda: _look(call)) if found is None else found))
 
 
 async def _look(call: HttpCall) -> StreamInfo | None:
