@@ -10,7 +10,7 @@ from typing import Final
 from anabranch import limits
 from anabranch.errors import InvalidArgument
 from anabranch.model.ids import Micros
-from anabranch.model.warn import warn_caller
+from anabranch.model.warn import are_passed_on, warn_caller
 
 REFUSE: Final = "refuse"
 UNITS_NS: Final = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}  # units of integer times, each in ns
@@ -150,7 +150,11 @@ def precision_error(value: object) -> InvalidArgument:
 
 
 def warn_once(what: str, message: str) -> None:
-    """Warn once per process for each `what`, attributed to the caller outside this package."""
+    """Warn once per process for each `what`, attributed to the caller outside this package. Warnings that are passed on to
+    callers in other processes are left to those to count."""
+    if are_passed_on():
+        warn_caller(TimeWarning(message))
+        return
     if what in _warned:
         return
     _warned.add(what)

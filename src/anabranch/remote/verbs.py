@@ -23,6 +23,7 @@ from anabranch.streams.requests import check_request
 from anabranch.wire.hints import conform
 from anabranch.wire.values import Handle, ThisStore, arguments_to_bytes, from_json, parse_bytes, to_json
 from anabranch.wire.verbs import NOUNS, VERBS, StoreVerb
+from anabranch.wire.warnings import issue
 
 _STORE: Final = "needs the store's catalog and files: call it where the store can be opened itself"
 _BROKER: Final = "is done by the broker itself"
@@ -103,6 +104,8 @@ class Caller:
                 progress(*message["progress"])
             elif "started" in message and started is not None:
                 started(self._value(message["started"]))
+            elif "warning" in message:
+                issue(message["warning"])
             elif "item" in message:
                 yield False, self._value(message["item"])
             elif "result" in message:

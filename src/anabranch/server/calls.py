@@ -21,6 +21,7 @@ from anabranch.errors import (
 from anabranch.log.progress import ProgressCallback, no_progress
 from anabranch.model.names import StreamName, check_scope
 from anabranch.model.stream import StreamInfo
+from anabranch.model.warn import Warned, warn_caller, warnings_to
 from anabranch.security.guard import Operation, Principal
 from anabranch.server.broker import Broker
 from anabranch.store.facade import Store
@@ -36,10 +37,12 @@ def run(
     *,
     progress: ProgressCallback = no_progress,
     started: Callable[[Any], object] | None = None,
+    warned: Warned = warn_caller,
     admit: bool = True,
 ) -> Any:
     """Authorize the call, do it, record it, and return its result as a value that `wire.values.to_json` takes; for a
-    streaming verb an iterator, whose items are made while they are taken. `arguments` are JSON, by name. Without `admit` the caller has counted the call.
+    streaming verb an iterator, whose items are made while they are taken. `arguments` are JSON, by name. `warned` gets the
+    warnings that it issues before it returns. Without `admit` the caller has counted the call.
 
     Raises InvalidArgument, PermissionDenied, RateLimited, and what the verb raises."""
     found = find_verb(verb)
@@ -52,7 +55,8 @@ def run(
     if admit:
         broker.guard.admit(principal)
     try:
-        result = call(broker.store, VerbCall(found, values, progress, started))
+        with warnings_to(warned):
+            result = call(broker.store, VerbCall(found, values, progress, started))
     except Exception as exc:
         _record(broker, principal, found, values, resource, exc)
         raise _without_hints(broker, principal, exc) from exc.__cause__

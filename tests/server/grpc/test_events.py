@@ -196,6 +196,28 @@ def test_verbs_return_results_and_lists(client: Client, stream: str) -> None:
     assert refused(lambda: list(client.Call(bad)))[0] is grpc.StatusCode.INVALID_ARGUMENT
 
 
+def test_a_call_tells_of_warnings_and_if_asked_of_progress(client: Client) -> None:
+    name, times = f"iot/misplaced-{next(_numbers)}", [30, 10, 40]
+    columns = to_json(pa.schema([("at", pa.timestamp("us", "UTC"))]))
+    called(client, "streams.create", name=name, schema=columns, time="at")
+    rows = [v1.Event(json=json.dumps({"at": time}).encode()) for time in times]
+    client.Append(v1.AppendRequest(stream=name, events=rows))
+    arguments = json.dumps({"name": name, "time": 20, "by": "event"}).encode()
+    warning, result = client.Call(v1.CallRequest(verb="cuts.at", arguments=arguments))
+    assert (warning.WhichOneof("answer"), result.WhichOneof("answer")) == ("warning", "result")
+    told = json.loads(warning.warning)
+    assert (told["kind"], told["stream"]) == ("MisplacedEventsWarning", name)
+    assert "1 event after the cut with an earlier time" in told["message"]
+
+    arguments = json.dumps({"source": name, "target": f"{name}-copy", "where": "true"}).encode()
+    answers = list(client.Call(v1.CallRequest(verb="streams.copy", arguments=arguments, progress=True)))
+    kinds = [each.WhichOneof("answer") for each in answers]
+    assert kinds[-1] == "result"
+    assert {"started", "progress"} <= set(kinds)
+    last = [each.progress for each in answers if each.WhichOneof("answer") == "progress"][-1]
+    assert last.done == last.total > 0
+
+
 def test_a_load_policy_refuses_or_samples_what_exceeds_its_rate(client: Client) -> None:
     name, rate = f"iot/limited-{next(_numbers)}", {"$type": "Rate", "events_per_s": 5}
     called(

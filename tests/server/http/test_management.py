@@ -134,3 +134,21 @@ def test_whatever_is_asked_is_answered_as_the_description_says(operations: list[
             ask()
         except Unsatisfiable:  # an operation without parameters can't be asked wrongly
             continue
+
+
+def test_warnings_of_a_verb_are_in_its_answer(http: httpx.Client) -> None:
+    assert http.put("/v1/scopes/iot").status_code < 500
+    made = {"name": "iot/out-of-order", "schema": "at:timestamp", "time": "at"}
+    assert http.post("/v1/streams", json=made).status_code == 201
+    rows = "".join(f'{{"at": "2026-01-01T00:00:{second}Z"}}\n' for second in (30, 10, 40))
+    appended = http.post(
+        "/v1/streams/iot/out-of-order/events", content=rows, headers={"content-type": "application/x-ndjson"}
+    )
+    assert appended.status_code == 200
+    asked = {"name": "iot/out-of-order", "time": "2026-01-01T00:00:20Z", "by": "event"}
+    answer = http.post("/v1/call/cuts.at", json=asked).json()
+    assert answer["result"]
+    (warning,) = answer["warnings"]
+    assert (warning["kind"], warning["stream"]) == ("MisplacedEventsWarning", "iot/out-of-order")
+    asked["time"] = "2026-01-01T00:00:05Z"
+    assert "warnings" not in http.post("/v1/call/cuts.at", json=asked).json()

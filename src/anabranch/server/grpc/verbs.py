@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from anabranch.errors import InvalidArgument
-from anabranch.server.calls import run
+from anabranch.server.answers import Message, answer
 from anabranch.server.grpc.call import GrpcCall
 from anabranch.wire.v1 import store_pb2 as v1
-from anabranch.wire.values import parse_bytes, to_bytes, to_json
+from anabranch.wire.values import parse_bytes, to_bytes
 
-_ITEMS_AT_A_TIME: Final = 256
+_MESSAGES_AT_A_TIME: Final = 256
 
 
 async def call_verb(call: GrpcCall, request: v1.CallRequest) -> None:
@@ -22,14 +22,31 @@ async def call_verb(call: GrpcCall, request: v1.CallRequest) -> None:
     if not isinstance(arguments, dict):
         raise InvalidArgument("the arguments are expected as a JSON object")
     front = call.front
-    result = await front.run_long(partial(run, front.broker, call.principal, request.verb, arguments, admit=False))
-    if not isinstance(result, Iterator):
-        await call.send(v1.CallResponse(result=await front.run_long(lambda: to_bytes(to_json(result)))))
-        return
-    while found := await front.run_long(partial(_step, result)):
-        for item in found:
-            await call.send(v1.CallResponse(item=item))
+    reports = request.progress
+    messages = await front.run_long(
+        partial(answer, front.broker, call.principal, request.verb, arguments, reports=reports)
+    )
+    # Progress is sent as it comes; items only in pieces, because each piece costs a thread.
+    while found := await front.run_long(partial(_step, messages, 1 if reports else _MESSAGES_AT_A_TIME)):
+        for message in found:
+            if message.kind != "end":
+                await call.send(_response(message))
 
 
-def _step(items: Iterator[Any]) -> list[bytes]:
-    return [to_bytes(to_json(item)) for item in islice(items, _ITEMS_AT_A_TIME)]
+def _step(messages: Iterator[Message], count: int) -> list[Message]:
+    return list(islice(messages, count))
+
+
+def _response(message: Message) -> v1.CallResponse:
+    match message.kind:
+        case "result":
+            return v1.CallResponse(result=to_bytes(message.value))
+        case "item":
+            return v1.CallResponse(item=to_bytes(message.value))
+        case "started":
+            return v1.CallResponse(started=to_bytes(message.value))
+        case "warning":
+            return v1.CallResponse(warning=to_bytes(message.value))
+        case _:
+            what, done, total = message.value
+            return v1.CallResponse(progress=v1.CallProgress(what=what, done=done, total=total))

@@ -10,12 +10,14 @@ from typing import Any, Final
 from starlette.responses import Response, StreamingResponse
 
 from anabranch.errors import InvalidArgument
+from anabranch.model.warn import Warned, warn_caller
 from anabranch.server.calls import run
 from anabranch.server.http.body import read_body
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.problem import HttpRefusal, problem_of
 from anabranch.wire.values import parse_bytes, to_bytes, to_json
 from anabranch.wire.verbs import VERBS, StoreVerb
+from anabranch.wire.warnings import warning_to_json
 
 _ITEMS_AT_A_TIME: Final = 256
 
@@ -38,20 +40,24 @@ async def arguments_of(call: HttpCall) -> dict[str, Any]:
 
 
 async def answer_of(call: HttpCall, name: str, arguments: Mapping[str, Any], *, status: int = 200) -> Response:
-    """Call a verb, and answer `{"result": …}`; the items of a streaming verb one a line."""
+    """Call a verb, and answer `{"result": …}`, with `warnings` if it issued any; the items of a streaming verb one a line."""
     verb = VERBS[name]
-    result = await done(call, name, arguments)
+    issued: list[Warning] = []
+    result = await done(call, name, arguments, warned=issued.append)
     if verb.streaming or isinstance(result, Iterator):
         return StreamingResponse(_lines(call, iter(result)), media_type="application/x-ndjson")
-    return Response(to_bytes({"result": to_json(result)}), status, media_type="application/json")
+    answer = {"result": to_json(result)}
+    if issued:
+        answer["warnings"] = [warning_to_json(warning) for warning in issued]
+    return Response(to_bytes(answer), status, media_type="application/json")
 
 
-async def done(call: HttpCall, name: str, arguments: Mapping[str, Any]) -> Any:
+async def done(call: HttpCall, name: str, arguments: Mapping[str, Any], *, warned: Warned = warn_caller) -> Any:
     """Call a verb. An `Idempotency-Key` is its request id: asked again, it does nothing and returns the first result.
     Raises InvalidArgument for a key of a verb that takes none, and what the verb raises."""
     given = with_request(VERBS[name], arguments, call.request.headers.get("idempotency-key"))
     front = call.front
-    return await front.run_long(partial(run, front.broker, call.principal, name, given, admit=False))
+    return await front.run_long(partial(run, front.broker, call.principal, name, given, warned=warned, admit=False))
 
 
 def with_request(verb: StoreVerb, arguments: Mapping[str, Any], key: str | None) -> Mapping[str, Any]:

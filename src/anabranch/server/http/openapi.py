@@ -151,7 +151,11 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
         },
     },
     "Arguments": {"type": "object", "description": "The arguments of the verb, by name."},
-    "Result": {"type": "object", "required": ["result"], "properties": {"result": {}}},
+    "Result": {
+        "type": "object",
+        "required": ["result"],
+        "properties": {"result": {}, "warnings": {"type": "array", "items": {"type": "object"}}},
+    },
 }
 
 

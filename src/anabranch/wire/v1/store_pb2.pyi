@@ -160,20 +160,38 @@ class FollowResponse(_message.Message):
     def __init__(self, events: _Optional[_Iterable[_Union[Event, _Mapping]]] = ..., cut: _Optional[str] = ..., sealed: _Optional[bool] = ...) -> None: ...
 
 class CallRequest(_message.Message):
-    __slots__ = ("verb", "arguments")
+    __slots__ = ("verb", "arguments", "progress")
     VERB_FIELD_NUMBER: _ClassVar[int]
     ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
     verb: str
     arguments: bytes
-    def __init__(self, verb: _Optional[str] = ..., arguments: _Optional[bytes] = ...) -> None: ...
+    progress: bool
+    def __init__(self, verb: _Optional[str] = ..., arguments: _Optional[bytes] = ..., progress: _Optional[bool] = ...) -> None: ...
 
 class CallResponse(_message.Message):
-    __slots__ = ("result", "item")
+    __slots__ = ("result", "item", "progress", "started", "warning")
     RESULT_FIELD_NUMBER: _ClassVar[int]
     ITEM_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    STARTED_FIELD_NUMBER: _ClassVar[int]
+    WARNING_FIELD_NUMBER: _ClassVar[int]
     result: bytes
     item: bytes
-    def __init__(self, result: _Optional[bytes] = ..., item: _Optional[bytes] = ...) -> None: ...
+    progress: CallProgress
+    started: bytes
+    warning: bytes
+    def __init__(self, result: _Optional[bytes] = ..., item: _Optional[bytes] = ..., progress: _Optional[_Union[CallProgress, _Mapping]] = ..., started: _Optional[bytes] = ..., warning: _Optional[bytes] = ...) -> None: ...
+
+class CallProgress(_message.Message):
+    __slots__ = ("what", "done", "total")
+    WHAT_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    what: str
+    done: int
+    total: int
+    def __init__(self, what: _Optional[str] = ..., done: _Optional[int] = ..., total: _Optional[int] = ...) -> None: ...
 
 class ReadGroupRequest(_message.Message):
     __slots__ = ("open", "next", "commit", "checkpoint_taken", "leave", "session")
