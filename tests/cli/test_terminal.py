@@ -21,7 +21,7 @@ EVIL = "a\x1b]0;owned\x07\x1b[2J\x9b31m\u202eb\r"
 RAW = ("\x1b]0", "\x07", "\x9b", "\u202e", "\x1b[2J")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(deadline=None)
 @given(st.text())
 def test_safe_text_moves_nothing(text: str) -> None:
     safe = terminal_text(text)
@@ -30,7 +30,7 @@ def test_safe_text_moves_nothing(text: str) -> None:
     assert terminal_text(safe) == safe
 
 
-@settings(max_examples=200, deadline=None)
+@settings(deadline=None)
 @given(st.recursive(st.text() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
 def test_safe_json_keeps_its_value(value: object) -> None:
     text = json.dumps(value, ensure_ascii=False)
@@ -135,6 +135,7 @@ def test_programs_get_events_as_they_are(evil: Line) -> None:
         assert raw not in evil("stream", "show", "s/a").out
 
 
+@pytest.mark.slow
 def test_a_secret_of_the_command_line_is_in_no_output(tmp_path: Path) -> None:
     secret = "hunter2SECRET"
     line = Line(tmp_path / "river")

@@ -87,6 +87,7 @@ def test_a_listener_hears_of_what_another_process_does(place: Place, tmp_path: P
     assert told(child, "end") == [["1"]]
 
 
+@pytest.mark.slow
 def test_who_is_killed_noting_down_leaves_no_gap_and_nothing_twice(place: Place, tmp_path: Path) -> None:
     store_at, blobs = place
     with ab.connect(store_at, blobs=blobs, create=True) as store:

@@ -13,7 +13,8 @@ from torture.store_kinds import place
 pytestmark = [pytest.mark.process, pytest.mark.chaos]
 
 
-@pytest.mark.parametrize("seconds", [5.0, pytest.param(20.0, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [5.0, 20.0])
 def test_kills_and_a_bad_network_lose_and_double_nothing(tmp_path: Path, seconds: float, seed: int) -> None:
     there = StoreLocation(str(tmp_path / "river"))
     report = BrokerRun("brokers", there, tmp_path, seed).run(seconds, lambda report: None)

@@ -31,6 +31,7 @@ def healthy(broker: BrokerProcess) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_replaced_and_counts_are_summed(broker: BrokerProcess) -> None:
     first = children(broker.process.pid)
     for _ in range(20):

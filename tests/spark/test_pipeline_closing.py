@@ -73,6 +73,7 @@ def test_statements_of_a_file_are_flushed_one_after_the_other(spark: SparkSessio
     assert sum(row["events"] for row in rows(store, "out/sums")) == 25
 
 
+@pytest.mark.slow
 def test_sliding_and_session_windows_and_joins_are_flushed(spark: SparkSession, store: ab.Store) -> None:
     store.streams.create("iot/orders", schema=SCHEMA, key="device", time="at")
     put(store, range(25))
@@ -111,6 +112,7 @@ def test_the_windows_of_sealed_sources_are_closed_unasked(spark: SparkSession, s
     assert counted(store) == expected(store, until=EVERYTHING)
 
 
+@pytest.mark.slow
 def test_events_that_arrive_during_a_flush_are_not_late_for_the_next_run(spark: SparkSession, store: ab.Store) -> None:
     put(store, range(25))
     running = run(store, COUNTS, name="p", spark=spark, once=True, flush=True)
@@ -122,6 +124,7 @@ def test_events_that_arrive_during_a_flush_are_not_late_for_the_next_run(spark: 
     assert counted(store) == expected(store, until=EVERYTHING)
 
 
+@pytest.mark.slow
 def test_an_idle_source_does_not_hold_the_others_back(spark: SparkSession, store: ab.Store) -> None:
     store.streams.create("iot/orders", schema=SCHEMA, key="device", time="at")
     put(store, [1], stream="iot/orders")
@@ -195,16 +198,17 @@ run.run(url, sql, name="p", spark=spark, once=True, flush=True).await_terminatio
 """
 
 
+@pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.chaos
 @pytest.mark.parametrize(
     "moment",
     [
-        pytest.param("before the marker's batch is published", marks=pytest.mark.slow),
-        pytest.param("after the marker's batch is published", marks=pytest.mark.slow),
+        "before the marker's batch is published",
+        "after the marker's batch is published",
         "before the closing batch is planned",
-        pytest.param("before the closing batch is published", marks=pytest.mark.slow),
-        pytest.param("after the closing batch is published", marks=pytest.mark.slow),
+        "before the closing batch is published",
+        "after the closing batch is published",
     ],
 )
 def test_a_run_that_is_killed_during_a_flush_closes_every_window_once(

@@ -77,6 +77,7 @@ def length(store: ab.Store, stream: str) -> int:
     return store.cuts.distance(stream).events if streams.exists(stream) else 0
 
 
+@pytest.mark.slow
 def test_a_killed_pipeline_goes_on_as_if_nothing_had_been(spark: SparkSession, store: ab.Store) -> None:
     source = Source(store)
     for _ in range(20):

@@ -241,6 +241,7 @@ def test_pipelines_that_begin_at_the_same_time_read_their_own_streams(spark: Spa
     assert found == {name: {name[-2:]} for name in names}
 
 
+@pytest.mark.slow
 def test_a_reset_forgets_and_drops_if_asked_and_a_deletion_keeps_the_results(
     spark: SparkSession, store: ab.Store
 ) -> None:
@@ -276,6 +277,7 @@ def test_an_ephemeral_pipeline_takes_along_what_it_made_for_itself(spark: SparkS
     assert counted(store) == expected(store, until=24)
 
 
+@pytest.mark.slow
 def test_a_running_pipeline_follows_is_exclusive_and_stops_when_asked(spark: SparkSession, store: ab.Store) -> None:
     put(store, range(30))
     with run(store, COUNTS, name="p", spark=spark) as pipeline:

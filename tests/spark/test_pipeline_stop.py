@@ -134,6 +134,7 @@ def failing(what: str) -> str:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "said"),
     [
@@ -141,9 +142,7 @@ def failing(what: str) -> str:
             "import errno; raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))",
             "out/copy: the disk is full where Spark",
         ),
-        pytest.param(
-            "os.kill(os.getpid(), 9)", "out/copy: a Python worker of Spark was killed", marks=pytest.mark.slow
-        ),
+        ("os.kill(os.getpid(), 9)", "out/copy: a Python worker of Spark was killed"),
     ],
     ids=["disk full", "worker killed"],
 )

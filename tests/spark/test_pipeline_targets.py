@@ -51,6 +51,7 @@ def own_stream(store: ab.Store, name: str, schema: pa.Schema = COPIED) -> None:
 # what it deletes
 
 
+@pytest.mark.slow
 def test_a_pipeline_deletes_no_stream_that_only_has_the_name_of_one_of_its_own(
     spark: SparkSession, store: ab.Store
 ) -> None:
@@ -73,6 +74,7 @@ def test_a_pipeline_deletes_no_stream_that_only_has_the_name_of_one_of_its_own(
     assert len(rows(store, "out/copy_late")) == len(rows(store, "out/counts_late")) == 1
 
 
+@pytest.mark.slow
 def test_a_reset_follows_results_that_were_renamed(spark: SparkSession, store: ab.Store) -> None:
     once(store, COUNTS, "p", spark)
     store.streams.rename("out/counts", "out/sums")
@@ -82,6 +84,7 @@ def test_a_reset_follows_results_that_were_renamed(spark: SparkSession, store: a
     assert len(rows(store, "out/counts")) == 1
 
 
+@pytest.mark.slow
 def test_what_earlier_generations_made_is_deleted_by_a_later_one(spark: SparkSession, store: ab.Store) -> None:
     once(store, COUNTS, "p", spark)
     once(store, COUNTS, "p", spark, start_from="head", replace=True)
@@ -89,6 +92,7 @@ def test_what_earlier_generations_made_is_deleted_by_a_later_one(spark: SparkSes
     assert pipeline_admin.delete(store, "p", drop_results=True) == ("out/counts", "out/counts_late")
 
 
+@pytest.mark.slow
 def test_a_row_that_knows_no_stream_ids_deletes_nothing_and_goes_on(spark: SparkSession, store: ab.Store) -> None:
     once(store, COUNTS, "p", spark)
     with store.catalog.writing("pipeline p") as txn:
@@ -117,6 +121,7 @@ def test_a_run_that_is_refused_for_its_target_leaves_no_pipeline_behind(spark: S
     assert not store.streams.exists("out/counts")
 
 
+@pytest.mark.slow
 def test_the_hint_to_drop_results_is_given_only_for_streams_that_the_pipeline_made(
     spark: SparkSession, store: ab.Store
 ) -> None:
@@ -128,6 +133,7 @@ def test_the_hint_to_drop_results_is_given_only_for_streams_that_the_pipeline_ma
     assert pipeline_admin.find(store, "p").state == "stopped"
 
 
+@pytest.mark.slow
 def test_replacing_results_leaves_a_stream_alone_that_the_statement_never_writes(
     spark: SparkSession, store: ab.Store
 ) -> None:
@@ -170,6 +176,7 @@ def test_the_same_statements_under_another_name_are_refused(spark: SparkSession,
     assert len(counted(store)) == len(expected(store, until=54))
 
 
+@pytest.mark.slow
 def test_a_pipeline_that_runs_for_the_first_time_keeps_others_from_its_targets(
     spark: SparkSession, store: ab.Store
 ) -> None:
@@ -192,6 +199,7 @@ def test_late_events_of_two_pipelines_share_no_stream_unasked(spark: SparkSessio
         run(store, COUNTS, name="q", spark=spark)
 
 
+@pytest.mark.slow
 def test_results_of_a_deleted_pipeline_are_not_appended_again_unasked(spark: SparkSession, store: ab.Store) -> None:
     once(store, COUNTS, "p", spark)
     assert pipeline_admin.delete(store, "p") == ("out/counts_late",)
@@ -231,6 +239,7 @@ def test_two_statements_that_feed_one_stream_by_two_names_are_refused(spark: Spa
 # what became of it
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("again", [True, False])
 def test_a_target_that_was_deleted_is_noticed(spark: SparkSession, store: ab.Store, again: bool) -> None:
     once(store, COUNTS, "p", spark)
@@ -265,6 +274,7 @@ def test_a_target_that_was_renamed_is_found_under_its_new_name(spark: SparkSessi
     assert counted(store) == expected(store, until=54)
 
 
+@pytest.mark.slow
 def test_late_events_that_were_deleted_begin_again(spark: SparkSession, store: ab.Store) -> None:
     once(store, COUNTS, "p", spark)
     store.streams.delete("out/counts_late")

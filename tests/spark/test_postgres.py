@@ -70,6 +70,7 @@ def test_a_streaming_query_reads_and_writes_and_goes_on_where_it_stopped(
     assert list(store.check()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("named", [False, True], ids=["in the blobs' folder", "in a folder that is named"])
 def test_a_pipeline_keeps_its_checkpoints_and_goes_on(
     spark: SparkSession, store: ab.Store, tmp_path: Path, named: bool

@@ -110,6 +110,7 @@ def test_only_history_may_lie_in_a_bucket(s3_spark: SparkSession, tmp_path: Path
         assert_complete(frame, store)
 
 
+@pytest.mark.slow
 def test_a_session_without_the_client_reads_through_python_and_says_so_once(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -189,6 +190,7 @@ def test_with_postgresql_checkpoints_lie_beside_the_blobs_in_the_bucket() -> Non
     assert root.for_spark == "s3a" + prefix.removeprefix("s3") + "/pipelines/means"
 
 
+@pytest.mark.slow
 def test_a_streaming_query_with_its_checkpoint_in_a_bucket_goes_on_where_it_stopped(
     s3_spark: SparkSession, tmp_path: Path
 ) -> None:

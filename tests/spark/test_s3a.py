@@ -59,6 +59,7 @@ def test_hadoop_has_another_name_for_s3_alone() -> None:
     assert hadoop_path("gs://bucket/a") == "gs://bucket/a"
 
 
+@pytest.mark.slow
 def test_a_client_that_cannot_be_fetched_is_told_and_leaves_nothing_half_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,6 +78,7 @@ def test_a_saved_dataframe_is_appended_or_replaces_what_was_there(spark: SparkSe
     assert_clean(store)
 
 
+@pytest.mark.slow
 def test_columns_are_matched_by_name_and_conformed(spark: SparkSession, store: ab.Store) -> None:
     save(events(spark, 0, 3).selectExpr("cast(n as int) as n", "device", "7 as _offset", "now() as _appended"), store)
     found = table(store, "s/out")
@@ -95,6 +96,7 @@ def test_columns_are_matched_by_name_and_conformed(spark: SparkSession, store: a
     assert len(numbers(store, "s/out")) == 3
 
 
+@pytest.mark.slow
 def test_a_raw_stream_takes_key_time_and_payload(spark: SparkSession, store: ab.Store) -> None:
     store.streams.create("s/raw")
     frame = events(spark, 0, 5).selectExpr("device as key", "at as time", "to_json(struct(n)) as payload")
@@ -106,6 +108,7 @@ def test_a_raw_stream_takes_key_time_and_payload(spark: SparkSession, store: ab.
         save(events(spark, 0, 5), store, stream="s/raw")
 
 
+@pytest.mark.slow
 def test_a_missing_stream_is_made_only_if_asked(spark: SparkSession, store: ab.Store) -> None:
     with pytest.raises(PySparkException, match="stream 't/new' not found") as raised:
         save(events(spark, 0, 5), store, stream="t/new")
@@ -119,6 +122,7 @@ def test_a_missing_stream_is_made_only_if_asked(spark: SparkSession, store: ab.S
     assert numbers(store, "t/new") == list(range(5))
 
 
+@pytest.mark.slow
 def test_what_is_wrong_with_a_save_is_said_clearly(spark: SparkSession, store: ab.Store) -> None:
     frame = events(spark, 0, 1)
     store.streams.create("s/done", schema=SCHEMA)
@@ -138,6 +142,7 @@ def test_what_is_wrong_with_a_save_is_said_clearly(spark: SparkSession, store: a
     assert numbers(store, "s/out") == []
 
 
+@pytest.mark.slow
 def test_a_stream_of_bytes_takes_no_rows(spark: SparkSession, store: ab.Store) -> None:
     with store.bytes("s/file", "xb") as file:
         file.write(b"abc")

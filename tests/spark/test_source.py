@@ -200,6 +200,7 @@ def test_a_restarted_query_goes_on_where_it_stopped(spark: SparkSession, tmp_pat
         assert sorted(row["n"] for _, each in batches.found for row in each) == list(range(15))
 
 
+@pytest.mark.slow
 def test_a_replay_of_the_first_batch_is_exact(spark: SparkSession, tmp_path: Path) -> None:
     with new_store(tmp_path) as store:
         write(store, 0, 10)
@@ -214,6 +215,7 @@ def test_a_replay_of_the_first_batch_is_exact(spark: SparkSession, tmp_path: Pat
         assert sorted(row["n"] for row in second) == list(range(10, 20))
 
 
+@pytest.mark.slow
 def test_a_query_that_began_at_the_tail_remembers_where_that_was(spark: SparkSession, tmp_path: Path) -> None:
     with new_store(tmp_path) as store:
         write(store, 0, 10)
@@ -250,6 +252,7 @@ def test_an_end_ends_a_stream_read(spark: SparkSession, tmp_path: Path) -> None:
         assert sorted(row["n"] for each in found for row in each) == list(range(10))
 
 
+@pytest.mark.slow
 def test_what_was_truncated_or_made_anew_is_an_error_and_no_silence(spark: SparkSession, tmp_path: Path) -> None:
     with new_store(tmp_path) as store:
         write(store, 0, 10)

@@ -98,6 +98,7 @@ def test_times_and_pointers_are_resolved_by_the_broker(
         assert by_place(found).equals(table(store, source, start=place, **options))
 
 
+@pytest.mark.slow
 def test_a_saved_dataframe_is_appended_or_replaces_what_was_there(
     spark: SparkSession, address: str, store: ab.Store, source: str
 ) -> None:
@@ -126,6 +127,7 @@ def test_a_failed_job_leaves_nothing(spark: SparkSession, address: str, store: a
     assert store.transactions.list(ended=False) == []
 
 
+@pytest.mark.slow
 def test_a_query_whose_batch_is_repeated_doubles_nothing(
     spark: SparkSession, address: str, store: ab.Store, source: str, tmp_path: Path
 ) -> None:
@@ -143,6 +145,7 @@ def test_a_query_whose_batch_is_repeated_doubles_nothing(
     assert store.transactions.list(ended=False) == []
 
 
+@pytest.mark.slow
 def test_what_was_truncated_is_an_error_or_is_skipped(
     spark: SparkSession, address: str, store: ab.Store, source: str, tmp_path: Path
 ) -> None:
@@ -228,6 +231,7 @@ def test_the_way_is_chosen_by_what_the_driver_finds(
             path_taken(BrokerAccess(address, native=native, access="native"))
 
 
+@pytest.mark.slow
 def test_a_query_that_goes_natively_needs_its_brokers_no_more(
     spark: SparkSession, folder: Path, store: ab.Store, source: str, tmp_path: Path
 ) -> None:

@@ -7,7 +7,6 @@ import sys
 from types import FrameType
 
 from anabranch import __version__
-from anabranch.cli.interrupts import deferred
 from anabranch.cli.root_help import print_root_help
 
 
@@ -18,6 +17,8 @@ def main() -> None:
         return
     try:
         try:
+            from anabranch.cli.interrupts import deferred
+
             with deferred():
                 from anabranch.cli.commands import app
         except ImportError as exc:

@@ -13,23 +13,24 @@ __all__ = ["Warned", "are_passed_on", "warn_caller", "warnings_to"]
 
 Warned: TypeAlias = Callable[[Warning], object]
 
-_warned: ContextVar[Warned | None] = ContextVar("anabranch_warned", default=None)
+_warned: ContextVar[Warned] = ContextVar("anabranch_warned")
 
 
 def warn_caller(warning: Warning) -> None:
     """Issue a warning, attributed to the nearest caller outside this package; within `warnings_to` pass it on instead."""
-    if (warned := _warned.get()) is not None:
-        warned(warning)
-        return
-    frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("anabranch."):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(warning, stacklevel=level)
+    _warned.get(_issue)(warning)
 
 
 def are_passed_on() -> bool:
     """True within `warnings_to`."""
-    return _warned.get() is not None
+    return _warned.get(_issue) is not _issue
+
+
+def _issue(warning: Warning) -> None:
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("anabranch."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(warning, stacklevel=level)
 
 
 @contextmanager

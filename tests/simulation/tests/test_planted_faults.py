@@ -21,7 +21,9 @@ STEPS = 5_000
 SEEDS_MAX = 60  # within which a fault must be found; most are within five
 # These take the most seeds. What each breaks is broken in another way by a fault of the plain run.
 TAKE_MANY_SEEDS = {
+    "adopt_newer_blobs",
     "believe_silence",
+    "collect_what_was_reported",
     "commit_behind_the_horizon",
     "forget_groups_that_are_still_to_come",
     "forget_that_holders_go_on",
@@ -32,11 +34,14 @@ TAKE_MANY_SEEDS = {
     "open_without_the_old_fences",
     "publish_without_asking",
     "release_what_the_fastest_has_read",
+    "say_nothing_of_newer_blobs",
     "send_refused_events_last",
     "skip_the_fsync",
     "skip_the_fsync_of_blobs",
     "skip_the_fsync_of_folders",
     "sleep_through_other_processes",
+    "take_own_blobs_for_anothers",
+    "wrap_another_secret",
 }
 # The seeds that found these when it was last looked; they are tried first. Another one is found where code has changed: that
 # costs time, and nothing else.

@@ -404,8 +404,8 @@ def test_a_copy_that_is_deleted_while_it_is_asked_for_again_is_made_again(
 
 def test_a_key_with_a_nul_is_found(store: Store) -> None:
     make(store, segments=4)
-    write(store, rows(*[(f"{letter}\0", n, n) for n, letter in enumerate("abcdefgh")]))
-    for n, letter in enumerate("abcdefgh"):
+    write(store, rows(*[(f"{letter}\0", n, n) for n, letter in enumerate("abc")]))
+    for n, letter in enumerate("abc"):
         store.streams.copy("s/x", f"s/y{n}", keys=[f"{letter}\0"])
         assert numbers(store, f"s/y{n}") == [n]
 
