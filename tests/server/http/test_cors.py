@@ -45,6 +45,40 @@ def test_pages_of_allowed_origins_are_served_and_no_others(store: Store) -> None
         assert "access-control-allow-origin" not in http.get("/v1/scopes", headers=other).headers
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "kind"),
+    [
+        ("/v1/streams/iot/raw/events", "x", "text/plain"),
+        ("/v1/call/streams.delete", '{"name": "iot/raw"}', "text/plain"),
+        ("/query?db=iot", "q=DROP+MEASUREMENT+raw", "application/x-www-form-urlencoded"),
+        ("/write?db=iot", "m value=1", "text/plain"),
+    ],
+)
+def test_no_page_of_another_origin_changes_anything_unasked(
+    store: Store, http: httpx.Client, path: str, body: str, kind: str
+) -> None:
+    """What a page may send without the browser asking first, as a form does."""
+    before = [(str(info.name), info.id, store.cuts.tail(info.id)) for info in store.streams.list()]
+    for origin in ("https://evil.example", "null"):
+        refused = http.post(path, content=body, headers={"Content-Type": kind, "Origin": origin})
+        assert refused.status_code == 403, path
+        assert "may not use this broker" in refused.text
+    assert [(str(info.name), info.id, store.cuts.tail(info.id)) for info in store.streams.list()] == before
+
+
+def test_a_page_of_the_broker_itself_and_programs_may_write(store: Store, http: httpx.Client) -> None:
+    store.scopes.create("own", exist_ok=True)
+    host = http.base_url.netloc.decode()
+    own: list[dict[str, str]] = [
+        {},
+        {"Origin": f"http://{host}"},
+        {"Origin": "https://behind-a-proxy.example", "Sec-Fetch-Site": "same-origin"},
+    ]
+    for number, headers in enumerate(own):
+        made = http.post("/v1/streams", json={"name": f"own/s{number}"}, headers=headers)
+        assert made.status_code == 201, headers
+
+
 @pytest.mark.parametrize("origin", ["app.example", "https://app.example/", "https://*.example", "null"])
 def test_what_is_no_origin_is_refused_by_the_settings(origin: str) -> None:
     assert load({"cors_origins": "https://a.example, *"}, environment={}).settings.cors_origins[1] == "*"

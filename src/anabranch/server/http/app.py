@@ -27,6 +27,7 @@ from anabranch.server.http.problem import HttpRefusal, problem_response
 from anabranch.server.http.table import ENDPOINTS
 
 _NOBODY: Final = Principal("anonymous")
+_READING: Final = ("GET", "HEAD", "OPTIONS")  # a page of another origin is not shown the answers
 
 
 class HttpApp:
@@ -39,7 +40,7 @@ class HttpApp:
         self.front: HttpFront | None = None
         self._description = msgspec.json.encode(openapi(endpoints))
         app = Starlette(
-            routes=[*_socket_routes(self, endpoints, origins), *_routes(self, endpoints)],
+            routes=[*_socket_routes(self, endpoints, origins), *_routes(self, endpoints, origins)],
             lifespan=self._lifespan,
             exception_handlers={HTTPException: _refused},
         )
@@ -85,10 +86,11 @@ def create_app(broker: Broker, *, origins: Sequence[str] = ()) -> HttpApp:
 class _Served:
     """The endpoints of a path as an ASGI application: authenticates, checks, counts, and answers errors."""
 
-    def __init__(self, app: HttpApp, endpoints: Mapping[str, Endpoint]) -> None:
-        """`endpoints` are those of one path, by method."""
+    def __init__(self, app: HttpApp, endpoints: Mapping[str, Endpoint], origins: Sequence[str]) -> None:
+        """`endpoints` are those of one path, by method. Pages of other origins than `origins` may only read."""
         self._app = app
         self._endpoints = endpoints
+        self._origins = origins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = _Started(send)
@@ -107,6 +109,8 @@ class _Served:
 
     async def _answer(self, request: Request) -> Response:
         endpoint = self._endpoints[request.method]
+        if request.method not in _READING:
+            check_origin(request.headers, self._origins)
         return await endpoint.handler(await self._app.admitted(endpoint, request))
 
 
@@ -153,12 +157,12 @@ class _Started:
             raise ClientDisconnect from exc
 
 
-def _routes(app: HttpApp, endpoints: Sequence[Endpoint]) -> list[Route]:
+def _routes(app: HttpApp, endpoints: Sequence[Endpoint], origins: Sequence[str]) -> list[Route]:
     """One route a path, with all its methods, so that a wrong method is told which there are."""
     paths: dict[str, dict[str, Endpoint]] = {}
     for endpoint in endpoints:
         paths.setdefault(endpoint.path, {})[endpoint.method] = endpoint
-    routes = [Route(path, _Served(app, methods), methods=list(methods)) for path, methods in paths.items()]
+    routes = [Route(path, _Served(app, methods, origins), methods=list(methods)) for path, methods in paths.items()]
     for route, methods in zip(routes, paths.values(), strict=True):
         route.methods = set(methods)  # Starlette adds HEAD to GET
     return routes

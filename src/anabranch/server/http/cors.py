@@ -38,9 +38,13 @@ def with_cors(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
 
 
 def check_origin(headers: Headers, origins: Sequence[str]) -> None:
-    """Refuse a WebSocket that a page of another origin opens, unless it is one of `origins`: for WebSockets no browser
-    asks first. Raises HttpRefusal."""
+    """Refuse what a page of another origin asks, unless it is one of `origins`. For WebSockets and for requests that HTML
+    forms can make, no browser asks first, so a page could write to a broker without access control that its visitor can
+    reach. Programs name no origin. Raises HttpRefusal."""
     origin = headers.get("origin")
-    if origin is None or "*" in origins or origin in origins or origin.partition("://")[2] == headers.get("host"):
+    if origin is None or "*" in origins or origin in origins:
+        return
+    # Behind a proxy the host may be another one than in the page's address; browsers say by themselves what is the same.
+    if headers.get("sec-fetch-site") == "same-origin" or origin.partition("://")[2] == headers.get("host"):
         return
     raise HttpRefusal(403, "origin_not_allowed", f"pages of {origin:.200} may not use this broker: see cors_origins")
