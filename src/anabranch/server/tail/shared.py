@@ -58,8 +58,9 @@ class TailPassed(Exception):
 class SharedTail:
     """Reads the tail of a stream and keeps its recent batches for all followers. For one event loop.
 
-    A follower asks for batches by number. One that asks for a batch that is no longer kept has to read history. All
-    followers are woken together, at most once every `limits.TAIL_SPACING_US` for each of them.
+    A follower asks for batches by number. One that asks for a batch that is no longer kept has to read history. A new batch
+    wakes all followers that wait, `limits.TAIL_WOKEN_MAX` at a time. The next batch is read `limits.TAIL_SPACING_US` × their
+    number later, so that many followers of a fast stream cost a bounded share of the processor.
     """
 
     def __init__(self, reader: Reader) -> None:
