@@ -34,7 +34,8 @@ _VERBS: Final = """## Verbs
 
 What the store can do but events. A verb is called by its name and a JSON object of arguments, and answers with JSON: by
 gRPC with `Call`, by Flight with the action of the verb's name, over HTTP with a POST to `/v1/call/VERB`. A method of
-`anabranch.Store` has the name of its verb, and [its documentation](api.md) says what it does.
+`anabranch.Store` has the name of its verb, and [its documentation](api.md) says what it does. The verb `run` (POST `/v1/run`) makes
+[several calls in one](../how-to/curl.md#several-calls-in-one).
 
 - **Right**: the operations that the caller needs, see [access](access.md). *listed*: anybody who is known may call it,
   and is shown what he may read.

@@ -296,6 +296,12 @@ MODULE_CALL_INSTRUCTIONS: Final = 50_000_000  # that one call may execute, and f
 MODULE_ROW_INSTRUCTIONS: Final = 50_000
 MODULE_MESSAGE_BYTES_MAX: Final = 1_000  # of the message with which a function refuses its input
 
+# Runs of several verbs in one call
+RUN_STEPS_MAX: Final = 100
+RUN_S_MAX: Final = 60.0  # no further step begins after this time
+RUN_ANSWER_BYTES_MAX: Final = 8 * MIB  # of all results, as JSON
+RUN_PINNED_BYTES_MAX: Final = 64 * KIB  # of a result that is kept under the run's request id
+
 # Arrow Flight
 COMMAND_BYTES_MAX: Final = MIB
 CONNECTION_BYTES_MAX: Final = 4 * MIB  # of one call: read ahead of its consumer, or accepted and not yet durable

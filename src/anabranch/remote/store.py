@@ -30,6 +30,7 @@ from anabranch.remote.jobs import RemoteJob
 from anabranch.remote.notifications import RemoteStoreNotifications
 from anabranch.remote.reader import RemoteReader
 from anabranch.remote.shared_state import RemoteSharedState
+from anabranch.remote.steps import Steps
 from anabranch.remote.transactions import RemoteTransaction, RemoteTransactions
 from anabranch.remote.verbs import Caller, RemoteNoun, public_methods, remote_method, remote_noun
 from anabranch.remote.writer import RemoteWriter
@@ -162,6 +163,10 @@ class RemoteStore(Displayed):
             window=lambda position: self.watermarks.window(position.stream, position),
         )
         return self.keep(opened)
+
+    def steps(self) -> Steps:
+        """Several calls in one request; see `Steps`. Of a broker alone: calls of an embedded store need no request."""
+        return Steps(self.caller)
 
     def keep(self, opened: H) -> H:
         """Close it with the store, and return it. Raises Closed."""

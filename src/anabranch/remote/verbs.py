@@ -103,17 +103,18 @@ class Caller:
             if "progress" in message and progress is not None:
                 progress(*message["progress"])
             elif "started" in message and started is not None:
-                started(self._value(message["started"]))
+                started(self.value(message["started"]))
             elif "warning" in message:
                 issue(message["warning"])
             elif "item" in message:
-                yield False, self._value(message["item"])
+                yield False, self.value(message["item"])
             elif "result" in message:
-                yield True, self._value(message["result"])
+                yield True, self.value(message["result"])
                 return
         raise StoreUnavailable("the broker ended its answer too early")
 
-    def _value(self, sent: Any) -> Any:
+    def value(self, sent: Any) -> Any:
+        """What the broker sent, as a value of the store's API."""
         value = from_json(sent)
         return self._wrap(value) if isinstance(value, Handle) else value
 

@@ -12,7 +12,9 @@ from anabranch.errors import Closed
 from anabranch.security.guard import Principal
 from anabranch.server import calls
 from anabranch.server.broker import Broker
+from anabranch.server.steps import run_steps
 from anabranch.transfer.jobs.job import Job
+from anabranch.wire.steps import RUN
 from anabranch.wire.values import to_json
 from anabranch.wire.verbs.handles import job_handle
 from anabranch.wire.warnings import warning_to_json
@@ -35,11 +37,15 @@ def answer(
     broker: Broker, principal: Principal, verb: str, arguments: Mapping[str, Any], *, reports: bool
 ) -> Iterator[Message]:
     """The messages of one call, made while they are taken; progress and started jobs only with `reports`. The caller has
-    counted the call. Raises as `calls.run`, some of it only then."""
-    if reports:
+    counted the call. `verb` may also be `run`. Raises as `calls.run`, some of it only then."""
+    if reports and verb != RUN:
         return _Reported(broker, principal, verb, arguments).messages()
     issued: list[Warning] = []
-    result = calls.run(broker, principal, verb, arguments, warned=issued.append, admit=False)
+    result: Any
+    if verb == RUN:
+        result = run_steps(broker, principal, arguments, warned=issued.append)
+    else:
+        result = calls.run(broker, principal, verb, arguments, warned=issued.append, admit=False)
     return chain(map(_warning, issued), _results(result))
 
 

@@ -35,6 +35,20 @@ def stream(client: Client) -> str:
     return name
 
 
+def test_several_verbs_are_called_in_one(client: Client, stream: str) -> None:
+    steps = [
+        {"name": "found", "call": "streams.get", "arguments": {"name": stream}},
+        {"call": "streams.tag", "arguments": {"name": {"$ref": "found.id"}, "tags": {"a": "b"}}},
+        {"call": "scopes.list"},
+    ]
+    ((found, tagged, scopes),) = called(client, "run", steps=steps)
+    assert found["id"] == tagged["id"] and tagged["tags"] == {"a": "b"} and scopes[0]["name"] == "iot"
+    status, code = refused(
+        lambda: called(client, "run", steps=[{"call": "streams.get", "arguments": {"name": "iot/no"}}])
+    )
+    assert (status, code) == (grpc.StatusCode.NOT_FOUND, "stream_not_found")
+
+
 def payloads(*given: str) -> list[v1.Event]:
     return [v1.Event(payload=each.encode(), key="k") for each in given]
 

@@ -14,7 +14,9 @@ from anabranch.errors import InvalidArgument
 from anabranch.security.guard import Principal
 from anabranch.server.answers import answer
 from anabranch.server.broker import Broker
+from anabranch.server.steps import SUMMARY
 from anabranch.wire.hints import conform
+from anabranch.wire.steps import RUN
 from anabranch.wire.values import parse_bytes, to_bytes
 from anabranch.wire.verbs import VERBS
 
@@ -38,7 +40,8 @@ class StoreActions:
 
     def kinds(self) -> list[tuple[str, str]]:
         """The verbs, each with the first sentence of its documentation."""
-        return [(each.name, _first_sentence(each.function.__doc__ or "")) for each in VERBS.values()]
+        verbs = [(each.name, _first_sentence(each.function.__doc__ or "")) for each in VERBS.values()]
+        return [*verbs, (RUN, SUMMARY)]
 
 
 def _first_sentence(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, Final
@@ -15,6 +15,7 @@ from anabranch.server.calls import run
 from anabranch.server.http.body import read_body
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.problem import HttpRefusal, problem_of
+from anabranch.server.steps import run_steps
 from anabranch.wire.values import parse_bytes, to_bytes, to_json
 from anabranch.wire.verbs import VERBS, StoreVerb
 from anabranch.wire.warnings import warning_to_json
@@ -46,10 +47,7 @@ async def answer_of(call: HttpCall, name: str, arguments: Mapping[str, Any], *, 
     result = await done(call, name, arguments, warned=issued.append)
     if verb.streaming or isinstance(result, Iterator):
         return StreamingResponse(_lines(call, iter(result)), media_type="application/x-ndjson")
-    answer = {"result": to_json(result)}
-    if issued:
-        answer["warnings"] = [warning_to_json(warning) for warning in issued]
-    return Response(to_bytes(answer), status, media_type="application/json")
+    return _answer("result", result, issued, status)
 
 
 async def done(call: HttpCall, name: str, arguments: Mapping[str, Any], *, warned: Warned = warn_caller) -> Any:
@@ -69,6 +67,24 @@ def with_request(verb: StoreVerb, arguments: Mapping[str, Any], key: str | None)
     if arguments.get("request", key) != key:
         raise InvalidArgument("Idempotency-Key and the argument 'request' differ")
     return {**arguments, "request": key}
+
+
+async def run_verbs(call: HttpCall) -> Response:
+    """Call several verbs, and answer `{"results": […]}`, with `warnings` if they issued any. An `Idempotency-Key` is the request id of the run."""
+    arguments = await arguments_of(call)
+    key = call.request.headers.get("idempotency-key")
+    if key is not None and arguments.setdefault("request", key) != key:
+        raise InvalidArgument("Idempotency-Key and the member 'request' differ")
+    front, issued = call.front, list[Warning]()
+    results = await front.run_long(partial(run_steps, front.broker, call.principal, arguments, warned=issued.append))
+    return _answer("results", results, issued)
+
+
+def _answer(name: str, result: Any, issued: Sequence[Warning], status: int = 200) -> Response:
+    answer = {name: to_json(result)}
+    if issued:
+        answer["warnings"] = [warning_to_json(warning) for warning in issued]
+    return Response(to_bytes(answer), status, media_type="application/json")
 
 
 async def _lines(call: HttpCall, items: Iterator[Any]) -> AsyncIterator[bytes]:

@@ -8,7 +8,7 @@ from inspect import Parameter, getdoc
 from types import UnionType
 from typing import Any, Final, Union, get_args, get_origin
 
-from anabranch import __version__
+from anabranch import __version__, limits
 from anabranch.server.http.endpoints import Endpoint
 from anabranch.server.http.problem import PROBLEM
 from anabranch.wire.hints import hints_of
@@ -155,6 +155,41 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
         "type": "object",
         "required": ["result"],
         "properties": {"result": {}, "warnings": {"type": "array", "items": {"type": "object"}}},
+    },
+    "Run": {
+        "type": "object",
+        "required": ["steps"],
+        "properties": {
+            "steps": {
+                "type": "array",
+                "minItems": 1,
+                "maxItems": limits.RUN_STEPS_MAX,
+                "items": {
+                    "type": "object",
+                    "required": ["call"],
+                    "properties": {
+                        "call": {"type": "string", "description": "A verb.", "examples": ["cuts.tail"]},
+                        "arguments": {
+                            "type": "object",
+                            "description": 'The arguments of the verb, by name. `{"$ref": "cut"}` stands for the result '
+                            'of the step `cut`, `{"$ref": "job.id"}` for a member of it.',
+                        },
+                        "name": {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"},
+                    },
+                    "additionalProperties": False,
+                },
+            },
+            "request": {"type": "string", "description": "As the header Idempotency-Key."},
+        },
+        "additionalProperties": False,
+    },
+    "Results": {
+        "type": "object",
+        "required": ["results"],
+        "properties": {
+            "results": {"type": "array", "items": {}},
+            "warnings": {"type": "array", "items": {"type": "object"}},
+        },
     },
 }
 

@@ -10,7 +10,7 @@ from anabranch.server.http import resources
 from anabranch.server.http.append import append
 from anabranch.server.http.bytes.endpoints import BYTES_ENDPOINTS
 from anabranch.server.http.bytes.upload_page import upload_page
-from anabranch.server.http.calls import call_verb
+from anabranch.server.http.calls import call_verb, run_verbs
 from anabranch.server.http.described import (
     BY,
     FLAG,
@@ -34,6 +34,7 @@ from anabranch.server.http.front import HttpCall
 from anabranch.server.http.influx.endpoints import INFLUX
 from anabranch.server.http.queries.endpoints import QUERIES
 from anabranch.server.http.read import follows, read
+from anabranch.server.steps import SUMMARY
 
 SCOPES: Final = "/v1/scopes"
 SCOPE: Final = "/v1/scopes/{scope}"
@@ -144,6 +145,12 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         parameters=(KEY,),
         body=json_content("Arguments"),
         answers=json_answer("Result", "What the verb returns."),
+    ),
+    Endpoint(
+        *("POST", "/v1/run", run_verbs, None, "verb", "run", SUMMARY),
+        parameters=(KEY,),
+        body={"required": True, **json_content("Run")},
+        answers=json_answer("Results", "What each step returns."),
     ),
     Endpoint("GET", "/v1/openapi.json", openapi_document, None, "open", "openapi", "This description"),
     Endpoint("GET", "/docs", docs_page, None, "open", "docs", "This description as a page"),

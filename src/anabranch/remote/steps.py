@@ -1,0 +1,99 @@
+"""Several calls of a broker in one request, where later ones use results of earlier ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch import limits
+from anabranch.core.display import Displayed
+from anabranch.errors import AppendUncertain, StoreUnavailable
+from anabranch.remote.verbs import Caller
+from anabranch.runtime.ids import token
+from anabranch.wire.hints import conform
+from anabranch.wire.steps import REF, RUN
+from anabranch.wire.values import arguments_to_bytes, parse_bytes, to_json
+from anabranch.wire.verbs import find_verb
+from anabranch.wire.warnings import issue
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """The result that a step will have, for arguments of later ones; `result["id"]` is a member of it."""
+
+    path: str
+
+    def __getitem__(self, member: str | int) -> StepResult:
+        return StepResult(f"{self.path}.{member}")
+
+
+class Steps(Displayed):
+    """Calls that are made one after another by one request, so that their answers need no round trip each:
+
+        steps = store.steps()
+        tail = steps.call("cuts.tail", name="iot/raw")
+        steps.call("streams.truncate", name="iot/raw", cut=tail)
+        steps.run()
+
+    Each has the rights and the effect that it would have alone; there is no transaction around them. At most
+    `limits.RUN_STEPS_MAX`."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+        self._steps: list[dict[str, Any]] = []
+
+    def call(self, verb: str, /, **arguments: Any) -> StepResult:
+        """Add a call of a verb such as `streams.copy`, with the arguments of that method by name. Raises InvalidArgument for
+        an unknown verb."""
+        find_verb(verb)
+        name = f"s{len(self._steps) + 1}"
+        sent = {argument: _sent(value) for argument, value in arguments.items()}
+        self._steps.append({"name": name, "call": verb, "arguments": sent})
+        return StepResult(name)
+
+    def run(self, *, request: str | None = None) -> list[Any]:
+        """Make the calls, and return their results in order; a list for a verb that returns one bit by bit.
+
+        The first that fails ends the run: its error is raised, with the step in its message and as its field `step`; the
+        earlier ones stay done. Called again with the same request id, no change is repeated. Without one, and if all
+        verbs can be repeated, it gets one, and is sent again while no broker answers. Raises what the verbs raise,
+        StoreUnavailable; AppendUncertain if the broker was lost while it ran what can't be repeated; TimeoutError if it
+        takes longer than `limits.RUN_S_MAX`, TooLarge for an answer over `limits.RUN_ANSWER_BYTES_MAX`."""
+        repeatable = all(find_verb(step["call"]).repeatable for step in self._steps)
+        if request is None and repeatable:
+            request = token(self._caller.runtime.ids)
+        arguments = {"steps": self._steps, **({} if request is None else {"request": request})}
+        body = arguments_to_bytes({"arguments": arguments})
+        connection = self._caller.connection
+
+        def ask() -> Any:
+            for data in connection.action(RUN, body):
+                answer = conform(parse_bytes(data, limits.WIRE_ANSWER_BYTES_MAX), dict, "an answer")
+                if "result" in answer:
+                    return answer["result"]
+                issue(answer.get("warning"))
+            raise StoreUnavailable("the broker ended its answer too early")
+
+        if repeatable:
+            found = connection.retried(ask)
+        else:
+            generation = connection.generation
+            try:
+                found = ask()
+            except StoreUnavailable as exc:
+                if type(exc) is not StoreUnavailable:
+                    raise
+                connection.lost(exc, generation)
+                raise AppendUncertain(f"which steps of the run took place is unknown: {exc}") from exc
+        return [self._caller.value(each) for each in found]
+
+
+def _sent(value: Any) -> Any:
+    if isinstance(value, StepResult):
+        return {REF: value.path}
+    if isinstance(value, list):
+        return [_sent(each) for each in value]
+    if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
+        return {name: _sent(each) for name, each in value.items()}
+    return to_json(value)

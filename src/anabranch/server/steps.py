@@ -1,0 +1,136 @@
+"""Runs of several verbs in one call. Each step is authorized, counted and recorded as if it were called alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any, Final
+
+from anabranch import limits
+from anabranch.catalog.port import Writing
+from anabranch.errors import AnabranchError, TooLarge
+from anabranch.model.ids import Micros
+from anabranch.model.warn import Warned, warn_caller
+from anabranch.security.guard import Principal
+from anabranch.server import calls
+from anabranch.server.broker import Broker
+from anabranch.wire.steps import Run, Step, parse_run, resolve
+from anabranch.wire.values import from_json, to_bytes, to_json
+from anabranch.wire.verbs import checked_arguments
+
+SUMMARY: Final = "Call several verbs one after another; arguments may refer to earlier results"
+
+
+def run_steps(broker: Broker, principal: Principal, arguments: Any, *, warned: Warned = warn_caller) -> list[Any]:
+    """The results of the steps of a run, as values that `wire.values.to_json` takes; of a streaming verb a list of its
+    items. `arguments` are JSON; see `wire.steps`. The caller has counted the first step.
+
+    A step that fails ends the run, and raises its error with the step in the message; the earlier steps stay done. So does
+    a run that takes longer than `limits.RUN_S_MAX`, by a TimeoutError between two steps, and one whose answer grows
+    too large, by TooLarge.
+
+    With a request id, a run that is asked for again repeats no change, and its steps return what they did: also what was
+    read before a change is kept."""
+    results = _Running(broker, principal, parse_run(arguments), warned).results()
+    return [from_json(result) for result in results]
+
+
+class _Running:
+    def __init__(self, broker: Broker, principal: Principal, run: Run, warned: Warned) -> None:
+        self._broker = broker
+        self._principal = principal
+        self._run = run
+        self._warned = warned
+        self._clock = broker.store.runtime.clock
+        self._until = self._clock.monotonic() + limits.RUN_S_MAX
+        self._results: dict[int, Any] = {}
+        self._named: dict[str, Any] = {}
+        self._unpinned: dict[int, str] = {}  # the operations of steps whose results are not kept yet
+        self._bytes = 0
+
+    def results(self) -> list[Any]:
+        for step in self._run.steps:
+            try:
+                self._do(step)
+            except (AnabranchError, TimeoutError) as exc:
+                raise step.failed(exc) from exc
+        return list(self._results.values())
+
+    def _do(self, step: Step) -> None:
+        if self._clock.monotonic() >= self._until:
+            raise TimeoutError(f"the run was stopped before this step: the earlier ones took {limits.RUN_S_MAX:g} s")
+        arguments = resolve(step.arguments, self._named)
+        if self._run.request is not None:
+            if not step.takes_request:
+                self._do_kept(step, arguments)
+                return
+            if self._unpinned:
+                self._authorize(step, arguments)
+                self._pin()
+                arguments = resolve(step.arguments, self._named)
+            arguments = {**arguments, "request": self._run.request_of(step)}
+        self._keep(step, self._call(step, arguments))
+
+    def _call(self, step: Step, arguments: Mapping[str, Any]) -> Any:
+        admit = step.number > 1
+        return self._counted(
+            calls.run(self._broker, self._principal, step.verb.name, arguments, warned=self._warned, admit=admit)
+        )
+
+    def _do_kept(self, step: Step, arguments: Mapping[str, Any]) -> None:
+        """A step that takes no request id: its result of an earlier run with this request id, or a new one."""
+        operation = f"step {step.number} of a run: {step.verb.name} {_digest(arguments)}"
+        self._authorize(step, arguments)
+        with self._broker.store.catalog.reading() as txn:
+            recorded = txn.request(f"{self._run.request_of(step)}")
+        if recorded is None or recorded[0] != operation:  # another operation is refused when this one is kept
+            self._keep(step, self._call(step, arguments))
+            self._unpinned[step.number] = operation
+        else:
+            self._keep(step, self._counted_json(json.loads(recorded[1])["result"]))
+
+    def _authorize(self, step: Step, arguments: Mapping[str, Any]) -> None:
+        for need in step.verb.needs(checked_arguments(step.verb, arguments)):
+            calls.authorize(self._broker, self._principal, need, step.verb.name)
+
+    def _pin(self) -> None:
+        """Keep what was read so far, before a step changes something by it: a repetition then does the same. Large
+        results that no step refers to are not kept."""
+        for number, operation in self._unpinned.items():
+            step, result = self._run.steps[number - 1], self._results[number]
+            if (size := len(to_bytes(result))) > limits.RUN_PINNED_BYTES_MAX:
+                if step.name not in self._run.referred:
+                    continue
+                raise TooLarge(f"with a request id, the result of step {number}", size, limits.RUN_PINNED_BYTES_MAX)
+            kept = self._broker.store.changes.apply(
+                operation, self._run.request_of(step), partial(_as_result, result), retry=False
+            )
+            self._keep(step, kept["result"])
+        self._unpinned.clear()
+
+    def _keep(self, step: Step, result: Any) -> None:
+        self._results[step.number] = result
+        if step.name is not None:
+            self._named[step.name] = result
+
+    def _counted(self, result: Any) -> Any:
+        """The result as JSON. Raises TooLarge."""
+        if isinstance(result, Iterator):
+            return [self._counted_json(to_json(item)) for item in result]
+        return self._counted_json(to_json(result))
+
+    def _counted_json(self, found: Any) -> Any:
+        self._bytes += len(to_bytes(found))
+        if self._bytes > limits.RUN_ANSWER_BYTES_MAX:
+            raise TooLarge("the answer of the run", self._bytes, limits.RUN_ANSWER_BYTES_MAX)
+        return found
+
+
+def _as_result(result: Any, _txn: Writing, _now: Micros) -> dict[str, Any]:
+    return {"result": result}
+
+
+def _digest(arguments: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(arguments, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,172 @@
+"""Several calls of verbs in one request: steps, whose arguments may refer to results of earlier ones.
+
+    {"steps": [
+        {"name": "cut", "call": "cuts.tail", "arguments": {"name": "iot/raw"}},
+        {"call": "streams.truncate", "arguments": {"name": "iot/raw", "cut": {"$ref": "cut"}}}
+    ]}
+
+`{"$ref": "job.id"}` stands for the member `id` of the result of the step `job`; numbers count items of a list from 0.
+Nothing here calls anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from anabranch import limits
+from anabranch.errors import AnabranchError, InvalidArgument
+from anabranch.streams.requests import check_request
+from anabranch.wire.values import TYPE
+from anabranch.wire.verbs import StoreVerb, find_verb
+
+RUN: Final = "run"
+"""The name by which a run is called where verbs are."""
+
+REF: Final = "$ref"
+_NAME = re.compile(r"[A-Za-z_]\w*\Z")
+_MEMBERS: Final = {"name", "call", "arguments"}
+_NUMBER_CHARS: Final = 4  # of `/99`, with which a step's request id ends
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One call. `number` counts from 1; `refs` are the names of the steps that its arguments refer to."""
+
+    number: int
+    name: str | None
+    verb: StoreVerb
+    arguments: Mapping[str, Any]
+    refs: frozenset[str]
+
+    @property
+    def takes_request(self) -> bool:
+        """True if it changes something once for a request id."""
+        return self.verb.changes and "request" in self.verb.parameters
+
+    def failed(self, error: AnabranchError | TimeoutError) -> Exception:
+        """The error with this step in its message, and as its field `step`. Its class and fields stay."""
+        made = type(error).__new__(type(error))
+        made.__dict__.update(vars(error))
+        made.args = (f"step {self.number}, {self.verb.name}: {error}",)
+        made.__dict__["step"] = self.number
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Steps in order. `request` is the request id of the whole run."""
+
+    steps: tuple[Step, ...]
+    request: str | None
+
+    def request_of(self, step: Step) -> str | None:
+        """The request id of one step."""
+        return None if self.request is None else f"{self.request}/{step.number}"
+
+    @property
+    def referred(self) -> frozenset[str]:
+        """The names of the steps whose results others use."""
+        return frozenset().union(*(step.refs for step in self.steps))
+
+
+def parse_run(arguments: Any) -> Run:
+    """A run from JSON: `steps`, and optionally `request`. Everything that can be checked before a step has run is. Raises
+    InvalidArgument."""
+    if not isinstance(arguments, Mapping) or not isinstance(arguments.get("steps"), list):
+        raise InvalidArgument('a run is an object with a list of steps: {"steps": [{"call": VERB, …}, …]}')
+    if unknown := next((name for name in arguments if name not in ("steps", "request")), None):
+        raise InvalidArgument(f"a run has the members steps and request, not '{unknown:.100}'")
+    given = arguments["steps"]
+    if not 1 <= len(given) <= limits.RUN_STEPS_MAX:
+        raise InvalidArgument(f"a run has 1 to {limits.RUN_STEPS_MAX} steps, not {len(given)}")
+    request = check_request(arguments.get("request"))
+    if request is not None and len(request) > limits.REQUEST_CHARS_MAX - _NUMBER_CHARS:
+        raise InvalidArgument(
+            f"the request id of a run has at most {limits.REQUEST_CHARS_MAX - _NUMBER_CHARS} characters"
+        )
+    steps: list[Step] = []
+    for number, each in enumerate(given, 1):
+        steps.append(_step(number, each, {step.name for step in steps}))
+        if request is not None:
+            _check_repeatable(steps[-1])
+    return Run(tuple(steps), request)
+
+
+def resolve(value: Any, results: Mapping[str, Any]) -> Any:
+    """The value with every reference replaced. Raises InvalidArgument for a member that there is not."""
+    if isinstance(value, Mapping):
+        if value.keys() == {REF}:
+            return _referred(value[REF], results)
+        return {name: resolve(each, results) for name, each in value.items()}
+    if isinstance(value, list):
+        return [resolve(each, results) for each in value]
+    return value
+
+
+def _step(number: int, given: Any, known: set[str | None]) -> Step:
+    what = f"step {number}"
+    if not isinstance(given, Mapping) or not isinstance(given.get("call"), str):
+        raise InvalidArgument(f"{what} is expected as an object with the member 'call', the name of a verb")
+    if unknown := next((name for name in given if name not in _MEMBERS), None):
+        raise InvalidArgument(f"{what} has the members call, arguments and name, not '{unknown:.100}'")
+    name, arguments = given.get("name"), given.get("arguments", {})
+    if not isinstance(arguments, Mapping):
+        raise InvalidArgument(f"the arguments of {what} are expected as an object, by name")
+    if name is not None and (not isinstance(name, str) or not _NAME.match(name) or len(name) > limits.NAME_CHARS_MAX):
+        raise InvalidArgument(f"the name of {what} is expected as letters, digits and '_'")
+    if name is not None and name in known:
+        raise InvalidArgument(f"{what} has the name '{name}', which an earlier one has")
+    try:
+        verb = find_verb(given["call"])
+    except InvalidArgument as exc:
+        raise InvalidArgument(f"{what}: {exc}") from exc
+    refs = frozenset(_refs(arguments, what))
+    if missing := next((ref for ref in sorted(refs) if ref not in known), None):
+        raise InvalidArgument(f"{what} refers to '{missing:.100}', but no earlier step has that name")
+    return Step(number, name, verb, arguments, refs)
+
+
+def _refs(value: Any, what: str) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        if value.keys() == {REF}:
+            if not isinstance(value[REF], str):
+                raise InvalidArgument(f'{what} has a reference that is not text: expected {{"{REF}": "STEP.MEMBER"}}')
+            yield value[REF].partition(".")[0]
+            return
+        value = list(value.values())
+    if isinstance(value, list):
+        for each in value:
+            yield from _refs(each, what)
+
+
+def _check_repeatable(step: Step) -> None:
+    if not step.verb.repeatable:
+        raise InvalidArgument(
+            f"step {step.number}: {step.verb.name} can't be repeated, so the run takes no request id or Idempotency-Key"
+        )
+    if "request" in step.arguments:
+        raise InvalidArgument(f"step {step.number} has a request id of its own, beside that of the run")
+
+
+def _referred(text: str, results: Mapping[str, Any]) -> Any:
+    name, *members = text.split(".")
+    found = results[name]
+    for member in members:
+        inner = found.get("items", found) if isinstance(found, Mapping) and TYPE in found else found
+        if isinstance(inner, list) and member.isascii() and member.isdigit() and int(member) < len(inner):
+            found = inner[int(member)]
+        elif isinstance(found, Mapping) and member in found:
+            found = found[member]
+        else:
+            known = (
+                f"0 to {len(inner) - 1}"
+                if isinstance(inner, list)
+                else ", ".join(map(str, found))
+                if isinstance(found, Mapping)
+                else "nothing"
+            )
+            raise InvalidArgument(f"'{text:.100}' refers to '{member:.100}', but there is only: {known:.300}")
+    return found

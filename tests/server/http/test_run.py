@@ -1,0 +1,172 @@
+"""Several verbs in one call: references, rights, errors, limits and repetition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from anabranch import limits
+from anabranch.errors import PermissionDenied
+from anabranch.security.guard import OpenGuard, Principal
+from anabranch.store import Store
+from tests.server.http.serving import serving
+
+KEY = {"Idempotency-Key": "once"}
+
+
+def run(http: httpx.Client, *steps: Any, headers: dict[str, str] | None = None) -> httpx.Response:
+    return http.post("/v1/run", json={"steps": steps}, headers=headers)
+
+
+def step(verb: str, called: str | None = None, /, **arguments: Any) -> dict[str, Any]:
+    return {"call": verb, "arguments": arguments, **({} if called is None else {"name": called})}
+
+
+def ref(path: str) -> dict[str, str]:
+    return {"$ref": path}
+
+
+def fill(store: Store, count: int = 3) -> None:
+    with store.writer("iot/raw") as writer:
+        for number in range(count):
+            writer.write(str(number).encode())
+
+
+def test_a_step_uses_the_results_of_earlier_ones(http: httpx.Client, store: Store) -> None:
+    fill(store)
+    answer = run(
+        http,
+        step("streams.copy", source="iot/raw", target="iot/copied"),
+        step("streams.get", "made", name="iot/copied"),
+        step("cuts.head", "head", name=ref("made.id")),
+        step("cuts.after", "one", name=ref("made.name"), cut=ref("head"), events=1),
+        step("streams.truncate", name=ref("made.name"), cut=ref("one")),
+        step("cuts.distance", name="iot/copied"),
+        step("scopes.list", "scopes"),
+        step("streams.list", "all", scope=ref("scopes.0.name")),
+        step("streams.tag", name=ref("all.0.name"), tags={"of": ref("scopes.0.name")}),
+    )
+    assert answer.status_code == 200, answer.text
+    results = answer.json()["results"]
+    assert len(results) == 9
+    assert results[5]["events"] == 2 and results[1]["name"] == {"$type": "StreamName", "text": "iot/copied"}
+    assert [each["name"]["text"] for each in results[7]] == ["iot/copied", "iot/raw", "iot/sensors"]
+    assert store.cuts.distance("iot/copied").events == 2
+    assert store.streams.get("iot/copied").tags == {"of": "iot"}
+
+
+def test_an_error_says_the_step_and_earlier_steps_stay_done(http: httpx.Client, store: Store) -> None:
+    answer = run(
+        http,
+        step("scopes.create", name="lab"),
+        step("streams.get", name="lab/none"),
+        step("scopes.create", name="never"),
+    )
+    problem = answer.json()
+    assert (answer.status_code, problem["code"], problem["fields"]["step"]) == (404, "stream_not_found", 2)
+    assert problem["detail"].startswith("step 2, streams.get: stream 'lab/none' not found")
+    assert problem["fields"]["stream"] == "lab/none"
+    assert [scope.name for scope in store.scopes.list()] == ["iot", "lab"]
+
+
+WRONG = [
+    ({}, "a run is an object with a list of steps"),
+    ([], "expected as a JSON object"),
+    ({"steps": []}, "a run has 1 to 100 steps, not 0"),
+    ({"steps": [step("id")] * 101}, "not 101"),
+    ({"steps": [step("id")], "transaction": True}, "the members steps and request, not 'transaction'"),
+    ({"steps": ["id"]}, "step 1 is expected as an object with the member 'call'"),
+    ({"steps": [step("id"), {"call": "id", "args": {}}]}, "step 2 has the members call, arguments and name, not 'args'"),
+    ({"steps": [{"call": "id", "arguments": []}]}, "the arguments of step 1"),
+    ({"steps": [step("id", "a b")]}, "the name of step 1"),
+    ({"steps": [step("id", "a"), step("id", "a")]}, "step 2 has the name 'a', which an earlier one has"),
+    ({"steps": [step("id"), step("explode")]}, "step 2: 'explode' is not a verb"),
+    ({"steps": [step("id"), step("run", steps=[])]}, "step 2: 'run' is not a verb"),
+    ({"steps": [step("streams.get", "a", name=ref("a"))]}, "step 1 refers to 'a', but no earlier step has that name"),
+    ({"steps": [step("streams.get", name={"$ref": 1})]}, "step 1 has a reference that is not text"),
+    ({"steps": [step("id", "a"), step("streams.get", name=ref("a.b"))]}, "step 2, streams.get: 'a.b' refers to 'b', but there is only: nothing"),
+    ({"steps": [step("scopes.list", "a"), step("streams.get", name=ref("a.7"))]}, "there is only: 0 to 0"),
+    ({"steps": [step("streams.get")]}, "step 1, streams.get: streams.get needs the argument 'name'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "said"), WRONG, ids=range(len(WRONG)))
+def test_a_run_that_is_written_wrongly_is_refused(http: httpx.Client, body: Any, said: str) -> None:
+    answer = http.post("/v1/run", json=body)
+    assert (answer.status_code, answer.json()["code"]) == (400, "invalid_argument")
+    assert said in answer.json()["detail"]
+
+
+def test_what_is_written_wrongly_is_found_before_a_step_runs(http: httpx.Client, store: Store) -> None:
+    assert run(http, step("scopes.create", name="lab"), step("explode")).status_code == 400
+    assert [scope.name for scope in store.scopes.list()] == ["iot"]
+
+
+class _ReaderOnly(OpenGuard):
+    def authorize(self, principal: Principal, operation: str, resource: str | None, *, verb: str = "") -> None:
+        if operation != "read":
+            raise PermissionDenied(f"may not {operation}")
+
+
+def test_each_step_needs_its_own_rights(store: Store) -> None:
+    with serving(store, _ReaderOnly()) as served, httpx.Client(base_url=served.url) as http:
+        assert run(http, step("streams.get", name="iot/raw")).status_code == 200
+        answer = run(
+            http, step("cuts.tail", "t", name="iot/raw"), step("streams.truncate", name="iot/raw", cut=ref("t"))
+        )
+        assert (answer.status_code, answer.json()["fields"]["step"]) == (403, 2)
+        again = run(
+            http,
+            step("cuts.tail", "t", name="iot/raw"),
+            step("streams.truncate", name="iot/raw", cut=ref("t")),
+            headers=KEY,
+        )
+        assert again.status_code == 403
+        with store.catalog.reading() as txn:
+            assert txn.request("once/1") is None, "who may not change anything has nothing kept"
+
+
+def test_a_repeated_run_changes_nothing_twice_and_answers_the_same(http: httpx.Client, store: Store) -> None:
+    fill(store)
+    steps = [
+        step("cuts.tail", "tail", name="iot/raw"),
+        step("streams.get", name="iot/raw"),
+        step("streams.truncate", name="iot/raw", cut=ref("tail")),
+        step("streams.rename", stream="iot/raw", name="iot/done"),
+        step("streams.create", name="iot/raw"),
+    ]
+    first = run(http, *steps, headers=KEY)
+    assert first.status_code == 200, first.text
+    fill(store)
+    again = run(http, *steps, headers=KEY)
+    assert again.status_code == 200, again.text
+    assert again.json()["results"][:3] == first.json()["results"][:3]
+    assert store.cuts.distance("iot/raw").events == 3, "the new events are not truncated"
+    other = run(http, *steps[:3], step("scopes.create", name="other"), headers=KEY)
+    assert (other.status_code, other.json()["code"], other.json()["fields"]["step"]) == (422, "request_mismatch", 4)
+
+
+def test_what_can_not_be_repeated_takes_no_key(http: httpx.Client, store: Store) -> None:
+    assert run(http, step("collect"), headers=KEY).status_code == 200
+    answer = run(http, step("scopes.create", name="lab"), step("backup", place="/nowhere"), headers=KEY)
+    assert "step 2: backup can't be repeated" in answer.json()["detail"]
+    answer = run(http, step("scopes.create", name="lab", request="own"), headers=KEY)
+    assert "step 1 has a request id of its own" in answer.json()["detail"]
+    answer = http.post("/v1/run", json={"steps": [step("id")], "request": "other"}, headers=KEY)
+    assert "differ" in answer.json()["detail"]
+    assert [scope.name for scope in store.scopes.list()] == ["iot"]
+
+
+def test_a_run_has_a_time_and_an_answer_of_limited_size(
+    http: httpx.Client, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "RUN_ANSWER_BYTES_MAX", 500)
+    answer = run(http, step("id"), step("streams.list"))
+    assert (answer.status_code, answer.json()["code"], answer.json()["fields"]["step"]) == (413, "too_large", 2)
+    monkeypatch.setattr(limits, "RUN_S_MAX", 0.0)
+    answer = run(http, step("scopes.create", name="lab"))
+    assert (answer.status_code, answer.json()["code"]) == (504, "timeout")
+    assert "step 1, scopes.create: the run was stopped before this step" in answer.json()["detail"]
+    assert [scope.name for scope in store.scopes.list()] == ["iot"]
