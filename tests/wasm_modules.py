@@ -71,3 +71,48 @@ ENDLESS = function("score", "(loop $for_ever (br $for_ever)) (i32.const 0)")
 def heat() -> bytes:
     """A module with `score`, which turns Celsius into Fahrenheit, and `hot`, which is true above 2."""
     return module(FAHRENHEIT, HOT)
+
+
+# The largest less the smallest value of each group; a group's state is two f64 from address 32768 on.
+SPREAD = (
+    """
+  (func (export "spread_begin") (param $groups i32) (result i32) (local $at i32)
+    (local.set $at (i32.const 32768))
+    (block $done
+      (loop $group
+        (br_if $done (i32.eqz (local.get $groups)))
+        (f64.store (local.get $at) (f64.const inf))
+        (f64.store offset=8 (local.get $at) (f64.const -inf))
+        (local.set $at (i32.add (local.get $at) (i32.const 16)))
+        (local.set $groups (i32.sub (local.get $groups) (i32.const 1)))
+        (br $group)))
+    (i32.const 0))
+"""
+    + each_row(
+        "spread_update",
+        """
+        (local.set $x (i32.add (i32.const 32768) (i32.shl (i32.load (local.get $in2)) (i32.const 4))))
+        (f64.store (local.get $x) (f64.min (f64.load (local.get $x)) (f64.load (local.get $in))))
+        (f64.store offset=8 (local.get $x) (f64.max (f64.load offset=8 (local.get $x)) (f64.load (local.get $in))))""",
+        into=0,
+        size2=4,
+    )
+    + each_row(
+        "spread_finish",
+        """
+        (local.set $x (i32.add (i32.const 32768) (i32.shl (local.get $n) (i32.const 4))))
+        (if (f64.gt (f64.load (local.get $x)) (f64.load offset=8 (local.get $x)))
+          (then
+            (local.set $y (i32.add (i32.load offset=16 (local.get $batch)) (i32.shr_u (local.get $n) (i32.const 3))))
+            (i32.store8 (local.get $y)
+              (i32.xor (i32.load8_u (local.get $y)) (i32.shl (i32.const 1) (i32.and (local.get $n) (i32.const 7)))))))
+        (f64.store (local.get $out) (f64.sub (f64.load offset=8 (local.get $x)) (f64.load (local.get $x))))""",
+        into=8,
+    )
+)
+SPREAD_OF = "aggregate spread(celsius double) -> double"
+
+
+def spread() -> bytes:
+    """A module with the aggregate `spread`, of at most 6,000 groups at a time: its buffers begin above their states."""
+    return module(SPREAD, memory='(memory (export "memory") 4)', alloc=ALLOC.replace("1024", "131072"))

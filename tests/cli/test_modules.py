@@ -10,7 +10,7 @@ from anabranch import connect
 from anabranch.errors import ModuleFailed, QueryLimitExceeded
 from anabranch.query import Query, QueryLimits
 from tests.cli.kit import Line
-from tests.wasm_modules import ENDLESS, FAHRENHEIT, IS_HOT, SCORE, each_row, heat, module
+from tests.wasm_modules import ENDLESS, FAHRENHEIT, IS_HOT, SCORE, SPREAD_OF, each_row, heat, module, spread
 
 
 @pytest.fixture
@@ -41,6 +41,22 @@ def test_a_query_calls_functions_of_modules(hot: Line) -> None:
         hot, "WITH q AS (SELECT score(celsius) AS x FROM iot.sensors) SELECT score(max(x)) > 100 AS y FROM q"
     ) == [{"y": True}]
     assert hot("query", "SELECT score(celsius) FROM iot.sensors LIMIT 0").rows == []
+
+
+def test_a_query_calls_aggregates_of_modules(sensors: Line, tmp_path: Path) -> None:
+    (tmp_path / "spread.wasm").write_bytes(spread())
+    sensors("modules", "add", "spread", tmp_path / "spread.wasm", "--signature", SPREAD_OF)
+    assert ask(sensors, "SELECT device, wasm.spread(celsius) AS s FROM iot.sensors GROUP BY 1 ORDER BY 1") == [
+        {"device": "a", "s": 2.0},
+        {"device": "b", "s": 0.0},
+    ]
+    assert ask(sensors, "SELECT spread(celsius) AS s FROM iot.sensors WHERE celsius > 1.5") == [{"s": 1.0}]
+    assert ask(sensors, "SELECT spread(celsius) AS s FROM iot.sensors WHERE celsius > 9") == [{"s": None}]
+    assert ask(sensors, "SELECT spread(i) AS s FROM range(10000) t(i) HAVING spread(i) > 1") == [{"s": 9999.0}]
+    groups = (
+        "SELECT count(*) AS n, sum(s) AS s FROM (SELECT wasm.spread(i) AS s FROM range(100000) t(i) GROUP BY i % 5000)"
+    )
+    assert ask(sensors, groups) == [{"n": 5000, "s": 5000 * 95000.0}]
 
 
 def test_a_function_of_duckdb_keeps_its_name(sensors: Line, tmp_path: Path) -> None:

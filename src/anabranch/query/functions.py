@@ -92,7 +92,7 @@ class ModuleFunctions:
         create(
             inner,
             lambda *columns: self._scans().pull(lambda: function(columns)),
-            [_TYPES[kind] for _, kind in signature.arguments],
+            [_TYPES[kind] + "[]" * signature.aggregate for _, kind in signature.arguments],
             _TYPES[signature.result],
             type="arrow",
             null_handling="special",
@@ -105,5 +105,7 @@ class ModuleFunctions:
         ).fetchone():
             macros.append(f'main."{signature.name}"')
         database.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
+        # An aggregate gets its groups as lists.
+        passed = ", ".join(f"list({name})" for name in names.split(", ")) if signature.aggregate else names
         for macro in macros:
-            database.execute(f'CREATE OR REPLACE MACRO {macro}({names}) AS "{inner}"({names})')
+            database.execute(f'CREATE OR REPLACE MACRO {macro}({names}) AS "{inner}"({passed})')

@@ -9,6 +9,7 @@ from anabranch.errors import InvalidArgument
 from anabranch.errors.optional import optional
 from anabranch.wasm.custom_section import custom_section
 from anabranch.wasm.engine import WasmEngine
+from anabranch.wasm.function import BEGIN, FINISH, UPDATE
 from anabranch.wasm.signature import FunctionSignature, parse_signatures
 
 with optional("running WebAssembly modules", "wasm"):
@@ -38,13 +39,18 @@ def check_module(engine: WasmEngine, code: bytes, signatures: Sequence[str] = ()
         _check(exports, "free", (*_NUMBER, *_NUMBER), (), "takes an address and a number of bytes")
     for signature in found:
         for name in exports_of(signature):
-            _check(exports, name, *_BATCH, "takes the address of a batch and returns 0")
+            takes = "a number of groups" if name.endswith(BEGIN) and signature.aggregate else "the address of a batch"
+            _check(exports, name, *_BATCH, f"takes {takes} and returns 0")
     return found
 
 
 def exports_of(signature: FunctionSignature) -> Iterator[str]:
     """The exports that do the function's work."""
-    yield signature.name
+    if not signature.aggregate:
+        yield signature.name
+        return
+    for part in (BEGIN, UPDATE, FINISH):
+        yield signature.name + part
 
 
 def _own(code: bytes) -> list[str]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from anabranch import limits
 from anabranch.errors import Closed
@@ -15,6 +17,9 @@ from anabranch.wasm.signature import FunctionSignature
 
 with optional("running WebAssembly modules", "wasm"):
     import wasmtime
+
+BEGIN, UPDATE, FINISH = "_begin", "_update", "_finish"
+"""The ends of the names of an aggregate's exports."""
 
 
 class WasmFunction:
@@ -32,18 +37,31 @@ class WasmFunction:
 
     def __call__(self, columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
         """The result for each row of the columns, which have the types of the signature; null where an argument is null.
-        Raises ModuleFailed, and Closed once the engine is closed."""
-        name, kind = self._signature.name, self._signature.result
+        An aggregate takes lists of these types, of which each is a group; rows with a null are left out. Raises ModuleFailed, and Closed once the engine is closed."""
         instance = self._take()
         try:
-            results = [instance.call(name, len(part[0]), part, kind) for part in _parts(columns)]
+            work = self._aggregate if self._signature.aggregate else self._map
+            results = [work(instance, part) for part in _parts(columns)]
         except BaseException:
             self._put_back(None)
             if self._engine.closed:
                 raise Closed("query") from None
             raise
         self._put_back(instance)
-        return pa.chunked_array(results, kind)
+        return pa.chunked_array(results, self._signature.result)
+
+    def _map(self, instance: WasmInstance, part: list[pa.Array]) -> pa.Array:
+        return instance.call(self._signature.name, len(part[0]), part, self._signature.result)
+
+    def _aggregate(self, instance: WasmInstance, part: list[pa.ListArray]) -> pa.Array:
+        """Each row of the lists is a group."""
+        name, groups = self._signature.name, len(part[0])
+        instance.invoke(name + BEGIN, groups)
+        rows = _rows_of_groups(part)
+        for start in range(0, len(rows), limits.MODULE_ROWS_MAX):
+            piece = [column.chunk(0) for column in rows.slice(start, limits.MODULE_ROWS_MAX).columns]
+            instance.call(name + UPDATE, len(piece[0]), piece)
+        return instance.call(name + FINISH, groups, (), self._signature.result)
 
     def _take(self) -> WasmInstance:
         with self._changed:
@@ -75,3 +93,12 @@ def _parts(columns: Sequence[pa.ChunkedArray]) -> Iterator[list[pa.Array]]:
     for start in range(0, len(table), limits.MODULE_ROWS_MAX):
         piece = table.slice(start, limits.MODULE_ROWS_MAX).combine_chunks()
         yield [column.chunk(0) for column in piece.columns]
+
+
+def _rows_of_groups(lists: Sequence[pa.ListArray]) -> pa.Table:
+    """The rows of all groups without those that have a null; the last column is the number of each row's group."""
+    lengths = pc.fill_null(pc.list_value_length(lists[0]), 0).to_numpy()
+    numbers = np.repeat(np.arange(len(lists[0]), dtype=np.uint32), lengths)
+    columns = [*(each.flatten() for each in lists), pa.array(numbers)]
+    rows = pa.table(columns, names=[str(number) for number in range(len(columns))])
+    return rows.drop_null().combine_chunks() if any(each.null_count for each in columns) else rows

@@ -16,7 +16,18 @@ from anabranch.runtime.tasks import ThreadTasks
 from anabranch.wasm.check import check_module
 from anabranch.wasm.engine import WasmEngine
 from anabranch.wasm.function import WasmFunction
-from tests.wasm_modules import ENDLESS, FAHRENHEIT, IS_HOT, SCORE, each_row, function, heat, module
+from tests.wasm_modules import (
+    ENDLESS,
+    FAHRENHEIT,
+    IS_HOT,
+    SCORE,
+    SPREAD_OF,
+    each_row,
+    function,
+    heat,
+    module,
+    spread,
+)
 
 
 @pytest.fixture
@@ -123,6 +134,16 @@ def test_text_comes_back_as_it_went_in(engine: WasmEngine) -> None:
         assert same([column(["", None], given.type)]).to_pylist() == [given[1].as_py(), None]
 
 
+def test_an_aggregate_makes_one_value_of_each_group(engine: WasmEngine) -> None:
+    found = loaded(engine, spread(), SPREAD_OF)
+    groups: list[list[float | None] | None] = [[1.0, 5.0, None, 2.0], [], None, [None], [7.0]]
+    lists = pa.chunked_array([pa.array(groups, pa.list_(pa.float64()))])
+    assert found([lists]).to_pylist() == [4.0, None, None, None, 0.0]
+    assert found([lists.slice(1, 4)]).to_pylist() == [None, None, None, 0.0]
+    many = pa.chunked_array([pa.array([[float(n) for n in range(100_000)], [3.0] * 50_000, [1.5, 2.5]])])
+    assert found([many]).to_pylist() == [99_999.0, 0.0, 1.0]
+
+
 MISBEHAVING = {
     "traps": (function("score", "unreachable"), "unreachable` instruction executed, in a batch of 3 rows"),
     "divides by zero": (
@@ -205,6 +226,15 @@ def test_offsets_and_text_that_make_no_column_are_refused(engine: WasmEngine) ->
     with pytest.raises(ModuleFailed, match="UTF"):
         loaded(engine, wrong, "f(x int8) -> string")([column([1], pa.int8())])
     assert loaded(engine, wrong, "f(x int8) -> binary")([column([1], pa.int8())]).to_pylist() == [b"\xff\xfe"]
+
+
+def test_an_aggregate_has_three_exports(engine: WasmEngine) -> None:
+    with pytest.raises(
+        InvalidArgument, match="does not export the function 'score_begin', which takes a number of groups"
+    ):
+        check_module(engine, heat(), ["aggregate score(celsius double) -> double"])
+    with pytest.raises(InvalidArgument, match="does not export the function 'spread'"):
+        check_module(engine, spread(), ["spread(celsius double) -> double"])
 
 
 REFUSED = {
