@@ -16,7 +16,7 @@ from anabranch.model.warn import Warned, warn_caller
 from anabranch.security.guard import Principal
 from anabranch.server import calls
 from anabranch.server.broker import Broker
-from anabranch.wire.steps import Run, Step, parse_run, resolve
+from anabranch.wire.steps import Run, RunStep, parse_run, resolve
 from anabranch.wire.values import from_json, to_bytes, to_json
 from anabranch.wire.verbs import checked_arguments
 
@@ -58,7 +58,7 @@ class _Running:
                 raise step.failed(exc) from exc
         return list(self._results.values())
 
-    def _do(self, step: Step) -> None:
+    def _do(self, step: RunStep) -> None:
         if self._clock.monotonic() >= self._until:
             raise TimeoutError(f"the run was stopped before this step: the earlier ones took {limits.RUN_S_MAX:g} s")
         arguments = resolve(step.arguments, self._named)
@@ -73,13 +73,13 @@ class _Running:
             arguments = {**arguments, "request": self._run.request_of(step)}
         self._keep(step, self._call(step, arguments))
 
-    def _call(self, step: Step, arguments: Mapping[str, Any]) -> Any:
+    def _call(self, step: RunStep, arguments: Mapping[str, Any]) -> Any:
         admit = step.number > 1
         return self._counted(
             calls.run(self._broker, self._principal, step.verb.name, arguments, warned=self._warned, admit=admit)
         )
 
-    def _do_kept(self, step: Step, arguments: Mapping[str, Any]) -> None:
+    def _do_kept(self, step: RunStep, arguments: Mapping[str, Any]) -> None:
         """A step that takes no request id: its result of an earlier run with this request id, or a new one."""
         operation = f"step {step.number} of a run: {step.verb.name} {_digest(arguments)}"
         self._authorize(step, arguments)
@@ -91,7 +91,7 @@ class _Running:
         else:
             self._keep(step, self._counted_json(json.loads(recorded[1])["result"]))
 
-    def _authorize(self, step: Step, arguments: Mapping[str, Any]) -> None:
+    def _authorize(self, step: RunStep, arguments: Mapping[str, Any]) -> None:
         for need in step.verb.needs(checked_arguments(step.verb, arguments)):
             calls.authorize(self._broker, self._principal, need, step.verb.name)
 
@@ -110,7 +110,7 @@ class _Running:
             self._keep(step, kept["result"])
         self._unpinned.clear()
 
-    def _keep(self, step: Step, result: Any) -> None:
+    def _keep(self, step: RunStep, result: Any) -> None:
         self._results[step.number] = result
         if step.name is not None:
             self._named[step.name] = result

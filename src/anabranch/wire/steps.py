@@ -32,7 +32,7 @@ _NUMBER_CHARS: Final = 4  # of `/99`, with which a step's request id ends
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RunStep:
     """One call. `number` counts from 1; `refs` are the names of the steps that its arguments refer to."""
 
     number: int
@@ -59,10 +59,10 @@ class Step:
 class Run:
     """Steps in order. `request` is the request id of the whole run."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[RunStep, ...]
     request: str | None
 
-    def request_of(self, step: Step) -> str | None:
+    def request_of(self, step: RunStep) -> str | None:
         """The request id of one step."""
         return None if self.request is None else f"{self.request}/{step.number}"
 
@@ -87,7 +87,7 @@ def parse_run(arguments: Any) -> Run:
         raise InvalidArgument(
             f"the request id of a run has at most {limits.REQUEST_CHARS_MAX - _NUMBER_CHARS} characters"
         )
-    steps: list[Step] = []
+    steps: list[RunStep] = []
     for number, each in enumerate(given, 1):
         steps.append(_step(number, each, {step.name for step in steps}))
         if request is not None:
@@ -106,7 +106,7 @@ def resolve(value: Any, results: Mapping[str, Any]) -> Any:
     return value
 
 
-def _step(number: int, given: Any, known: set[str | None]) -> Step:
+def _step(number: int, given: Any, known: set[str | None]) -> RunStep:
     what = f"step {number}"
     if not isinstance(given, Mapping) or not isinstance(given.get("call"), str):
         raise InvalidArgument(f"{what} is expected as an object with the member 'call', the name of a verb")
@@ -126,7 +126,7 @@ def _step(number: int, given: Any, known: set[str | None]) -> Step:
     refs = frozenset(_refs(arguments, what))
     if missing := next((ref for ref in sorted(refs) if ref not in known), None):
         raise InvalidArgument(f"{what} refers to '{missing:.100}', but no earlier step has that name")
-    return Step(number, name, verb, arguments, refs)
+    return RunStep(number, name, verb, arguments, refs)
 
 
 def _refs(value: Any, what: str) -> Iterator[str]:
@@ -142,7 +142,7 @@ def _refs(value: Any, what: str) -> Iterator[str]:
             yield from _refs(each, what)
 
 
-def _check_repeatable(step: Step) -> None:
+def _check_repeatable(step: RunStep) -> None:
     if not step.verb.repeatable:
         raise InvalidArgument(
             f"step {step.number}: {step.verb.name} can't be repeated, so the run takes no request id or Idempotency-Key"
