@@ -39,6 +39,7 @@ NOT_OVER_A_CONNECTION: Final = {
     "log.upkeep.test_space": UPKEEP,
     "log.upkeep.test_upkeep_crashes": PARTS,
     "log.upkeep.test_upkeep_isolation": UPKEEP,
+    "modules.test_modules": "adds modules to stores of its own; tests/remote has those of a client",
     "notifications.test_notification_causes": "follows the causes through the source and the embedded publisher",
     "reading.history.test_history_files": "lists the Parquet files of history, which belong to the store's machine (NotRemote)",
     "reading.test_rates": "runs an embedded reader and one over a connection side by side",

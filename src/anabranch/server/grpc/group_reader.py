@@ -73,6 +73,7 @@ class _GroupCall:
         self._leaving = False
         self._overtaken = False  # a `next` was not answered when the caller left
         self._left = False
+        self._writing = False  # an answer is being written, so the caller may have it already
 
     async def serve(self) -> None:
         """Answer request after request."""
@@ -124,9 +125,10 @@ class _GroupCall:
     def _request(self, request: v1.NextGroupBatch) -> None:
         if request.timeout_ms < 0:
             raise InvalidArgument("timeout_ms is a number from 0 on")
-        if self._session.owing and not self._by_commit:
+        owing = self._session.owing - self._writing
+        if owing and not self._by_commit:
             raise InvalidArgument("'next' is sent ahead of the last answer with delivery 'exactly_once' alone")
-        if self._session.owing == limits.GROUP_BATCHES_AHEAD_MAX:
+        if owing == limits.GROUP_BATCHES_AHEAD_MAX:
             raise InvalidArgument(f"at most {limits.GROUP_BATCHES_AHEAD_MAX:,} batches are requested ahead")
         self._session.owing += 1
         self._requested.put_nowait(request)
@@ -136,6 +138,7 @@ class _GroupCall:
             while (request := await self._requested.get()) is not None and not self._leaving:
                 await self._answer(request)
                 self._session.owing -= 1
+                self._writing = False
         except Closed:  # it left instead of answering a question
             if not self._leaving:
                 raise
@@ -152,12 +155,14 @@ class _GroupCall:
                 return
             if delivery is not None:
                 number = self._delivered.add(delivery, handed_out) if self._by_commit else 0
-                make = partial(_messages, delivery, number, meta=self._meta)
-                await self._session.send(*await self._call.front.run(make))
+                messages = await self._call.front.run(partial(_messages, delivery, number, meta=self._meta))
+                self._writing = True
+                await self._session.send(*messages)
                 return
             if self._call.front.draining:
                 raise draining()
             if end or (deadline is not None and clock.monotonic() >= deadline):
+                self._writing = True
                 await self._send(nothing=v1.GroupNothing(end=end))
                 return
 
@@ -190,7 +195,7 @@ class _GroupCall:
             position = await self._session.run_beside(partial(self._commit_batch, request.outputs, delivered))
             self._delivered.forget(request.batch)
         else:
-            if self._session.owing:
+            if self._session.owing > self._writing:
                 raise InvalidArgument("a commit needs 'batch' while a 'next' is not answered")
             position = await self._session.run(partial(self._commit_all, request))
             self._delivered.forget(None, keep_last=request.HasField("events"))
