@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperOption
 
 from anabranch.cli.verbs import DEFAULT_STORE, ROOT_OPTIONS, STORE_VARIABLE
-from anabranch.errors import InvalidArgument
+from anabranch.core.pairs import parse_pairs
 from anabranch.remote.address import is_broker
 
 if TYPE_CHECKING:
@@ -174,17 +174,6 @@ def open_catalog(option: str | None, *, create: bool = False) -> Iterator[Catalo
 def parse_tags(texts: list[str] | None) -> dict[str, str]:
     """Parses `name=value` texts as tags. Raises InvalidArgument."""
     return parse_pairs(texts, "a tag")
-
-
-def parse_pairs(texts: Sequence[str] | None, what: str) -> dict[str, str]:
-    """Parses `name=value` texts, each of which is called `what`. Raises InvalidArgument."""
-    pairs = {}
-    for text in texts or ():
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise InvalidArgument(f"'{text}' is not {what}: expected name=value")
-        pairs[name] = value
-    return pairs
 
 
 def split_list(text: str | None) -> list[str] | None:

@@ -10,9 +10,10 @@ import typer
 
 from anabranch.cli.confirm import YesOption, confirm
 from anabranch.cli.formats import Format
-from anabranch.cli.options import JsonOption, StoreOption, new_app, open_catalog, open_store, parse_pairs
+from anabranch.cli.options import JsonOption, StoreOption, new_app, open_catalog, open_store
 from anabranch.cli.output import iso_time, print_columns, print_json, print_note, put_line
 from anabranch.cli.translate import DialectOption
+from anabranch.core.pairs import parse_pairs
 from anabranch.errors import InvalidArgument
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anabranch.cli.confirm import YesOption, confirm
-from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store, parse_pairs, store_path
+from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store, store_path
 from anabranch.cli.output import iso_time, print_columns, print_json, print_note, put_json, put_line, strong
+from anabranch.core.pairs import parse_pairs
 from anabranch.core.redact import shown_address
 from anabranch.errors import InvalidArgument, MissingExtra
 

@@ -21,6 +21,17 @@ _TYPES: Final = {str: "string", int: "integer", float: "number", bool: "boolean"
 _TEXT: Final = {"type": "string"}
 _NAME: Final = {"type": "string", "pattern": "^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$"}
 
+_STARTING_OVER: Final[Mapping[str, Any]] = {
+    "from": {
+        "description": "Start over there: head, tail, a time, a cut; or a list of one for each source.",
+        "anyOf": [
+            {"type": ["string", "integer", "null"]},
+            {"type": "array", "minItems": 1, "items": {"type": ["string", "integer"]}},
+        ],
+    },
+    "by": {"type": "string", "enum": ["append", "event"], "description": "Which time a time is."},
+    "replace": {"type": "boolean", "description": "With `from`: drop the earlier results."},
+}
 _SCHEMAS: Final[Mapping[str, Any]] = {
     "Problem": {
         "type": "object",
@@ -149,6 +160,103 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
             "items": {"type": "array", "items": {"$ref": "#/components/schemas/Stream"}},
             "next": {"type": ["string", "null"]},
         },
+    },
+    "Queries": {
+        "type": "object",
+        "required": ["items", "next"],
+        "properties": {
+            "items": {"type": "array", "items": {"$ref": "#/components/schemas/Query"}},
+            "next": {"type": ["string", "null"]},
+        },
+    },
+    "Query": {
+        "type": "object",
+        "required": ["name", "state", "wanted", "version", "results", "progress", "error", "host"],
+        "properties": {
+            "name": _TEXT,
+            "state": {
+                "type": "string",
+                "enum": ["waiting", "starting", "running", "stopping", "stopped", "failed"],
+            },
+            "wanted": {"type": "string", "enum": ["running", "stopped", "deleted"]},
+            "version": {"type": "integer"},
+            "created_at": _TEXT,
+            "changed_at": _TEXT,
+            "host": {"type": ["string", "null"]},
+            "restarts": {"type": "integer", "description": "Runs that failed in a row."},
+            "retry_at": {"type": ["string", "null"]},
+            "error": {"type": ["string", "null"]},
+            "results": {"type": "array", "items": _TEXT},
+            "progress": {"type": "array", "items": {"$ref": "#/components/schemas/StatementProgress"}},
+        },
+    },
+    "StatementProgress": {
+        "type": "object",
+        "required": ["target"],
+        "description": "Counts of events; times are ISO 8601.",
+        "properties": {
+            "target": {"type": "string", "description": "The stream of its results."},
+            "state": _TEXT,
+            "batch": {"type": "integer", "description": "The number of the last micro-batch, or -1."},
+            "watermark": {"type": ["string", "null"], "description": "Windows that end before it are closed."},
+            "read": {"type": "integer"},
+            "rows_per_s": {"type": "number", "description": "Read, over the last seconds."},
+            "lag": {"type": "integer", "description": "Still to be read."},
+            "written": {"type": "integer"},
+            "late": {"type": "integer", "description": "Kept in the stream of late events."},
+            "run_late": {"type": "integer", "description": "Late in this run, or dropped as late."},
+            "state_rows": {"type": "integer"},
+            "state_bytes": {"type": "integer"},
+            "batch_ms": {"type": "integer", "description": "How long the last micro-batch took."},
+        },
+    },
+    "QueryProgress": {
+        "type": "object",
+        "required": ["state", "statements"],
+        "properties": {
+            "state": _TEXT,
+            "statements": {"type": "array", "items": {"$ref": "#/components/schemas/StatementProgress"}},
+        },
+    },
+    "QueryVersions": {
+        "type": "object",
+        "required": ["items", "next"],
+        "properties": {
+            "items": {"type": "array", "items": {"$ref": "#/components/schemas/QueryVersion"}},
+            "next": {"type": ["string", "null"]},
+        },
+    },
+    "QueryVersion": {
+        "type": "object",
+        "required": ["number", "digest", "created_at", "parameters", "trigger_us", "sql"],
+        "properties": {
+            "number": {"type": "integer"},
+            "digest": {"type": "string", "description": "The SHA-256 of its SQL, parameters and trigger."},
+            "created_at": _TEXT,
+            "parameters": {"type": "object", "additionalProperties": _TEXT},
+            "trigger_us": {"type": "integer"},
+            "sql": _TEXT,
+        },
+    },
+    "NewQuery": {
+        "type": "object",
+        "required": ["sql"],
+        "properties": {
+            "sql": {"type": "string", "description": "CREATE STREAM statements."},
+            "parameters": {"type": "object", "additionalProperties": _TEXT},
+            "trigger": {"type": ["string", "integer"], "examples": ["1s"], "description": "A duration, or µs."},
+            "start": {"type": "boolean", "description": "Whether it is to run. Default: true."},
+            **_STARTING_OVER,
+        },
+        "additionalProperties": False,
+    },
+    "Rollback": {
+        "type": "object",
+        "properties": {
+            "version": {"type": ["integer", "null"], "description": "Default: the one before."},
+            **_STARTING_OVER,
+        },
+        "additionalProperties": False,
     },
     "Arguments": {"type": "object", "description": "The arguments of the verb, by name."},
     "Result": {

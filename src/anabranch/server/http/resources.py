@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -30,12 +30,12 @@ _OF_STREAM: Final = ("name", "stream", "source", "first", "part")  # how verbs c
 
 async def list_scopes(call: HttpCall) -> Response:
     """The scopes that the caller may read, in name order."""
-    return await _list(call, "scopes.list", ("pattern", "tag"), scope_json, lambda scope: scope.name)
+    return await list_page(call, "scopes.list", ("pattern", "tag"), scope_json, lambda scope: scope.name)
 
 
 async def list_streams(call: HttpCall) -> Response:
     """The streams that the caller may read, in name order."""
-    return await _list(
+    return await list_page(
         call, "streams.list", ("scope", "pattern", "tag", "internal"), stream_json, lambda info: str(info.name)
     )
 
@@ -57,12 +57,12 @@ async def create_stream(call: HttpCall) -> Response:
 
 async def get_scope(call: HttpCall) -> Response:
     """One scope."""
-    return _json(scope_json(await done(call, "scopes.get", {"name": call.request.path_params["scope"]})))
+    return json_response(scope_json(await done(call, "scopes.get", {"name": call.request.path_params["scope"]})))
 
 
 async def get_stream(call: HttpCall) -> Response:
     """One stream, by its name or an alias."""
-    return _json(stream_json(await done(call, "streams.get", {"name": _name(call)})))
+    return json_response(stream_json(await done(call, "streams.get", {"name": _name(call)})))
 
 
 async def delete_scope(call: HttpCall) -> Response:
@@ -97,7 +97,7 @@ async def get_cut(call: HttpCall) -> Response:
         view = call.front.store.streams.view(call.info.name)
         return str(to_cut(call.front.store.internals.logs, view, where, by=by))
 
-    return _json({"cut": await call.front.run(work)})
+    return json_response({"cut": await call.front.run(work)})
 
 
 def stream_json(info: StreamInfo) -> dict[str, Any]:
@@ -131,17 +131,22 @@ def _type_text(kind: pa.DataType) -> str:
     return "timestamp" if pa.types.is_timestamp(kind) and kind.tz else str(kind)
 
 
-async def _list(
+async def list_page(
     call: HttpCall,
     verb: str,
     filters: Iterable[str],
     shown: Callable[[Any], dict[str, Any]],
-    name_of: Callable[[Any], str],
+    name_of: Callable[[Any], Any],
+    *,
+    given: Mapping[str, Any] | None = None,
+    parse_name: Callable[[str], Any] = str,
 ) -> Response:
-    """A page: `{"items": […], "next": address or null}`. `after` is the last name of the page before."""
+    """A page: `{"items": […], "next": address or null}`. `after` is the last name of the page before, as `parse_name` reads
+    it. `given` are arguments that come from elsewhere than the query."""
     limit = call.count("limit", limits.HTTP_PAGE_EVENTS, most=limits.CATALOG_PAGE_ROWS)
-    after = call.text("after")
-    arguments: dict[str, Any] = {}
+    text = call.text("after")
+    after = None if text is None else parse_name(text)
+    arguments: dict[str, Any] = dict(given or {})
     for each in filters:
         if (value := call.text(each)) is not None:
             arguments[each] = call.flag(each) if each == "internal" else value
@@ -158,7 +163,7 @@ async def _list(
         query = [(name, value) for name, value in call.request.query_params.multi_items() if name != "after"]
         following = f"{call.request.scope['path']}?{urlencode([*query, ('after', name_of(items[-1]))])}"
     headers = {} if following is None else {"Link": f'<{following}>; rel="next"'}
-    return _json({"items": [shown(item) for item in items], "next": following}, headers=headers)
+    return json_response({"items": [shown(item) for item in items], "next": following}, headers=headers)
 
 
 async def _call_noun(call: HttpCall, noun: str, name: str) -> Response:
@@ -177,8 +182,9 @@ def _name(call: HttpCall) -> str:
     return stream_name(call.request.path_params["scope"], call.request.path_params["name"])
 
 
-def _json(value: Any, *, headers: dict[str, str] | None = None) -> Response:
-    return Response(to_bytes(value), headers=headers, media_type="application/json")
+def json_response(value: Any, status: int = 200, *, headers: dict[str, str] | None = None) -> Response:
+    """An answer in JSON."""
+    return Response(to_bytes(value), status, headers, media_type="application/json")
 
 
 def _created(value: dict[str, Any]) -> Response:

@@ -2,32 +2,162 @@
 
 from __future__ import annotations
 
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
-from anabranch.server.http.described import READ, READ_ANSWERS
+from anabranch.server.http.described import (
+    BY,
+    FLAG,
+    KEY,
+    PAGE,
+    PLACE,
+    READ,
+    READ_ANSWERS,
+    TEXT,
+    json_answer,
+    json_content,
+    query_parameter,
+)
 from anabranch.server.http.endpoints import Endpoint
+from anabranch.server.http.queries import resources
+from anabranch.server.http.queries.logs import logs
 from anabranch.server.http.queries.results import results, results_socket
 
 _QUERIES: Final = "/v1/queries"
 _QUERY: Final = f"{_QUERIES}/{{name}}"
+_PAGE: Final = PAGE[:2]  # without filters
+_SEVERAL: Final = {"type": "array", "items": TEXT}
+_NEW: Final = (
+    KEY,
+    query_parameter("param", _SEVERAL, "With SQL as the body: `NAME=VALUE`, the value of a parameter."),
+    query_parameter("trigger", TEXT, "The same: time between micro-batches, as `1s`."),
+    query_parameter("from", _SEVERAL, f"The same: start over there, one for all sources or one for each: {PLACE}"),
+    BY,
+    query_parameter("replace", FLAG, "The same: with `from`, drop the earlier results."),
+    query_parameter("start", FLAG, "The same: whether it is to run."),
+)
+_BODY: Final[dict[str, Any]] = {
+    "required": True,
+    "content": {
+        **json_content("NewQuery")["content"],
+        "application/sql": {"schema": TEXT},
+        "text/plain": {"schema": TEXT},
+    },
+}
+_CHANGED: Final = json_answer("Query", "The query.")
+
+_endpoint = partial(Endpoint, operation=None, resource="verb")
 
 QUERIES: Final[tuple[Endpoint, ...]] = (
-    Endpoint(
-        *(
-            "GET",
-            f"{_QUERY}/results",
-            results,
-            None,
-            "verb",
-            "query_results",
-            "Read the results of a query, or follow them",
-        ),
+    _endpoint(
+        "GET",
+        _QUERIES,
+        resources.list_queries,
+        name="list_queries",
+        summary="The deployed queries",
+        parameters=_PAGE,
+        answers=json_answer("Queries", "A page of queries, in name order."),
+    ),
+    _endpoint(
+        "PUT",
+        _QUERY,
+        resources.put_query,
+        name="put_query",
+        summary="Deploy a query, or a new version of it",
+        parameters=_NEW,
+        body=_BODY,
+        answers={
+            **json_answer("Query", "What is equal to the current version makes no new one."),
+            **json_answer("Query", "It is new.", "201"),
+        },
+    ),
+    _endpoint(
+        "GET",
+        _QUERY,
+        resources.get_query,
+        name="get_query",
+        summary="One query",
+        answers=json_answer("Query", "The query."),
+    ),
+    _endpoint(
+        "DELETE",
+        _QUERY,
+        resources.delete_query,
+        name="delete_query",
+        summary="Delete a query",
+        parameters=(KEY, query_parameter("drop", {**TEXT, "enum": ["results"]}, "Its results too.")),
+        answers={"204": {"description": "It is deleted."}, **json_answer("Query", "A host deletes it.", "202")},
+    ),
+    _endpoint(
+        "POST",
+        f"{_QUERY}/start",
+        resources.start_query,
+        name="start_query",
+        summary="Have a query run",
+        parameters=(KEY,),
+        answers=_CHANGED,
+    ),
+    _endpoint(
+        "POST",
+        f"{_QUERY}/stop",
+        resources.stop_query,
+        name="stop_query",
+        summary="Have a query stop",
+        parameters=(KEY,),
+        answers=_CHANGED,
+    ),
+    _endpoint(
+        "POST",
+        f"{_QUERY}/rollback",
+        resources.rollback_query,
+        name="rollback_query",
+        summary="To an older version",
+        parameters=(KEY,),
+        body=json_content("Rollback"),
+        answers=_CHANGED,
+    ),
+    _endpoint(
+        "GET",
+        f"{_QUERY}/versions",
+        resources.list_versions,
+        name="query_versions",
+        summary="Its versions",
+        parameters=_PAGE,
+        answers=json_answer("QueryVersions", "A page of versions, oldest first."),
+    ),
+    _endpoint(
+        "GET",
+        f"{_QUERY}/progress",
+        resources.get_progress,
+        name="query_progress",
+        summary="How far it is",
+        answers=json_answer("QueryProgress", "Each statement, as of the last second of its run."),
+    ),
+    _endpoint(
+        "GET",
+        f"{_QUERY}/logs",
+        logs,
+        name="query_logs",
+        summary="Its starts, ends and failures",
+        parameters=READ,
+        answers={"200": READ_ANSWERS["200"]},
+    ),
+    _endpoint(
+        "GET",
+        f"{_QUERY}/results",
+        results,
+        name="query_results",
+        summary="Read the results of a query, or follow them",
         parameters=READ,
         answers=READ_ANSWERS,
         socket=results_socket,
     ),
-    Endpoint(
-        *("GET", f"{_QUERY}/results/{{result:path}}", results, None, "verb", "query_result", "One of several results"),
+    _endpoint(
+        "GET",
+        f"{_QUERY}/results/{{result:path}}",
+        results,
+        name="query_result",
+        summary="One of several results",
         parameters=READ,
         answers=READ_ANSWERS,
         socket=results_socket,

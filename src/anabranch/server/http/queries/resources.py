@@ -1,0 +1,221 @@
+"""Deployed queries as resources: plain JSON for the verbs of `store.queries`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from anabranch.catalog.state.query_version import QueryVersion
+from anabranch.core.pairs import parse_pairs
+from anabranch.deployments.info import QueryInfo
+from anabranch.errors import InvalidArgument, QueryNotFound
+from anabranch.model.times import to_datetime
+from anabranch.server.events.page import place
+from anabranch.server.http.body import read_body
+from anabranch.server.http.calls import arguments_of, done
+from anabranch.server.http.front import HttpCall
+from anabranch.server.http.resources import json_response, list_page
+from anabranch.wire.values import parse_bytes
+
+__all__ = [
+    "delete_query",
+    "get_progress",
+    "get_query",
+    "list_queries",
+    "list_versions",
+    "put_query",
+    "rollback_query",
+    "start_query",
+    "stop_query",
+]
+
+_JSON: Final = "application/json"
+_ARGUMENTS: Final = {
+    "sql": "text",
+    "parameters": "parameters",
+    "trigger": "trigger",
+    "start": "start",
+    "version": "version",
+    "from": "start_from",
+    "by": "by",
+    "replace": "replace_results",
+}
+"""The members of a body, and the arguments of the verbs that they are."""
+_OF_RUN: Final = ("from", "by", "replace")
+_OF_VERSION: Final = ("sql", "parameters", "trigger", "start")
+
+
+async def list_queries(call: HttpCall) -> Response:
+    """The deployed queries, in name order."""
+    return await list_page(call, "queries.list", (), query_json, lambda info: info.name)
+
+
+async def get_query(call: HttpCall) -> Response:
+    """One query."""
+    return json_response(query_json(await done(call, "queries.get", _named(call))))
+
+
+async def put_query(call: HttpCall) -> Response:
+    """Deploy a query, or a new version of it. The body is its SQL, with the rest in the address, or a JSON object."""
+    kind = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    body = await read_body(call.request.receive, call.request.scope["headers"])
+    members = _members(parse_bytes(body)) if kind == _JSON else _of_address(call, body)
+    arguments = _arguments(members, (*_OF_VERSION, *_OF_RUN))
+    if "text" not in arguments:
+        raise InvalidArgument("the query's SQL is expected as 'sql'")
+    is_new = not await call.front.run(lambda: _exists(call))
+    info = await done(call, "queries.deploy", {**_named(call), **arguments})
+    headers = {"Location": f"/v1/queries/{info.name}"} if is_new else None
+    return json_response(query_json(info), 201 if is_new else 200, headers=headers)
+
+
+async def delete_query(call: HttpCall) -> Response:
+    """Delete a query; with `?drop=results` its results too. 202 where a host has to do that."""
+    drop = call.text("drop")
+    if drop not in (None, "results"):
+        raise InvalidArgument(f"drop is 'results', not '{drop:.100}'")
+    await done(call, "queries.delete", {**_named(call), "drop_results": drop is not None})
+    try:
+        left = await call.front.run(lambda: call.front.store.queries.get(_name(call)))
+    except QueryNotFound:
+        return Response(status_code=204)
+    return json_response(query_json(left), 202)
+
+
+async def start_query(call: HttpCall) -> Response:
+    """Have a query run."""
+    return await _changed(call, "queries.start", ())
+
+
+async def stop_query(call: HttpCall) -> Response:
+    """Have a query stop once its micro-batch is done."""
+    return await _changed(call, "queries.stop", ())
+
+
+async def rollback_query(call: HttpCall) -> Response:
+    """Return to an older version."""
+    return await _changed(call, "queries.rollback", ("version", *_OF_RUN))
+
+
+async def list_versions(call: HttpCall) -> Response:
+    """The versions that are kept, oldest first."""
+    return await list_page(
+        call, "queries.versions", (), version_json, lambda each: each.number, given=_named(call), parse_name=_number
+    )
+
+
+async def get_progress(call: HttpCall) -> Response:
+    """How far each statement is, as of the last second of its run."""
+    info: QueryInfo = await done(call, "queries.get", _named(call))
+    return json_response({"state": info.state, "statements": [progress_json(each) for each in info.progress]})
+
+
+def query_json(info: QueryInfo) -> dict[str, Any]:
+    """A query as a resource."""
+    return {
+        "name": info.name,
+        "state": info.state,
+        "wanted": info.wanted,
+        "version": info.version,
+        "created_at": _time(info.created_at),
+        "changed_at": _time(info.changed_at),
+        "host": info.host,
+        "restarts": info.restarts,
+        "retry_at": _time(info.retry_at),
+        "error": info.error,
+        "results": list(info.results),
+        "progress": [progress_json(each) for each in info.progress],
+    }
+
+
+def progress_json(progress: Mapping[str, Any]) -> dict[str, Any]:
+    """The progress of a statement, with times as text: `watermark` for `watermark_us`."""
+    return {
+        name.removesuffix("_us"): _time(value) if name.endswith("_us") else value for name, value in progress.items()
+    }
+
+
+def version_json(version: QueryVersion) -> dict[str, Any]:
+    """A version as a resource."""
+    return {
+        "number": version.number,
+        "digest": version.digest,
+        "created_at": _time(version.created_at),
+        "parameters": dict(version.parameters),
+        "trigger_us": version.trigger_us,
+        "sql": version.text,
+    }
+
+
+async def _changed(call: HttpCall, verb: str, members: tuple[str, ...]) -> Response:
+    arguments = _arguments(await arguments_of(call), members)
+    return json_response(query_json(await done(call, verb, {**_named(call), **arguments})))
+
+
+def _arguments(members: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
+    """The members of a body as arguments of a verb. Raises InvalidArgument."""
+    for name in members:
+        if name not in known:
+            expected = ", ".join(f"'{each}'" for each in known) or "none"
+            raise InvalidArgument(f"'{name:.100}' is not expected here; what may be given: {expected}")
+    found = {_ARGUMENTS[name]: value for name, value in members.items() if value is not None}
+    if "start_from" in found:
+        found["start_from"] = _places(found["start_from"])
+    return found
+
+
+def _places(given: Any) -> Any:
+    several = given if isinstance(given, list) else [given]
+    if not several or not all(isinstance(each, str | int) and not isinstance(each, bool) for each in several):
+        raise InvalidArgument("'from' is a place, or a list of one for each source: head, tail, a time, a cut")
+    return [place(each) if isinstance(each, str) else each for each in several]
+
+
+def _of_address(call: HttpCall, body: bytes) -> dict[str, Any]:
+    """What goes with a body that is SQL. Raises InvalidArgument."""
+    query = call.request.query_params
+    try:
+        members: dict[str, Any] = {"sql": body.decode()}
+    except UnicodeDecodeError as exc:
+        raise InvalidArgument(f"the SQL is not UTF-8: {exc.reason} at byte {exc.start}") from exc
+    if parameters := query.getlist("param"):
+        members["parameters"] = parse_pairs(parameters, "a parameter")
+    if places := query.getlist("from"):
+        members["from"] = places
+    members |= {name: query[name] for name in ("trigger", "by") if name in query}
+    return members | {name: call.flag(name) for name in ("replace", "start") if name in query}
+
+
+def _members(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidArgument("the query is expected as a JSON object, or its SQL with another Content-Type")
+    return value
+
+
+def _exists(call: HttpCall) -> bool:
+    try:
+        call.front.store.queries.get(_name(call))
+    except QueryNotFound:
+        return False
+    return True
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise InvalidArgument(f"after is the number of a version, not '{text:.100}'")
+    return int(text)
+
+
+def _name(call: HttpCall) -> str:
+    found: str = call.request.path_params["name"]
+    return found
+
+
+def _named(call: HttpCall) -> dict[str, Any]:
+    return {"name": _name(call)}
+
+
+def _time(micros: int | None) -> str | None:
+    return None if micros is None else to_datetime(micros).isoformat()

@@ -1,0 +1,166 @@
+"""Deployed queries as resources: deployed, listed, shown, started, stopped, rolled back and deleted."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from anabranch.catalog.state.query import QUERY, QueryRestart
+from anabranch.spark.queries.log import QueryLogs
+from anabranch.store import Store
+from tests.server.http.queries.hosted import Hosted
+
+SQL = "CREATE STREAM out.means AS SELECT …"
+MEANS = "/v1/queries/means"
+
+
+def test_a_query_is_deployed_by_its_sql_and_again_by_what_changed(http: httpx.Client, store: Store) -> None:
+    first = http.put(MEANS, content=SQL)
+    assert first.status_code == 201, first.text
+    assert first.headers["location"] == MEANS
+    assert {name: first.json()[name] for name in ("name", "state", "wanted", "version", "results", "host")} == {
+        "name": "means",
+        "state": "waiting",
+        "wanted": "running",
+        "version": 1,
+        "results": [],
+        "host": None,
+    }
+    again = http.put(MEANS, content=SQL)
+    assert (again.status_code, again.json()) == (200, first.json())
+    params = {"param": ["size=1 minute", "least=5=x"], "trigger": "5s", "from": ["head", "-5"], "by": "event"}
+    changed = http.put(MEANS, content=SQL, params={**params, "replace": "", "start": "false"})
+    assert (changed.json()["version"], changed.json()["wanted"]) == (2, "stopped")
+    version = store.queries.versions("means")[1]
+    assert (version.text, version.trigger_us) == (SQL, 5_000_000)
+    assert version.parameters == {"size": "1 minute", "least": "5=x"}
+    as_json = {"sql": SQL, "parameters": {"least": "5=x", "size": "1 minute"}, "trigger": "5s", "start": True}
+    assert http.put(MEANS, json=as_json).json()["version"] == 2
+    assert http.put(MEANS, json={**as_json, "from": "head", "replace": True}).json()["wanted"] == "running"
+    assert http.get(MEANS).json()["version"] == 2
+    assert [info.name for info in store.queries.list()] == ["means"]
+
+
+def test_where_a_query_starts_over_is_kept_as_it_was_given(http: httpx.Client, store: Store) -> None:
+    def restart() -> QueryRestart | None:
+        with store.catalog.reading() as txn:
+            row = txn.state(QUERY, "means")
+        assert row is not None
+        return row.restart
+
+    http.put(MEANS, content=SQL, params={"from": "1700000000000000", "by": "event"})
+    assert restart() == QueryRestart(("2023-11-14T22:13:20+00:00",), "event", False)
+    http.put(MEANS, json={"sql": SQL, "from": ["head", 1700000000000001], "replace": True})
+    assert restart() == QueryRestart(("head", "2023-11-14T22:13:20.000001+00:00"), "append", True)
+
+
+def test_an_idempotency_key_is_a_request_id(http: httpx.Client) -> None:
+    once = {"Idempotency-Key": "once"}
+    assert http.put(MEANS, content=SQL, headers=once).json()["version"] == 1
+    assert http.put(MEANS, content="other").json()["version"] == 2
+    assert http.put(MEANS, content=SQL, headers=once).json()["version"] == 2  # it was done already
+    other = http.put(MEANS, content="third", headers=once)
+    assert (other.status_code, other.json()["code"]) == (422, "request_mismatch")
+    for verb in ("start", "stop", "rollback"):
+        key = {"Idempotency-Key": verb}
+        assert http.post(f"{MEANS}/{verb}", headers=key).json() == http.post(f"{MEANS}/{verb}", headers=key).json()
+
+
+def test_a_query_is_stopped_started_and_rolled_back(http: httpx.Client) -> None:
+    for text in ("one", "two", "three"):
+        http.put(MEANS, content=text)
+    assert http.post(f"{MEANS}/stop").json()["state"] == "stopped"
+    assert http.post(f"{MEANS}/start").json()["state"] == "waiting"
+    assert http.post(f"{MEANS}/rollback").json()["version"] == 2
+    rolled = http.post(f"{MEANS}/rollback", json={"version": 1, "from": "head", "replace": True})
+    assert rolled.json()["version"] == 1
+    page = http.get(f"{MEANS}/versions", params={"limit": 2}).json()
+    assert [(each["number"], each["sql"]) for each in page["items"]] == [(1, "one"), (2, "two")]
+    assert [each["number"] for each in http.get(page["next"]).json()["items"]] == [3]
+    assert http.post(f"{MEANS}/rollback", json={"version": 9}).json()["code"] == "query_not_found"
+
+
+def test_lists_have_pages(http: httpx.Client) -> None:
+    for name in ("c", "a", "b"):
+        http.put(f"/v1/queries/{name}", content="x")
+    page = http.get("/v1/queries", params={"limit": 2}).json()
+    assert [each["name"] for each in page["items"]] == ["a", "b"]
+    rest = http.get(page["next"]).json()
+    assert ([each["name"] for each in rest["items"]], rest["next"]) == (["c"], None)
+
+
+def test_a_query_shows_how_far_it_is(http: httpx.Client, store: Store) -> None:
+    http.put(MEANS, content=SQL)
+    hosted = Hosted(store, "means")
+    progress = {"target": "out/means", "state": "running", "batch": 7, "lag": 3, "watermark_us": 1_767_225_600_000_000}
+    hosted.prepare("out/means", progress=(progress,))
+    hosted.report("running")
+    shown = http.get(MEANS).json()
+    assert (shown["state"], shown["host"], shown["results"]) == ("running", "4711@host-1", ["out/means"])
+    statement = {
+        "target": "out/means",
+        "state": "running",
+        "batch": 7,
+        "lag": 3,
+        "watermark": "2026-01-01T00:00:00+00:00",
+    }
+    assert shown["progress"] == [statement]
+    assert http.get(f"{MEANS}/progress").json() == {"state": "running", "statements": [statement]}
+
+
+def test_the_log_of_a_query_is_read_and_followed(http: httpx.Client, store: Store) -> None:
+    http.put(MEANS, content=SQL)
+    assert http.get(f"{MEANS}/logs").json() == {"events": [], "cut": "head", "next": None}
+    assert http.get(f"{MEANS}/logs", params={"format": "ndjson"}).text == ""
+    with http.stream("GET", f"{MEANS}/logs", params={"follow": ""}) as answer:
+        QueryLogs(store).note("means", "version 1 runs", version=1, epoch=1)
+        assert '"message":"version 1 runs"' in next(answer.iter_lines())
+    (line,) = http.get(f"{MEANS}/logs").json()["events"]
+    assert (line["level"], line["message"], line["version"]) == ("info", "version 1 runs", 1)
+
+
+def test_a_query_is_deleted_at_once_or_by_its_host(http: httpx.Client, store: Store) -> None:
+    http.put(MEANS, content=SQL)
+    assert http.delete(MEANS).status_code == 204
+    assert http.get(MEANS).json()["code"] == "query_not_found"
+    http.put(MEANS, content=SQL)
+    Hosted(store, "means")
+    deleted = http.delete(MEANS, params={"drop": "results"})
+    assert (deleted.status_code, deleted.json()["wanted"]) == (202, "deleted")
+    assert http.put(MEANS, content="other").json()["code"] == "conflict"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({}, "SQL is expected as 'sql'"),
+        ([], "expected as a JSON object"),
+        ({"sql": SQL, "text": "x"}, "'text' is not expected here; what may be given: 'sql', 'parameters'"),
+        ({"sql": 1}, "argument 'text'"),
+        ({"sql": SQL, "trigger": "soon"}, "not a duration"),
+        ({"sql": SQL, "from": []}, "'from' is a place"),
+        ({"sql": SQL, "from": [True]}, "'from' is a place"),
+        ({"sql": SQL, "by": "luck"}, "by"),
+        ({"sql": SQL, "replace": True}, "goes with a place"),
+        ({"sql": SQL, "parameters": {"a": 1}}, "argument 'parameters'"),
+    ],
+)
+def test_what_can_not_be_meant_is_refused(http: httpx.Client, store: Store, body: object, said: str) -> None:
+    answer = http.put(MEANS, json=body)
+    assert answer.status_code == 400 and said in answer.json()["detail"], answer.text
+    assert store.queries.list() == []
+
+
+def test_other_requests_that_can_not_be_meant_are_refused(http: httpx.Client, store: Store) -> None:
+    assert "not UTF-8" in http.put(MEANS, content=b"\xff").json()["detail"]
+    assert "not a parameter" in http.put(MEANS, content=SQL, params={"param": "x"}).json()["detail"]
+    assert "not a valid name" in http.put("/v1/queries/a b", content=SQL).json()["detail"]
+    assert store.queries.list() == []
+    http.put(MEANS, content=SQL)
+    assert "drop is 'results'" in http.delete(MEANS, params={"drop": "all"}).json()["detail"]
+    assert "none" in http.post(f"{MEANS}/stop", json={"now": True}).json()["detail"]
+    assert "number of a version" in http.get(f"{MEANS}/versions", params={"after": "x"}).json()["detail"]
+    for path in ("start", "stop", "rollback"):
+        assert http.post(f"/v1/queries/none/{path}").json()["code"] == "query_not_found"
+    for path in ("", "/versions", "/progress", "/logs"):
+        assert http.get(f"/v1/queries/none{path}").json()["code"] == "query_not_found"
