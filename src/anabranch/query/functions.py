@@ -3,8 +3,10 @@ function of that name."""
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Mapping
+from inspect import Parameter
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -88,16 +90,22 @@ class ModuleFunctions:
         database, inner = self._database, f"{SCHEMA}.{signature.name}"
         if signature.name in self._registered:
             database.remove_function(inner)
+        names = [f"a{number}" for number in range(len(signature.arguments))]
+
+        def call(*columns: pa.ChunkedArray) -> pa.ChunkedArray:
+            return self._scans().pull(lambda: function(columns))
+
+        # DuckDB compares the number of parameters with the signature's.
+        call.__signature__ = inspect.Signature([Parameter(each, Parameter.POSITIONAL_ONLY) for each in names])  # type: ignore[attr-defined]
         create: Any = database.create_function  # its types lack what its documentation says
         create(
             inner,
-            lambda *columns: self._scans().pull(lambda: function(columns)),
+            call,
             [_TYPES[kind] + "[]" * signature.aggregate for _, kind in signature.arguments],
             _TYPES[signature.result],
             type="arrow",
             null_handling="special",
         )
-        names = ", ".join(f"a{number}" for number in range(len(signature.arguments)))
         macros = [f'{SCHEMA}."{signature.name}"']
         if not database.execute(
             "SELECT 1 FROM duckdb_functions() WHERE lower(function_name) = ? AND schema_name <> ?",
@@ -106,6 +114,6 @@ class ModuleFunctions:
             macros.append(f'main."{signature.name}"')
         database.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
         # An aggregate gets its groups as lists.
-        passed = ", ".join(f"list({name})" for name in names.split(", ")) if signature.aggregate else names
+        passed = [f"list({name})" for name in names] if signature.aggregate else names
         for macro in macros:
-            database.execute(f'CREATE OR REPLACE MACRO {macro}({names}) AS "{inner}"({passed})')
+            database.execute(f'CREATE OR REPLACE MACRO {macro}({", ".join(names)}) AS "{inner}"({", ".join(passed)})')
