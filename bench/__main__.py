@@ -29,6 +29,7 @@ from bench import (
     cluster_sizes,
     machine,
     many_segments,
+    near_data,
     one_event,
     producers,
     put_latency,
@@ -79,6 +80,7 @@ FIGURES: dict[str, Benchmark] = {
         serve_followers,
         serve_client,
         serve_delay,
+        near_data,
     )
 }
 # Several figures under one name.

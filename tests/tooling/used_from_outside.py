@@ -169,6 +169,8 @@ _._serialized_end
 _._serialized_start
 _.redirect_request  # of urllib
 
+_.__signature__  # of a function that DuckDB inspects
+
 # Settings of wasmtime.
 _.consume_fuel
 _.epoch_interruption
