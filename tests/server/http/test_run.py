@@ -128,6 +128,19 @@ def test_each_step_needs_its_own_rights(store: Store) -> None:
             assert txn.request("once/1") is None, "who may not change anything has nothing kept"
 
 
+class _Nobody(OpenGuard):
+    def authorize(self, principal: Principal, operation: str, resource: str | None, *, verb: str = "") -> None:
+        raise PermissionDenied(f"may not {operation}")
+
+
+def test_what_a_run_has_kept_is_shown_to_who_may_read_it(http: httpx.Client, store: Store) -> None:
+    steps = step("cuts.tail", "t", name="iot/raw"), step("streams.truncate", name="iot/raw", cut=ref("t"))
+    assert run(http, *steps, headers=KEY).status_code == 200
+    with serving(store, _Nobody()) as served, httpx.Client(base_url=served.url) as other:
+        answer = run(other, *steps, headers=KEY)
+        assert (answer.status_code, answer.json()["fields"]["step"]) == (403, 1)
+
+
 def test_a_repeated_run_changes_nothing_twice_and_answers_the_same(http: httpx.Client, store: Store) -> None:
     fill(store)
     steps = [

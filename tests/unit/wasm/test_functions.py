@@ -181,6 +181,21 @@ def test_a_module_that_misbehaves_gets_one_clear_error(engine: WasmEngine, what:
     assert loaded(engine, heat(), SCORE)([column([0.0])]).to_pylist() == [32.0]  # its neighbours are unharmed
 
 
+def test_an_instance_is_not_used_again_after_an_error(engine: WasmEngine) -> None:
+    # It counts its calls in its memory, and traps in the second.
+    counts = function(
+        "f",
+        """(i32.store (i32.const 8) (i32.add (i32.load (i32.const 8)) (i32.const 1)))
+        (if (i32.eq (i32.load (i32.const 8)) (i32.const 2)) (then unreachable))
+        (i32.store8 (local.get $out) (i32.load (i32.const 8))) (i32.const 0)""",
+    )
+    counting, one = loaded(engine, module(counts), "f(x int8) -> int8"), column([0], pa.int8())
+    assert counting([one]).to_pylist() == [1]
+    with pytest.raises(ModuleFailed):
+        counting([one])
+    assert counting([one]).to_pylist() == [1]
+
+
 def test_time_ends_what_has_instructions_left(engine: WasmEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MODULE_CALL_INSTRUCTIONS", 1 << 50)
     monkeypatch.setattr("anabranch.wasm.instance.CALL_TICKS", 2)
