@@ -40,6 +40,7 @@ from bench import (
     readers_transactions,
     serve_client,
     serve_delay,
+    serve_flight,
     serve_followers,
     serve_post,
     spark_history,
@@ -79,6 +80,7 @@ FIGURES: dict[str, Benchmark] = {
         serve_post,
         serve_followers,
         serve_client,
+        serve_flight,
         serve_delay,
         near_data,
     )
