@@ -23,6 +23,7 @@ from anabranch.query.messages import DATABASE_SCHEMAS, over_memory, over_time, q
 from anabranch.query.names import lists_tables, named_streams
 from anabranch.query.sandbox import QueryLimits, check_statements, open_database
 from anabranch.query.scan import Scans
+from anabranch.query.sketches import SketchFunctions
 from anabranch.runtime.tasks import Tasks
 from anabranch.store import Store
 
@@ -111,6 +112,7 @@ class Query:
         self._database = open_database(self._spill, allow_files=allow_files, limits_=self._limits)
         self._current = _QueryRun(store.runtime.tasks)
         self._functions = ModuleFunctions(store, self._database, lambda: self._current.scans)
+        self._sketches = SketchFunctions(self._database, lambda: self._current.scans)
         self._closed = False
         store._keep(self)
 
@@ -129,6 +131,7 @@ class Query:
             _check_distinct(map(str, named), "the streams")
             for name in sorted(named):
                 self._create_views(name, added=bool(_ADDED.search(sql)))
+            self._sketches.register(sql)
             self._functions.register(sql)
             for name in self._sources.keys() - named:  # a view that an earlier query created may refer to it
                 self._register_again(name)

@@ -1,0 +1,69 @@
+"""The functions of sketches in queries: those that a query names become functions of its database before it runs.
+
+DuckDB takes no aggregates from Python. So an aggregate is a macro: DuckDB gathers a group's values in a list, and a function
+makes or merges the sketch of it. That list is in memory, within the query's limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from anabranch.query.scan import Scans
+from anabranch.sketches.sql.find import called_functions
+from anabranch.sketches.sql.function import SketchFunction
+
+if TYPE_CHECKING:
+    import duckdb
+
+__all__ = ["SketchFunctions"]
+
+_GATHER: Final = {"all": "list({0})", "distinct": "list(DISTINCT {0})", "counts": "map_entries(histogram({0}))"}
+_DUCKDB_TYPES: Final = {
+    pa.binary(): "BLOB",
+    pa.int64(): "BIGINT",
+    pa.float64(): "DOUBLE",
+    pa.float32(): "FLOAT",
+    pa.bool_(): "BOOLEAN",
+}
+
+
+class SketchFunctions:
+    """The functions in one database."""
+
+    def __init__(self, database: duckdb.DuckDBPyConnection, scans: Callable[[], Scans]) -> None:
+        """`scans` returns the owner of the scans of the current query, which also counts calls of functions."""
+        self._database = database
+        self._scans = scans
+        self._registered: set[str] = set()
+
+    def register(self, sql: str) -> None:
+        """Register the functions that the text may call. Raises MissingExtra."""
+        for function in called_functions(sql):
+            if function.name not in self._registered:
+                self._create(function)
+                self._registered.add(function.name)
+
+    def _create(self, function: SketchFunction) -> None:
+        def call(*columns: pa.ChunkedArray) -> pa.ChunkedArray:
+            return pa.chunked_array([self._scans().pull(lambda: function(*columns))])
+
+        inner, names = f"sketches.{function.name}", [f'"{name}"' for name in function.parameters]
+        create: Any = self._database.create_function  # its types lack what its documentation says
+        create(inner, call, None, _duckdb_type(function.result), type="arrow", null_handling="special")
+        required = len(names) - len(function.defaults)
+        optional = zip(names[required:], function.defaults, strict=True)
+        parameters = [*names[:required], *(f"{name} := {value}" for name, value in optional)]
+        if function.gathers is not None:
+            names[0] = _GATHER[function.gathers].format(names[0])
+        self._database.execute(
+            f'CREATE OR REPLACE MACRO main."{function.name}"({", ".join(parameters)}) AS "{inner}"({", ".join(names)})'
+        )
+
+
+def _duckdb_type(kind: pa.DataType) -> str:
+    if pa.types.is_struct(kind):
+        return f"STRUCT({', '.join(f'{field.name} {_duckdb_type(field.type)}' for field in kind)})"
+    return _DUCKDB_TYPES[kind]

@@ -1,0 +1,63 @@
+"""A function of SQL over columns of sketches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import pyarrow as pa
+
+from anabranch.errors import InvalidArgument
+
+__all__ = ["BOUNDS", "Gathered", "SketchFunction"]
+
+BOUNDS = pa.struct([pa.field("lower", pa.float64()), pa.field("upper", pa.float64())])
+
+Gathered: TypeAlias = Literal["all", "distinct", "counts"]
+
+
+@dataclass(frozen=True, slots=True)
+class SketchFunction:
+    """A function of one row's values, or an aggregate.
+
+    Where an argument is null the result is null. An aggregate's first argument is the list of `all` values of a group, of its
+    `distinct` values, or their `counts` as pairs; without any it is empty. What is not given has its default."""
+
+    name: str
+    call: Callable[..., object]
+    result: pa.DataType
+    parameters: tuple[str, ...]
+    defaults: tuple[int | float | bool, ...] = ()
+    """Of the last parameters."""
+    gathers: Gathered | None = None
+
+    def __call__(self, *columns: pa.Array | pa.ChunkedArray) -> pa.Array:
+        """The result for each row of the columns. Raises InvalidArgument, which names the function."""
+        missing = len(self.parameters) - len(columns)
+        rest = self.defaults[len(self.defaults) - missing :] if missing else ()
+        rows = zip(*(column.to_pylist() for column in columns), strict=True)
+        try:
+            return pa.array([self._one((*row, *rest)) for row in rows], self.result)
+        except InvalidArgument as exc:
+            raise InvalidArgument(f"{self.name}: {exc}") from exc
+
+    def _one(self, row: tuple[object, ...]) -> object:
+        if self.gathers is None:
+            return None if any(value is None for value in row) else self.call(*row)
+        return self.call(() if row[0] is None else row[0], *row[1:])
+
+
+def bounds(call: Callable[[bytes, int], tuple[float, float]]) -> Callable[[bytes, int], dict[str, float]]:
+    """A function that returns two bounds, as one that returns `BOUNDS`."""
+
+    def struct(sketch: bytes, std_devs: int) -> dict[str, float]:
+        lower, upper = call(sketch, std_devs)
+        return {"lower": lower, "upper": upper}
+
+    return struct
+
+
+def list_of(first: bytes, second: bytes) -> Iterable[bytes]:
+    """Two arguments as what an aggregate takes."""
+    return first, second

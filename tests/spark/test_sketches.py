@@ -1,0 +1,86 @@
+"""Sketches that pipelines store are merged by queries, and answer what exact counting answers, within their bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import anabranch as ab
+from anabranch.model.columns import TIME_TYPE
+from anabranch.query import Query
+from anabranch.spark.pipelines.run import run
+from tests.spark.pipelines import BASE, SECOND
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+EVENTS = 6_000
+SCHEMA = pa.schema([("device", pa.string()), ("at", TIME_TYPE), ("user", pa.string()), ("ms", pa.int64())])
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ab.Store]:
+    """Events of two devices within ten minutes, each with a user and a duration."""
+    with ab.connect(tmp_path / "river", create=True) as opened:
+        opened.scopes.create("iot")
+        opened.streams.create("iot/requests", schema=SCHEMA, key="device", time="at")
+        with opened.writer("iot/requests") as writer:
+            writer.write_batch(pa.table(events(), schema=SCHEMA))
+        yield opened
+
+
+def events() -> dict[str, list[Any]]:
+    numbers = range(EVENTS)
+    return {
+        "device": [f"d{n % 2}" for n in numbers],
+        "at": [BASE + n * SECOND // 10 for n in numbers],
+        # d0 has the users u0, u2, … u1998, some often; d1 the odd ones of fewer.
+        "user": [f"u{n % 2000 if n % 2 == 0 or n % 3 else 1}" for n in numbers],
+        "ms": [n * 7919 % 10_007 for n in numbers],
+    }
+
+
+def asked(store: ab.Store, sql: str) -> list[dict[str, Any]]:
+    with Query(store) as query:
+        result = query.run(sql)
+        assert result is not None
+        return [row for batch in result for row in batch.to_pylist()]
+
+
+def test_sketches_of_windows_are_merged_over_any_range(spark: SparkSession, store: ab.Store) -> None:
+    sql = """
+        CREATE STREAM iot.sketches WITH (key = device) AS
+        SELECT window.end AS closed, device, hll_sketch_agg(user) AS users, theta_sketch_agg(user) AS theta,
+               kll_sketch_agg_bigint(ms) AS durations
+        FROM STREAM iot.requests GROUP BY window(at, '1 minute'), device
+    """
+    assert run(store, sql, name="sketches", spark=spark, once=True, flush=True).await_termination(240)
+    found = asked(
+        store,
+        """
+        SELECT device, count(*) AS windows, hll_sketch_estimate(hll_union_agg(users)) AS hll,
+               theta_sketch_bounds(theta_union_agg(theta), 3) AS theta,
+               kll_sketch_get_n_bigint(kll_merge_agg_bigint(durations)) AS n,
+               kll_sketch_get_quantile_bigint(kll_merge_agg_bigint(durations), 0.5) AS median
+        FROM iot.sketches GROUP BY device ORDER BY device
+        """,
+    )
+    exact = asked(
+        store,
+        'SELECT device, count(DISTINCT "user") AS users, count(*) AS n, list_sort(list(ms)) AS ms FROM iot.requests '
+        "GROUP BY device ORDER BY device",
+    )
+    assert [row["device"] for row in found] == ["d0", "d1"]
+    for row, truth in zip(found, exact, strict=True):
+        assert row["windows"] == 11
+        assert abs(row["hll"] - truth["users"]) <= 0.05 * truth["users"]
+        assert row["theta"]["lower"] <= truth["users"] <= row["theta"]["upper"]
+        assert row["n"] == truth["n"] == EVENTS // 2
+        rank = sum(ms <= row["median"] for ms in truth["ms"]) / truth["n"]
+        assert abs(rank - 0.5) <= 0.0133
