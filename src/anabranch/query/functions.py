@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from inspect import Parameter
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from anabranch.catalog.state.module_version import ModuleVersion
+from anabranch.query.column_types import TYPES
 from anabranch.query.scan import Scans
 from anabranch.store import Store
 from anabranch.wasm.signature import FunctionSignature, parse_signature
@@ -23,23 +24,6 @@ if TYPE_CHECKING:
 
 SCHEMA: Final = "wasm"
 _CALLED = re.compile(r'\b(\w+)"?\s*\(')
-_TYPES: Final[Mapping[pa.DataType, str]] = {
-    pa.bool_(): "BOOLEAN",
-    pa.int8(): "TINYINT",
-    pa.int16(): "SMALLINT",
-    pa.int32(): "INTEGER",
-    pa.int64(): "BIGINT",
-    pa.uint8(): "UTINYINT",
-    pa.uint16(): "USMALLINT",
-    pa.uint32(): "UINTEGER",
-    pa.uint64(): "UBIGINT",
-    pa.float32(): "FLOAT",
-    pa.float64(): "DOUBLE",
-    pa.timestamp("us", tz="UTC"): "TIMESTAMPTZ",
-    pa.date32(): "DATE",
-    pa.string(): "VARCHAR",
-    pa.binary(): "BLOB",
-}
 
 
 class ModuleFunctions:
@@ -101,8 +85,8 @@ class ModuleFunctions:
         create(
             inner,
             call,
-            [_TYPES[kind] + "[]" * signature.aggregate for _, kind in signature.arguments],
-            _TYPES[signature.result],
+            [TYPES[kind] + "[]" * signature.aggregate for _, kind in signature.arguments],
+            TYPES[signature.result],
             type="arrow",
             null_handling="special",
         )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from anabranch.query.column_types import type_name
 from anabranch.query.scan import Scans
 from anabranch.sketches.sql.find import called_functions
 from anabranch.sketches.sql.function import SketchFunction
@@ -21,13 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["SketchFunctions"]
 
 _GATHER: Final = {"all": "list({0})", "distinct": "list(DISTINCT {0})", "counts": "map_entries(histogram({0}))"}
-_DUCKDB_TYPES: Final = {
-    pa.binary(): "BLOB",
-    pa.int64(): "BIGINT",
-    pa.float64(): "DOUBLE",
-    pa.float32(): "FLOAT",
-    pa.bool_(): "BOOLEAN",
-}
 
 
 class SketchFunctions:
@@ -52,7 +46,7 @@ class SketchFunctions:
 
         inner, names = f"sketches.{function.name}", [f'"{name}"' for name in function.parameters]
         create: Any = self._database.create_function  # its types lack what its documentation says
-        create(inner, call, None, _duckdb_type(function.result), type="arrow", null_handling="special")
+        create(inner, call, None, type_name(function.result), type="arrow", null_handling="special")
         required = len(names) - len(function.defaults)
         optional = zip(names[required:], function.defaults, strict=True)
         parameters = [*names[:required], *(f"{name} := {value}" for name, value in optional)]
@@ -61,9 +55,3 @@ class SketchFunctions:
         self._database.execute(
             f'CREATE OR REPLACE MACRO main."{function.name}"({", ".join(parameters)}) AS "{inner}"({", ".join(names)})'
         )
-
-
-def _duckdb_type(kind: pa.DataType) -> str:
-    if pa.types.is_struct(kind):
-        return f"STRUCT({', '.join(f'{field.name} {_duckdb_type(field.type)}' for field in kind)})"
-    return _DUCKDB_TYPES[kind]

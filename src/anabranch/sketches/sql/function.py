@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -56,8 +56,3 @@ def bounds(call: Callable[[bytes, int], tuple[float, float]]) -> Callable[[bytes
         return {"lower": lower, "upper": upper}
 
     return struct
-
-
-def list_of(first: bytes, second: bytes) -> Iterable[bytes]:
-    """Two arguments as what an aggregate takes."""
-    return first, second
