@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SHARES_THE_MACHINE = ("process", "spark", "cli", "contracts", "store", "tooling", "docs")
+SHARES_THE_MACHINE = ("process", "spark", "cli", "contracts", "store", "server", "remote", "tooling", "docs")
 AT_MOST = 3
 
 
