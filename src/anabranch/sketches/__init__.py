@@ -4,10 +4,6 @@ One module a kind, each with the same verbs: `build` makes a sketch of values, `
 
     hll, theta      distinct values; theta also has intersections and differences
     kll             quantiles and ranks of numbers
-    top_k           the most frequent values
-    count_min       how often a value occurs
-    bloom           whether a value occurs
 
-`hll`, `theta` and `kll` need the extra `sketches`; the others need none. `functions.py` has them as functions of SQL.
-docs/reference/sketch-functions.md states layouts and error bounds.
+All need the extra `sketches`. The folder `sql` has them as functions of SQL.
 """
