@@ -43,6 +43,11 @@ def test_the_page_on_code_near_the_data_can_be_followed(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
+def test_the_page_on_sketches_can_be_followed(tmp_path: Path) -> None:
+    assert follow(DOCS / "how-to" / "sketches.md", tmp_path) == 5
+
+
+@pytest.mark.process
 def test_the_page_on_sql_of_other_systems_can_be_followed(tmp_path: Path) -> None:
     assert follow(DOCS / "how-to" / "bring-your-sql.md", tmp_path) == 8
 
