@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Final
@@ -50,12 +50,10 @@ def interrupts(note: str | None = None) -> Iterator[threading.Event]:
     receiving, sending = os.pipe()
     setter = threading.Thread(target=_set_on_byte, args=(receiving, interrupted), name="interrupts", daemon=True)
     setter.start()
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield interrupted
+        with _handled_by(handle):
+            yield interrupted
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
         os.close(sending)
         setter.join(_SETTER_S)
         os.close(receiving)
@@ -69,17 +67,20 @@ def deferred() -> Iterator[None]:
         yield
         return
     arrived: list[int] = []
-    before = {
-        number: signal.signal(number, lambda signum, frame: arrived.append(signum))
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
+    with _handled_by(lambda signum, frame: arrived.append(signum)):
+        yield
+    if arrived:
+        signal.raise_signal(arrived[0])
+
+
+@contextmanager
+def _handled_by(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if arrived:
-        signal.raise_signal(arrived[0])
+        for number, former in before.items():
+            signal.signal(number, former)
 
 
 def _set_on_byte(receiving: int, interrupted: threading.Event) -> None:

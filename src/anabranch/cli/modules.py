@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
 app = new_app("Add, list, show and remove WebAssembly modules, whose functions queries call next to the data.")
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The module's name.")]
+
+
+_Columns: TypeAlias = "Mapping[str, Callable[[ModuleVersion], object]]"
+_VERSION: Final[_Columns] = {"VERSION": lambda version: version.number}
+_SIZE: Final[_Columns] = {"BYTES": lambda version: version.size}
 
 
 @app.command()
@@ -67,17 +73,7 @@ def list_modules(as_json: JsonOption = False, store: StoreOption = None) -> None
     """
     with open_store(store) as opened:
         found = opened.modules.list()
-    if as_json:
-        print_json([_json(version) for version in found])
-        return
-    print_columns(
-        ("MODULE", "VERSION", "BYTES", "FUNCTION"),
-        [
-            (version.module, version.number, version.size, function)
-            for version in found
-            for function in version.functions
-        ],
-    )
+    _print(found, {"MODULE": lambda version: version.module, **_VERSION, **_SIZE}, as_json=as_json)
 
 
 @app.command()
@@ -90,17 +86,9 @@ def show(name: NameArgument, as_json: JsonOption = False, store: StoreOption = N
     """
     with open_store(store) as opened:
         found = opened.modules.versions(name)
-    if as_json:
-        print_json([_json(version) for version in found])
-        return
-    print_columns(
-        ("VERSION", "ADDED", "BYTES", "SHA-256", "FUNCTION"),
-        [
-            (version.number, iso_time(version.created_at), version.size, version.digest[:16], function)
-            for version in found
-            for function in version.functions
-        ],
-    )
+    added: _Columns = {"ADDED": lambda version: iso_time(version.created_at)}
+    digest: _Columns = {"SHA-256": lambda version: version.digest[:16]}
+    _print(found, {**_VERSION, **added, **_SIZE, **digest}, as_json=as_json)
 
 
 @app.command()
@@ -131,6 +119,19 @@ def _read(file: Path) -> bytes:
         return bytes(wasmtime.wat2wasm(code))
     except wasmtime.WasmtimeError as exc:
         raise InvalidArgument(f"{file} is not WebAssembly as text: {' '.join(str(exc).split())}") from exc
+
+
+def _print(versions: Sequence[ModuleVersion], columns: _Columns, *, as_json: bool) -> None:
+    """The versions as JSON, or a line for each of their functions, which are the last column."""
+    if as_json:
+        print_json([_json(version) for version in versions])
+        return
+    rows = [
+        (*(value(version) for value in columns.values()), function)
+        for version in versions
+        for function in version.functions
+    ]
+    print_columns((*columns, "FUNCTION"), rows)
 
 
 def _json(version: ModuleVersion) -> dict[str, Any]:

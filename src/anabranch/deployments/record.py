@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from anabranch import limits
 from anabranch.catalog.port import Reading, Writing
 from anabranch.catalog.state.query import QUERY, QueryRow
 from anabranch.catalog.state.query_version import QUERY_VERSION, QueryVersion, VersionKey, versions_prefix
-from anabranch.errors import InvalidArgument, QueryNotFound
-from anabranch.model.names import INTERNAL_SCOPE, StreamName
+from anabranch.errors import QueryNotFound
+from anabranch.model.names import INTERNAL_SCOPE, StreamName, check_plain_name
 
 __all__ = [
     "all_queries",
@@ -22,22 +24,17 @@ __all__ = [
     "versions_of",
 ]
 
+_LOG: Final = "query."  # how the names of the streams of logs begin
+
 
 def check_query_name(name: str) -> str:
     """Return `name` if it is valid for a query. Raises InvalidArgument."""
-    try:
-        log_stream(name)
-        StreamName.parse(f"query/{name}")
-    except InvalidArgument as exc:
-        raise InvalidArgument(
-            f"'{name}' is not a valid name for a query: expected letters, digits, '_', '-' and '.'"
-        ) from exc
-    return name
+    return check_plain_name(name, "query", prefix=_LOG)
 
 
 def log_stream(name: str) -> StreamName:
     """The stream of a query's log."""
-    return StreamName.parse(f"{INTERNAL_SCOPE}/query.{name}")
+    return StreamName(INTERNAL_SCOPE, f"{_LOG}{name}")
 
 
 def subject_of(name: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from anabranch import limits
-from anabranch.errors import InvalidName
+from anabranch.errors import InvalidArgument, InvalidName
 
 INTERNAL_SCOPE: Final = "_store"  # the scope of the store's own streams, apart from those in users' scopes
 
@@ -21,6 +21,16 @@ def check_scope(scope: str) -> str:
     if not isinstance(scope, str) or not _PART.match(scope):
         raise InvalidName(f"'{scope}' is not a valid scope name: expected {_RULE}")
     return scope
+
+
+def check_plain_name(name: str, kind: str, *, prefix: str = "", hint: str = "") -> str:
+    """Return `name` if it is usable for something of this `kind`, such as a query: with `prefix` before it, it follows the rule
+    of a stream's name. `hint` ends the message. Raises InvalidArgument."""
+    if not isinstance(name, str) or not _PART.match(name) or not _PART.match(f"{prefix}{name}"):
+        raise InvalidArgument(
+            f"'{name}' is not a valid name for a {kind}: expected letters, digits, '_', '-' and '.'{hint}"
+        )
+    return name
 
 
 @dataclass(frozen=True, slots=True, order=True)

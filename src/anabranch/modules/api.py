@@ -13,9 +13,9 @@ from anabranch.catalog.state.module_version import ModuleVersion
 from anabranch.core.display import Displayed
 from anabranch.errors import Conflict, ModuleNotFound, TooLarge
 from anabranch.model.ids import Micros
+from anabranch.model.names import check_plain_name
 from anabranch.modules.record import (
     all_versions,
-    check_module_name,
     current,
     drop_module,
     need_versions,
@@ -47,7 +47,7 @@ class Modules(Displayed):
         Raises InvalidArgument for what is no such module, Conflict if another module has a function of the same name,
         TooLarge, MissingExtra.
         """
-        check_module_name(name)
+        check_plain_name(name, "module")
         if len(code) > limits.MODULE_BYTES_MAX:
             raise TooLarge(f"module '{name}'", len(code), limits.MODULE_BYTES_MAX)
         functions = self._checked(code, signatures)

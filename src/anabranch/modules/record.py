@@ -8,21 +8,9 @@ from anabranch import limits
 from anabranch.catalog.port import Reading, Writing
 from anabranch.catalog.state.module_code import MODULE_CODE, ModuleCode
 from anabranch.catalog.state.module_version import MODULE_VERSION, ModuleKey, ModuleVersion, module_prefix
-from anabranch.errors import InvalidArgument, ModuleNotFound
-from anabranch.model.names import StreamName
+from anabranch.errors import ModuleNotFound
 
-__all__ = ["all_versions", "check_module_name", "current", "drop_module", "need_versions", "put_version", "versions_of"]
-
-
-def check_module_name(name: str) -> str:
-    """Return `name` if it is valid for a module. Raises InvalidArgument."""
-    try:
-        StreamName.parse(f"module/{name}")
-    except InvalidArgument as exc:
-        raise InvalidArgument(
-            f"'{name}' is not a valid name for a module: expected letters, digits, '_', '-' and '.'"
-        ) from exc
-    return name
+__all__ = ["all_versions", "current", "drop_module", "need_versions", "put_version", "versions_of"]
 
 
 def all_versions(txn: Reading) -> list[ModuleVersion]:

@@ -17,6 +17,7 @@ from anabranch.errors import Closed, InvalidSql, NotRemote, StreamNotFound
 from anabranch.errors.optional import optional
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
+from anabranch.query.called import called_names
 from anabranch.query.dataset import StreamDataset
 from anabranch.query.functions import ModuleFunctions
 from anabranch.query.messages import DATABASE_SCHEMAS, over_memory, over_time, query_error, stream_tables
@@ -131,8 +132,9 @@ class Query:
             _check_distinct(map(str, named), "the streams")
             for name in sorted(named):
                 self._create_views(name, added=bool(_ADDED.search(sql)))
-            self._sketches.register(sql)
-            self._functions.register(sql)
+            called = called_names(sql)
+            self._sketches.register(called)
+            self._functions.register(called)
             for name in self._sources.keys() - named:  # a view that an earlier query created may refer to it
                 self._register_again(name)
             self._call(run, lambda: self._start(run, sql, list(parameters), rows_max))

@@ -4,8 +4,7 @@ function of that name."""
 from __future__ import annotations
 
 import inspect
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from inspect import Parameter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from anabranch.wasm.engine import WasmEngine
 
 SCHEMA: Final = "wasm"
-_CALLED = re.compile(r'\b(\w+)"?\s*\(')
 
 
 class ModuleFunctions:
@@ -37,9 +35,8 @@ class ModuleFunctions:
         self._engine: WasmEngine | None = None
         self._registered: dict[str, tuple[str, str]] = {}  # by name: the digest of its code, and its signature
 
-    def register(self, sql: str) -> None:
-        """Register the functions that the text may call, in their current versions. Raises MissingExtra."""
-        called = {name.lower() for name in _CALLED.findall(sql)}
+    def register(self, called: Collection[str]) -> None:
+        """Register the functions with these names, in lower case, in their current versions. Raises MissingExtra."""
         if not called:
             return
         for version in self._store.modules.list():

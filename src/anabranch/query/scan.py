@@ -42,7 +42,8 @@ class Scans:
             self._scans.append(scan)
 
     def pull(self, step: Callable[[], _T]) -> _T:
-        """Run one step of a scan, or one call of a module's function. Raises Closed, StopIteration at the scan's end, and what the step raises."""
+        """Run one step of a scan, or one call of a function in Python. Raises Closed, StopIteration at the scan's end, and
+        what the step raises."""
         with self._changed:
             if self._closed:
                 raise Closed("query")

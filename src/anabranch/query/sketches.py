@@ -6,7 +6,7 @@ makes or merges the sketch of it. That list is in memory, within the query's lim
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -33,9 +33,9 @@ class SketchFunctions:
         self._scans = scans
         self._registered: set[str] = set()
 
-    def register(self, sql: str) -> None:
-        """Register the functions that the text may call. Raises MissingExtra."""
-        for function in called_functions(sql):
+    def register(self, called: Collection[str]) -> None:
+        """Register the functions with these names, in lower case. Raises MissingExtra."""
+        for function in called_functions(called):
             if function.name not in self._registered:
                 self._create(function)
                 self._registered.add(function.name)

@@ -6,16 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch import limits
 from anabranch.core.display import Displayed
-from anabranch.errors import AppendUncertain, StoreUnavailable
 from anabranch.remote.verbs import Caller
 from anabranch.runtime.ids import token
-from anabranch.wire.hints import conform
 from anabranch.wire.steps import REF, RUN
-from anabranch.wire.values import arguments_to_bytes, parse_bytes, to_json
+from anabranch.wire.values import arguments_to_bytes, to_json
 from anabranch.wire.verbs import find_verb
-from anabranch.wire.warnings import issue
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,28 +61,8 @@ class Steps(Displayed):
             request = token(self._caller.runtime.ids)
         arguments = {"steps": self._steps, **({} if request is None else {"request": request})}
         body = arguments_to_bytes({"arguments": arguments})
-        connection = self._caller.connection
-
-        def ask() -> Any:
-            for data in connection.action(RUN, body):
-                answer = conform(parse_bytes(data, limits.WIRE_ANSWER_BYTES_MAX), dict, "an answer")
-                if "result" in answer:
-                    return answer["result"]
-                issue(answer.get("warning"))
-            raise StoreUnavailable("the broker ended its answer too early")
-
-        if repeatable:
-            found = connection.retried(ask)
-        else:
-            generation = connection.generation
-            try:
-                found = ask()
-            except StoreUnavailable as exc:
-                if type(exc) is not StoreUnavailable:
-                    raise
-                connection.lost(exc, generation)
-                raise AppendUncertain(f"which steps of the run took place is unknown: {exc}") from exc
-        return [self._caller.value(each) for each in found]
+        found = self._caller.ask(RUN, body, "which steps of the run took place", repeatable=repeatable)
+        return [self._caller.wrapped(each) for each in found]
 
 
 def _sent(value: Any) -> Any:

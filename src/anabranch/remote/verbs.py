@@ -81,11 +81,16 @@ class Caller:
             done, first = next(messages)
             return done, first, messages
 
-        done, first, messages = self._reached(verb, begin)
+        done, first, messages = self._reached(begin, f"whether {verb.name} took place", repeatable=verb.repeatable)
         return _items(done, first, messages) if verb.streaming else first
 
-    def _reached(self, verb: StoreVerb, begin: Callable[[], Any]) -> Any:
-        if verb.repeatable:
+    def ask(self, name: str, body: bytes, unknown: str, *, repeatable: bool) -> Any:
+        """The result of an action with one result. `unknown` is what an AppendUncertain says that is unknown. Raises what
+        `call` raises."""
+        return self._reached(lambda: next(self._messages(name, body))[1], unknown, repeatable=repeatable)
+
+    def _reached(self, begin: Callable[[], Any], unknown: str, *, repeatable: bool) -> Any:
+        if repeatable:
             return self.connection.retried(begin)
         generation = self.connection.generation
         try:
@@ -94,9 +99,11 @@ class Caller:
             if type(exc) is not StoreUnavailable:
                 raise
             self.connection.lost(exc, generation)
-            raise AppendUncertain(f"whether {verb.name} took place is unknown: {exc}") from exc
+            raise AppendUncertain(f"{unknown} is unknown: {exc}") from exc
 
-    def _messages(self, name: str, body: bytes, progress: Any, started: Any) -> Iterator[tuple[bool, Any]]:
+    def _messages(
+        self, name: str, body: bytes, progress: Any = None, started: Any = None
+    ) -> Iterator[tuple[bool, Any]]:
         """The items, each with False, and the result with True."""
         for data in self.connection.action(name, body):
             message = conform(parse_bytes(data, limits.WIRE_ANSWER_BYTES_MAX), dict, "an answer")
@@ -115,7 +122,10 @@ class Caller:
 
     def value(self, sent: Any) -> Any:
         """What the broker sent, as a value of the store's API."""
-        value = from_json(sent)
+        return self.wrapped(from_json(sent))
+
+    def wrapped(self, value: Any) -> Any:
+        """The value, or the object that it is a handle of."""
         return self._wrap(value) if isinstance(value, Handle) else value
 
 

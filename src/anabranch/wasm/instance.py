@@ -50,7 +50,7 @@ class WasmInstance:
             memories=1,
         )
         self._places: dict[str, _HeldBuffer] = {}
-        self._allow(0)
+        self._allow()
         try:
             exports = wasmtime.Instance(self._store, module, []).exports(self._store)
         except (wasmtime.WasmtimeError, wasmtime.Trap) as exc:
@@ -98,8 +98,9 @@ class WasmInstance:
 
     # calls
 
-    def _allow(self, rows: int) -> None:
-        self._store.set_fuel(limits.MODULE_CALL_INSTRUCTIONS + rows * limits.MODULE_ROW_INSTRUCTIONS)
+    def _allow(self) -> None:
+        """Let one call of what has no rows begin."""
+        self._store.set_fuel(limits.MODULE_CALL_INSTRUCTIONS)
         self._store.set_epoch_deadline(CALL_TICKS)
         self._engine.begin_call()
 
@@ -150,7 +151,7 @@ class WasmInstance:
         if held is not None and held.size >= size:
             return held.address
         if held is not None and self._free is not None:
-            self._allow(0)
+            self._allow()
             try:
                 self._free(self._store, held.address, held.size)
             except (wasmtime.WasmtimeError, wasmtime.Trap) as exc:

@@ -4,6 +4,7 @@ cut behind its last row. A batch without rows is a sign of life, or the last one
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -18,6 +19,7 @@ END: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 """Ends a stream of messages."""
 
 
+@lru_cache(maxsize=64)  # each batch needs its length
 def arrow_head(schema: pa.Schema) -> bytes:
     """The message that a stream of batches of this schema begins with."""
     sink = pa.BufferOutputStream()

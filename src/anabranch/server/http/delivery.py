@@ -200,16 +200,19 @@ def _lines(batch: pa.RecordBatch, after: StreamCut, *, columns: Sequence[str] | 
 
 def _events(batch: pa.RecordBatch, after: StreamCut, *, columns: Sequence[str] | None, meta: bool) -> list[bytes]:
     """Each event's id is the cut behind it: with it as `Last-Event-ID`, a follower goes on exactly."""
-    rows = encode_rows(batch, after=after if meta else None, columns=columns)
-    ids = cuts_of(batch, after)
-    return _joined([b"id: %b\ndata: %b\n\n" % (each.encode(), row) for each, row in zip(ids, rows, strict=True)])
+    return _joined(_with_ids(b"id: %b\ndata: %b\n\n", batch, after, columns, meta=meta))
 
 
 def _messages(batch: pa.RecordBatch, after: StreamCut, *, columns: Sequence[str] | None, meta: bool) -> list[bytes]:
     """As `_events`, one message an event."""
+    return _with_ids(b'{"id":"%b","data":%b}', batch, after, columns, meta=meta)
+
+
+def _with_ids(
+    form: bytes, batch: pa.RecordBatch, after: StreamCut, columns: Sequence[str] | None, *, meta: bool
+) -> list[bytes]:
     rows = encode_rows(batch, after=after if meta else None, columns=columns)
-    ids = cuts_of(batch, after)
-    return [b'{"id":"%b","data":%b}' % (each.encode(), row) for each, row in zip(ids, rows, strict=True)]
+    return [form % (each.encode(), row) for each, row in zip(cuts_of(batch, after), rows, strict=True)]
 
 
 def _arrow(batch: pa.RecordBatch, after: StreamCut, *, schema: pa.Schema) -> list[bytes]:

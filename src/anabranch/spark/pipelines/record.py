@@ -24,7 +24,7 @@ from anabranch.catalog.state.pipeline import (
 from anabranch.catalog.state.pipeline_results import PIPELINE_RESULTS, ResultsRow
 from anabranch.errors import Conflict, InvalidArgument, PipelineNotFound, PipelineRunning
 from anabranch.model.ids import Micros, StreamId
-from anabranch.model.names import StreamName
+from anabranch.model.names import check_plain_name
 from anabranch.spark.pipelines.process import is_running, started_us
 
 __all__ = [
@@ -318,13 +318,7 @@ def forget_checkpoints(catalog: Catalog, name: str, *, now: int) -> PipelineRow:
 
 def check_name(name: str) -> str:
     """Return `name` if it is valid for a pipeline. Raises InvalidArgument."""
-    try:
-        StreamName.parse(f"pipeline/{name}")
-    except InvalidArgument as exc:
-        raise InvalidArgument(
-            f"'{name}' is not a valid name for a pipeline: expected letters, digits, '_', '-' and '.'; choose one with --name"
-        ) from exc
-    return name
+    return check_plain_name(name, "pipeline", hint="; choose one with --name")
 
 
 def refuse_running(row: PipelineRow, now: int, fenced: str | None = None) -> None:

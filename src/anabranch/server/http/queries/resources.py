@@ -65,7 +65,7 @@ async def put_query(call: HttpCall) -> Response:
     arguments = _arguments(members, (*_OF_VERSION, *_OF_RUN))
     if "text" not in arguments:
         raise InvalidArgument("the query's SQL is expected as 'sql'")
-    is_new = not await call.front.run(lambda: _exists(call))
+    is_new = await call.front.run(lambda: _find(call)) is None
     info = await done(call, "queries.deploy", {**_named(call), **arguments})
     headers = {"Location": f"/v1/queries/{info.name}"} if is_new else None
     return json_response(query_json(info), 201 if is_new else 200, headers=headers)
@@ -77,11 +77,8 @@ async def delete_query(call: HttpCall) -> Response:
     if drop not in (None, "results"):
         raise InvalidArgument(f"drop is 'results', not '{drop:.100}'")
     await done(call, "queries.delete", {**_named(call), "drop_results": drop is not None})
-    try:
-        left = await call.front.run(lambda: call.front.store.queries.get(_name(call)))
-    except QueryNotFound:
-        return Response(status_code=204)
-    return json_response(query_json(left), 202)
+    left = await call.front.run(lambda: _find(call))
+    return Response(status_code=204) if left is None else json_response(query_json(left), 202)
 
 
 async def start_query(call: HttpCall) -> Response:
@@ -194,12 +191,11 @@ def _members(value: Any) -> dict[str, Any]:
     return value
 
 
-def _exists(call: HttpCall) -> bool:
+def _find(call: HttpCall) -> QueryInfo | None:
     try:
-        call.front.store.queries.get(_name(call))
+        return call.front.store.queries.get(_name(call))
     except QueryNotFound:
-        return False
-    return True
+        return None
 
 
 def _number(text: str) -> int:
