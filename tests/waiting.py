@@ -8,6 +8,9 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 # Far more than anything takes on a slow and busy machine: it is only there to fail a test rather than hang it.
 PATIENCE_S = 120.0
@@ -21,6 +24,19 @@ def until(true: Callable[[], object], seconds: float = PATIENCE_S) -> None:
             faulthandler.dump_traceback(sys.__stderr__ or 2)
             raise AssertionError(f"still {found!r} after {seconds:g} s")
         time.sleep(0.003)
+
+
+def sleeps(tasks: Any, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Grows with each sleep of a store's threads."""
+    found: list[float] = []
+    own = type(tasks).sleep
+
+    def sleep(self: Any, seconds: float) -> None:
+        found.append(seconds)
+        own(self, seconds)
+
+    monkeypatch.setattr(type(tasks), "sleep", sleep)
+    return found
 
 
 def until_ended(*threads: threading.Thread) -> None:

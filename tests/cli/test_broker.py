@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+import anabranch as ab
 from tests.cli.kit import SCHEMA, Line
+from tests.hosted import Hosted
 from tests.server.kit import BrokerProcess
 from tests.wasm_modules import ENDLESS, IS_HOT, SCORE, heat, module
 
@@ -120,3 +122,17 @@ def test_a_query_runs_in_the_broker_with_functions_of_modules(lines: tuple[Line,
     assert "--memory is for a store that is opened here" in broker.refused("query", "SELECT 1", "--memory", "1GiB")
     broker("modules", "remove", "bad", "--yes")
     assert [each["module"] for each in own("modules", "list", "--json").json] == ["heat"]
+
+
+def test_results_of_queries_are_read(lines: tuple[Line, Line]) -> None:
+    broker, own = lines
+    with ab.connect(own.store) as store:
+        store.queries.deploy("means", "…")
+        assert "follow its results to wait for them" in broker.refused("queries", "results", "means")
+        hosted = Hosted(store, "means")
+        hosted.prepare("iot/means")
+        hosted.create("iot/means")
+        hosted.publish("iot/means", range(5))
+    for options in (["--json"], ["--follow", "--limit", "5", "--format", "csv"]):
+        found = broker("queries", "results", "means", *options).out
+        assert found == own("queries", "results", "means", *options).out == own("read", "iot/means", *options).out

@@ -63,6 +63,7 @@ READS = frozenset(
         "modules show",
         "queries list",
         "queries logs",
+        "queries results",
         "queries show",
         "queries validate",
         "queries versions",

@@ -11,8 +11,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anabranch.cli.confirm import YesOption, confirm
-from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store, store_path
+from anabranch.cli.options import JsonOption, OutputOption, StoreOption, new_app, open_store, store_path
 from anabranch.cli.output import iso_time, print_columns, print_json, print_note, put_json, put_line, strong
+from anabranch.cli.ranges import ByOption
+from anabranch.cli.read import (
+    ColumnsOption,
+    EndOption,
+    FollowOption,
+    FormatOption,
+    LimitOption,
+    MetaOption,
+    StartOption,
+    output_format,
+    print_events,
+    reader_options,
+)
 from anabranch.core.pairs import parse_pairs
 from anabranch.core.redact import shown_address
 from anabranch.errors import InvalidArgument, MissingExtra
@@ -273,6 +286,41 @@ def logs(
                     put_json(_line_json({**line, "at": at}), flush=True)
                 else:
                     put_line(f"{at}  {line['level']:<7}  {line['message']}", flush=True)
+
+
+@app.command()
+def results(
+    name: NameArgument,
+    result: Annotated[
+        str | None,
+        typer.Argument(metavar="[RESULT]", help="Of several: the name of the stream, or 1, 2 …", show_default=False),
+    ] = None,
+    start: StartOption = "head",
+    end: EndOption = None,
+    by: ByOption = "append",
+    follow: FollowOption = False,
+    limit: LimitOption = None,
+    columns: ColumnsOption = None,
+    meta: MetaOption = False,
+    form: FormatOption = None,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Print the results of a query, as `read` prints a stream. With --follow it goes on from the past into the future, and
+    waits for the results of a query that has just been deployed.
+
+    Examples:
+
+      anabranch queries results means
+      anabranch queries results means --from -1h --follow
+      anabranch queries results means iot/means --format csv --output means.csv
+    """
+    kind = output_format(form, as_json=as_json, output=output, follow=follow, limit=limit)
+    with open_store(store) as opened:
+        options = reader_options(opened, start, end, by, follow=follow, limit=limit, columns=columns)
+        with opened.queries.results(name, result, **options) as reader:
+            print_events(reader, kind, output, limit=limit, meta=meta, follow=follow)
 
 
 @app.command()

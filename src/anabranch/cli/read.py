@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,36 +26,43 @@ if TYPE_CHECKING:
 
     from anabranch.model.ids import Micros
     from anabranch.reading.reader import Reader
+    from anabranch.store import Store
 
 app = new_app()
+
+StartOption = Annotated[
+    str,
+    typer.Option(
+        "--from", metavar="PLACE", help="head, tail, a stream cut, an event pointer, a time, or -15m before now."
+    ),
+]
+EndOption = Annotated[
+    str | None, typer.Option("--to", metavar="PLACE", help="End before this place; default: the tail as of now.")
+]
+FollowOption = Annotated[bool, typer.Option("--follow", "-f", help="Go on and wait for more, until Ctrl-C.")]
+LimitOption = Annotated[int | None, typer.Option("--limit", "-n", metavar="N", min=0, help="At most so many events.")]
+ColumnsOption = Annotated[str | None, typer.Option("--columns", metavar="A,B", help="Only these columns.")]
+MetaOption = Annotated[bool, typer.Option("--meta", help="Add _pointer and _appended to each event.")]
+FormatOption = Annotated[
+    Format | None,
+    typer.Option("--format", help="Default: by the ending of --output; a table on a terminal, else JSON lines."),
+]
 
 
 @app.command()
 def read(
     stream: StreamArgument,
-    start: Annotated[
-        str,
-        typer.Option(
-            "--from", metavar="PLACE", help="head, tail, a stream cut, an event pointer, a time, or -15m before now."
-        ),
-    ] = "head",
-    end: Annotated[
-        str | None, typer.Option("--to", metavar="PLACE", help="End before this place; default: the tail as of now.")
-    ] = None,
+    start: StartOption = "head",
+    end: EndOption = None,
     by: ByOption = "append",
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on and wait for more, until Ctrl-C.")] = False,
-    limit: Annotated[
-        int | None, typer.Option("--limit", "-n", metavar="N", min=0, help="At most so many events.")
-    ] = None,
-    columns: Annotated[str | None, typer.Option("--columns", metavar="A,B", help="Only these columns.")] = None,
+    follow: FollowOption = False,
+    limit: LimitOption = None,
+    columns: ColumnsOption = None,
     where_time: Annotated[
         str | None, typer.Option("--where-time", metavar="FROM..TO", help="Only events of this time, TO exclusive.")
     ] = None,
-    meta: Annotated[bool, typer.Option("--meta", help="Add _pointer and _appended to each event.")] = False,
-    form: Annotated[
-        Format | None,
-        typer.Option("--format", help="Default: by the ending of --output; a table on a terminal, else JSON lines."),
-    ] = None,
+    meta: MetaOption = False,
+    form: FormatOption = None,
     output: OutputOption = None,
     as_json: JsonOption = False,
     store: StoreOption = None,
@@ -77,30 +85,54 @@ def read(
       anabranch read iot/sensors --output sensors.parquet
       anabranch read iot/sensors --format parquet | aws s3 cp - s3://bucket/sensors.parquet
     """
-    from anabranch.cli.render import choose, render
-    from anabranch.cli.stream_places import parse_place
+    kind = output_format(form, as_json=as_json, output=output, follow=follow, limit=limit)
+    with open_store(store) as opened:
+        options = reader_options(opened, start, end, by, follow=follow, limit=limit, columns=columns)
+        if where_time is not None:
+            options["between"] = _between(where_time, opened.runtime.clock.now())
+        with opened.reader(stream, **options) as reader:
+            print_events(reader, kind, output, limit=limit, meta=meta, follow=follow)
 
-    times = time_kind(by)
+
+def output_format(
+    form: Format | None, *, as_json: bool, output: Path | None, follow: bool, limit: int | None
+) -> Format:
+    """The format of the output. Raises InvalidArgument for one that can't be followed."""
+    from anabranch.cli.render import choose
+
     kind = choose(form, as_json=as_json, output=output)
     if kind is Format.parquet and follow and limit is None:
         raise InvalidArgument(
             "a Parquet file is complete only at its end: pass --limit, or another --format to --follow"
         )
-    with open_store(store) as opened:
-        now = opened.runtime.clock.now()
-        options: dict[str, Any] = {} if limit is None else {"batch_rows": max(1, min(limit, 65_536))}
-        with opened.reader(
-            stream,
-            start=parse_place(start, now=now),
-            end=None if end is None else parse_place(end, now=now),
-            follow=follow,
-            columns=split_list(columns),
-            between=None if where_time is None else _between(where_time, now),
-            by=times,
-            **options,
-        ) as reader:
-            visible = _VisibleColumns(reader, meta=meta)
-            render(_at_most(visible.batches(), limit), visible.schema, kind, output, keep=follow)
+    return kind
+
+
+def reader_options(
+    opened: Store, start: str, end: str | None, by: str, *, follow: bool, limit: int | None, columns: str | None
+) -> dict[str, Any]:
+    """The arguments of `Store.reader` that these options mean. Raises InvalidArgument."""
+    from anabranch.cli.stream_places import parse_place
+
+    now = opened.runtime.clock.now()
+    options: dict[str, Any] = {} if limit is None else {"batch_rows": max(1, min(limit, 65_536))}
+    return options | {
+        "start": parse_place(start, now=now),
+        "end": None if end is None else parse_place(end, now=now),
+        "follow": follow,
+        "columns": split_list(columns),
+        "by": time_kind(by),
+    }
+
+
+def print_events(
+    reader: Reader, kind: Format, output: Path | None, *, limit: int | None, meta: bool, follow: bool
+) -> None:
+    """Print the events of a reader."""
+    from anabranch.cli.render import render
+
+    visible = _VisibleColumns(reader, meta=meta)
+    render(_at_most(visible.batches(), limit), visible.schema, kind, output, keep=follow)
 
 
 def _between(text: str, now: Micros) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -26,10 +26,14 @@ from anabranch.deployments.record import (
     put_version,
     versions_of,
 )
+from anabranch.deployments.results import open_results
 from anabranch.errors import Conflict, InvalidArgument, QueryNotFound, TooLarge
 from anabranch.model.amounts import to_duration
+from anabranch.model.cut import HEAD
 from anabranch.model.ids import Micros
+from anabranch.model.rate import Rate
 from anabranch.reading.bounds import Place, TimeKind, place_text
+from anabranch.reading.reader import Reader
 from anabranch.streams.change import Changes
 from anabranch.streams.requests import Result
 
@@ -41,8 +45,10 @@ class DeployedQueries(Displayed):
     (`anabranch.spark.pipelines.run`), kept in versions. Each method is one transaction; hosts act on it within a second.
     """
 
-    def __init__(self, changes: Changes) -> None:
+    def __init__(self, changes: Changes, open_reader: Callable[..., Reader]) -> None:
+        """`open_reader` is `Store.reader`."""
         self._changes = changes
+        self._open_reader = open_reader
         self._catalog = changes.catalog
         self._runtime = changes.runtime
 
@@ -192,6 +198,39 @@ class DeployedQueries(Displayed):
         with self._catalog.reading() as txn:
             need_query(txn, name)
             return versions_of(txn, name)
+
+    def results(
+        self,
+        name: str,
+        result: str | None = None,
+        *,
+        start: Place = HEAD,
+        end: Place | None = None,
+        follow: bool = False,
+        columns: Sequence[str] | None = None,
+        by: TimeKind = "append",
+        batch_rows: int = limits.READ_ROWS_MAX,
+        rate: Rate | None = None,
+    ) -> Reader:
+        """Open a reader of a query's results: of the stream that it feeds, or of the one that `result` says, by its name or
+        by the number of its statement from 1. The other arguments are those of `Store.reader`.
+
+        With `follow` it waits for the results of a query that has none yet, as long as the query is to run. Raises
+        QueryNotFound, NoResultsYet, InvalidArgument, and what opening a reader raises."""
+        return open_results(
+            self.get,
+            self._open_reader,
+            self._runtime.tasks,
+            name,
+            result,
+            start=start,
+            end=end,
+            follow=follow,
+            columns=columns,
+            by=by,
+            batch_rows=batch_rows,
+            rate=rate,
+        )
 
 
 def _refuse_deleted(row: QueryRow) -> None:

@@ -1,11 +1,20 @@
-"""Which stream holds the results of a deployed query, and when waiting for it is in vain."""
+"""Which stream holds the results of a deployed query, when waiting for it is in vain, and reading it."""
 
 from __future__ import annotations
 
-from anabranch.deployments.info import QueryInfo
-from anabranch.errors import InvalidArgument, NoResultsYet
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-__all__ = ["check_may_come", "result_stream"]
+from anabranch import limits
+from anabranch.deployments.info import QueryInfo
+from anabranch.errors import InvalidArgument, NoResultsYet, ScopeNotFound, StreamNotFound
+from anabranch.model.cut import HEAD, TAIL
+from anabranch.reading.bounds import Place
+from anabranch.runtime.tasks import Tasks
+
+__all__ = ["check_may_come", "open_results", "result_stream"]
+
+R = TypeVar("R")
 
 
 def result_stream(info: QueryInfo, result: str | None = None) -> str | None:
@@ -37,3 +46,34 @@ def check_may_come(info: QueryInfo) -> None:
         raise NoResultsYet(info.name, "failed", info.error)
     if info.wanted != "running":
         raise NoResultsYet(info.name, "deleted" if info.wanted == "deleted" else info.state)
+
+
+def open_results(
+    get: Callable[[str], QueryInfo],
+    open_reader: Callable[..., R],
+    tasks: Tasks,
+    name: str,
+    result: str | None,
+    *,
+    start: Place,
+    follow: bool,
+    **options: Any,
+) -> R:
+    """A reader of a query's results; see `DeployedQueries.results`. `get` finds the query, and `open_reader` opens a reader
+    of a stream with the `options`."""
+    waited = False
+    while True:
+        info = get(name)
+        stream = result_stream(info, result)
+        if stream is not None:
+            try:  # all of what was waited for is later than the call
+                place = HEAD if waited and start in (TAIL, TAIL.value) else start
+                return open_reader(stream, start=place, follow=follow, **options)
+            except (ScopeNotFound, StreamNotFound) as exc:
+                if type(exc) not in (ScopeNotFound, StreamNotFound):
+                    raise
+        check_may_come(info)
+        if not follow:
+            raise NoResultsYet(info.name, info.state)
+        waited = True
+        tasks.sleep(limits.FOLLOW_AWAIT_S)

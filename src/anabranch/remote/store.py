@@ -28,6 +28,7 @@ from anabranch.remote.groups import RemoteGroups
 from anabranch.remote.history import RemoteHistory
 from anabranch.remote.jobs import RemoteJob
 from anabranch.remote.notifications import RemoteStoreNotifications
+from anabranch.remote.queries import RemoteQueries
 from anabranch.remote.reader import RemoteReader
 from anabranch.remote.shared_state import RemoteSharedState
 from anabranch.remote.steps import Steps
@@ -46,6 +47,7 @@ _BASES: Final = {
     "ephemeral": RemoteEphemeral,
     "groups": RemoteGroups,
     "notifications": RemoteStoreNotifications,
+    "queries": RemoteQueries,
     "shared": RemoteSharedState,
     "transactions": RemoteTransactions,
 }

@@ -165,7 +165,7 @@ class Store(Displayed):
             window=self.watermarks.window,
         )
         self.producers = Producers(parts, self.streams, self._writer)
-        self.queries = DeployedQueries(self.changes)
+        self.queries = DeployedQueries(self.changes, self.reader)
         self.modules = Modules(self.changes)
         self.transactions = Transactions(parts, note=self.watermarks.note_commit)
         self._byte_streams = ByteStreams(parts, self.streams, self.changes, self._writer)

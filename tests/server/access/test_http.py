@@ -10,8 +10,8 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from anabranch.server.http.table import ENDPOINTS
+from tests.hosted import Hosted
 from tests.server.access.credentials import KNOWN, LETTERS, STRANGERS, World, may, world
-from tests.server.http.queries.hosted import Hosted
 from tests.server.http.serving import serving
 
 # Pages that tell nothing of the store, so anybody may see them. A new one has to be added here.

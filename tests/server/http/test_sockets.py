@@ -14,7 +14,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from anabranch.store import Store
-from tests.server.http.queries.hosted import Hosted
+from tests.hosted import Hosted
 from tests.server.http.serving import Serving, serving
 
 SENSORS = "/v1/streams/iot/sensors/events"

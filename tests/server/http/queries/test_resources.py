@@ -8,7 +8,7 @@ import pytest
 from anabranch.catalog.state.query import QUERY, QueryRestart
 from anabranch.spark.queries.log import QueryLogs
 from anabranch.store import Store
-from tests.server.http.queries.hosted import Hosted
+from tests.hosted import Hosted
 
 SQL = "CREATE STREAM out.means AS SELECT …"
 MEANS = "/v1/queries/means"

@@ -14,7 +14,7 @@ from anabranch import limits
 from anabranch.security.guard import Holding, OpenGuard, Principal
 from anabranch.server.events.arrow_encoder import CUT
 from anabranch.store import Store
-from tests.server.http.queries.hosted import Hosted
+from tests.hosted import Hosted
 from tests.server.http.serving import Serving
 from tests.waiting import until
 

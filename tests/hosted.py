@@ -1,4 +1,4 @@
-"""What a host writes about a query that it runs, written by hand: the tests of the HTTP front end start no Spark."""
+"""What a host writes about a query that it runs, written by hand, so that a test starts no Spark."""
 
 from __future__ import annotations
 
