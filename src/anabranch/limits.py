@@ -304,6 +304,7 @@ RUN_PINNED_BYTES_MAX: Final = 64 * KIB  # of a result that is kept under the run
 
 # Arrow Flight
 COMMAND_BYTES_MAX: Final = MIB
+FLIGHT_BATCH_BYTES: Final = 2 * MIB  # sent together, if so much is at hand
 CONNECTION_BYTES_MAX: Final = 4 * MIB  # of one call: read ahead of its consumer, or accepted and not yet durable
 CONNECTION_BATCHES_MAX: Final = 16  # of one append: accepted and not yet durable
 FLIGHT_CHUNKS_MAX: Final = 1_024  # chunks of a byte stream in one message

@@ -65,7 +65,7 @@ ALLOWED = {
     "remote/append_queue.py::AppendQueue._due self.changed.wait": _CONDITION + _ANSWERED,
     "remote/append_queue.py::AppendQueue.wait_drained self.changed.wait": _CONDITION + _ANSWERED,
     "remote/append_queue.py::AppendQueue.wait_for_room self.changed.wait": _CONDITION + _ANSWERED,
-    "remote/read_call.py::ReadCall._receive self.changed.wait": _CONDITION + "until the consumer takes what is ahead",
+    "remote/read_call.py::ReadCall._supply self.changed.wait": _CONDITION + "until the consumer takes what is ahead",
     "remote/session.py::RemoteSession._await_frame self._changed.wait": _CONDITION
     + "an answer, or the end of the connection, which is noticed by its own task",
     "server/flight/exchange.py::Exchange._next self._changed.wait": _CONDITION + "a silent client's session is ended",

@@ -58,6 +58,23 @@ class SegmentRows(NamedTuple):
     appended: int | pa.Array
     offsets: pa.Array | None
 
+    def split(self, count: int) -> tuple[SegmentRows, SegmentRows]:
+        """The first `count` rows, and the others; at least one each."""
+        offsets, times = self.offsets, self.appended
+        first = self.first + count if offsets is None else offsets[count].as_py()
+        stop = first if offsets is None else offsets[count - 1].as_py() + 1
+        before, after = (
+            SegmentRows(
+                begin,
+                end,
+                self.batch.slice(row, length),
+                times if isinstance(times, int) else times.slice(row, length),
+                None if offsets is None else offsets.slice(row, length),
+            )
+            for begin, end, row, length in ((self.first, stop, 0, count), (first, self.stop, count, None))
+        )
+        return before, after
+
 
 class LogReader:
     """Returns the rows of planned extents. One per store; any number of readers may share it, each through a

@@ -25,7 +25,7 @@ from anabranch.log.view import load
 from anabranch.model.columns import ADDED, select_columns
 from anabranch.model.cut import HEAD, StreamCut
 from anabranch.model.event import Event, EventRun
-from anabranch.model.ids import StreamId
+from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.rate import Rate
 from anabranch.model.times import TimeRules, to_micros
@@ -164,6 +164,11 @@ class Reader(Displayed):
         return StreamCut.of(self._info.id, positions)
 
     @property
+    def offsets(self) -> Mapping[SegmentId, int]:
+        """`position` without the stream, after whole batches."""
+        return self._delivered
+
+    @property
     def end(self) -> StreamCut | None:
         """The cut at which it ends; None if it follows the stream."""
         return self._end
@@ -245,6 +250,17 @@ class Reader(Displayed):
         self._enter(as_events=False)
         delivery = self._wait(timeout_s)
         return None if delivery is None else self._batch(delivery)
+
+    def read_rows(self, timeout_s: float = 0.0, *, look: bool = True) -> tuple[SegmentId, SegmentRows] | None:
+        """The rows of the next batch as they are stored, with offsets and append times beside the columns; for what sends
+        them on. Without `look`, only those that are known of: it doesn't ask the catalog for more. None and errors as in `read`."""
+        self._enter(as_events=False)
+        delivery = self._wait(timeout_s, look=look)
+        if delivery is None:
+            return None
+        self._deliver(delivery, whole=True)
+        self._astray = False
+        return delivery.segment, delivery.rows
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """`batches` in Arrow's C interface, so that pyarrow, DuckDB, polars and pandas take the reader itself."""
@@ -378,15 +394,15 @@ class Reader(Displayed):
         columns = pa.schema([schema.columns.field(name) for name in names])
         return Selection(columns, self._rows_max, schema.time, self._between)
 
-    def _wait(self, timeout_s: float | None = None) -> StreamDelivery | None:
-        """The next rows. If the reader follows, waits for them at most `timeout_s` seconds. Returns None if there are
-        none or the reader was closed."""
+    def _wait(self, timeout_s: float | None = None, *, look: bool = True) -> StreamDelivery | None:
+        """The next rows. If the reader follows and may `look`, waits for them at most `timeout_s` seconds. Returns None if
+        there are none or the reader was closed."""
         try:
             with self._busy:
                 if self._astray:
                     self._begin_anew(as_events=self._as_events)
                 self._astray = True
-                return self._supplied(self._take() or self._wait_alone(timeout_s, lambda: self._closed))
+                return self._supplied(self._take() or self._wait_alone(timeout_s, lambda: self._closed, look=look))
         except Exception:
             self._astray = False  # the cursor can continue after an error
             raise
@@ -417,17 +433,19 @@ class Reader(Displayed):
         self._pacing.wake()
         self._tail.notify()
 
-    def _wait_alone(self, timeout_s: float | None, interrupted: Callable[[], bool]) -> StreamDelivery | None:
+    def _wait_alone(
+        self, timeout_s: float | None, interrupted: Callable[[], bool], *, look: bool = True
+    ) -> StreamDelivery | None:
         deadline = None if timeout_s is None else self._clock.monotonic() + timeout_s
         if not self._pacing.wait(deadline, interrupted):
             return None
-        delivery, self._rest = self._rest or self._pull(deadline, interrupted), None
+        delivery, self._rest = self._rest or self._pull(deadline, interrupted, look=look), None
         if delivery is not None and self._pacing.rate is not None:
             batch = delivery.rows.batch
             delivery, self._rest = _divided(delivery, self._pacing.take(batch.num_rows, batch.nbytes))
         return delivery
 
-    def _pull(self, deadline: float | None, interrupted: Callable[[], bool]) -> StreamDelivery | None:
+    def _pull(self, deadline: float | None, interrupted: Callable[[], bool], *, look: bool) -> StreamDelivery | None:
         while not interrupted():
             began_at = None if self._tracing is None else self._tracing.now()
             delivery = self._flow.pull()
@@ -436,7 +454,7 @@ class Reader(Displayed):
                     name, rows = str(delivery.view.info.name), delivery.rows.batch.num_rows
                     self._tracing.read(began_at, name, delivery.segment, rows)
                 return delivery
-            if self._flow.exhausted:
+            if self._flow.exhausted or not look:
                 return None
             seen = self._tail.generation()
             if self._flow.refresh():
@@ -507,22 +525,9 @@ class BatchStream:
 
 def _divided(delivery: StreamDelivery, count: int) -> tuple[StreamDelivery, StreamDelivery | None]:
     """The first rows of a delivery, and the others."""
-    rows = delivery.rows
-    if count >= rows.batch.num_rows:
+    if count >= delivery.rows.batch.num_rows:
         return delivery, None
-    times = rows.appended
-    first = rows.first + count if rows.offsets is None else rows.offsets[count].as_py()
-    stop = first if rows.offsets is None else rows.offsets[count - 1].as_py() + 1
-    before, after = (
-        SegmentRows(
-            begin,
-            end,
-            rows.batch.slice(row, length),
-            times if isinstance(times, int) else times.slice(row, length),
-            None if rows.offsets is None else rows.offsets.slice(row, length),
-        )
-        for begin, end, row, length in ((rows.first, stop, 0, count), (first, rows.stop, count, None))
-    )
+    before, after = delivery.rows.split(count)
     return delivery._replace(rows=before), delivery._replace(rows=after, skipped={})
 
 

@@ -4,7 +4,7 @@ where it stopped."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
@@ -39,6 +39,7 @@ class Received(NamedTuple):
     offsets: pa.Array | None
     appended: int | pa.Array
     after: Mapping[SegmentId, int]
+    bytes: int  # about
 
 
 class ReadCall:
@@ -63,7 +64,8 @@ class ReadCall:
         chunks: Any = self._chunks
         self.schema: pa.Schema = chunks.schema
         start = StreamCut.parse(opening.position)
-        self.stream, self.position = start.stream, start.as_dict()
+        self.stream = start.stream
+        self.position: Mapping[SegmentId, int] = start.as_dict()
         self.end = StreamCut.parse(opening.end) if opening.end else None
         self.skipped = opening.skipped
         command.skip_truncated = False
@@ -101,7 +103,7 @@ class ReadCall:
                 self.changed.wait(left)
             found = self._ready.popleft()
             if isinstance(found, Received):
-                self._bytes -= found.batch.nbytes
+                self._bytes -= found.bytes
             self.changed.notify_all()
             return found
 
@@ -166,7 +168,7 @@ class ReadCall:
             self._cancel()
 
     def _receive(self) -> bool:
-        """Take one batch; waits while too much is ahead of the consumer. False at the end."""
+        """Take what comes next; waits while too much is ahead of the consumer. False at the end."""
         try:
             chunk = self._chunks.read_chunk()
         except StopIteration:
@@ -175,20 +177,20 @@ class ReadCall:
                 self.changed.notify_all()
             return False
         metadata = parse(v1.BatchMetadata, chunk.app_metadata.to_pybytes())
-        position = dict(self.position)
-        if metadata.position:
-            position = StreamCut.parse(metadata.position).as_dict()
         if metadata.at_tail:
             with self.changed:
                 self._at_tail = True
                 self.changed.notify_all()
             return True
-        found: Received | Mapping[SegmentId, int] = position
-        size = 0
-        if chunk.data.num_rows:
-            segment = SegmentId.unpack(metadata.segment)
-            position[segment] = metadata.stop
-            found, size = _received(chunk.data, segment, metadata, position), chunk.data.nbytes
+        if metadata.position:
+            position = StreamCut.parse(metadata.position).as_dict()
+            return self._supply(position, position, 0)
+        return all(
+            self._supply(each, each.after, each.batch.nbytes) for each in _received(chunk.data, metadata, self.position)
+        )
+
+    def _supply(self, found: Received | Mapping[SegmentId, int], position: Mapping[SegmentId, int], size: int) -> bool:
+        """Hand something to the consumer, which is at `position` after it. False if it has gone."""
         with self.changed:
             while self._bytes + size > limits.CONNECTION_BYTES_MAX and self._bytes and not self._closed:
                 self.changed.wait()
@@ -196,7 +198,7 @@ class ReadCall:
                 self._running = False
                 return False
             self.position = position
-            self._at_tail = self._at_tail and not chunk.data.num_rows
+            self._at_tail = self._at_tail and not isinstance(found, Received)
             self._ready.append(found)
             self._bytes += size
             self.changed.notify_all()
@@ -210,10 +212,19 @@ class ReadCall:
 
 
 def _received(
-    batch: pa.RecordBatch, segment: SegmentId, metadata: v1.BatchMetadata, after: Mapping[SegmentId, int]
-) -> Received:
-    offsets = pa.array(np.frombuffer(metadata.offsets, "<i8")) if metadata.offsets else None
-    appended: int | pa.Array = metadata.appended_us
-    if metadata.appended_times:
-        appended = pa.array(np.frombuffer(metadata.appended_times, "<i8")).cast(TIME_TYPE)
-    return Received(batch, segment, metadata.first, metadata.stop, offsets, appended, after)
+    batch: pa.RecordBatch, metadata: v1.BatchMetadata, position: Mapping[SegmentId, int]
+) -> Iterator[Received]:
+    begin, row_bytes = 0, batch.nbytes / max(1, batch.num_rows)
+    for run in metadata.runs:
+        segment = SegmentId.unpack(run.segment)
+        if run.position:
+            position = StreamCut.parse(run.position).as_dict()
+        else:
+            position = {**position, segment: run.stop}
+        offsets = pa.array(np.frombuffer(run.offsets, "<i8")) if run.offsets else None
+        appended: int | pa.Array = run.appended_us
+        if run.appended_times:
+            appended = pa.array(np.frombuffer(run.appended_times, "<i8")).cast(TIME_TYPE)
+        rows, size = batch.slice(begin, run.rows), int(run.rows * row_bytes)
+        yield Received(rows, segment, run.first, run.stop, offsets, appended, position, size)
+        begin += run.rows

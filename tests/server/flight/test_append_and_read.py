@@ -98,30 +98,40 @@ def test_a_stream_that_does_not_exist_is_refused_before_the_first_batch(client: 
 def test_a_read_continues_after_any_batch(client: flight.FlightClient, store: Store, compact: bool) -> None:
     with store.writer("s/a") as writer:
         for i in range(40):
-            writer.write_batch(pa.table({"key": [f"k{i}"] * 2_000, "payload": [b"%d" % i] * 2_000}))
+            writer.write_batch(pa.table({"key": [f"k{i}"] * 2_000, "payload": [b"%0100d" % i] * 2_000}))
+            writer.flush()
     whole = read(client, stream="s/a", compact=compact)
     assert len(whole) > 2 and sum(batch.num_rows for batch, _ in whole) == 80_000
-    position = ""
+    offsets: dict[ab.SegmentId, int] = {}
     for number, (_, metadata) in enumerate(whole):
         if metadata.position:
-            position = metadata.position
-            rest = read(client, stream="s/a", start=v1.Place(text=position), compact=compact)
-            assert sum(b.num_rows for b, _ in rest) == sum(b.num_rows for b, _ in whole[number + 1 :])
+            offsets = ab.StreamCut.parse(metadata.position).as_dict()
+        for run in metadata.runs:
+            assert not run.position and not run.offsets
+            offsets[ab.SegmentId.unpack(run.segment)] = run.stop
+        cut = ab.StreamCut.of(store.streams.get("s/a").id, offsets)
+        rest = read(client, stream="s/a", start=v1.Place(text=str(cut)), compact=compact)
+        assert sum(b.num_rows for b, _ in rest) == sum(b.num_rows for b, _ in whole[number + 1 :])
 
 
-def test_a_compact_batch_tells_offsets_and_append_times(client: flight.FlightClient, store: Store) -> None:
+def test_a_compact_batch_tells_segments_offsets_and_append_times(client: flight.FlightClient, store: Store) -> None:
     with store.writer("s/a") as writer:
         for i in range(4):
-            writer.write_batch(pa.table({"key": ["k"] * 3, "payload": [b"%d" % i] * 3}))
+            writer.write_batch(pa.table({"key": [f"k{n}" for n in range(20)], "payload": [b"%d" % i] * 20}))
             writer.flush()
-    _, (batch, metadata), *_ = read(client, stream="s/a", compact=True)
-    with store.reader("s/a") as reader:
-        (expected,) = [each for each in reader.batches() if each.num_rows]
+    _, (batch, metadata) = read(client, stream="s/a", compact=True)
     assert batch.schema.names == ["key", "time", "payload"]
-    assert (metadata.first, metadata.stop) == (0, 12)
-    times = list(memoryview(metadata.appended_times).cast("q")) or [metadata.appended_us] * 12
-    assert times == expected.column("_appended").cast(pa.int64()).to_pylist()
-    assert metadata.segment == expected.column("_segment")[0].as_py()
+    assert len(metadata.runs) == 2  # of both segments, in one batch
+    begin = 0
+    with store.reader("s/a") as reader:
+        for run, expected in zip(metadata.runs, reader.batches(), strict=True):
+            assert batch.slice(begin, run.rows).to_pylist() == expected.select(batch.schema.names).to_pylist()
+            begin += run.rows
+            assert (run.first, run.stop, run.rows) == (0, expected.num_rows, expected.num_rows)
+            times = list(memoryview(run.appended_times).cast("q")) or [run.appended_us] * run.rows
+            assert times == expected.column("_appended").cast(pa.int64()).to_pylist()
+            assert run.segment == expected.column("_segment")[0].as_py()
+    assert begin == batch.num_rows == 80
 
 
 def test_streams_are_listed_and_described(client: flight.FlightClient, store: Store) -> None:

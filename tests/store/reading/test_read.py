@@ -132,10 +132,10 @@ def test_closing_a_reader_waits_for_a_pull_of_arrows_c_interface(
     write(store, 0, 250)
     pulls, go_on, wait = threading.Event(), threading.Event(), Reader._wait
 
-    def slow(self: Reader, *arguments: Any) -> Any:
+    def slow(self: Reader, *arguments: Any, **options: Any) -> Any:
         pulls.set()
         assert go_on.wait(PATIENCE_S)
-        return wait(self, *arguments)
+        return wait(self, *arguments, **options)
 
     monkeypatch.setattr(Reader, "_wait", slow)
     some, ended = reader(store), []

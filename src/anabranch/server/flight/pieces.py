@@ -10,8 +10,13 @@ from anabranch import limits
 
 
 def pieces_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The batch in pieces of about half of `limits.CONNECTION_BYTES_MAX`, of at least one row; no copies."""
-    count = -(-batch.nbytes // (limits.CONNECTION_BYTES_MAX // 2))
-    rows = max(1, -(-batch.num_rows // max(1, count)))
+    """The batch in pieces of at most `rows_of_piece`; no copies."""
+    rows = rows_of_piece(batch.num_rows, batch.nbytes)
     for begin in range(0, batch.num_rows, rows):
         yield batch.slice(begin, rows)
+
+
+def rows_of_piece(rows: int, size: int) -> int:
+    """How many of `rows` of `size` bytes make about half of `limits.CONNECTION_BYTES_MAX`; at least one."""
+    pieces = max(1, -(-size // (limits.CONNECTION_BYTES_MAX // 2)))
+    return max(1, -(-rows // pieces))

@@ -124,28 +124,38 @@ class ReadCommand(_message.Message):
     def __init__(self, stream: _Optional[str] = ..., start: _Optional[_Union[Place, _Mapping]] = ..., end: _Optional[_Union[Place, _Mapping]] = ..., follow: _Optional[bool] = ..., columns: _Optional[_Iterable[str]] = ..., no_columns: _Optional[bool] = ..., not_before: _Optional[_Union[Place, _Mapping]] = ..., before: _Optional[_Union[Place, _Mapping]] = ..., by: _Optional[str] = ..., batch_rows: _Optional[int] = ..., compact: _Optional[bool] = ..., skip_truncated: _Optional[bool] = ..., events_per_s: _Optional[float] = ..., bytes_per_s: _Optional[float] = ..., stream_id: _Optional[int] = ...) -> None: ...
 
 class BatchMetadata(_message.Message):
-    __slots__ = ("position", "segment", "first", "appended_us", "offsets", "appended_times", "stop", "end", "skipped", "at_tail")
+    __slots__ = ("position", "end", "skipped", "at_tail", "runs")
     POSITION_FIELD_NUMBER: _ClassVar[int]
-    SEGMENT_FIELD_NUMBER: _ClassVar[int]
-    FIRST_FIELD_NUMBER: _ClassVar[int]
-    APPENDED_US_FIELD_NUMBER: _ClassVar[int]
-    OFFSETS_FIELD_NUMBER: _ClassVar[int]
-    APPENDED_TIMES_FIELD_NUMBER: _ClassVar[int]
-    STOP_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     SKIPPED_FIELD_NUMBER: _ClassVar[int]
     AT_TAIL_FIELD_NUMBER: _ClassVar[int]
+    RUNS_FIELD_NUMBER: _ClassVar[int]
     position: str
-    segment: int
-    first: int
-    appended_us: int
-    offsets: bytes
-    appended_times: bytes
-    stop: int
     end: str
     skipped: int
     at_tail: bool
-    def __init__(self, position: _Optional[str] = ..., segment: _Optional[int] = ..., first: _Optional[int] = ..., appended_us: _Optional[int] = ..., offsets: _Optional[bytes] = ..., appended_times: _Optional[bytes] = ..., stop: _Optional[int] = ..., end: _Optional[str] = ..., skipped: _Optional[int] = ..., at_tail: _Optional[bool] = ...) -> None: ...
+    runs: _containers.RepeatedCompositeFieldContainer[RowRun]
+    def __init__(self, position: _Optional[str] = ..., end: _Optional[str] = ..., skipped: _Optional[int] = ..., at_tail: _Optional[bool] = ..., runs: _Optional[_Iterable[_Union[RowRun, _Mapping]]] = ...) -> None: ...
+
+class RowRun(_message.Message):
+    __slots__ = ("rows", "segment", "first", "stop", "appended_us", "appended_times", "offsets", "position")
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    STOP_FIELD_NUMBER: _ClassVar[int]
+    APPENDED_US_FIELD_NUMBER: _ClassVar[int]
+    APPENDED_TIMES_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    rows: int
+    segment: int
+    first: int
+    stop: int
+    appended_us: int
+    appended_times: bytes
+    offsets: bytes
+    position: str
+    def __init__(self, rows: _Optional[int] = ..., segment: _Optional[int] = ..., first: _Optional[int] = ..., stop: _Optional[int] = ..., appended_us: _Optional[int] = ..., appended_times: _Optional[bytes] = ..., offsets: _Optional[bytes] = ..., position: _Optional[str] = ...) -> None: ...
 
 class RangeReadCommand(_message.Message):
     __slots__ = ("stream_id", "segment", "start", "stop", "columns", "no_columns")
