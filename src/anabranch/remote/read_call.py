@@ -4,7 +4,7 @@ where it stopped."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
@@ -184,13 +184,14 @@ class ReadCall:
             return True
         if metadata.position:
             position = StreamCut.parse(metadata.position).as_dict()
-            return self._supply(position, position, 0)
-        return all(
-            self._supply(each, each.after, each.batch.nbytes) for each in _received(chunk.data, metadata, self.position)
-        )
+            return self._supply([position], position, 0)
+        received = list(_received(chunk.data, metadata, self.position))
+        return not received or self._supply(received, received[-1].after, sum(each.bytes for each in received))
 
-    def _supply(self, found: Received | Mapping[SegmentId, int], position: Mapping[SegmentId, int], size: int) -> bool:
-        """Hand something to the consumer, which is at `position` after it. False if it has gone."""
+    def _supply(
+        self, found: Sequence[Received | Mapping[SegmentId, int]], position: Mapping[SegmentId, int], size: int
+    ) -> bool:
+        """Hand what was received to the consumer, which is at `position` after it. False if it has gone."""
         with self.changed:
             while self._bytes + size > limits.CONNECTION_BYTES_MAX and self._bytes and not self._closed:
                 self.changed.wait()
@@ -198,8 +199,8 @@ class ReadCall:
                 self._running = False
                 return False
             self.position = position
-            self._at_tail = self._at_tail and not isinstance(found, Received)
-            self._ready.append(found)
+            self._at_tail = self._at_tail and not size
+            self._ready.extend(found)
             self._bytes += size
             self.changed.notify_all()
         return True
@@ -225,6 +226,6 @@ def _received(
         appended: int | pa.Array = run.appended_us
         if run.appended_times:
             appended = pa.array(np.frombuffer(run.appended_times, "<i8")).cast(TIME_TYPE)
-        rows, size = batch.slice(begin, run.rows), int(run.rows * row_bytes)
+        rows, size = batch.slice(begin, run.rows), 1 + int(run.rows * row_bytes)
         yield Received(rows, segment, run.first, run.stop, offsets, appended, position, size)
         begin += run.rows
