@@ -53,6 +53,13 @@ def _origins(values: tuple[str, ...]) -> tuple[str, ...]:
     return values
 
 
+def _host_names(values: tuple[str, ...]) -> tuple[str, ...]:
+    for value in values:
+        if value != "*" and not re.fullmatch(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", value):
+            raise ValueError(f"expected the name of a host such as river.example, without a port, or *; not {value!r}")
+    return tuple(value.lower() for value in values)
+
+
 Port = Annotated[int, Field(ge=0, le=65535)]
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 Lifetime = Annotated[
@@ -113,6 +120,10 @@ class ServerSettings(BaseSettings):
 
     cors_origins: Annotated[Names, AfterValidator(_origins)] = Field(
         (), description="Origins whose pages browsers let use this broker, such as https://app.example, or *."
+    )
+    allowed_hosts: Annotated[Names, AfterValidator(_host_names)] = Field(
+        (),
+        description="Names by which callers may address HTTP without tokens, besides localhost, addresses and names without a dot; or *.",
     )
     request_bytes_max: Annotated[int, Field(ge=1024)] = Field(
         64 << 20, description="The largest body of one HTTP request."

@@ -73,7 +73,8 @@ class HttpFrontEnd:
         self._settings = settings
         self._door = door
         self._certificate = ServerCertificate.of(settings, broker.store.runtime)
-        app = create_app(broker, origins=settings.cors_origins)
+        hosts = ("*",) if settings.authenticates else settings.allowed_hosts
+        app = create_app(broker, origins=settings.cors_origins, hosts=hosts)
         self._edge = HttpEdge(app, broker, settings, counters, access_log, is_upload=is_upload)
         self._direct = DirectAppends(lambda: app.front, self._edge, connections_max=settings.connections_max)
         self._server: uvicorn.Server | None = None

@@ -50,9 +50,11 @@ class Serving:
 
 
 @contextmanager
-def serving(store: Store, guard: Guard | None = None, *, origins: Sequence[str] = ()) -> Iterator[Serving]:
+def serving(
+    store: Store, guard: Guard | None = None, *, origins: Sequence[str] = (), hosts: Sequence[str] = ("*",)
+) -> Iterator[Serving]:
     broker = Broker(store, guard or OpenGuard())
-    app = create_app(broker, origins=origins)
+    app = create_app(broker, origins=origins, hosts=hosts)
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     direct = DirectAppends(lambda: app.front, Unrecorded(), connections_max=1000)

@@ -84,3 +84,33 @@ def test_what_is_no_origin_is_refused_by_the_settings(origin: str) -> None:
     assert load({"cors_origins": "https://a.example, *"}, environment={}).settings.cors_origins[1] == "*"
     with pytest.raises(InvalidArgument, match="origin"):
         load({"cors_origins": origin}, environment={})
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost:7411", 200),
+        ("app.localhost", 200),
+        ("127.0.0.1:80", 200),
+        ("[::1]:7411", 200),
+        ("[::ffff:127.0.0.1]", 200),
+        ("broker1:7411", 200),
+        ("River.Example:7411", 200),
+        ("river.example.", 200),
+        ("evil.example", 421),
+        ("river.example.evil.example:7411", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("1.2.3", 421),
+    ],
+)
+def test_without_tokens_a_broker_answers_to_its_own_names_only(store: Store, host: str, status: int) -> None:
+    with serving(store, hosts=["river.example"]) as running:
+        assert httpx.get(f"{running.url}/v1/scopes", headers={"Host": host}).status_code == status
+        assert httpx.get(f"{running.url}/docs", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize("name", ["https://a.example", "a.example:80", "a b", "*.example"])
+def test_what_is_no_name_of_a_host_is_refused_by_the_settings(name: str) -> None:
+    assert load({"allowed_hosts": "A.example, b"}, environment={}).settings.allowed_hosts == ("a.example", "b")
+    with pytest.raises(InvalidArgument, match="name of a host"):
+        load({"allowed_hosts": name}, environment={})

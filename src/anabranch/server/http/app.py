@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from anabranch.security.guard import Principal
 from anabranch.server.broker import Broker
 from anabranch.server.http.access import authenticate
-from anabranch.server.http.cors import check_origin, with_cors
+from anabranch.server.http.cors import check_host, check_origin, with_cors
 from anabranch.server.http.endpoints import Endpoint
 from anabranch.server.http.front import HttpCall, HttpFront
 from anabranch.server.http.names import stream_of
@@ -34,9 +34,15 @@ class HttpApp:
     """The application of one broker. Once the broker drains, followers end, each with the cut where it can go on."""
 
     def __init__(
-        self, broker: Broker, endpoints: Sequence[Endpoint] = ENDPOINTS, *, origins: Sequence[str] = ()
+        self,
+        broker: Broker,
+        endpoints: Sequence[Endpoint] = ENDPOINTS,
+        *,
+        origins: Sequence[str] = (),
+        hosts: Sequence[str] = ("*",),
     ) -> None:
         self._broker = broker
+        self._hosts = hosts
         self.front: HttpFront | None = None
         self._description = msgspec.json.encode(openapi(endpoints))
         app = Starlette(
@@ -57,6 +63,7 @@ class HttpApp:
             raise HttpRefusal(503, "draining", "the broker is stopping", Retry_After="1", Connection="close")
         if endpoint.resource == "open":
             return HttpCall(front, request, _NOBODY)
+        check_host(request.headers, self._hosts)
         principal = authenticate(front.guard, request.scope, endpoint.token_of)
         front.guard.admit(principal)
         stream = None
@@ -77,10 +84,11 @@ class HttpApp:
             await self.front.close()
 
 
-def create_app(broker: Broker, *, origins: Sequence[str] = ()) -> HttpApp:
-    """The ASGI application that serves a broker's store over HTTP, also to browsers' pages of these origins. It needs the
-    lifespan protocol, and one event loop a process. It closes neither the store nor the guard."""
-    return HttpApp(broker, origins=origins)
+def create_app(broker: Broker, *, origins: Sequence[str] = (), hosts: Sequence[str] = ("*",)) -> HttpApp:
+    """The ASGI application that serves a broker's store over HTTP, also to browsers' pages of these origins, to requests
+    for these hosts (`check_host`). It needs the lifespan protocol, and one event loop a process. It closes neither the
+    store nor the guard."""
+    return HttpApp(broker, origins=origins, hosts=hosts)
 
 
 class _Served:

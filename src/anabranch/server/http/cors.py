@@ -1,7 +1,9 @@
-"""Which pages of other origins may use the broker from a browser."""
+"""Which pages may use the broker from a browser."""
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -22,6 +24,7 @@ _EXPOSED: Final = (
     "Producer-Seq",
 )
 _PREFLIGHT_S: Final = 3600
+_PORT: Final = re.compile(r":\d+\Z")
 
 
 def with_cors(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
@@ -48,3 +51,19 @@ def check_origin(headers: Headers, origins: Sequence[str]) -> None:
     if headers.get("sec-fetch-site") == "same-origin" or origin.partition("://")[2] == headers.get("host"):
         return
     raise HttpRefusal(403, "origin_not_allowed", f"pages of {origin:.200} may not use this broker: see cors_origins")
+
+
+def check_host(headers: Headers, allowed: Sequence[str]) -> None:
+    """Refuse a request that calls the broker by a name that isn't its own. Needed without access control: a page may have
+    its own name lead to the visitor's machine (DNS rebinding), and is then, for the browser, a page of the broker.
+    Addresses, `localhost` and names without a dot can't be such a page's; other names have to be `allowed` (`*`: all).
+    Raises HttpRefusal."""
+    name = _PORT.sub("", headers.get("host", "")).lower().rstrip(".")
+    if "." not in name or name.endswith(".localhost") or "*" in allowed or name in allowed:
+        return
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        raise HttpRefusal(
+            421, "host_not_allowed", f"this broker is not called {name:.200}: see allowed_hosts"
+        ) from None
