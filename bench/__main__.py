@@ -33,6 +33,7 @@ from bench import (
     one_event,
     producers,
     put_latency,
+    queries_windows,
     readers_group,
     readers_notifications,
     readers_prefetch,
@@ -83,6 +84,7 @@ FIGURES: dict[str, Benchmark] = {
         serve_flight,
         serve_delay,
         near_data,
+        queries_windows,
     )
 }
 # Several figures under one name.
@@ -90,6 +92,7 @@ GROUPS: dict[str, list[str]] = {"cluster": [name for name in FIGURES if name.sta
 GROUPS["algebra"] = [name for name in FIGURES if name.startswith("algebra")]
 GROUPS["cluster"] += [name for name in ("put_latency",) if name in FIGURES]
 GROUPS["readers"] = [name for name in FIGURES if name.startswith("readers_")]
+GROUPS["queries"] = [name for name in FIGURES if name.startswith("queries_")]
 GROUPS["serve"] = [name for name in FIGURES if name.startswith("serve_")]
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "benchmarks.md"
 _LASTING = Path("/var/tmp")  # where /tmp is in memory, this usually is not

@@ -153,6 +153,9 @@ OPTIONS: Final = (
         "JSON `[pipeline, token]`: publish only while this run holds the pipeline",
         internal=True,
     ),
+    SparkOption(
+        "batch", "write", "none", "the number of the query's batch of which a DataFrame is the results", internal=True
+    ),
     SparkOption("late", "write", "none", "JSON: which late events are kept, and in which stream", internal=True),
 )
 

@@ -25,7 +25,7 @@ __all__ = ["ReadOptions", "WriteOptions"]
 
 _OF_BROKERS: Final = ("tokenFile", "ca", "access", "nativePath")
 _OF_NATIVE_PATHS: Final = ("blobs", "history", "encryptionKeys")
-_NOT_OF_BROKERS: Final = ("markers", "late", "pipelineRun")
+_NOT_OF_BROKERS: Final = ("markers", "late", "pipelineRun", "batch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,7 @@ class WriteOptions:
     late: str | None
     checkpoint: str | None
     pipeline_run: tuple[str, str] | None
+    batch: int | None
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> WriteOptions:
@@ -101,6 +102,7 @@ class WriteOptions:
             late=parsed.text("late"),
             checkpoint=parsed.text("checkpointUrl") or parsed.text("checkpointLocation"),
             pipeline_run=parsed.pipeline_run(),
+            batch=parsed.number("batch", least=0),
         )
 
 

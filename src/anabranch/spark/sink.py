@@ -114,6 +114,46 @@ class _Sink:
     def _leave(self, messages: _Messages) -> None:
         self._staging.leave(_partitions(messages))
 
+    def _publish_batch(self, messages: _Messages, batch: int) -> None:
+        """Publish a micro-batch with its late events, unless it is already published."""
+        query = self._query(messages, batch)
+        unit, late = NumberedUnit(series_of(query), batch), self._late_events(messages, batch)
+        run = self._options.pipeline_run
+        guard = None if run is None else partial(refuse_lost, *run)
+        self._staging.publish(_partitions(messages), unit, replace=self._overwrite, others=late, guard=guard)
+        self._leave(messages)
+
+    def _late_events(self, messages: _Messages, batch: int) -> list[Publication]:
+        if self._options.late is None:
+            return []
+        # Imported only here because it also loads the parser of pipelines.
+        from anabranch.spark.pipelines.late_commit import LateEventsSpec, batch_read, late_publication
+
+        account = LateEventsSpec.from_option(self._options.late)
+        if self._options.checkpoint is None:
+            raise InvalidArgument("option 'late' needs option 'checkpointLocation' beside it")
+        read = batch_read(checkpoint_folder(self._options.checkpoint, self._store().runtime), batch)
+        leases = [each.lease for each in _partitions(messages) if each.lease is not None]
+        assert leases, "Spark writes at least one partition"
+        assert isinstance(self._staging, OwnStaging), "with a broker the option is refused"
+        found = late_publication(self._store(), account, read, self._staging.hold(leases[0]))
+        return [] if found is None else [found]
+
+    def _query(self, messages: _Messages, batch: int) -> str:
+        """Spark's id of the query, the same in all its runs: from option `queryId`, the tasks or the checkpoint."""
+        commits = {(each.query, each.batch) for each in messages if isinstance(each, WrittenBatch)}
+        commits.discard((None, None))
+        if self._options.query_id is not None:
+            return self._options.query_id
+        if len(commits) > 1 or any(number != batch for _, number in commits):
+            raise InvalidArgument(
+                f"Spark committed batch {batch} with the output of others: {sorted(map(str, commits))}"
+            )
+        for query, _ in commits:
+            if query is not None:
+                return query
+        return _query_of(self._options.checkpoint, self._store().runtime)
+
 
 def _partitions(messages: _Messages) -> list[StagedPartition]:
     """What the tasks staged, in partition order, to preserve the order of rows that Spark has sorted."""
@@ -121,11 +161,12 @@ def _partitions(messages: _Messages) -> list[StagedPartition]:
 
 
 class BatchWriter(_Sink, DataSourceArrowWriter):
-    """Writes one DataFrame as one atomic unit. Spark commits with a copy of the writer that it sent to the tasks."""
+    """Writes one DataFrame as one atomic unit: with the option `batch` as that batch of a streaming query, which made it.
+    Spark commits with a copy of the writer that it sent to the tasks."""
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
         super().__init__(options, schema, overwrite)
-        if options.late is not None:
+        if options.late is not None and options.batch is None:
             raise InvalidArgument("option 'late' needs a query that reads a stream")
         self._request = f"spark:{token(self._store().runtime.ids)}"
         self._staging.enter()
@@ -136,6 +177,9 @@ class BatchWriter(_Sink, DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Publish what the tasks staged. Raises as `Store.publish`."""
+        if self._options.batch is not None:
+            self._publish_batch(messages, self._options.batch)
+            return
         self._staging.publish(_partitions(messages), self._request, replace=self._overwrite)
         self._leave(messages)
 
@@ -159,48 +203,12 @@ class StreamWriter(_Sink, DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Publish the batch with its late events, unless it is already published. Raises as `Store.publish`."""
-        query = self._query(messages, batchId)
-        unit, late = NumberedUnit(series_of(query), batchId), self._late_events(messages, batchId)
-        run = self._options.pipeline_run
-        guard = None if run is None else partial(refuse_lost, *run)
-        self._staging.publish(_partitions(messages), unit, replace=self._overwrite, others=late, guard=guard)
-        self._leave(messages)
-
-    def _late_events(self, messages: _Messages, batch: int) -> list[Publication]:
-        if self._options.late is None:
-            return []
-        # Imported only here because it also loads the parser of pipelines.
-        from anabranch.spark.pipelines.late_commit import LateEventsSpec, batch_read, late_publication
-
-        account = LateEventsSpec.from_option(self._options.late)
-        if self._options.checkpoint is None:
-            raise InvalidArgument("option 'late' needs option 'checkpointLocation' beside it")
-        read = batch_read(checkpoint_folder(self._options.checkpoint, self._store().runtime), batch)
-        leases = [each.lease for each in _partitions(messages) if each.lease is not None]
-        assert leases, "Spark writes at least one partition"
-        assert isinstance(self._staging, OwnStaging), "with a broker the option is refused"
-        found = late_publication(self._store(), account, read, self._staging.hold(leases[0]))
-        return [] if found is None else [found]
+        self._publish_batch(messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Give up what was staged, which was never visible."""
         del batchId
         self._leave(messages)
-
-    def _query(self, messages: _Messages, batch: int) -> str:
-        """Spark's id of the query, the same in all its runs: from option `queryId`, the tasks or the checkpoint."""
-        commits = {(each.query, each.batch) for each in messages if isinstance(each, WrittenBatch)}
-        commits.discard((None, None))
-        if self._options.query_id is not None:
-            return self._options.query_id
-        if len(commits) > 1 or any(number != batch for _, number in commits):
-            raise InvalidArgument(
-                f"Spark committed batch {batch} with the output of others: {sorted(map(str, commits))}"
-            )
-        for query, _ in commits:
-            if query is not None:
-                return query
-        return _query_of(self._options.checkpoint, self._store().runtime)
 
 
 def _query_of(checkpoint: str | None, runtime: Runtime) -> str:

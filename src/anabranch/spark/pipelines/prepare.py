@@ -18,7 +18,14 @@ from anabranch.spark.pipelines.checkpoint_folder import CheckpointFolder
 from anabranch.spark.pipelines.checkpoint_places import output_checkpoint, output_checkpoint_text
 from anabranch.spark.pipelines.late_commit import LateEventsSpec
 from anabranch.spark.pipelines.plan import Step, resolve_starts
-from anabranch.spark.pipelines.query import analyze, check_streams, create_streams, drop_views, late_account
+from anabranch.spark.pipelines.query import (
+    AnalyzedQuery,
+    analyze,
+    check_streams,
+    create_streams,
+    drop_views,
+    late_account,
+)
 from anabranch.spark.pipelines.record import PipelineOutput, PipelineRow, id_text, note_made, save
 from anabranch.spark.pipelines.targets import StreamFeeders, check_replace, refuse_fed
 from anabranch.spark.session.spark_access import configure_access
@@ -91,10 +98,10 @@ def prepare(
             if not row.prepared:
                 starts = resolve_starts(store, step, row.restart)
                 output = replace(output, starts=starts, checkpoint=_checkpoint(row, step, checkpoints))
-            frame, late = _analyzed(spark, store, step, output.starts, events_max, ends)
+            query, late = _analyzed(spark, store, step, output.starts, events_max, ends)
             if not also:
                 _refuse_fed(store, feeders, row, output, step, late)
-            create_streams(store, step, frame, late, created, row.name, row.made, held)
+            create_streams(store, step, query.columns, late, created, row.name, row.made, held)
             target = store.streams.get(step.statement.target).id
             late_id = None
             if late is not None:
@@ -104,7 +111,7 @@ def prepare(
             else:
                 output = replace(output, late=None, late_id=None)
             outputs.append(replace(output, target_id=id_text(target)))
-            made[step.target] = PreparedQuery(frame, target, late, _reached(spark, store, output), output.starts)
+            made[step.target] = PreparedQuery(query.frame, target, late, _reached(spark, store, output), output.starts)
         if not row.prepared and row.restart.replace:
             check_replace(store, row.name, _fed(made))
         note_made(store.catalog, row.name, row.holder, [id_text(each) for each in created])
@@ -130,8 +137,8 @@ def check_present(spark: SparkSession, store: Store, row: PipelineRow | None, na
     for step in steps:
         sources = step.statement.sources.values()
         if all(map(store.streams.exists, sources)):
-            frame, late = _analyzed(spark, store, step, dict.fromkeys(map(str, sources), "head"), None)
-            check_streams(store, step, frame, late, name, () if row is None else row.made)
+            query, late = _analyzed(spark, store, step, dict.fromkeys(map(str, sources), "head"), None)
+            check_streams(store, step, query.columns, late, name, () if row is None else row.made)
 
 
 def _ends(store: Store, step: Step, ended: Collection[StreamName], *, flush: bool) -> Mapping[str, str] | None:
@@ -149,13 +156,13 @@ def _analyzed(
     starts: Mapping[str, str],
     events_max: int | None,
     ends: Mapping[str, str] | None = None,
-) -> tuple[DataFrame, LateEventsSpec | None]:
+) -> tuple[AnalyzedQuery, LateEventsSpec | None]:
     with _views:
         try:
-            frame = analyze(spark, store, step, starts, events_max, ends)
+            query = analyze(spark, store, step, starts, events_max, ends)
         finally:
             drop_views(spark, step)
-    return frame, late_account(store, step, frame)
+    return query, late_account(store, step, query.frame)
 
 
 def _refuse_fed(

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
@@ -25,6 +26,8 @@ from anabranch.spark.pipelines.late_events import WATERMARK_COLUMN
 from anabranch.spark.pipelines.plan import Step
 from anabranch.spark.pipelines.record import id_text
 from anabranch.spark.pipelines.statement import Statement, StatementWindow
+from anabranch.spark.pipelines.windows.clauses import WindowedQuery
+from anabranch.spark.pipelines.windows.stage import WindowResults, events_of_windows, results_of_nothing
 from anabranch.spark.source.markers import Idleness, MarkerOption, WindowClosing, is_event
 from anabranch.spark.stores import address_options, addresses_of
 from anabranch.spark.types import stored_columns
@@ -36,15 +39,25 @@ if TYPE_CHECKING:
 
     from anabranch.store.engine_api import Held
 
-__all__ = ["analyze", "check_streams", "create_streams", "drop_views", "late_account", "start"]
+__all__ = ["AnalyzedQuery", "analyze", "check_streams", "create_streams", "drop_views", "late_account", "start"]
 
 Made: TypeAlias = Collection[str]  # ids of streams, as `id_text` writes them
 
 _FORMAT = "anabranch"
-_WINDOW_END = re.compile(r"\bwindow\s*\.\s*end\s+(?:as\s+)?`?(\w+)`?", re.IGNORECASE)
+_WINDOW_END = re.compile(r"\b(?:count_)?window\s*\.\s*end\s+(?:as\s+)?`?(\w+)`?", re.IGNORECASE)
 
 
 # analysis
+
+
+@dataclass(frozen=True, slots=True)
+class AnalyzedQuery:
+    """A statement as a streaming DataFrame. `columns` are those of its results. They are the DataFrame's own, unless the
+    statement is `windowed`: then they are those of a batch query over each of its micro-batches."""
+
+    frame: DataFrame
+    columns: StructType
+    windowed: bool = False
 
 
 def analyze(
@@ -54,8 +67,8 @@ def analyze(
     starts: Mapping[str, str],
     events_max: int | None = None,
     ends: Mapping[str, str] | None = None,
-) -> DataFrame:
-    """The statement as a DataFrame over its streams, each with its watermark. Leaves views behind; call `drop_views`.
+) -> AnalyzedQuery:
+    """The statement over its streams, each with its watermark. Leaves views behind; call `drop_views`.
 
     `starts` holds a cut (or place) as text for each source. A batch takes at most `events_max` events from each source
     that the pipeline does not write itself. With `ends` the run closes all windows at the end of its sources: those cuts,
@@ -79,11 +92,11 @@ def analyze(
             frame = frame.withWatermark(info.schema.time, f"{step.delays_us[name] // 1000} milliseconds")
             frame = frame.where(is_event())
         frame.createOrReplaceTempView(view)
-    query = statement.without_tables(_make_tables(spark, store, statement))
-    # Spark counts lines from the query's start. Leading line breaks make these the line numbers of the file.
-    text = "\n" * (statement.query_line - 1) + query
+    tables = _make_tables(spark, store, statement)
     try:
-        frame = spark.sql(text, dict(statement.arguments)) if statement.arguments else spark.sql(text)
+        if statement.windowed is not None:
+            return _windowed(spark, store, statement, statement.windowed)
+        frame = _sql(spark, statement, statement.without_tables(tables))
         _check_streaming(spark, frame, statement.options.mode)
     except PySparkException as exc:
         raise _invalid(exc, statement) from exc
@@ -91,11 +104,39 @@ def analyze(
         raise InvalidSql("the query's result is not a stream", line=statement.query_line)
     # `SELECT *` includes the columns that the store adds, which are meaningless in another stream.
     frame = frame.drop(*RESERVED)
+    _check_names(statement, frame)
+    return AnalyzedQuery(frame, frame.schema)
+
+
+def _windowed(spark: SparkSession, store: Store, statement: Statement, windowed: WindowedQuery) -> AnalyzedQuery:
+    if statement.options.mode != "append":
+        raise InvalidSql("a statement with count_window has no mode = complete", line=statement.line)
+    events = _sql(spark, statement, windowed.events)
+    (source,) = statement.sources.values()
+    try:
+        frame = events_of_windows(events, windowed, store.streams.get(source).schema.time)
+    except InvalidSql as exc:
+        raise InvalidSql(str(exc), line=statement.query_line) from exc
+    results = results_of_nothing(spark, frame, _padded(statement, windowed.results), statement.arguments)
+    _check_names(statement, results)
+    return AnalyzedQuery(frame, results.schema, windowed=True)
+
+
+def _sql(spark: SparkSession, statement: Statement, query: str) -> DataFrame:
+    text = _padded(statement, query)
+    return spark.sql(text, dict(statement.arguments)) if statement.arguments else spark.sql(text)
+
+
+def _padded(statement: Statement, query: str) -> str:
+    """Spark counts lines from the query's start. Leading line breaks make these the line numbers of the file."""
+    return "\n" * (statement.query_line - 1) + query
+
+
+def _check_names(statement: Statement, frame: DataFrame) -> None:
     columns = frame.columns
     for column in columns:
         if columns.count(column) > 1:
             raise InvalidSql(f"two columns are called '{column}'; name one of them with AS", line=statement.query_line)
-    return frame
 
 
 def drop_views(spark: SparkSession, step: Step) -> None:
@@ -178,11 +219,11 @@ def _check_streaming(spark: SparkSession, frame: DataFrame, mode: str) -> None:
 
 
 def check_streams(
-    store: Store, step: Step, frame: DataFrame, late: LateEventsSpec | None, row: str, made: Made
+    store: Store, step: Step, columns: StructType, late: LateEventsSpec | None, row: str, made: Made
 ) -> None:
     """Check what `create_streams` would check, and create nothing. Raises InvalidSql."""
     with _as_invalid_sql(store, step, row, made):
-        _present(store, step.statement.target, _result_schema(store, step.statement, frame.schema))
+        _present(store, step.statement.target, _result_schema(store, step.statement, columns))
         if late is not None:
             _present(store, step.statement.late_target, _late_schema(store, step.statement, late))
 
@@ -190,7 +231,7 @@ def check_streams(
 def create_streams(
     store: Store,
     step: Step,
-    frame: DataFrame,
+    columns: StructType,
     late: LateEventsSpec | None,
     created: list[StreamId],
     row: str,
@@ -207,14 +248,14 @@ def create_streams(
     """
     statement = step.statement
     with _as_invalid_sql(store, step, row, made):
-        wanted = _result_schema(store, statement, frame.schema)
+        wanted = _result_schema(store, statement, columns)
         _create(store, statement.target, wanted, statement.options.segments, created)
         if late is not None:
-            columns, target = _late_schema(store, statement, late), statement.late_target
+            schema, target = _late_schema(store, statement, late), statement.late_target
             if held is not None:
-                _hold(store, target, columns, held, created)
+                _hold(store, target, schema, held, created)
             else:
-                _create(store, target, columns, None, created)
+                _create(store, target, schema, None, created)
 
 
 @contextmanager
@@ -383,17 +424,20 @@ def start(
     spark._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
     # Each query gets its own pool, so that none queues behind another's jobs.
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
-    writer = (
-        frame.writeStream.format(_FORMAT)
-        .queryName(name)
-        .outputMode(statement.options.mode)
-        .options(**_options(store, statement.target, target))
-        .option("checkpointLocation", checkpoint.for_spark)
-        .option("checkpointUrl", checkpoint.text)
-        .option("pipelineRun", json.dumps(run))
-    )
+    options = {
+        **_options(store, statement.target, target),
+        "checkpointLocation": checkpoint.for_spark,
+        "checkpointUrl": checkpoint.text,
+        "pipelineRun": json.dumps(run),
+    }
     if late is not None:
-        writer = writer.option("late", late.to_option())
+        options["late"] = late.to_option()
+    writer = frame.writeStream.queryName(name).outputMode(statement.options.mode).options(**options)
+    if statement.windowed is None:
+        writer = writer.format(_FORMAT)
+    else:
+        results = _padded(statement, statement.windowed.results)
+        writer = writer.foreachBatch(WindowResults(results, statement.arguments, options))
     if once:
         writer = writer.trigger(availableNow=True)
     elif (pause_us := trigger_us if statement.options.trigger_us is None else statement.options.trigger_us) is not None:

@@ -29,6 +29,7 @@ from anabranch.spark.pipelines.statement import (
     parse_interval_us,
     to_options,
 )
+from anabranch.spark.pipelines.windows.clauses import Relation, windowed_query
 
 with optional("a pipeline", "spark"):
     from sqlglot import Token, TokenType
@@ -151,13 +152,13 @@ class _StatementParser:
         if self._peek() is None:
             self._fail("expected a query after AS", at=self._at - 1)
         begin = self._at
-        replaced, sources, tables = self._relations()
+        relations, sources, tables = self._relations()
         if not sources:
             self._fail(f"the query reads no stream; name one with FROM STREAM scope.name, to feed {target}", at=begin)
         return Statement(
             target=target,
             options=options,
-            query=self._rewrite(begin, replaced),
+            query=self._rewrite(begin, relations),
             sources=MappingProxyType(sources),
             tables=MappingProxyType(tables),
             windows=self._windows(begin),
@@ -165,6 +166,7 @@ class _StatementParser:
             line=line,
             query_line=self._tokens[begin].line,
             arguments=MappingProxyType(self._arguments(begin)),
+            windowed=windowed_query(self._text, self._tokens, begin, relations, self._values),
         )
 
     def declaration(self) -> Parameter:
@@ -301,12 +303,9 @@ class _StatementParser:
 
     # The query
 
-    def _relations(self) -> tuple[list[tuple[int, int, str]], dict[str, StreamName], dict[str, StreamName]]:
-        """Find the streams and tables that the query reads.
-
-        Returns the replacements (first and last token, text of view and alias), the sources and the tables by view.
-        """
-        replaced: list[tuple[int, int, str]] = []
+    def _relations(self) -> tuple[list[Relation], dict[str, StreamName], dict[str, StreamName]]:
+        """Find the streams and tables that the query reads. Returns these, and the sources and the tables by view."""
+        found: list[Relation] = []
         sources: dict[str, StreamName] = {}
         tables: dict[str, StreamName] = {}
         queries = [False]  # per open parenthesis: is it a (sub)query, whose FROM names relations?
@@ -337,11 +336,11 @@ class _StatementParser:
                 view = _view_of(name, tables, f"anabranch_{self._number}_table_")
             else:
                 continue
-            replaced.append((first, self._at - 1, view + self._alias_for(name)))
+            found.append(Relation(first, self._at - 1, view + self._alias_for(name), name.name, view in sources))
             previous = "…"
         if opened:
             self._fail("this ( is never closed", at=opened[-1])
-        return replaced, sources, tables
+        return found, sources, tables
 
     def _is_stream_keyword(self) -> bool:
         token = self._peek()
@@ -354,13 +353,13 @@ class _StatementParser:
             return ""
         return f" AS `{name.name}`"
 
-    def _rewrite(self, begin: int, replaced: Sequence[tuple[int, int, str]]) -> str:
+    def _rewrite(self, begin: int, relations: Sequence[Relation]) -> str:
         """The query's original text with the replacements applied; comments and line breaks are kept."""
         parts: list[str] = []
         position = self._tokens[begin].start
-        for first, last, replacement in replaced:
-            parts += [self._text[position : self._tokens[first].start], replacement]
-            position = self._tokens[last].end + 1
+        for each in relations:
+            parts += [self._text[position : self._tokens[each.first].start], each.text]
+            position = self._tokens[each.last].end + 1
         parts.append(self._text[position : self._tokens[-1].end + 1])
         return "".join(parts)
 

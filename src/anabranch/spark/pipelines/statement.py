@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 from anabranch.errors import InvalidSql
 from anabranch.model.amounts import UNITS_US
 from anabranch.model.names import StreamName
+from anabranch.spark.pipelines.windows.clauses import WindowedQuery
 
 __all__ = ["OPTIONS", "Statement", "StatementOptions", "StatementWindow", "parse_interval_us", "to_options"]
 
@@ -77,7 +78,8 @@ class Statement:
     `sources` (read as streams) and `tables` (two-part names, read as they are now) map a view's name to a stream's.
     If a name in `tables` is not a stream, `without_tables` restores it in the query. `line` and `query_line`, where the
     statement and its query begin, count from 1. `intervals_us` is the sum of the interval literals in the query.
-    `arguments` are the values of the parameters that it names.
+    `arguments` are the values of the parameters that it names. `windowed` are the parts of a query whose windows Spark
+    does not compute.
     """
 
     target: StreamName
@@ -90,6 +92,7 @@ class Statement:
     query_line: int
     intervals_us: int = 0
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    windowed: WindowedQuery | None = None
 
     @property
     def horizon_us(self) -> int:

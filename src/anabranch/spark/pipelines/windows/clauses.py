@@ -1,0 +1,254 @@
+"""Divides a query that groups by `count_window(…)` into two: what it does with events before they are in windows, and what
+it does with the events of windows. Pure.
+
+    SELECT device, count_window.end AS closed, avg(celsius) AS celsius
+    FROM STREAM iot.sensors WHERE celsius > 0
+    GROUP BY device, count_window(100)
+
+The name and the order of the arguments are those of TDengine's COUNT_WINDOW (and Flink's `countWindow`), as are the bounds:
+the times of a window's first and last event. It stands where Spark's `window(…)` stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlglot import Token, TokenType
+
+from anabranch.errors import InvalidSql
+from anabranch.spark.pipelines.windows.columns import COUNT_WINDOW, KEY, NUMBER
+from anabranch.spark.pipelines.windows.count import CountWindow
+
+__all__ = ["RESULTS_VIEW", "Relation", "WindowedQuery", "windowed_query"]
+
+RESULTS_VIEW: Final = "anabranch_windows"
+_SIZE_MAX: Final = 1_000_000
+_FORM: Final = "SELECT … FROM STREAM scope.name [WHERE …] GROUP BY [columns,] count_window(events[, step]) [HAVING …]"
+
+
+@dataclass(frozen=True, slots=True)
+class WindowedQuery:
+    """`events` is the SQL of the events that are counted, with the columns of their key, of which there are `keys`; of its
+    other columns `results` refers to those in `words` (lower case), or if that is None to any. `results` is the SQL over
+    the view `RESULTS_VIEW` of the events of complete windows."""
+
+    window: CountWindow
+    events: str
+    results: str
+    keys: int
+    words: frozenset[str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A stream or table of the query: its first and last token, the text that replaces these, and its name."""
+
+    first: int
+    last: int
+    text: str
+    name: str
+    is_stream: bool
+
+
+def windowed_query(
+    text: str, tokens: Sequence[Token], begin: int, relations: Sequence[Relation], values: Mapping[str, Any]
+) -> WindowedQuery | None:
+    """The parts of the query whose tokens begin at `begin`; None if it has no window of a number of events. `values` are
+    those of parameters. Raises InvalidSql."""
+    calls = [index for index in range(begin, len(tokens)) if _is_call(tokens, index, COUNT_WINDOW)]
+    return _Division(text, tokens, begin, relations, values, calls).divided() if calls else None
+
+
+def _is_call(tokens: Sequence[Token], index: int, *names: str) -> bool:
+    plain = tokens[index].token_type not in (TokenType.IDENTIFIER, TokenType.STRING)
+    after_dot = index > 0 and tokens[index - 1].token_type is TokenType.DOT
+    opens = index + 1 < len(tokens) and tokens[index + 1].token_type is TokenType.L_PAREN
+    return plain and opens and not after_dot and tokens[index].text.lower() in names
+
+
+class _Division:
+    def __init__(
+        self,
+        text: str,
+        tokens: Sequence[Token],
+        begin: int,
+        relations: Sequence[Relation],
+        values: Mapping[str, Any],
+        calls: Sequence[int],
+    ) -> None:
+        self._text = text
+        self._tokens = tokens
+        self._begin = begin
+        self._relations = relations
+        self._values = values
+        self._calls = calls
+
+    def divided(self) -> WindowedQuery:
+        tokens, begin = self._tokens, self._begin
+        for index in range(begin, len(tokens)):
+            if _is_call(tokens, index, "window", "session_window"):
+                raise self._error("a statement has windows of one kind: use another statement for the other", index)
+        marks = self._clauses()
+        groups = marks.get("GROUP BY")
+        if "FROM" not in marks or groups is None:
+            raise self._error(f"count_window belongs into GROUP BY: {_FORM}", self._calls[0])
+        end = marks.get("HAVING", len(tokens))
+        items = self._groups(groups + 1, end)
+        called = [item for item in items if item[0] in self._calls]
+        if len(called) != 1:
+            raise self._error("GROUP BY names one count_window(…)", self._calls[0])
+        window = self._window(called[0])
+        keys = [item for item in items if item is not called[0]]
+        alias = self._alias(marks["FROM"], marks.get("WHERE", groups))
+        return WindowedQuery(
+            window,
+            self._events(marks["FROM"], groups, keys),
+            self._results(marks["FROM"], groups, called[0], alias),
+            len(keys),
+            self._words([*range(begin, marks["FROM"]), *range(groups, len(tokens))]),
+        )
+
+    def _error(self, message: str, index: int) -> InvalidSql:
+        return InvalidSql(message, line=self._tokens[min(index, len(self._tokens) - 1)].line)
+
+    def _clauses(self) -> dict[str, int]:
+        """Where the query's own clauses begin. Raises InvalidSql for one that it can't have."""
+        allowed = ("FROM", "WHERE", "GROUP BY", "HAVING")
+        found: dict[str, int] = {}
+        depth = 0
+        for index in range(self._begin, len(self._tokens)):
+            token = self._tokens[index]
+            depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+            word = " ".join(token.text.upper().split())
+            if depth or token.token_type in (TokenType.IDENTIFIER, TokenType.STRING):
+                continue
+            after_dot = self._tokens[index - 1].token_type is TokenType.DOT
+            if word == "FROM" and self._tokens[index - 1].text.upper() == "DISTINCT":  # IS DISTINCT FROM
+                continue
+            if word in allowed and not after_dot:
+                if any(allowed.index(each) >= allowed.index(word) for each in found):
+                    raise self._error(f"expected {_FORM}", index)
+                found[word] = index
+            elif token.token_type in _REFUSED and not after_dot:
+                raise self._error(f"a query with count_window has no {word}: {_FORM}", index)
+        if self._tokens[self._begin].text.upper() != "SELECT":
+            raise self._error(f"expected {_FORM}", self._begin)
+        return found
+
+    def _items(self, first: int, end: int) -> list[tuple[int, int]]:
+        """The first token of each item of a list, and the one after its last."""
+        items: list[tuple[int, int]] = []
+        depth, begun = 0, first
+        for index in range(first, end):
+            kind = self._tokens[index].token_type
+            depth += (kind is TokenType.L_PAREN) - (kind is TokenType.R_PAREN)
+            if kind is TokenType.COMMA and not depth:
+                items.append((begun, index))
+                begun = index + 1
+        items.append((begun, end))
+        return items
+
+    def _groups(self, first: int, end: int) -> list[tuple[int, int]]:
+        """The items of GROUP BY."""
+        items = self._items(first, end)
+        for begun, after in items:
+            words = [token.text.upper() for token in self._tokens[begun:after]]
+            if not words or words in (["ALL"],) or words[0] in ("ROLLUP", "CUBE", "GROUPING SETS", "GROUPING"):
+                raise self._error(f"expected columns and count_window(…) after GROUP BY: {_FORM}", begun)
+            if len(words) == 1 and words[0].isdecimal():
+                raise self._error("GROUP BY names columns here, not their numbers", begun)
+        return items
+
+    def _window(self, item: tuple[int, int]) -> CountWindow:
+        form = "write count_window(events[, step]) with whole numbers"
+        arguments = self._items(item[0] + 2, item[1] - 1)
+        numbers = [self._number(argument, form) for argument in arguments]
+        if len(numbers) > 2 or self._tokens[item[1] - 1].token_type is not TokenType.R_PAREN:
+            raise self._error(form, item[0])
+        window = CountWindow(numbers[0], numbers[-1])
+        if not 1 <= window.step <= window.size <= _SIZE_MAX:
+            raise self._error(f"count_window needs 1 <= step <= events <= {_SIZE_MAX:,}", item[0])
+        return window
+
+    def _number(self, item: tuple[int, int], form: str) -> int:
+        tokens = self._tokens[item[0] : item[1]]
+        if len(tokens) == 2 and tokens[0].token_type is TokenType.COLON and tokens[1].text in self._values:
+            value = self._values[tokens[1].text]
+            if isinstance(value, int) and not isinstance(value, bool):
+                return value
+        elif len(tokens) == 1 and tokens[0].token_type is TokenType.NUMBER and tokens[0].text.isdecimal():
+            return int(tokens[0].text)
+        raise self._error(form, item[0])
+
+    def _alias(self, begin: int, end: int) -> str:
+        """The name under which the query refers to its stream."""
+        form = (
+            "count_window takes the events of one stream: FROM STREAM scope.name [AS name]; join in another statement"
+        )
+        if len(self._relations) != 1 or not self._relations[0].is_stream or self._relations[0].first != begin + 1:
+            raise self._error(form, begin)
+        rest = self._tokens[self._relations[0].last + 1 : end]
+        if rest and rest[0].token_type is TokenType.ALIAS:
+            rest = rest[1:]
+        if len(rest) > 1:
+            raise self._error(form, begin)
+        return rest[0].text if rest else self._relations[0].name
+
+    def _events(self, begin: int, end: int, keys: Sequence[tuple[int, int]]) -> str:
+        chosen = "".join(f", {self._replaced(*key)} AS {KEY}{number}" for number, key in enumerate(keys))
+        return f"SELECT *{chosen} {self._lines(self._begin, begin)}{self._replaced(begin, end)}"
+
+    def _results(self, begin: int, end: int, grouped: tuple[int, int], alias: str) -> str:
+        calls = [(call, self._end_of_call(call), COUNT_WINDOW) for call in self._calls if call != grouped[0]]
+        calls.append((*grouped, f"{COUNT_WINDOW}, {NUMBER}"))
+        head, rest = self._replaced(self._begin, begin, calls), self._replaced(end, len(self._tokens), calls)
+        return f"{head} FROM {RESULTS_VIEW} AS `{alias}` {self._lines(begin, end)}{rest}"
+
+    def _end_of_call(self, call: int) -> int:
+        depth = 0
+        for index in range(call + 1, len(self._tokens)):
+            kind = self._tokens[index].token_type
+            depth += (kind is TokenType.L_PAREN) - (kind is TokenType.R_PAREN)
+            if not depth:
+                return index + 1
+        raise self._error("this ( is never closed", call + 1)
+
+    def _lines(self, begin: int, end: int) -> str:
+        """The line breaks of the tokens from `begin` to before `end`, so that Spark's messages name the file's lines."""
+        return "\n" * self._text.count("\n", self._tokens[begin].start, self._tokens[end].start)
+
+    def _replaced(self, begin: int, end: int, calls: Sequence[tuple[int, int, str]] = ()) -> str:
+        """The text of these tokens, with relations and calls replaced."""
+        changes = [(each.first, each.last + 1, each.text) for each in self._relations] + list(calls)
+        parts, position = [], self._tokens[begin].start
+        for first, after, text in sorted(changes):
+            if begin <= first and after <= end:
+                parts += [self._text[position : self._tokens[first].start], text]
+                position = self._tokens[after - 1].end + 1
+        parts.append(self._text[position : self._tokens[end - 1].end + 1])
+        return "".join(parts)
+
+    def _words(self, indices: Sequence[int]) -> frozenset[str] | None:
+        """The words by which these tokens may refer to columns; None if one stands for all columns."""
+        words = set()
+        for index in indices:
+            token = self._tokens[index]
+            if token.token_type is TokenType.STAR and self._is_all_columns(index):
+                return None
+            if token.token_type is not TokenType.STRING:
+                words.add(token.text.lower())
+        return frozenset(words)
+
+    def _is_all_columns(self, index: int) -> bool:
+        before = self._tokens[index - 1].token_type
+        counts = before is TokenType.L_PAREN and self._tokens[index - 2].text.lower() == "count"
+        multiplies = before in (TokenType.VAR, TokenType.IDENTIFIER, TokenType.NUMBER, TokenType.R_PAREN)
+        return not counts and not multiplies
+
+
+_REFUSED: Final = frozenset(
+    {TokenType.ORDER_BY, TokenType.LIMIT, TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT, TokenType.QUALIFY}
+    | {TokenType.SORT_BY, TokenType.CLUSTER_BY, TokenType.DISTRIBUTE_BY, TokenType.LATERAL, TokenType.JOIN}
+)

@@ -1,0 +1,16 @@
+"""The names of the columns that events have on their way through the operator, beside their own."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["COUNT_WINDOW", "KEY", "NUMBER", "OFFSET", "SEGMENT", "TIME"]
+
+KEY: Final = "_anabranch_key_"
+"""Followed by a number: a part of the key."""
+TIME: Final = "_anabranch_time"
+SEGMENT: Final = "_anabranch_segment"
+OFFSET: Final = "_anabranch_offset"
+COUNT_WINDOW: Final = "count_window"
+NUMBER: Final = "_anabranch_window"
+"""Tells windows apart whose events have the same times."""

@@ -1,0 +1,53 @@
+"""Windows of a number of events: which are complete, and which events stay open. Pure.
+
+The windows of a key are the events 0 to `size`, `step` to `step + size`, and so on, as they come. A window is complete
+with its last event. Each event is kept until the last of its windows is complete; of a key without open events nothing
+is kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.spark.pipelines.windows.grouping import Numbers, codes_of, group
+
+__all__ = ["CompletedWindows", "CountWindow", "complete_windows"]
+
+
+@dataclass(frozen=True, slots=True)
+class CountWindow:
+    """Windows of `size` events, one beginning every `step` events: tumbling if both are equal."""
+
+    size: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedWindows:
+    """What has become of rows: `rows` are those of complete windows, window after window, `size` each, with all windows of a
+    key in their order; `open` are those that are kept, in the order in which they came."""
+
+    rows: pa.Table
+    open: pa.Table
+
+
+def complete_windows(rows: pa.Table, keys: list[str], window: CountWindow) -> CompletedWindows:
+    """Find the complete windows among rows of any keys: those that were open, then those that came, in their order.
+    `keys` are the columns that make up a key."""
+    if not rows.num_rows:
+        return CompletedWindows(rows, rows)
+    groups = group(codes_of([rows.column(key) for key in keys]))
+    full = np.where(groups.counts < window.size, 0, (groups.counts - window.size) // window.step + 1)
+    stays = groups.positions >= np.repeat(full * window.step, groups.counts)
+    kept = np.sort(groups.order[stays])
+    return CompletedWindows(rows.take(pa.array(groups.order[_members(groups.starts, full, window)])), rows.take(kept))
+
+
+def _members(starts: Numbers, full: Numbers, window: CountWindow) -> Numbers:
+    """The places of all events of the complete windows, of which each group has `full`."""
+    within = np.arange(full.sum()) - np.repeat(np.cumsum(full) - full, full)
+    firsts = np.repeat(starts, full) + within * window.step
+    return (firsts[:, None] + np.arange(window.size)).ravel()

@@ -1,0 +1,83 @@
+"""Windows that Spark's streaming has not, with Spark: results are exact and exactly once, also across restarts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import anabranch as ab
+from anabranch.spark.pipelines.run import run
+from tests.spark.pipelines import BASE, SECOND, SOURCE, new_store, put, rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+FIVES = """
+CREATE STREAM out.fives WITH (key = device) AS
+SELECT device, count_window.start AS opened, count_window.end AS closed, count(*) AS events, sum(celsius) AS total
+FROM STREAM iot.sensors
+WHERE celsius < 6
+GROUP BY device, count_window(5, 2)
+HAVING count(*) > 0
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ab.Store]:
+    with new_store(tmp_path / "river") as opened:
+        yield opened
+
+
+def seconds_since_base(row: dict[str, object], name: str) -> int:
+    return (round(row[name].timestamp() * SECOND) - BASE) // SECOND  # type: ignore[attr-defined]
+
+
+def windows_by_definition(store: ab.Store, size: int, step: int) -> Counter[tuple[str, int, int, int, float]]:
+    events: dict[str, list[tuple[int, float]]] = {}
+    for row in rows(store, SOURCE):
+        if row["celsius"] < 6:
+            events.setdefault(row["device"], []).append((seconds_since_base(row, "at"), row["celsius"]))
+    windows = (
+        (device, own[first : first + size])
+        for device, own in events.items()
+        for first in range(0, len(own) - size + 1, step)
+    )
+    return Counter(
+        (device, min(times), max(times), size, sum(values))
+        for device, window in windows
+        for times, values in [tuple(zip(*window, strict=True))]
+    )
+
+
+def forget_last_commit(checkpoint: str) -> None:
+    """As if the process had been killed between the publication of the last batch and Spark's note of it."""
+    commits = Path(checkpoint) / "commits"
+    last = max((each for each in commits.iterdir() if each.name.isdigit()), key=lambda each: int(each.name))
+    for each in (last, commits / f".{last.name}.crc"):
+        each.unlink(missing_ok=True)
+
+
+def test_windows_of_events_are_exact_across_a_batch_that_is_repeated(spark: SparkSession, store: ab.Store) -> None:
+    for first in (0, 40):
+        put(store, range(first, first + 47))
+        pipeline = run(store, FIVES, name="fives", spark=spark, once=True, events_max=40)
+        assert pipeline.await_termination(240)
+        forget_last_commit(pipeline.checkpoints["out/fives"])
+    found = Counter(
+        (
+            row["device"],
+            seconds_since_base(row, "opened"),
+            seconds_since_base(row, "closed"),
+            row["events"],
+            row["total"],
+        )
+        for row in rows(store, "out/fives")
+    )
+    assert found == windows_by_definition(store, 5, 2)
+    assert sum(found.values()) == 35
