@@ -36,7 +36,7 @@ def run(setting: BenchmarkSetting) -> Sequence[Result]:
     """Both read the same events in micro-batches of the same size; the first, which starts workers, is not counted."""
     from anabranch.spark.session.session import session
 
-    rows_of_a_batch, batches = setting.scaled(200_000, 2_000), setting.scaled(6, 3)
+    rows_of_a_batch, batches = setting.scaled(200_000, 2_000), setting.scaled(4, 3)
     files = setting.folder / "files"
     files.mkdir()
     with ab.connect(setting.folder / "store", create=True) as store:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import anabranch as ab
+from anabranch.errors import InvalidSql
 from anabranch.spark.pipelines.run import run
 from tests.spark.pipelines import BASE, SECOND, SOURCE, new_store, put, rows
 
@@ -81,3 +82,21 @@ def test_windows_of_events_are_exact_across_a_batch_that_is_repeated(spark: Spar
     )
     assert found == windows_by_definition(store, 5, 2)
     assert sum(found.values()) == 35
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message", "line"),
+    [
+        ("sum(celsius) AS total", "sum(fahrenheit) AS total", "fahrenheit", 3),
+        ("celsius < 6", "fahrenheit < 6", "fahrenheit", 5),
+        ("key = device", "key = device, mode = complete", "no mode = complete", 2),
+        ("GROUP BY device,", "GROUP BY struct(device),", "a plain value, not of type struct", 3),
+    ],
+)
+def test_what_is_wrong_with_a_query_is_said_at_its_line(
+    spark: SparkSession, store: ab.Store, old: str, new: str, message: str, line: int
+) -> None:
+    with pytest.raises(InvalidSql, match=message) as refused:
+        run(store, FIVES.replace(old, new), name="fives", spark=spark, once=True)
+    assert refused.value.line == line
+    assert not store.streams.exists("out/fives")

@@ -1,4 +1,4 @@
-"""Groups rows by several columns of any plain type. Pure."""
+"""RowGroups rows by several columns of any plain type. Pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["Groups", "codes_of", "group"]
+__all__ = ["RowGroups", "codes_of", "group"]
 
 Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Groups:
+class RowGroups:
     """Rows by group: `order` are the rows' indices, group after group, in each in their given order. Group g has
     `counts[g]` rows, from `starts[g]` on in `order`."""
 
@@ -47,9 +47,9 @@ def codes_of(columns: Sequence[pa.ChunkedArray]) -> Numbers:
     return codes
 
 
-def group(codes: Numbers) -> Groups:
+def group(codes: Numbers) -> RowGroups:
     """The rows by their codes, the groups in the order of these."""
     order = np.argsort(codes, kind="stable").astype(np.int64)
     ranked = codes[order]
     starts = np.flatnonzero(np.r_[True, ranked[1:] != ranked[:-1]]) if len(ranked) else np.empty(0, np.int64)
-    return Groups(order, starts.astype(np.int64), np.diff(np.r_[starts, len(ranked)]).astype(np.int64))
+    return RowGroups(order, starts.astype(np.int64), np.diff(np.r_[starts, len(ranked)]).astype(np.int64))
