@@ -114,7 +114,7 @@ def _bare(spark: SparkSession, files: Path, checkpoint: Path) -> float:
 
 def _processor() -> Any:
     import pandas as pd
-    from pyspark.sql.streaming import StatefulProcessor
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
     class Windows(StatefulProcessor):
         def init(self, handle: Any) -> None:

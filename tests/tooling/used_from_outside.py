@@ -80,6 +80,7 @@ _.writeable  # of a NumPy array
 _._pgconn  # of psycopg's errors
 
 # Called by Spark.
+_.handleInputRows
 _.getDefaultReadLimit
 _.initialOffset
 _.latestOffset

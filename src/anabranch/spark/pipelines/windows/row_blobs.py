@@ -32,7 +32,7 @@ def pack(rows: pa.Table | pa.RecordBatch, *, compressed: bool = False) -> bytes:
     options = pa.ipc.IpcWriteOptions(compression="lz4" if compressed else None)
     with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
         writer.write(rows)
-    return sink.getvalue().to_pybytes()
+    return bytes(sink.getvalue())
 
 
 def unpack(blob: bytes) -> pa.Table:
