@@ -50,4 +50,5 @@ def _members(starts: Numbers, full: Numbers, window: CountWindow) -> Numbers:
     """The places of all events of the complete windows, of which each group has `full`."""
     within = np.arange(full.sum()) - np.repeat(np.cumsum(full) - full, full)
     firsts = np.repeat(starts, full) + within * window.step
-    return np.add.outer(firsts, np.arange(window.size)).ravel().astype(np.int64)
+    members: Numbers = (firsts[:, None] + np.arange(window.size)).ravel()
+    return members
