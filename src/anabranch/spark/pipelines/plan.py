@@ -97,7 +97,7 @@ def _delay(statement: Statement, name: StreamName, source: Step | None) -> int:
         return 0  # closed windows are written in the order of their ends, and those of one batch are read together
     slowest = max(source.delays_us.values())
     # Rows that pass through keep the disorder of the source; a join adds the time one side waited for the other.
-    return slowest if len(source.statement.sources) == 1 else slowest + WATERMARK_US
+    return slowest + WATERMARK_US if source.statement.joins else slowest
 
 
 def _fingerprint(statement: Statement) -> str:

@@ -167,6 +167,7 @@ class _StatementParser:
             query_line=self._tokens[begin].line,
             arguments=MappingProxyType(self._arguments(begin)),
             windowed=windowed_query(self._text, self._tokens, begin, relations, self._values),
+            reads=sum(each.is_stream for each in relations),
         )
 
     def declaration(self) -> Parameter:

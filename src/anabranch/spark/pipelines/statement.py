@@ -79,7 +79,7 @@ class Statement:
     If a name in `tables` is not a stream, `without_tables` restores it in the query. `line` and `query_line`, where the
     statement and its query begin, count from 1. `intervals_us` is the sum of the interval literals in the query.
     `arguments` are the values of the parameters that it names. `windowed` are the parts of a query whose windows Spark
-    does not compute.
+    does not compute. `reads` is how often it reads streams: a join of a stream with itself reads one source twice.
     """
 
     target: StreamName
@@ -93,16 +93,21 @@ class Statement:
     intervals_us: int = 0
     arguments: Mapping[str, Any] = field(default_factory=dict)
     windowed: WindowedQuery | None = None
+    reads: int = 1
+
+    @property
+    def joins(self) -> bool:
+        """True if it may join streams, perhaps one with itself."""
+        return max(self.reads, len(self.sources)) > 1
 
     @property
     def horizon_us(self) -> int:
         """How far the watermark must be after the newest event for everything that is open to close. For one window
         that is exactly its size: then no window is closed that begins after the newest event."""
         fractions = any(each % 1_000 for window in self.windows for each in (window.size_us, window.start_us))
-        joined = len(self.sources) > 1
         # Spark's watermark is in whole ms.
-        rounding = 1_000 if joined or fractions else 0
-        return sum(window.size_us for window in self.windows) + (self.intervals_us if joined else 0) + rounding
+        rounding = 1_000 if self.joins or fractions else 0
+        return sum(window.size_us for window in self.windows) + (self.intervals_us if self.joins else 0) + rounding
 
     @property
     def late_target(self) -> StreamName:

@@ -1,0 +1,1 @@
+SELECT auction, price, date_time FROM bid WHERE auction % 123 = 0

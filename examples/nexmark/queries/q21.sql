@@ -1,0 +1,7 @@
+-- Add a channel's id: known names by a table, the others from the address.
+CREATE STREAM nexmark.q21 AS
+SELECT auction, bidder, price, channel, date_time,
+       CASE lower(channel) WHEN 'apple' THEN '0' WHEN 'google' THEN '1' WHEN 'facebook' THEN '2' WHEN 'baidu' THEN '3'
+            ELSE regexp_extract(url, '(&|^)channel_id=([^&]*)', 2) END AS channel_id
+FROM STREAM nexmark.bid
+WHERE lower(channel) IN ('apple', 'google', 'facebook', 'baidu') OR url LIKE '%&channel_id=%';

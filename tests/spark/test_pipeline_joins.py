@@ -1,0 +1,92 @@
+"""Joins in pipelines, each held to DuckDB's result over the same events."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+import anabranch as ab
+from anabranch.model.columns import TIME_TYPE
+from anabranch.spark.pipelines.run import run
+from tests.parameters import rest_is_slow
+from tests.spark.pipelines import BASE, SECOND
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+_ORDERS = pa.schema([("id", pa.int64()), ("buyer", pa.string()), ("at", TIME_TYPE)])
+_PAYMENTS = pa.schema([("order_id", pa.int64()), ("euros", pa.int64()), ("paid", TIME_TYPE)])
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ab.Store]:
+    """Orders, and payments of two of three: every fifth of them too late, every seventh paid twice."""
+    with ab.connect(tmp_path_factory.mktemp("joins") / "river", create=True) as opened:
+        opened.scopes.create("shop")
+        opened.streams.create("shop/orders", schema=_ORDERS, key="id", time="at", scaling=2)
+        opened.streams.create("shop/payments", schema=_PAYMENTS, key="order_id", time="paid")
+        orders = [{"id": n, "buyer": f"b{n * n % 7}", "at": BASE + n * SECOND} for n in range(60)]
+        payments = [
+            {"order_id": n, "euros": n, "paid": BASE + (n + (20 if n % 5 == 0 else 3)) * SECOND}
+            for n in range(64)
+            if n % 3
+        ]
+        payments += [{"order_id": n, "euros": 1, "paid": BASE + (n + 5) * SECOND} for n in range(0, 60, 7)]
+        payments.sort(key=lambda each: each["paid"])
+        for stream, rows, schema in (("shop/orders", orders, _ORDERS), ("shop/payments", payments, _PAYMENTS)):
+            with opened.writer(stream) as writer:
+                for begin in range(0, len(rows), 25):
+                    writer.write_batch(pa.Table.from_pylist(rows[begin : begin + 25], schema), atomic=True)
+        yield opened
+
+
+def _result(store: ab.Store, spark: SparkSession, name: str, query: str) -> Counter[tuple[Any, ...]]:
+    sql = f"CREATE STREAM shop.{name} WITH (watermark = '30 seconds') AS {query}"
+    with run(store, sql, name=name, spark=spark, once=True, flush=True, events_max=25) as pipeline:
+        pipeline.await_termination()
+        return _rows(pipeline.collect())
+
+
+def _by_duckdb(store: ab.Store, query: str) -> Counter[tuple[Any, ...]]:
+    with duckdb.connect() as database:
+        database.execute("SET timezone = 'UTC'")
+        for name in ("orders", "payments"):
+            with store.reader(f"shop/{name}") as reader:
+                database.register(name, pa.Table.from_batches(list(reader.batches()), schema=reader.schema))
+        return _rows(database.sql(query).to_arrow_table())
+
+
+def _rows(table: pa.Table) -> Counter[tuple[Any, ...]]:
+    return Counter(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+_INTERVAL = "p.order_id = o.id AND p.paid BETWEEN o.at AND o.at + INTERVAL 10 seconds"
+_JOINS = {
+    "full_outer": f"""SELECT o.id, p.order_id, p.euros, coalesce(p.paid, o.at) AS at
+        FROM {{orders}} AS o FULL OUTER JOIN {{payments}} AS p ON {_INTERVAL}""",
+    "inner_join": f"SELECT o.id, p.euros, p.paid FROM {{orders}} AS o JOIN {{payments}} AS p ON {_INTERVAL}",
+    "left_outer": f"SELECT o.id, o.at, p.euros FROM {{orders}} AS o LEFT JOIN {{payments}} AS p ON {_INTERVAL}",
+    "left_semi": f"SELECT o.id, o.at FROM {{orders}} AS o LEFT SEMI JOIN {{payments}} AS p ON {_INTERVAL}",
+    "right_outer": f"SELECT o.buyer, p.euros, p.paid FROM {{orders}} AS o RIGHT JOIN {{payments}} AS p ON {_INTERVAL}",
+    "self_join": """SELECT o.id, n.id AS next, n.at FROM {orders} AS o JOIN {orders} AS n
+        ON n.buyer = o.buyer AND n.at > o.at AND n.at <= o.at + INTERVAL 6 seconds""",
+    "self_left": """SELECT o.id, n.id AS next, o.at FROM {orders} AS o LEFT JOIN {orders} AS n
+        ON n.buyer = o.buyer AND n.at > o.at AND n.at <= o.at + INTERVAL 6 seconds""",
+}
+
+
+@pytest.mark.parametrize("name", rest_is_slow(["self_left", *sorted(set(_JOINS) - {"self_left"})]))
+def test_joins_of_streams_equal_joins_of_their_events(spark: SparkSession, store: ab.Store, name: str) -> None:
+    found = _result(
+        store, spark, name, _JOINS[name].format(orders="STREAM shop.orders", payments="STREAM shop.payments")
+    )
+    query = _JOINS[name].format(orders="orders", payments="payments").replace("LEFT SEMI", "SEMI")
+    assert found == _by_duckdb(store, query)
+    assert len(found) > 10
