@@ -88,6 +88,29 @@ def test_appends_above_the_rate_are_refused_with_the_time_to_wait(
     assert len(stored(store)) == 22
 
 
+def test_points_of_the_line_protocol_are_held_to_their_streams_policy(
+    store: Store, served: Serving, http: httpx.Client
+) -> None:
+    def write(count: int) -> httpx.Response:
+        lines = (f"m,key=k{n % 5} n={n}i,weight=1 {1_700_000_000_000_000_000 + n}" for n in range(count))
+        return http.post("/write?db=s", content="\n".join(lines))
+
+    assert write(1).status_code == 204
+    store.policies.load("s/m", ab.RejectAbove(RATE))
+    served.broker.loads.refresh(store.streams.get("s/m").id)
+    assert [write(20).status_code, write(1).status_code] == [204, 429]
+    refused = write(1)
+    assert int(refused.headers["retry-after"]) >= 1 and "load policy" in refused.json()["error"]
+    with store.reader("s/m") as reader:
+        assert reader.to_arrow().num_rows == 21
+    store.policies.load("s/m", ab.SampleAbove(RATE))
+    served.broker.loads.refresh(store.streams.get("s/m").id)
+    assert write(1_000).status_code == 204
+    with store.reader("s/m") as reader:
+        kept = reader.to_arrow().to_pylist()[21:]
+    assert 0 < len(kept) < 100 and {row["weight"] for row in kept} == {128.0}
+
+
 def test_a_durable_stream_is_held_to_its_policy(store: Store, http: httpx.Client) -> None:
     assert http.put("/streams/s/d", headers={"content-type": "text/plain"}).status_code == 201
     store.policies.load("s/d", ab.RejectAbove(ab.Rate(bytes_per_s=1)))
