@@ -29,7 +29,7 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 # How fast a machine makes examples is no property of the store. A plain run takes the same examples each time, so that it
 # fails for what was changed and never by chance; a run of all tests looks for new ones, and for more of them.
 _UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("fixed", _UNTIMED, derandomize=True, max_examples=40)
+settings.register_profile("fixed", _UNTIMED, derandomize=True, max_examples=30)
 settings.register_profile("random", _UNTIMED, derandomize=False)  # on a CI host the default is fixed
 
 _BACKENDS = (

@@ -100,6 +100,7 @@ def _obey_permissions() -> None:
         ctypes.CDLL(None).prctl(drop_from_bounding_set, capability, 0, 0, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.skipif(sys.platform != "linux", reason="needs prctl")
 def test_a_folder_that_may_not_be_written(sensors: Line) -> None:

@@ -163,6 +163,7 @@ def test_ordinary_files_are_decoded_at_full_width() -> None:
 # what is written from the command line
 
 
+@pytest.mark.slow
 def test_json_that_is_nested_without_end_is_refused(line: Line, tmp_path: Path) -> None:
     line("scope", "create", "s")
     file = tmp_path / "deep.jsonl"

@@ -110,6 +110,7 @@ def test_pauses_grow_and_differ_and_end_with_the_deadline(
     assert len({round(pause, 6) for pause in waits.slept}) == len(waits.slept)
 
 
+@pytest.mark.slow
 def test_a_server_that_never_answers_is_given_up_and_asked_again(proxy: Proxy, waits: WaitingClock) -> None:
     blobs = opened(fresh_url(port=proxy.port), waits, request_s=1.0)
     proxy.spoil = first(1, Spoil(mute=True))

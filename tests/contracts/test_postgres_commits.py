@@ -239,6 +239,7 @@ def test_nothing_that_four_processes_send_twice_lands_twice(catalog: PostgresCat
             assert txn.logs([log])[log].length == 5 * 60
 
 
+@pytest.mark.slow
 def test_commits_and_transactions_that_lock_in_other_orders_all_end(catalog: PostgresCatalog) -> None:
     logs = [new_stream(catalog, 5_000_000 + n, f"orders/n{n}") for n in range(2)]
 

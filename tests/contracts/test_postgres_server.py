@@ -51,6 +51,7 @@ def own() -> Iterator[Server]:
 # a server that goes away
 
 
+@pytest.mark.slow
 def test_a_restart_is_waited_out_by_what_has_not_begun_to_commit(own: Server) -> None:
     url = fresh_url(own.url)
     with opened(url) as catalog:

@@ -102,6 +102,7 @@ def bodies(store: ab.Store) -> list[bytes]:
         return [event.body for event in reader]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", rest_is_slow(LOSSES), ids=lambda loss: loss.name.lower())
 def test_an_append_that_is_never_answered_is_uncertain_and_settled_later(
     store: ab.Store, proxy: SwallowingProxy, loss: Loss
@@ -162,6 +163,7 @@ def test_a_connection_that_dies_while_it_is_made_is_given_up(
     opened.close()
 
 
+@pytest.mark.slow
 def test_a_server_that_ends_its_half_of_a_connection_is_lost(store: ab.Store, proxy: SwallowingProxy) -> None:
     writer = store.writer("s/a")
     writer.write(b"before").result()

@@ -37,6 +37,7 @@ def test_the_page_on_tracing_shows_what_its_program_prints(tmp_path: Path) -> No
     assert follow(DOCS / "how-to" / "tracing.md", tmp_path) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_the_page_on_code_near_the_data_can_be_followed(tmp_path: Path) -> None:
     assert follow(DOCS / "how-to" / "run-code-near-the-data.md", tmp_path) == 8
@@ -47,6 +48,7 @@ def test_the_page_on_sketches_can_be_followed(tmp_path: Path) -> None:
     assert follow(DOCS / "how-to" / "sketches.md", tmp_path) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_the_page_on_sql_of_other_systems_can_be_followed(tmp_path: Path) -> None:
     assert follow(DOCS / "how-to" / "bring-your-sql.md", tmp_path) == 8

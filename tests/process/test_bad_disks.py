@@ -221,6 +221,7 @@ def hold_the_lock(tell: Tell, river: Path) -> None:
         time.sleep(3_600)
 
 
+@pytest.mark.slow
 def test_a_process_that_stands_still_with_the_lock_is_a_busy_store_and_its_death_frees_it(tmp_path: Path) -> None:
     river = made(tmp_path / "river")
     with ab.connect(river, settings=Settings(catalog_lock_s=0.3), create=True) as store:

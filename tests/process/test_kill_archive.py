@@ -72,6 +72,7 @@ def files_of(folder: Path) -> dict[str, tuple[int, bytes]]:
     return {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.rglob("*.parquet")}
 
 
+@pytest.mark.slow
 def test_a_killed_archive_and_a_killed_import_go_on_where_they_were(tmp_path: Path) -> None:
     place, folder = tmp_path / "archive", tmp_path / "store"
     with ab.connect(folder, create=True) as store:

@@ -142,6 +142,7 @@ def told(store: Store) -> dict[str, Any]:
     return {str(info.name): image(store, str(info.name)) for info in store.streams.list(internal=True)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "begin", rest_is_slow([stitch_of_both, copy, stitch, deduplicate, copy_scope]), ids=lambda begin: begin.__name__
 )

@@ -165,6 +165,7 @@ def test_a_primary_that_is_lost_takes_no_acknowledged_event_with_it(
         writers.remove()
 
 
+@pytest.mark.slow
 def test_nothing_is_acknowledged_that_the_standby_does_not_have(pair: tuple[Server, Server]) -> None:
     primary, standby = pair
     with closing(PostgresCatalog(fresh_url(both(primary, standby)), Runtime())) as catalog:
@@ -198,6 +199,7 @@ def _number(catalog: PostgresCatalog) -> str:
     return "done"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", rest_is_slow(["a numbered unit", "an append", "a request"]))
 def test_what_was_committed_alone_is_not_called_safe_when_it_is_asked_for_again(
     pair: tuple[Server, Server], what: str

@@ -91,6 +91,7 @@ def test_a_process_that_asks_for_a_few_rows_with_a_filter_ends_well(store: Path)
         assert (done.returncode, done.stderr, len(done.stdout.splitlines())) == (0, "", 3)
 
 
+@pytest.mark.slow
 def test_a_process_that_leaves_a_result_and_its_store_open_ends_well(store: Path) -> None:
     for _ in range(3):
         done = run(_LEFT_OPEN, store)

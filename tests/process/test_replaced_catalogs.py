@@ -42,6 +42,7 @@ def _waits_for_the_lock(child: Child) -> bool:
     return any(name == "catalog.queue" for name in names)
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_who_opens_a_store_during_a_rebuild_writes_to_the_new_catalog(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -109,6 +109,7 @@ def test_a_unit_of_a_group_without_its_position_is_told(tmp_path: Path, plant: P
         assert bool(share.wrong(store, Counter())) == (plant is not nullcontext)
 
 
+@pytest.mark.slow
 def test_a_disk_that_holds_nothing_yet_can_be_full_and_has_room_again(tmp_path: Path) -> None:
     disk = SmallDisk(tmp_path / "disk")
     room = shutil.disk_usage(disk.folder).total

@@ -106,6 +106,7 @@ def test_the_calls_of_a_client_without_another_broker_fail(
         assert time.monotonic() - begun < 15
 
 
+@pytest.mark.slow
 def test_a_call_that_waits_for_long_is_not_taken_for_a_nuisance(
     address: str, embedded: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

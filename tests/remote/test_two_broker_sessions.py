@@ -34,6 +34,7 @@ def two_brokers(folder: Path) -> Iterator[tuple[Store, BrokerProcess]]:
             yield remote, one
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_kill_9_in_mid_group_read_and_mid_transaction_loses_and_doubles_nothing(tmp_path: Path) -> None:
     with two_brokers(tmp_path) as (store, used):

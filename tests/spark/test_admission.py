@@ -77,6 +77,7 @@ def test_a_limit_in_bytes_is_kept_roughly_and_always_moves(tmp_path: Path) -> No
         assert sum(map(len, batches)) == 300
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("limit", "count"), rest_is_slow([(1, 200), (1, 600), (7, 600), (100, 600)]))
 @pytest.mark.parametrize("is_compacted", [False, True])
 def test_a_divided_commit_is_read_in_the_order_of_its_event_times(

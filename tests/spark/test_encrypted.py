@@ -52,6 +52,7 @@ def test_history_is_read_through_the_store(
         assert by_place(frame).cast(table(store).schema).equals(table(store))
 
 
+@pytest.mark.slow
 def test_the_data_source_takes_and_gives_events_with_keys_and_says_so_without(
     spark: SparkSession, store: ab.Store, keys: str
 ) -> None:

@@ -144,6 +144,7 @@ def test_a_java_home_with_no_java_is_passed_over(run: Run, tmp_path: Path) -> No
     assert said(run(SAY_JAVA, JAVA_HOME=str(tmp_path / "nowhere"))).name == "java_launcher"
 
 
+@pytest.mark.slow
 def test_a_process_that_inherits_the_launcher_keeps_it(run: Run) -> None:
     code = f"import subprocess, sys; {SAY_JAVA}; subprocess.run([sys.executable, '-c', {SAY_JAVA!r}], check=True)"
     done = run(code)
@@ -169,6 +170,7 @@ except MissingExtra as error:
     assert f"{old}/bin/java is version 11" in run(code, JAVA_HOME=str(old)).stdout
 
 
+@pytest.mark.slow
 def test_a_java_that_never_answers_is_given_up(run: Run, tmp_path: Path) -> None:
     code = """
 from anabranch import limits

@@ -23,6 +23,7 @@ def scalings(store: ab.Store) -> list[tuple[int, int | None]]:
     return [(each.id, each.segments) for each in store.notifications.read("s/in") if each.kind == "scaled"]
 
 
+@pytest.mark.slow
 def test_notifications_are_read_by_spark_and_sql_as_of_the_moment(spark: SparkSession, tmp_path: Path) -> None:
     with new_store(tmp_path) as store:
         for segments in (3, 5):

@@ -63,6 +63,7 @@ def test_a_flush_closes_the_windows_that_are_open_and_no_later_ones(spark: Spark
     assert counted(store) == whole | later, "nothing new, nothing twice"
 
 
+@pytest.mark.slow
 def test_statements_of_a_file_are_flushed_one_after_the_other(spark: SparkSession, store: ab.Store) -> None:
     sql = f"""{COUNTS};
     CREATE STREAM out.sums AS

@@ -52,6 +52,7 @@ def test_a_pipeline_runs_once_is_listed_and_reset(
     assert not spark.streams.active
 
 
+@pytest.mark.slow
 def test_a_pipeline_in_the_sql_of_flink_has_the_same_results(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

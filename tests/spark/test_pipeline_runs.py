@@ -52,6 +52,7 @@ def finished(pipeline: Pipeline) -> Pipeline:
     return pipeline
 
 
+@pytest.mark.slow
 def test_results_and_late_events_of_disordered_input_make_up_every_closed_window(
     spark: SparkSession, store: ab.Store
 ) -> None:

@@ -147,6 +147,7 @@ def test_replacing_results_leaves_a_stream_alone_that_the_statement_never_writes
 # who feeds it
 
 
+@pytest.mark.slow
 def test_the_same_statements_under_another_name_are_refused(spark: SparkSession, store: ab.Store) -> None:
     once(store, COUNTS, "p", spark)
     with pytest.raises(
@@ -188,6 +189,7 @@ def test_a_pipeline_that_runs_for_the_first_time_keeps_others_from_its_targets(
     once(store, COPY, "s", spark)
 
 
+@pytest.mark.slow
 def test_late_events_of_two_pipelines_share_no_stream_unasked(spark: SparkSession, store: ab.Store) -> None:
     once(store, COUNTS, "p", spark)
     store.streams.rename("out/counts", "out/sums")
@@ -258,6 +260,7 @@ def test_a_target_that_was_deleted_is_noticed(spark: SparkSession, store: ab.Sto
     assert store.streams.exists("out/counts") == again
 
 
+@pytest.mark.slow
 def test_a_target_that_was_renamed_is_found_under_its_new_name(spark: SparkSession, store: ab.Store) -> None:
     once(store, COUNTS, "p", spark)
     store.streams.rename("out/counts", "out/sums")

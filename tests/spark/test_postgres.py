@@ -36,6 +36,7 @@ def place(store: ab.Store) -> dict[str, str]:
     return {"path": store.addresses.url, "blobs": store.addresses.blobs}
 
 
+@pytest.mark.slow
 def test_a_batch_is_read_from_parquet_and_from_the_store(spark: SparkSession, store: ab.Store) -> None:
     store.scopes.create("s")
     store.streams.create("s/in", schema=NUMBERS, key="device", time="at", scaling=2)

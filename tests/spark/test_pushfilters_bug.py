@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.slow
 def test_a_filter_pushed_by_one_query_still_leaks_into_the_next(spark: SparkSession) -> None:
     # Defined here, so that they are pickled by value: workers can't import the test.
     class Reader(DataSourceReader):

@@ -76,6 +76,7 @@ def test_a_long_tail_is_read_by_tasks(spark: SparkSession, store: ab.Store, monk
     assert_same(read(spark, store, "s/in", columns=["n"]), store, columns=["n"])
 
 
+@pytest.mark.slow
 def test_parts_of_files_are_told_by_row(spark: SparkSession, store: ab.Store) -> None:
     write(store, 0, 100, commits=10)
     store.compact(force=True)
@@ -102,6 +103,7 @@ def test_segments_come_and_go(spark: SparkSession, store: ab.Store) -> None:
     assert_same(read(spark, store, "s/in"), store)
 
 
+@pytest.mark.slow
 def test_many_files_are_told_apart_by_look_up(
     spark: SparkSession, store: ab.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -163,6 +163,7 @@ def test_secrets_stand_in_no_plan_and_in_no_setting(s3_spark: SparkSession, tmp_
         assert not [text for text in shown if os.environ["AWS_SECRET_ACCESS_KEY"] in text]
 
 
+@pytest.mark.slow
 def test_a_private_authority_of_the_url_is_trusted_by_spark_too(s3_spark: SparkSession, tmp_path: Path) -> None:
     of_server = "-subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1 -addext basicConstraints=CA:FALSE"
     for name, more in (("ca", "-subj /CN=ca"), ("server", f"-CA ca.crt -CAkey ca.key {of_server}")):

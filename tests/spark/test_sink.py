@@ -154,6 +154,7 @@ def test_a_stream_of_bytes_takes_no_rows(spark: SparkSession, store: ab.Store) -
     assert_clean(store)
 
 
+@pytest.mark.slow
 def test_a_job_that_fails_leaves_nothing(spark: SparkSession, store: ab.Store) -> None:
     frame = events(spark, 0, 400_000).repartition(4)
     with pytest.raises(PySparkException):

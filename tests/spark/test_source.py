@@ -155,6 +155,7 @@ def test_what_is_wrong_with_a_read_is_said_clearly(spark: SparkSession, tmp_path
 # micro-batches
 
 
+@pytest.mark.slow
 def test_no_event_is_lost_or_out_of_order_across_splits_and_merges(spark: SparkSession, tmp_path: Path) -> None:
     with new_store(tmp_path, segments=2) as store:
         write(store, 0, 60, commits=6)
@@ -305,6 +306,7 @@ def test_a_query_may_go_on_behind_what_was_truncated(spark: SparkSession, tmp_pa
         assert sorted(row["n"] for each in query.run() for row in each) == list(range(30, 35))
 
 
+@pytest.mark.slow
 def test_long_ranges_are_read_by_several_tasks(spark: SparkSession, tmp_path: Path) -> None:
     with new_store(tmp_path, segments=1) as store:
         with store.writer("s/in") as writer:

@@ -112,6 +112,7 @@ def test_a_saved_dataframe_is_appended_or_replaces_what_was_there(
     assert store.transactions.list() == []
 
 
+@pytest.mark.slow
 def test_a_failed_job_leaves_nothing(spark: SparkSession, address: str, store: ab.Store, source: str) -> None:
     # The task that fails waits first: Spark forgets what a task has staged that ends while the job fails, and only its lease
     # ends that.
@@ -161,6 +162,7 @@ def test_what_was_truncated_is_an_error_or_is_skipped(
     assert numbers(store, f"{source}-out") == [*range(100), *range(200, 300)]
 
 
+@pytest.mark.slow
 def test_a_query_goes_on_at_another_broker_and_loses_and_doubles_nothing(
     spark: SparkSession, address: str, store: ab.Store, brokers: list[BrokerProcess], source: str, tmp_path: Path
 ) -> None:
@@ -253,6 +255,7 @@ def test_a_query_that_goes_natively_needs_its_brokers_no_more(
     assert numbers(store, f"{source}-out") == list(range(200))
 
 
+@pytest.mark.slow
 def test_a_batch_that_is_repeated_another_way_doubles_nothing(
     spark: SparkSession, address: str, folder: Path, store: ab.Store, source: str, tmp_path: Path
 ) -> None:

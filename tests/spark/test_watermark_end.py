@@ -20,6 +20,7 @@ def append(store: ab.Store, writer: ab.Writer, first: int, count: int) -> None:
     writer.flush()
 
 
+@pytest.mark.slow
 def test_a_batch_ends_at_the_watermark_when_it_is_planned(spark: SparkSession, tmp_path: Path) -> None:
     def batch() -> list[int]:
         frame = spark.read.format("anabranch").options(stream="s/in", end="watermark").load(store.url)

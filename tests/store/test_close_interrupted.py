@@ -35,6 +35,7 @@ def test_a_writer_that_is_closed_again_has_written_all_it_accepted(store: ab.Sto
         assert [event.body for event in reader] == [b"%d" % n for n in range(number + 1) for _ in range(3)]
 
 
+@pytest.mark.slow
 def test_what_a_writer_was_refused_is_told_by_one_close_or_the_next(store: ab.Store) -> None:
     for number, press in enumerate(ctrl_c_everywhere()):
         store.streams.create(f"s/sealed-{number}")

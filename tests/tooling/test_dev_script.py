@@ -192,6 +192,7 @@ def test_runs_that_start_together_set_up_once(checkout: Checkout) -> None:
     assert not checkout.lock.exists()
 
 
+@pytest.mark.slow
 def test_a_killed_set_up_is_taken_over_by_one_of_those_who_wait(checkout: Checkout) -> None:
     killed = checkout.start_held()
     killed.kill()
@@ -227,6 +228,7 @@ def test_a_lock_whose_owners_id_another_process_has_now_is_taken_over(checkout: 
     assert "was killed" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_lock_that_names_no_owner_is_waited_for_and_then_removed(checkout: Checkout) -> None:
     checkout.lock.mkdir()
     began = time.monotonic()

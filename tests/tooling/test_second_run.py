@@ -43,6 +43,7 @@ def test_a_test_that_passes_alone_is_named_as_unreliable(tmp_path: Path) -> None
     assert "UNRELIABLE: failed among the others, passed alone: tests/spark/test_it.py::test_once" in printed
 
 
+@pytest.mark.slow
 def test_a_test_that_fails_twice_has_failed(tmp_path: Path) -> None:
     code, printed = run(tmp_path, {"tests/spark/test_once.py": FAILS_ONCE, "tests/cli/test_it.py": FAILS})
     assert code == 1

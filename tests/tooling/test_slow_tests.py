@@ -57,6 +57,7 @@ def test_a_plain_run_leaves_out_the_slow_tests_and_says_how_many(
     assert run(tmp_path, "--all", *processes, ci=ci) == ("4 passed", 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "ended"),
     [

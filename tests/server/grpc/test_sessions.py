@@ -337,6 +337,7 @@ def test_requests_that_do_not_fit_end_the_call_with_one_error(
     assert (found, status is grpc.StatusCode.INTERNAL) == (code, False)
 
 
+@pytest.mark.slow
 def test_kill_9_of_a_broker_loses_and_doubles_nothing(tmp_path: Path) -> None:
     with ab.connect(tmp_path / "store", create=True) as store:
         store.scopes.create("s")

@@ -104,6 +104,7 @@ def lived(seed: int, steps: int) -> Model:
     return model
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32), st.integers(0, 60))
 @settings(max_examples=300, deadline=None)
 def test_a_correct_history_passes(seed: int, steps: int) -> None:

@@ -154,6 +154,7 @@ def test_a_digest_is_as_documented() -> None:
 # PostgreSQL
 
 
+@pytest.mark.slow
 def test_no_edit_of_a_row_on_postgres_gives_a_wrong_answer_or_a_raw_exception(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     url = fresh_url()

@@ -31,6 +31,7 @@ new tus.Upload(fs.createReadStream(file), {
 """
 
 
+@pytest.mark.slow
 def test_an_upload_to_a_broker_that_is_killed_goes_on_and_holds_the_same_bytes(tmp_path: Path) -> None:
     folder = npm_folder("tus-js-client-4.3.1", CLIENT)
     data = random.Random(7).randbytes(12 << 20)

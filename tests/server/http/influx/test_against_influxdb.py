@@ -70,6 +70,7 @@ def test_statements_give_what_influxdb_gives(client: httpx.Client, influx: str, 
     assert_same(client, influx, streams, STATEMENTS)
 
 
+@pytest.mark.slow
 def test_a_broker_gives_what_influxdb_gives(client: httpx.Client, broker: Serving, influx: str) -> None:
     for statement in STATEMENTS[::20]:
         for parameters in ({}, {"epoch": "ms"}, {"epoch": "h", "pretty": "true"}):

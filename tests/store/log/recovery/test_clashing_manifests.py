@@ -175,6 +175,7 @@ def test_an_id_behind_which_none_can_be_assigned_is_refused(blobs: Blobs, table:
     assert "never assigned" in damaged[bad.folder]
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(data=st.data())
 def test_valid_rows_in_a_strange_company_are_loaded_or_passed_over(blobs: Blobs, data: st.DataObject) -> None:

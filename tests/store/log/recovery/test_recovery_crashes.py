@@ -6,6 +6,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from anabranch.blobs.memory import MemoryBlobs
 from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Catalog
@@ -81,6 +83,7 @@ def none(value: object) -> None:
     """Nothing of it."""
 
 
+@pytest.mark.slow
 def test_a_backup_leaves_the_one_before_or_the_new_one(tmp_path: Path) -> None:
     kit, stream = prepare(tmp_path)
     place = MemoryBlobs()

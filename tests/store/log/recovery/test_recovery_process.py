@@ -120,6 +120,7 @@ def test_a_rebuild_killed_while_it_swaps_files_is_begun_again(tmp_path: Path) ->
         assert contents(store) == before
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_backup_beside_a_writer_has_a_beginning_of_each_key(tmp_path: Path) -> None:
     river, stop = tmp_path / "river", tmp_path / "stop"

@@ -208,6 +208,7 @@ def tiny_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "REPLACE_EVENTS_MAX", 5)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(steps)
 def test_a_replacement_with_many_rewritten_events(tiny_portions: None, life: Sequence[tuple[str, Any]]) -> None:

@@ -17,6 +17,7 @@ from anabranch.errors import GroupNotFound, InvalidArgument, NotFound, Truncated
 from anabranch.store import Store
 from anabranch.testing.clock import ManualClock
 from tests.clocks import runtime_by
+from tests.parameters import rest_is_slow
 from tests.postgres_server import drop, fresh_url
 from tests.store.helpers import bodies_of, sound
 from tests.store.kit import SECOND
@@ -307,7 +308,7 @@ def test_a_group_may_release_what_lies_before_its_last_checkpoint_alone(kept: Ke
     assert kept.numbers() == {*range(20)} - first
 
 
-@pytest.mark.parametrize("segments", [1, 4])
+@pytest.mark.parametrize("segments", rest_is_slow([4, 1]))
 def test_a_scaled_stream_stops_at_the_slowest_on_either_side_of_the_scale(kept: Kept, segments: int) -> None:
     one, other = kept.group("s/one"), kept.group("s/other")
     kept.store.policies.retention("s/a", ab.RetainConsumed(["s/one", "s/other"]))

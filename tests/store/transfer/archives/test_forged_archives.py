@@ -91,6 +91,7 @@ def test_metadata_that_says_what_cannot_be_is_refused_and_leaves_nothing(
     assert sound(other)
 
 
+@pytest.mark.slow
 def test_it_is_refused_where_python_leaves_assertions_out(archive: Path) -> None:
     forge(archive, (*_FILE, "file"), "../../other/catalog.db")
     code = "import anabranch, sys; anabranch.read_archive(sys.argv[1])"

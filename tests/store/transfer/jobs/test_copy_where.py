@@ -32,6 +32,7 @@ from anabranch.errors import (
 from anabranch.log.segment_reader import SegmentReader
 from anabranch.model.event import Event
 from anabranch.store import Store
+from tests.parameters import rest_is_slow
 from tests.store.helpers import ANYWHERE, store_at
 from tests.store.streams.algebra.test_replace import healthy, make, numbers, rows, write
 
@@ -139,7 +140,7 @@ def grow(store: Store, rng: random.Random, name: str = "s/x") -> None:
                 store.streams.copy(name, f"s/other-{next(numbered)}")
 
 
-@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 60))])
+@pytest.mark.parametrize("seed", rest_is_slow(range(60)))
 def test_a_copy_holds_what_a_filtered_list_holds_in_the_same_segments(store: Store, seed: int) -> None:
     rng = random.Random(seed)
     grow(store, rng)

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 
 import anabranch as ab
 from anabranch import limits
@@ -39,6 +40,7 @@ def test_in_a_file_each_large_event_has_a_row_group_of_its_own(tmp_path: Path) -
         assert [len(each) for each in bodies_of(store, "s/raw")] == [0, 1, large, large, 4, 5]
 
 
+@pytest.mark.slow
 def test_an_event_of_100_mib_goes_in_and_out_within_its_bound_of_memory(tmp_path: Path) -> None:
     """In a process of its own, since Arrow tells only the most that one ever held."""
     script = f"from tests.store.writing.large_events.test_real_size import carry; carry({str(tmp_path / 'store')!r})"
