@@ -41,7 +41,7 @@ def raw_table(count: int, seed: int) -> pa.Table:
 
 
 def rows_for(megabytes: float) -> int:
-    """Returns how many events make a table of about so many MiB."""
+    """Returns how many events make a table of about `megabytes` MiB."""
     return int(megabytes * (1 << 20) / (PAYLOAD_BYTES + 4 + 8 + 4 + len(key_texts()[0]) + 1))
 
 

@@ -13,8 +13,8 @@ PAGE = Path(__file__).parent / "reference" / "spark-options.md"
 _HEAD = """# Spark options
 
 The options of the format `anabranch`, for `spark.read`, `spark.readStream`, `df.write` and `df.writeStream`. Names are
-the same in any case. An unknown option is refused, as is one that the direction does not take. Options with a dot are
-settings of Spark, and are left to it. [Process streams in your own Spark code](../how-to/spark-code.md) shows how to use
+the same in any case. Unknown options are refused, and so are options for reading when writing, and the reverse. Options with
+a dot are Spark's own settings and are not checked. [Process streams in your own Spark code](../how-to/spark-code.md) shows how to use
 them.
 
 | Option | For | Default | Meaning |

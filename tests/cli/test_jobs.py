@@ -49,7 +49,7 @@ def test_scope_copy_goes_to_another_store(sensors: Line, elsewhere: Line) -> Non
     assert [row["name"] for row in elsewhere("stream", "list", "u", "--json").json] == ["u/raw", "u/sensors"]
 
 
-def test_stitch_leaves_repeats_out_and_says_how_many(sensors: Line) -> None:
+def test_stitch_leaves_out_repeats_and_reports_how_many(sensors: Line) -> None:
     sensors("copy", "iot/sensors", "iot/more", "--independent")
     done = sensors(
         "stitch", "iot/sensors", "iot/more", "--into", "iot/all", "--deduplicate", "device,at", "--prefer", "2"
@@ -83,9 +83,7 @@ def test_stitch_takes_streams_of_several_stores(sensors: Line, elsewhere: Line) 
     )
 
 
-def test_a_stitch_goes_on_where_its_stores_lie_elsewhere_by_now(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stitch_is_resumed_after_its_stores_were_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small_ranges(monkeypatch)
     line = Line(tmp_path / "here")
     line("key", "new", tmp_path / "keys")
@@ -117,7 +115,7 @@ def test_a_stitch_goes_on_where_its_stores_lie_elsewhere_by_now(
         assert [row["n"] for row in line("read", "s/all", "--json").rows] == wanted
 
 
-def test_a_copy_goes_on_where_its_store_lies_elsewhere_by_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_is_resumed_after_its_store_was_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small_ranges(monkeypatch)
     line = Line(tmp_path / "b")
     with opened("folder", tmp_path / "a") as source, opened("folder", tmp_path / "b") as target:
@@ -130,7 +128,7 @@ def test_a_copy_goes_on_where_its_store_lies_elsewhere_by_now(tmp_path: Path, mo
     assert "380 events of 380" in line("job", "resume", job.id, "--from-store", tmp_path / "moved").err
 
 
-def test_append_leaves_out_what_is_there_and_says_how_many(sensors: Line, elsewhere: Line) -> None:
+def test_append_leaves_out_repeats_and_reports_how_many(sensors: Line, elsewhere: Line) -> None:
     done = sensors("append", "iot/sensors", "iot/sensors", "--deduplicate", "device,at")
     assert done.err.endswith("0 events of 'iot/sensors' are appended to 'iot/sensors'; 3 repeats left out\n")
     sensors("copy", "iot/sensors", "t/b", "--to-store", elsewhere.store)
@@ -141,7 +139,7 @@ def test_append_leaves_out_what_is_there_and_says_how_many(sensors: Line, elsewh
     assert "none of them has 'x'" in sensors.refused("append", "iot/sensors", "iot/sensors", "--deduplicate", "x")
 
 
-def test_stitch_gives_its_sources_up_to_another_store(sensors: Line, elsewhere: Line) -> None:
+def test_stitch_into_another_store_deletes_its_sources(sensors: Line, elsewhere: Line) -> None:
     sensors("copy", "iot/sensors", "iot/more")
     line = ("stitch", "iot/sensors", "iot/more", "--into", "t/all", "--to-store", elsewhere.store, "--drop-sources")
     told = sensors(*line, "--yes", "--json").json
@@ -201,7 +199,7 @@ def test_a_paused_job_is_shown_resumed_and_waited_for(tmp_path: Path, monkeypatc
 
 
 def gone_silent(store: Path, in_us: int = 0) -> None:
-    """Let the only job look as one does half a minute after its process was killed, or a little earlier."""
+    """Make the only job look as if its process was killed half a minute ago, or `in_us` later."""
     with ab.connect(store, create=True) as opened, opened.catalog.writing() as txn:
         ((_, row),) = txn.states(JOB)
         seen_at = Micros(opened.runtime.clock.now() - limits.JOB_HEARTBEAT_TIMEOUT_US + in_us)
@@ -227,7 +225,7 @@ def test_a_job_is_paused_and_cancelled_from_outside(tmp_path: Path, monkeypatch:
         assert line.refused("job", "show", "nope").startswith("job 'nope' not found")
 
 
-def test_an_interrupt_pauses_the_job_and_says_how_to_go_on(sensors: Line, elsewhere: Line) -> None:
+def test_an_interrupt_pauses_the_job_and_says_how_to_continue(sensors: Line, elsewhere: Line) -> None:
     process = sensors.start("copy", "iot/sensors", "t/b", "--to-store", elsewhere.store, "--follow")
 
     def is_there() -> bool:

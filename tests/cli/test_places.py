@@ -30,7 +30,7 @@ def test_distance_tells_events_bytes_and_segments(sensors: Line) -> None:
     assert "3 events" in sensors("distance", "iot/sensors").out
     middle = sensors("cut", "iot/sensors", "--events", 2).out.strip()
     assert sensors("distance", "iot/sensors", "--from", middle, "--json").json["events"] == 1
-    assert "lies before the start" in sensors.refused("distance", "iot/sensors", "--from", "tail", "--to", middle)
+    assert "is before the start" in sensors.refused("distance", "iot/sensors", "--from", "tail", "--to", middle)
 
 
 def test_places_are_compared_and_looked_for_in_ranges(sensors: Line) -> None:

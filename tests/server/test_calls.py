@@ -120,9 +120,9 @@ def test_places_of_the_server_are_for_admins(store: Store, tmp_path: Path) -> No
         (
             "streams.scale",
             {"name": "iot/raw", "segments": "two"},
-            "argument 'segments' of streams.scale is expected as",
+            "expected argument 'segments' of streams.scale as",
         ),
-        ("streams.get", ["iot/raw"], "expected as an object"),
+        ("streams.get", ["iot/raw"], "as an object, by name"),
         ("streams.copy", {"source": "iot/raw", "target": "iot/x", "progress": 1}, "no argument 'progress'"),
         ("streams.create", {"name": "iot/y", "tags": {"a": 1}}, "argument 'tags'"),
     ],

@@ -130,9 +130,9 @@ def test_a_consumer_who_takes_nothing_for_too_long_is_closed_and_resumes_at_its_
 ) -> None:
     with BrokerProcess(store, "--set", "send_timeout_s=0.5", folder=tmp_path) as broker:
         stalled = connected(broker, "follow&format=sse&from=head")
-        until(lambda: "took nothing for 0.5 s" in broker.log.read_text())
+        until(lambda: "read nothing for 0.5 s" in broker.log.read_text())
         entry = next(each for each in broker.records() if each.get("closed"))
-        assert (entry["path"], entry["closed"]) == (PATH, "the caller took nothing for 0.5 s")
+        assert (entry["path"], entry["closed"]) == (PATH, "the caller read nothing for 0.5 s")
         received = b""
         with stalled:
             try:
@@ -151,7 +151,7 @@ def test_a_consumer_who_takes_nothing_for_too_long_is_closed_and_resumes_at_its_
 @pytest.mark.slow
 def test_a_socket_whose_caller_takes_nothing_is_closed(store: Path, tmp_path: Path) -> None:
     with BrokerProcess(store, "--set", "send_timeout_s=0.5", folder=tmp_path) as broker, websocket(broker):
-        until(lambda: "took nothing for 0.5 s" in broker.log.read_text())
+        until(lambda: "read nothing for 0.5 s" in broker.log.read_text())
         entry = next(each for each in broker.records() if each.get("closed"))
         assert (entry["path"], entry["status"]) == (PATH, 101)
         assert entry["sent"] > 100_000

@@ -1,7 +1,7 @@
-"""What `.ci/run` does with tests that failed: a few whose processes, servers or Spark sessions had to share the machine with other
-tests are run a second time, alone. One that passes then is named in the last lines as unreliable: it is a defect of the test
-or of the store, to be found and mended. Whatever depends on nothing but the code, such as the unit tests and the simulation, gets no
-second run, and neither do more failures than three."""
+"""Runs failed tests of `.ci/run` a second time, alone, if they use processes, servers or Spark sessions and so depend on
+the load of the machine. One that passes then is reported as unreliable: a defect of the test or of the store, to be
+found and fixed. Tests that depend only on the code, such as unit tests and the simulation, are not run again, nor are
+more than three failures."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ AT_MOST = 3
 
 
 def why_not(failed: list[str]) -> str | None:
-    """Why these tests get no second run, or None where they do."""
+    """Why these tests are not run a second time; None if they are."""
     if not failed:
         return "no failed test is on record"
     if len(failed) > AT_MOST:
         return f"{len(failed)} tests failed; at most {AT_MOST} are run again"
     for test in failed:
         if "::" not in test or not test.startswith(tuple(f"tests/{folder}/" for folder in SHARES_THE_MACHINE)):
-            return f"{test} shares the machine with nothing that could have made it fail"
+            return f"{test} does not depend on the load of the machine"
     return None
 
 
 def main() -> int:
-    """The exit code of the second run, or 1 where there is none."""
+    """The exit code of the second run, or 1 if there is none."""
     record = Path(".pytest_cache/v/cache/lastfailed")
     failed = sorted(json.loads(record.read_text())) if record.exists() else []
     refusal = why_not(failed)

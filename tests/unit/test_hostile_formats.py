@@ -1,5 +1,5 @@
-"""Whatever is read from a disk may be anybody's: a changed byte gives the same value or one error of the tree, and never a
-raw exception, a crash, or memory without bounds."""
+"""Stored bytes may have been changed by others: a changed byte gives an equal value or one of the store's errors, never
+another exception, a crash, or unbounded memory."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_record_batches(mutate: Callable[[bytes], bytes]) -> None:
         survives(lambda changed=changed: payload_of(changed))  # type: ignore[misc]
 
 
-def test_a_compressed_batch_is_refused_before_its_claims_are_believed() -> None:
+def test_a_compressed_batch_is_refused_before_it_is_decoded() -> None:
     batch = pa.record_batch([pa.array([b"x" * 100_000])], names=["a"])
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
@@ -135,7 +135,7 @@ json_values = st.recursive(
 
 
 def with_other(value: Any, path: st.DataObject, other: Any) -> Any:
-    """A JSON value with one part of it exchanged or left out."""
+    """A JSON value of which one part is replaced or left out."""
     if isinstance(value, dict) and value and path.draw(st.integers(0, 5)):
         name = path.draw(st.sampled_from(sorted(value)))
         if not path.draw(st.integers(0, 6)):
@@ -167,8 +167,8 @@ FOLDER = f"manifests/{1:016x}-{2:024x}/"
 @given(st.data(), json_values)
 def test_manifest_indexes(data: st.DataObject, other: Any) -> None:
     blobs = MemoryBlobs()
-    told = {"manifest": 1, "taken_at": 5, "horizon": 4, "pieces": [[f"{FOLDER}00000000.arrow", "scopes", 1, 10, 3]]}
-    changed = with_other(told, data, other)
+    index = {"manifest": 1, "taken_at": 5, "horizon": 4, "pieces": [[f"{FOLDER}00000000.arrow", "scopes", 1, 10, 3]]}
+    changed = with_other(index, data, other)
     if isinstance(changed, dict):
         blobs.put(f"{FOLDER}index", layout.frame(changed, [], []).chunks)
         found = survives(lambda: manifests.newest(blobs))
@@ -343,14 +343,14 @@ def test_parquet_files(mutate: Callable[[bytes], bytes], footer_alone: bool) -> 
 
 @settings(max_examples=200, deadline=None, derandomize=FIXED)
 @given(st.binary(max_size=200))
-def test_thrift_says_of_all_bytes_that_they_are_none_or_what_they_are(data: bytes) -> None:
+def test_thrift_reads_any_bytes_or_raises_one_of_two_errors(data: bytes) -> None:
     try:
         read_struct(data)
     except (IndexError, ValueError):
         return
 
 
-def test_thrift_has_bounds() -> None:
+def test_thrift_limits_depth_and_sizes() -> None:
     with pytest.raises(ValueError, match="nested"):
         read_struct(b"\x1c" * 100_000)  # structs in structs
     with pytest.raises(ValueError, match="nested"):
@@ -359,7 +359,7 @@ def test_thrift_has_bounds() -> None:
         read_varint(b"\xff" * 1_000_000, 0)
     with pytest.raises(ValueError, match="does not fit"):
         read_struct(b"\x19\xfc\xff\xff\xff\xff\x0f\x00")  # 4 billion structs
-    with pytest.raises(ValueError, match="more than what is left"):
+    with pytest.raises(ValueError, match="more than the remaining"):
         read_struct(b"\x18\x7fab\x00")
     assert DEPTH_MAX < 200
 
@@ -422,7 +422,7 @@ def test_archive_metadata(data: st.DataObject, other: Any) -> None:
         b"1" * 5_000,
     ],
 )
-def test_archive_metadata_that_is_none(text: bytes) -> None:
+def test_malformed_archive_metadata_is_refused(text: bytes) -> None:
     blobs = MemoryBlobs()
     blobs.put(METADATA, [text])
     with pytest.raises(CorruptArchive):
@@ -446,8 +446,7 @@ def test_offsets_of_spark(value: Any) -> None:
     survives(lambda: SourceOffset.from_json(value))
 
 
-def test_a_checksum_is_no_proof() -> None:
-    """Bytes that lie about their lengths are refused though their checksum is right."""
+def test_a_batch_with_wrong_lengths_is_refused_although_its_checksum_matches() -> None:
     data = bytearray(message().to_pybytes())
     at = data.index(bytes([0, 0, 0, 0, 5, 0, 0, 0, 10, 0, 0, 0]))
     data[at + 4 : at + 8] = (1 << 30).to_bytes(4, "little")

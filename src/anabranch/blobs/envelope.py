@@ -86,7 +86,7 @@ class Envelope:
         try:
             return pa.py_buffer(open_box(key.secret, nonce, view[_TEXT_AT:], head + context))
         except InvalidTag as exc:
-            raise CorruptBlob(name, "its encrypted bytes were changed, or were written in another place") from exc
+            raise CorruptBlob(name, "its encrypted bytes were changed, or were written at another place") from exc
 
     def envelope(self) -> Mapping[str, str]:
         """See `Sealer`."""

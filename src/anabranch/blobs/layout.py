@@ -126,7 +126,7 @@ def read_index(key: str, blob: pa.Buffer, *, verify: bool = True) -> dict[str, A
         raise CorruptBlob(key, f"{blob.size} bytes are too few for a header")
     magic, version, encoding, cipher, length, digest, size = _HEADER.unpack(blob.slice(0, _HEADER.size).to_pybytes())
     if magic != MAGIC:
-        raise CorruptBlob(key, "it does not begin like a blob of this store")
+        raise CorruptBlob(key, "it does not begin with the header of a blob")
     if version < 1:
         raise CorruptBlob(key, f"unknown format {version}")
     if version > VERSION or encoding != _ARROW or cipher not in (_NO_CIPHER, _BOXES):
@@ -134,7 +134,7 @@ def read_index(key: str, blob: pa.Buffer, *, verify: bool = True) -> dict[str, A
     if size != blob.size:
         raise CorruptBlob(key, f"it holds {blob.size} bytes, not {size}")
     if length > size - _HEADER.size:
-        raise CorruptBlob(key, "its index is longer than itself")
+        raise CorruptBlob(key, "its index is longer than the blob")
     if verify and xxhash.xxh3_64_intdigest(blob.slice(_HEADER.size)) != digest:
         raise CorruptBlob(key, "its checksum does not match its bytes")
     try:

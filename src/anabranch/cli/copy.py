@@ -86,7 +86,7 @@ def copy(
     if condition is not None or key:
         if to_store is not None or independent or until is not None:
             raise InvalidArgument(
-                "--where and --key copy within the store: copy so first, then copy that stream with --to-store, "
+                "--where and --key only copy within the store: make that copy first, then copy the result with --to-store, "
                 "--independent or --follow"
             )
         with open_store_range(store, stream, start, end, by) as (opened, source):

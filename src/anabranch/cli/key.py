@@ -43,7 +43,7 @@ def new(
     line = new_key_line(key_id, ids)
     old = file.read_text(encoding="utf-8") if file.exists() else ""
     if old and key_id in parse_keys(old, str(file)):
-        raise InvalidArgument(f"there is a key '{key_id}' in {file} already")
+        raise InvalidArgument(f"{file} already has a key '{key_id}'")
     _write(file, line + old)
     print_note(f"key '{key_id}' is the current one of {file}")
 
@@ -111,7 +111,7 @@ def rotate(as_json: JsonOption = False, store: StoreOption = None) -> None:
     """
     if invocation.keys is None:
         raise InvalidArgument(
-            "say where the keys are, the former and the new one: anabranch --keys file:/path key rotate"
+            "the location of the former and the new key is missing: anabranch --keys file:/path key rotate"
         )
     with open_store(store) as opened:
         done = opened.rotate_keys()

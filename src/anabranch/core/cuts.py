@@ -299,7 +299,7 @@ def ranges(view: StreamView, start: StreamCut, end: StreamCut) -> list[tuple[Seg
     for segment in sorted(start_offsets.keys() | end_offsets.keys()):
         low, high = _reach(view, start_offsets, segment), _reach(view, end_offsets, segment)
         if high < low:
-            raise InvalidCut(f"the end lies before the start in segment {segment}: {high} is below {low}")
+            raise InvalidCut(f"the end is before the start in segment {segment}: {high} is below {low}")
         if low < high:
             found.append((segment, low, high))
     return found

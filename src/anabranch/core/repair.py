@@ -1,4 +1,4 @@
-"""Safe repairs of a catalog's rows: only of values that follow from other rows, losing nothing readable.
+"""Safe repairs of a catalog's rows: they change only values that follow from other rows, and lose nothing readable.
 
 A change is proposed for each known kind of damage, and applied only if fewer invariants are broken with it and none is
 new. So no repair has to understand what else may be broken.

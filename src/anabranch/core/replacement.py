@@ -1,8 +1,8 @@
 """Plans a replacement of events of a stream in place: which events are kept, and what replaces the others, as new
 segments of the same stream.
 
-The stream becomes three layers, one after the other: what was read before the place, then the replacement, then what
-was read after the place, without the removed events. All segments are new, so that no old pointer ever refers to a
+The stream becomes three layers, one after the other: the events before the cut, then the replacement, then the events
+after the cut, without the removed ones. All segments are new, so that no old pointer ever refers to a
 different event.
 """
 
@@ -30,8 +30,7 @@ Run = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class RewrittenRuns:
-    """A second copy of the events of these runs of a segment: they are together in `log`, from its beginning on, in the
-    same order."""
+    """A second copy of the events of these runs of a segment, together in `log`, from its beginning, in the same order."""
 
     segment: SegmentId
     runs: tuple[Run, ...]
@@ -80,10 +79,10 @@ def plan_replace(
     rewritten: Sequence[RewrittenRuns] = (),
     opened: Sequence[KeyRange],
 ) -> ReplacePlan:
-    """Put the events between two cuts of `source` at `place` of the stream, and leave out the `removed` events after
+    """Put the events between two cuts of `source` into the stream at `cut`, and leave out the `removed` events after
     it.
 
-    `removed` holds runs in offset order, none of them before the place. Runs that were `rewritten` are viewed in their
+    `removed` holds runs in offset order, none of them before the cut. Runs that were `rewritten` are viewed in their
     new log. Takes O(n log n) in segments, spans and runs.
     """
     return _ReplacePlanner(view, removed, rewritten).run(cut, source, opened)
@@ -99,7 +98,7 @@ class _ReplacePlanner:
         self._epoch = view.info.epoch + 1
         self._number = view.info.next_number
         self._segment_slices: list[SegmentSlice] = []
-        self._last: list[int] = []  # indexes in `_pieces` of those that are current so far
+        self._last: list[int] = []  # indexes in `_segment_slices` of the current segments so far
         self._rewritten = 0
 
     def run(
@@ -206,7 +205,7 @@ class _ReplacePlanner:
         passed = read_offsets(self._view, cut)
         found = []
         for segment in self._view.ordered:
-            at = passed.get(segment.id, -1)  # -1: a reader that has begun this segment is after the place
+            at = passed.get(segment.id, -1)  # -1: a reader that has begun this segment is after the cut
             first = next(iter(self._removed.get(segment.id, ())), None)
             after = first[1] if first is not None and first[0] == at else at
             front, behind = front_ids.get(segment.id), behind_ids.get(segment.id)
@@ -215,7 +214,7 @@ class _ReplacePlanner:
 
 
 def kept_runs(start: int, stop: int, removed: Sequence[Run]) -> list[Run]:
-    """The runs of `start <= offset < stop` without the removed ones, which are in order; none empty."""
+    """The runs of `start <= offset < stop` without the removed ones, which are in order. No run is empty."""
     found: list[Run] = []
     at = start
     for low, high in removed:

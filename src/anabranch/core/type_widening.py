@@ -80,7 +80,7 @@ def as_type(column: pa.Array, field: pa.Field) -> pa.Array:
         return column.cast(field.type, safe=not finer)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as exc:
         raise SchemaMismatch(
-            f"column '{field.name}' holds {column.type} that is no {field.type}: it was widened since this was opened, so "
+            f"column '{field.name}' holds {column.type} that does not fit {field.type}: it was widened since this was opened, so "
             "open it again",
             column=field.name,
         ) from exc

@@ -13,8 +13,8 @@ from anabranch.model.position import Position, StreamSegment
 
 
 class HostedGroupReader(GroupReader):
-    """A group reader that is told how far its consumer got in the current batch. For one thread at a time, as every
-    group reader."""
+    """A group reader whose owner reports how far its consumer got in the current batch. For one thread at a time, like
+    every group reader."""
 
     @property
     def resets(self) -> int:
@@ -28,7 +28,7 @@ class HostedGroupReader(GroupReader):
 
     @property
     def lease_s(self) -> float:
-        """How long the group waits for a sign of life, in seconds."""
+        """How long the group waits for a heartbeat, in seconds."""
         return self._membership.state.lease_us / 1e6
 
     @property
@@ -37,22 +37,22 @@ class HostedGroupReader(GroupReader):
         return self._output.number
 
     def resume(self, handed_out: Mapping[StreamSegment, int], processed: Mapping[StreamSegment, int]) -> None:
-        """Continue after what the consumer was given through another object, and has processed, in the segments that it
-        still has. Raises InvalidCut for a position after the end of what can be read."""
+        """Continue after the events that the consumer received through another object, and has processed, in the segments
+        that it still has. Raises InvalidCut for a position after the end of what can be read."""
         with self._lock:
             self._require_usable()
             self._assigned.resume(handed_out, processed)
 
     def pull(self, timeout_s: float | None, interrupted: Callable[[], bool]) -> GroupDelivery | None:
-        """The next batch, of which nothing counts as handed out yet; the current one counts as processed as far as it
-        was handed out. None if there is none within `timeout_s` seconds, at the group's end, or once `interrupted()`:
-        after a change of that, call `wake`."""
+        """The next batch; no event of it counts as handed out yet. The events of the current batch that were handed out count
+        as processed. None if there is no batch within `timeout_s` seconds, at the group's end, or once `interrupted()`.
+        Call `wake` when the result of `interrupted` changes."""
         return self._wait_until(timeout_s, lambda: self._closed or interrupted())
 
     def commit_to(
         self, positions: Mapping[StreamSegment, int], outputs: Mapping[str, Any] | None = None, *, handed_out: int
     ) -> None:
-        """Like `commit`, of what was handed out up to these positions alone, at which `handed_out` was so many. May be
+        """Like `commit`, but only up to these positions; `handed_out` is the number of events handed out up to them. May be
         called while a `pull` in another thread waits."""
         with self._lock:
             self._require_usable()
@@ -67,7 +67,7 @@ class HostedGroupReader(GroupReader):
 
     @property
     def processed(self) -> Position:
-        """The position after what is processed, in each segment that it has now."""
+        """The position after the last processed event, in each segment that it has now."""
         return Position.of(self._progress.processed())
 
     def wake(self) -> None:
@@ -81,7 +81,7 @@ class HostedGroupReader(GroupReader):
             return self._closed or self._assigned.finished()
 
     def advance(self, handed_out: int, *, whole: bool) -> None:
-        """The consumer was given so many events of the current batch, one by one, or the batch as a `whole`."""
+        """Record that the consumer received the first `handed_out` events of the current batch, or the `whole` batch."""
         with self._lock:
             current = self._progress.current
             if current is None or current.remaining is None:

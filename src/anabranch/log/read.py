@@ -174,7 +174,7 @@ class LogReader:
             batch = codec.widen(batch, selection.decoded)
         low, high = extent.appended.low, extent.appended.high
         if low is None or low != high:
-            raise CorruptCatalog(f"{name_of(extent)} was appended from {low} to {high} µs, which was at once")
+            raise CorruptCatalog(f"{name_of(extent)} is one commit, but its append times differ: {low} to {high} µs")
         yield from _cut(batch, first + piece.shift, low, selection, size, self._batch_bytes_max)
 
 

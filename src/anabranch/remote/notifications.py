@@ -52,7 +52,7 @@ class RemoteNotifications(Displayed):
 
     def _opening(self) -> Frame:
         fields: dict[str, Any] = {"stream": self._stream, "follow": self._follow, "after": self._after}
-        # What was received and not handed out yet is received again.
+        # Notifications that were received but not handed out are received again.
         fields["start"] = self._start if self._position is None else to_json(self._position)
         return Frame("notifications.read", 0, fields)
 
@@ -96,7 +96,7 @@ class RemoteNotifications(Displayed):
 
     @property
     def position(self) -> StreamCut:
-        """A cut of the notification stream at most some batches before the next notification."""
+        """A cut of the notification stream before the next notification, by a few batches at most."""
         assert self._position is not None, "it was opened"
         return self._position
 

@@ -148,7 +148,7 @@ _Lock, _Condition = _of_this_process()
 def _refuse(*_arguments: object) -> NoReturn:
     raise Forked(
         "this store was opened before the process was forked, and can't be used in the child: open it in each process, "
-        "behind the fork, or have multiprocessing start them by 'spawn' or 'forkserver'"
+        "after the fork, or have multiprocessing start them by 'spawn' or 'forkserver'"
     )
 
 

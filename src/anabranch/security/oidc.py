@@ -134,11 +134,11 @@ class OidcTokens:
         ):
             raise Unauthenticated(f"the token is refused: its claim '{settings.groups_claim}' is not a list of names")
         if not isinstance(name, str) or not name:
-            raise Unauthenticated("the token is refused: its principal is not a name")
+            raise Unauthenticated("the token is refused: the name of its principal is missing or invalid")
         try:
             return Principal(check_principal(f"{PREFIX}{name}"), groups=tuple(groups), expires_at=expires_at)
         except InvalidArgument:
-            raise Unauthenticated("the token is refused: its principal is not a name") from None
+            raise Unauthenticated("the token is refused: the name of its principal is missing or invalid") from None
 
     def _check_times(self, claims: Mapping[str, Any]) -> Micros:
         now_s = self._clock.now() / _US

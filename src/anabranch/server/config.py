@@ -283,7 +283,7 @@ def _check_together(settings: ServerSettings) -> None:
     if (settings.tls_certificate is None) != (settings.tls_key is None):
         raise InvalidArgument("tls_certificate and tls_key belong together: set both, or neither")
     if settings.dev_tls and settings.tls_certificate is not None:
-        raise InvalidArgument("dev_tls makes a certificate of its own: leave tls_certificate and tls_key out")
+        raise InvalidArgument("dev_tls creates its own certificate: omit tls_certificate and tls_key")
     if settings.tls_client_ca is not None and not settings.tls:
         raise InvalidArgument("tls_client_ca verifies callers over TLS: set tls_certificate and tls_key too")
     if (settings.jwt_issuer is None) != (settings.jwt_audience is None):

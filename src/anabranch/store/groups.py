@@ -98,7 +98,7 @@ class Groups(Displayed):
         initial: Callable[[], GroupState] | None = None
         if ids is not None:
             if not ids or len(set(ids)) != len(ids):
-                raise InvalidArgument("streams= names each stream once, and at least one")
+                raise InvalidArgument("expected at least one stream in streams=, each only once")
             initial = self._new_group(ids, start, end, by, lease_s, refresh_s, checkpoint_s)
         shared = self._shared(full, inner, initial)
         if ids is not None and set(shared.state.streams) != set(ids):

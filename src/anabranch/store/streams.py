@@ -92,7 +92,7 @@ class StoreStreams(ReplacingStreams):
             raise InvalidArgument(f"by is 'groups' or left out, not {by!r}")
         elif request is not None:
             raise InvalidArgument(
-                "truncate(by='groups') accepts no request id: repeated, it removes what was read since"
+                "truncate(by='groups') accepts no request id: a repetition removes events that were read since"
             )
         else:
             self._own.subscribers.release(name, TAIL if cut is None else parse_cut(cut))
@@ -135,7 +135,7 @@ class StoreStreams(ReplacingStreams):
         if where is not None or not (isinstance(keys, tuple) and not keys):
             if to is not None or independent or follow is not False:
                 raise InvalidArgument(
-                    "a copy by a filter shares the store: copy with where= first, then copy that stream to another "
+                    "a copy by a filter stays within its store: copy with where= first, then copy the result to another "
                     "store, independently or following"
                 )
             part, full = StreamRange.of(source), StreamName.parse(target)

@@ -127,5 +127,5 @@ def _check_weight(info: StreamInfo, column: str) -> None:
         )
     if column in (info.schema.key, info.schema.time) or not columns.field(column).nullable:
         raise InvalidArgument(
-            f"the column '{column}' for the weights of '{info.name}' is not a nullable one of its own"
+            f"the column '{column}' for the weights of '{info.name}' is not a separate nullable column"
         )

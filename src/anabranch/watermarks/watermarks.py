@@ -38,7 +38,7 @@ class Watermarks:
         self._stream = stream
         self._decode = decode
         self._lock = runtime.tasks.lock()
-        self._first_not_passed = 0  # of the last requested position: where to search first
+        self._first_not_passed = 0  # for the last requested position; the next search starts here
 
     def note(self, writer: str, time_us: Micros) -> None:
         """Note a time for a writer whose events so far are all durable. Raises InvalidArgument for a time before its

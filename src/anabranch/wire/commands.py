@@ -64,4 +64,4 @@ def parse(kind: type[M], data: bytes) -> M:
     try:
         return kind.FromString(data)
     except DecodeError as exc:
-        raise InvalidArgument(f"these bytes are no {kind.DESCRIPTOR.full_name}") from exc
+        raise InvalidArgument(f"these bytes are not a {kind.DESCRIPTOR.full_name}") from exc

@@ -35,7 +35,7 @@ def conform(value: Any, hint: Any, what: str) -> Any:
     found, result = _fit(value, hint)
     if not found:
         kind = next((_REFUSALS[each] for each in get_args(hint) if each in _REFUSALS), InvalidArgument)
-        raise kind(f"{what} is expected as {_text(hint)}, not {type(value).__name__}")
+        raise kind(f"expected {what} as {_text(hint)}, got {type(value).__name__}")
     return result
 
 

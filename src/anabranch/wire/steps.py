@@ -109,14 +109,14 @@ def resolve(value: Any, results: Mapping[str, Any]) -> Any:
 def _step(number: int, given: Any, known: set[str | None]) -> RunStep:
     what = f"step {number}"
     if not isinstance(given, Mapping) or not isinstance(given.get("call"), str):
-        raise InvalidArgument(f"{what} is expected as an object with the member 'call', the name of a verb")
+        raise InvalidArgument(f"expected {what} as an object with the member 'call', the name of a verb")
     if unknown := next((name for name in given if name not in _MEMBERS), None):
         raise InvalidArgument(f"{what} has the members call, arguments and name, not '{unknown:.100}'")
     name, arguments = given.get("name"), given.get("arguments", {})
     if not isinstance(arguments, Mapping):
-        raise InvalidArgument(f"the arguments of {what} are expected as an object, by name")
+        raise InvalidArgument(f"expected the arguments of {what} as an object, by name")
     if name is not None and (not isinstance(name, str) or not _NAME.match(name) or len(name) > limits.NAME_CHARS_MAX):
-        raise InvalidArgument(f"the name of {what} is expected as letters, digits and '_'")
+        raise InvalidArgument(f"expected letters, digits and '_' as the name of {what}")
     if name is not None and name in known:
         raise InvalidArgument(f"{what} has the name '{name}', which an earlier one has")
     try:
@@ -148,7 +148,7 @@ def _check_repeatable(step: RunStep) -> None:
             f"step {step.number}: {step.verb.name} can't be repeated, so the run takes no request id or Idempotency-Key"
         )
     if "request" in step.arguments:
-        raise InvalidArgument(f"step {step.number} has a request id of its own, beside that of the run")
+        raise InvalidArgument(f"step {step.number} has a request id, in addition to that of the run")
 
 
 def _referred(text: str, results: Mapping[str, Any]) -> Any:

@@ -216,7 +216,7 @@ def _decode(value: Json, depth: int) -> Any:
 
 def _decode_typed(name: Any, fields: dict[str, Json], depth: int) -> Any:
     if not isinstance(name, str):
-        raise InvalidArgument(f"{TYPE} is expected as text")
+        raise InvalidArgument(f"expected {TYPE} as text")
     kind = NAMED.get(name)
     if kind is not None and kind in TEXTS:
         return TEXTS[kind](_only(name, fields, "text"))
@@ -266,24 +266,24 @@ def _decode_record(kind: Any, fields: dict[str, Any]) -> Any:
 
 def _unbase64(text: Any) -> bytes:
     if not isinstance(text, str):
-        raise InvalidArgument("bytes are expected as base64 text")
+        raise InvalidArgument("expected bytes as base64 text")
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as exc:
-        raise InvalidArgument(f"bytes are expected as base64: {exc}") from exc
+        raise InvalidArgument(f"expected bytes as base64: {exc}") from exc
 
 
 def _items(fields: dict[str, Json], depth: int) -> list[Any]:
     items = fields["items"]
     if not isinstance(items, list):
-        raise InvalidArgument("'items' is expected as a list")
+        raise InvalidArgument("expected 'items' as a list")
     return [_decode(each, depth + 1) for each in items]
 
 
 def _text(fields: dict[str, Json]) -> str:
     text = fields["text"]
     if not isinstance(text, str):
-        raise InvalidArgument("'text' is expected as text")
+        raise InvalidArgument("expected 'text' as text")
     return text
 
 
@@ -325,7 +325,7 @@ def _arrow_schema(text: Any) -> pa.Schema:
 def _decode_event(fields: dict[str, Json], depth: int) -> Event:
     schema = _decode(fields["schema"], depth + 1)
     if not isinstance(schema, StreamSchema):
-        raise InvalidArgument("'schema' is expected as a StreamSchema")
+        raise InvalidArgument("expected 'schema' as a StreamSchema")
     batches = list(open_bounded(pa.py_buffer(_unbase64(fields["row"]))))
     if len(batches) != 1 or batches[0].num_rows != 1:
         raise InvalidArgument("an event is one row")

@@ -181,11 +181,11 @@ class Acknowledgement:
                     raise self._seen(error)
         if any(row in rows for rows in self._left_out.values()):
             raise EventNotFound(
-                "the event is not stored: the stream's load policy keeps a sample of what exceeds its rate"
+                "the event is not stored: the stream's load policy keeps only a sample of the events above its rate"
             )
         if self._repeated:
             raise Conflict(
-                "the event was appended before, by an earlier append of this number; where it lies is not kept"
+                "the event was appended before, by an earlier append of this number; its pointer is no longer known"
             )
         if len(self._appended) == 1 and not self._refused and not self._left_out:
             ((segment, start, _),) = self._appended.values()  # all of them, in order

@@ -119,7 +119,7 @@ class ByteWriter(Displayed, io.BufferedIOBase):
         end = self.tell()
         if size is not None and size != end:
             raise io.UnsupportedOperation(
-                f"the end of a byte stream can't be cut; truncate_before({size}) lets go of its beginning"
+                f"the end of a byte stream can't be removed; truncate_before({size}) removes its beginning"
             )
         return end
 

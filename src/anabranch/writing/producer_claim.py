@@ -48,7 +48,7 @@ def _claimed(txn: Writing, stream: StreamId, name: str, epoch: int | None, now: 
         if count >= limits.PRODUCERS_PER_STREAM_MAX and not _dropped_abandoned(txn, stream, now):
             # No other is removed by itself: a repeat of its last append could no longer be distinguished from a new one.
             raise Conflict(
-                f"the stream has {count:,} producers, the most that it keeps; remove those that will not append again "
+                f"the stream has {count:,} producers, the maximum; remove those that will not append again "
                 "(store.producers.drop)"
             )
         return ProducerState(epoch or 0)

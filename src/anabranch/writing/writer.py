@@ -78,7 +78,7 @@ class Writer(Displayed):
         `Store.writer`. `name` is the stream's name as of now, for descriptions. `resumed`: the `claimed` of a writer
         of this id, to go on as its owner."""
         if note_time_s is not None and note_time_s <= 0:
-            raise InvalidArgument(f"times are noted some seconds apart, not {note_time_s}")
+            raise InvalidArgument(f"expected note_time_s as a number of seconds above 0, got {note_time_s}")
         self._appender = appender
         self._runtime = runtime
         self._settings = runtime.settings
@@ -281,7 +281,7 @@ class Writer(Displayed):
         moment = to_micros(time, self._times)
         self._require_open()
         if self._note is None:
-            raise InvalidArgument("this writer can't note times: take one of Store.writer")
+            raise InvalidArgument("this writer can't note times: use one made by Store.writer")
         self._wait_drained()
         self._note(self._stream, self.id, moment)
         self._noted = True

@@ -77,7 +77,7 @@ WRONG = [
     ({"steps": []}, "a run has 1 to 100 steps, not 0"),
     ({"steps": [step("id")] * 101}, "not 101"),
     ({"steps": [step("id")], "transaction": True}, "the members steps and request, not 'transaction'"),
-    ({"steps": ["id"]}, "step 1 is expected as an object with the member 'call'"),
+    ({"steps": ["id"]}, "expected step 1 as an object with the member 'call'"),
     ({"steps": [step("id"), {"call": "id", "args": {}}]}, "step 2 has the members call, arguments and name, not 'args'"),
     ({"steps": [{"call": "id", "arguments": []}]}, "the arguments of step 1"),
     ({"steps": [step("id", "a b")]}, "the name of step 1"),

@@ -77,5 +77,5 @@ def test_no_value_changes_when_it_is_widened(one: pa.DataType, other: pa.DataTyp
 def test_who_wants_the_narrow_type_still_gets_what_fits_and_is_told_what_does_not() -> None:
     narrow = pa.schema([("n", pa.int32())])
     assert widen(pa.record_batch([pa.array([7])], names=["n"]), narrow).column("n").to_pylist() == [7]
-    with pytest.raises(SchemaMismatch, match=r"column 'n' holds int64 that is no int32.*open it again"):
+    with pytest.raises(SchemaMismatch, match=r"column 'n' holds int64 that does not fit int32.*open it again"):
         widen(pa.record_batch([pa.array([1 << 40])], names=["n"]), narrow)

@@ -1,4 +1,4 @@
-"""The id of the store, by which its backups, manifests and archives are known from those of other stores."""
+"""The id of the store, which distinguishes its backups, manifests and archives from those of other stores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs the demo: an ordinary pipeline over what is written, shown as it runs, and the proof of what it counted."""
+"""Runs the demo: an ordinary pipeline over new events, shown as it runs, and a check of its counts."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _show_windows(each: proof.Proof) -> None:
     if each.open:
         notes.append(f"{each.open} windows still open: later events close them")
     if each.unread:
-        notes.append(f"{each.unread:,} events not read yet: the next run goes on there")
+        notes.append(f"{each.unread:,} events not read yet: the next run continues there")
     if each.untimed:
         notes.append(f"{each.untimed:,} events without a time, so in no window")
     put_line("; ".join(notes))

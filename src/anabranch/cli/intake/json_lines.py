@@ -1,5 +1,5 @@
-"""Reads JSON lines: one object a line. Arrow's parser reads blocks of them; the few lines around one that it can't read
-are parsed one by one, which also finds what is wrong."""
+"""Reads JSON lines: one object per line. Arrow's parser reads blocks of lines. If it can't read a line, the few lines
+around it are parsed one by one, which also finds the error."""
 
 from __future__ import annotations
 
@@ -126,8 +126,8 @@ def _fast(block: Lines, schema: StreamSchema, times: TimeReading = DEFAULT_READI
 
 
 def crashes_arrow(block: Lines) -> bool:
-    """True for what may crash the process in Arrow's parser: `null` as the first value, and a line that is nested more
-    than `limits.JSON_DEPTH_MAX` deep. Brackets in texts count too."""
+    """True if the block may crash the process in Arrow's parser: it begins with `null`, or a line is nested more than
+    `limits.JSON_DEPTH_MAX` deep. Brackets in texts count too."""
     if re.match(rb"\s*null", block.data) is not None:
         return True
     brackets = block.data.translate(None, _NO_BRACKETS)
@@ -146,7 +146,7 @@ def _has_blank_line(data: bytes) -> bool:
 
 
 def _has_null_line(data: bytes) -> bool:
-    """True if a line may be `null`, which Arrow takes for an object without members."""
+    """True if a line may be `null`, which Arrow reads as an object without members."""
     return re.search(rb"^[ \t]*null", data, re.MULTILINE) is not None
 
 
@@ -159,7 +159,7 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _arrow_takes(schema: StreamSchema) -> bool:
-    """True if Arrow reads all columns as they are meant."""
+    """True if Arrow converts the values of all columns as we do."""
     return all(_from_text(field.type) or _is_plain(field.type) for field in schema.columns)
 
 
@@ -242,7 +242,7 @@ class _Fraction(float):
     def __new__(cls, text: str) -> _Fraction:
         found = super().__new__(cls, text)
         if isinf(found):
-            raise InvalidArgument(f"{text} is beyond what a double holds")
+            raise InvalidArgument(f"{text} is beyond the range of a double")
         found.text = text
         return found
 
@@ -308,7 +308,7 @@ def _convert(name: str, item: Any, kind: pa.DataType, times: TimeReading) -> Any
 
 
 def _datetime(micros: Micros) -> datetime | Micros:
-    """The time as a datetime where it can be one: as a number it would be judged again, as if its unit were unknown."""
+    """The time as a datetime if possible: a number would be checked again for a plausible unit."""
     try:
         return _EPOCH + timedelta(microseconds=micros)
     except OverflowError:
@@ -316,7 +316,7 @@ def _datetime(micros: Micros) -> datetime | Micros:
 
 
 def _with_special_numbers(item: Any, kind: pa.DataType) -> Any:
-    """The value with the names of NaN and the infinities replaced by these, wherever `kind` has a floating number."""
+    """The value with the texts for NaN and the infinities replaced by these numbers, wherever `kind` has a float."""
     types = pa.types
     if isinstance(item, str) and types.is_floating(kind):
         return _SPECIAL.get(item, item)

@@ -41,7 +41,7 @@ def type_of(name: str, values: Iterable[Any]) -> pa.DataType:
     if max(-low, high) < 10**_DIGITS_MAX:
         return pa.decimal128(_DIGITS_MAX, 0)
     raise InvalidArgument(
-        f"column '{name}' holds integers of more than {_DIGITS_MAX} digits, which no type keeps: write them as text"
+        f"column '{name}' holds integers of more than {_DIGITS_MAX} digits, which no type can hold: write them as text"
     )
 
 

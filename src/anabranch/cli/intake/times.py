@@ -81,7 +81,7 @@ class TimeReading:
         for form in _FORMS:
             with suppress(pa.ArrowInvalid):
                 return exact.cast(texts.cast(form), kind, self.rules)
-        raise InvalidArgument("the texts are of several forms, or none")
+        raise InvalidArgument("the texts have several formats, or an unknown one")
 
     def _timestamps(self, times: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
         try:

@@ -69,7 +69,7 @@ def _read(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
         if count == _LONG:
             count, at = read_varint(data, at)
         if count > len(data) - at:  # each element takes at least a byte
-            raise ValueError(f"a list of {count} elements does not fit into what is left")
+            raise ValueError(f"a list of {count} elements does not fit into the remaining bytes")
         if depth >= DEPTH_MAX:
             raise ValueError(f"its lists are nested more than {DEPTH_MAX} deep")
         elements = []
@@ -88,7 +88,7 @@ def _read(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
 
 def _bytes(data: bytes, at: int, size: int) -> tuple[bytes, int]:
     if size > len(data) - at:
-        raise ValueError(f"{size} bytes are more than what is left")
+        raise ValueError(f"{size} bytes are more than the remaining ones")
     return data[at : at + size], at + size
 
 

@@ -135,7 +135,7 @@ def _refuse_other_store(target: Blobs, store: str) -> None:
     if other is not None and other != store:
         raise InvalidArgument(
             f"that place holds the backup of another store, {other}, which this backup would remove; this store is "
-            f"{store}: give it a folder or prefix of its own"
+            f"{store}: use a separate folder or prefix for it"
         )
 
 

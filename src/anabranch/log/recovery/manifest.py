@@ -211,7 +211,7 @@ def refuse_other_store(catalog: Catalog, blobs: Blobs, runtime: Runtime) -> None
     if newest is not None and newest != (own := store_id(catalog, runtime)):
         raise InvalidArgument(
             f"the blobs of this store, {own}, are also those of the store {newest}; nothing was changed. Give each store a "
-            f"place of its own for its blobs; if the other store is gone for good, remove its manifests ({keys.MANIFESTS})"
+            f"separate place for its blobs; if the other store no longer exists, remove its manifests ({keys.MANIFESTS})"
         )
 
 

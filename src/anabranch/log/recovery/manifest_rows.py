@@ -40,7 +40,7 @@ def check_row(part: str, table: str, row: _Row) -> None:
         ValueError,
         error,
     ) as exc:
-        raise CorruptBlob(part, f"a row of the table {table} says what can't be ({exc!r})") from exc
+        raise CorruptBlob(part, f"a row of the table {table} has impossible values ({exc!r})") from exc
 
 
 def _counts(row: _Row, *names: str) -> None:
@@ -51,7 +51,7 @@ def _counts(row: _Row, *names: str) -> None:
 def _assigned(row: _Row, name: str) -> None:
     """An id that a catalog assigned by counting: it can go on counting from there."""
     if parse_count(row[name]) > _ASSIGNED_MAX:
-        raise ValueError("so many ids were never assigned")
+        raise ValueError("the id is too large to have been assigned")
 
 
 def _scope(row: _Row) -> None:
@@ -102,7 +102,7 @@ def _blob(row: _Row) -> None:
 def _extent(row: _Row) -> None:
     _counts(row, "log", "start", "stop", "at", "length", "row", "schema", "size_end")
     if row["start"] >= row["stop"] or row["appended_low"] > row["appended_high"]:
-        raise ValueError("its end lies before its beginning")
+        raise ValueError("its end is before its beginning")
     if row["encoding"] not in (ARROW, PARQUET, GONE):
         raise ValueError(f"there is no encoding {row['encoding']!r:.100}")
     if (row["blob"] is not None) + (row["data"] is not None) != (row["encoding"] != GONE):

@@ -121,7 +121,7 @@ def _only_store(blobs: Blobs) -> str | None:
     found = list(dict.fromkeys(manifests.stores_of(blobs)))
     if len(found) > 1:
         raise InvalidArgument(
-            f"there are manifests of several stores, {', '.join(found)}: say whose catalog is to be rebuilt (--store-id)"
+            f"there are manifests of several stores, {', '.join(found)}: choose the one to rebuild with --store-id"
         )
     return found[0] if found else None
 

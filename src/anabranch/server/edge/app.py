@@ -117,7 +117,7 @@ class HttpEdge:
         """Why the caller is too slow; None if it is not."""
         limits = self._settings
         if call.writing_since is not None and now - call.writing_since > limits.send_timeout_s:
-            return f"the caller took nothing for {limits.send_timeout_s:g} s"
+            return f"the caller read nothing for {limits.send_timeout_s:g} s"
         if call.reading_since is None:
             return None
         if now - call.reading_since > limits.body_timeout_s:

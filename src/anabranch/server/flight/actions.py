@@ -33,7 +33,9 @@ class StoreActions:
         """The results of one action, made while they are taken. Raises as `answer`."""
         request = conform(parse_bytes(body or b"{}"), dict, "the body of an action")
         if unknown := next((each for each in request if each not in _MEMBERS), None):
-            raise InvalidArgument(f"the body of an action has the members arguments and progress, not '{unknown:.100}'")
+            raise InvalidArgument(
+                f"unknown member '{unknown:.100}' in the body of an action; expected arguments and progress"
+            )
         reports = conform(request.get("progress", False), bool, "'progress'")
         messages = answer(self._broker, principal, kind, request.get("arguments", {}), reports=reports)
         return (to_bytes({"result" if message.kind == "end" else message.kind: message.value}) for message in messages)

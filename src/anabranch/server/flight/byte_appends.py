@@ -27,7 +27,7 @@ class ByteTarget:
     def __init__(self, broker: Broker, stream: StreamId, command: v1.AppendCommand) -> None:
         """Raises Fenced where the stream was claimed since; InvalidArgument."""
         if command.HasField("producer") or command.HasField("fence"):
-            raise InvalidArgument("the writer of a byte stream has a byte_fence alone")
+            raise InvalidArgument("the writer of a byte stream has only a byte_fence")
         if not 0 < command.byte_fence < 1 << 62:
             raise InvalidArgument(f"expected a byte_fence of bytes.claim, not {command.byte_fence}")
         self._writer, source = broker.store._byte_streams.claim(stream, resumed=command.byte_fence)

@@ -61,4 +61,4 @@ class GrpcCall:
             async with asyncio.timeout(self.send_timeout_s):
                 await self.context.write(data)
         except TimeoutError:
-            raise TimeoutError(f"the caller took nothing for {self.send_timeout_s:g} s") from None
+            raise TimeoutError(f"the caller read nothing for {self.send_timeout_s:g} s") from None

@@ -127,7 +127,7 @@ class _GroupCall:
             raise InvalidArgument("timeout_ms is a number from 0 on")
         owing = self._session.owing - self._writing
         if owing and not self._by_commit:
-            raise InvalidArgument("'next' is sent ahead of the last answer with delivery 'exactly_once' alone")
+            raise InvalidArgument("'next' may be sent before the last answer only with delivery 'exactly_once'")
         if owing == limits.GROUP_BATCHES_AHEAD_MAX:
             raise InvalidArgument(f"at most {limits.GROUP_BATCHES_AHEAD_MAX:,} batches are requested ahead")
         self._session.owing += 1

@@ -20,7 +20,7 @@ async def call_verb(call: GrpcCall, request: v1.CallRequest) -> None:
     """Send what the verb returns."""
     arguments = parse_bytes(request.arguments) if request.arguments else {}
     if not isinstance(arguments, dict):
-        raise InvalidArgument("the arguments are expected as a JSON object")
+        raise InvalidArgument("expected the arguments as a JSON object")
     front = call.front
     reports = request.progress
     messages = await front.run_long(

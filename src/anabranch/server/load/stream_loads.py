@@ -1,4 +1,4 @@
-"""The load policies of streams, as one process of a broker carries them out."""
+"""Applies the load policies of streams in one process of a broker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ D = TypeVar("D", pa.RecordBatch, pa.Table)
 
 
 class Sampled(NamedTuple):
-    """What was kept of an append of so many events: these rows, each of which stands for `weight` events."""
+    """The `rows` that were kept of an append of `events` events; each stands for `weight` events."""
 
     events: int
     rows: Rows
@@ -29,7 +29,7 @@ class Sampled(NamedTuple):
 
 
 class StreamLoads:
-    """Each process counts on its own what comes to it. Thread-safe; nothing but `refresh` waits."""
+    """Counts the appends that arrive at this process, and no others. Thread-safe; only `refresh` blocks."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -40,7 +40,7 @@ class StreamLoads:
         self.count: Callable[[Shed, int], None] = lambda what, events: None
 
     def refresh(self, stream: StreamId) -> None:
-        """Look up the stream's policy, which counts from now on."""
+        """Look up the stream's policy, and apply it from now on."""
         with self._store.catalog.reading() as reading:
             policy = reading.state(LOAD_POLICY, stream)
         with self._lock:
@@ -54,11 +54,11 @@ class StreamLoads:
                 self._loads[stream] = made
 
     def samples(self, stream: StreamId) -> bool:
-        """True if its events may be sampled: then they are appended as batches, by `thin`."""
+        """True if its events may be sampled: then append them as batches that `thin` returns."""
         return isinstance(self._loads.get(stream), Sampling)
 
     def admit(self, stream: StreamId, events: int, size: int) -> None:
-        """Count an append that is not sampled. Raises RateLimited; then nothing is to be appended."""
+        """Count an append that is not sampled. Raises RateLimited: then append nothing."""
         load = self._loads.get(stream)
         if not isinstance(load, Rejecting):
             return
@@ -71,8 +71,8 @@ class StreamLoads:
             )
 
     def thin(self, stream: StreamId, data: D, *, number: str | None = None) -> tuple[D, Sampled | None]:
-        """What is to be appended of a batch, perhaps nothing, and what was kept; None: all. `number` names an append of a
-        producer, of which at least one event is kept. Raises RateLimited."""
+        """The part of a batch to append, perhaps empty, and the sample; None if the whole batch is kept. `number` identifies
+        an append of a producer, of which at least one event is kept. Raises RateLimited."""
         load = self._loads.get(stream)
         if load is None or not data.num_rows:
             return data, None
@@ -95,13 +95,13 @@ class StreamLoads:
 
 
 def number_label(producer: str, epoch: int, sequence: int) -> str:
-    """Names an append of a producer: a repeat of it, by whichever broker, keeps the same events."""
+    """Identifies an append of a producer, so that its repetition by any broker keeps the same events."""
     return f"{epoch}/{sequence}/{producer}"
 
 
 def sample_of_repeat(events: int, kept: int, number: str) -> Sampled | None:
-    """What was kept of a producer's append of so many events, of which so many were stored the first time; None: all, or
-    other events."""
+    """The sample of a producer's append of `events` events, of which `kept` were stored the first time. None if all were
+    kept, or if no sample of these events has that size."""
     stride = stride_of(events, kept, _seed(number)) if 0 < kept < events else 0
     return Sampled(events, kept_rows(events, stride, _seed(number), some=True), events / kept) if stride else None
 
@@ -111,7 +111,7 @@ def _seed(number: str) -> int:
 
 
 def _weighted(data: D, column: str, weight: float) -> D:
-    """The rows with their weights: times those that they have already, if events were sampled before they came here."""
+    """The rows with their weights, multiplied by weights that they already have from earlier sampling."""
     if column not in data.schema.names:
         return data.append_column(column, pa.array([weight] * data.num_rows, pa.float64()))
     index = data.schema.get_field_index(column)

@@ -63,11 +63,13 @@ def checkpoint_folder(text: str, runtime: Runtime) -> CheckpointFolder:
         url = _URL.match(text)
         scheme = "file" if url is None else url[1]
         if scheme != "file":
-            raise InvalidArgument(f"checkpoints lie in a folder or in S3, not in {scheme}://")
+            raise InvalidArgument(f"checkpoints can be in a folder or in S3, not in {scheme}://")
         return _Folder(Path(text if url is None else text[url.end() :]))
     kind = parse(text).kind
     if kind != "s3":
-        raise InvalidArgument(f"checkpoints lie in a folder or in S3, not in {kind}://: name a place by checkpoints=")
+        raise InvalidArgument(
+            f"checkpoints can be in a folder or in S3, not in {kind}://: pass a place as checkpoints="
+        )
     return _Bucket(text, runtime)
 
 

@@ -161,6 +161,6 @@ def _refuse_replaced(
         if label == output.target or (found is not None and label is not None):
             raise InvalidArgument(
                 f"'{label}' is not the stream that pipeline '{name}' fed: that one was deleted"
-                f"{' and made again' if found is not None else ''}. Its checkpoints go on behind results that are gone; "
+                f"{' and made again' if found is not None else ''}. Its checkpoints continue after results that no longer exist; "
                 f"start over with --from head (or another place), or with: anabranch pipeline reset {name}"
             )

@@ -65,7 +65,7 @@ def ensure_jars() -> tuple[Path, ...]:
         return ()
     hadoop = hadoop_version()
     if hadoop is None:
-        raise StoreUnavailable("Spark's own folder of jars is not to be seen, so hadoop-aws can't be matched to it")
+        raise StoreUnavailable("Spark's own folder of jars was not found, so hadoop-aws can't be matched to it")
     try:
         folder = cache_folder() / "spark-s3" / hadoop
         if not folder.is_dir():

@@ -86,7 +86,7 @@ def read_metadata(blobs: Blobs, place: str, *, trusted: str | None = None) -> Fo
     size = blobs.size(METADATA)
     if size is None:
         if any(is_file_name(info.key) for info in blobs.list()):
-            raise NotFound(f"the archive in {place} was never finished: archive to it again, and it goes on")
+            raise NotFound(f"the archive in {place} was never finished: repeat the call to continue it")
         raise NotFound(f"no archive found in {place}")
     if size > limits.METADATA_BYTES_MAX:
         raise CorruptArchive(place, METADATA, f"holds {size:,} bytes, which no archive's metadata has")

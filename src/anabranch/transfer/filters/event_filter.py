@@ -130,7 +130,7 @@ class EventFilter:
         for node in _nodes(tree):
             if node.get("class") in ("SUBQUERY", "WINDOW", "PARAMETER"):
                 raise InvalidSql(
-                    f"the condition {self.where!r:.200} can't be used: it may depend on the event alone, not on a "
+                    f"the condition {self.where!r:.200} can't be used: it may depend only on the event, not on a "
                     f"{str(node['class']).lower()}"
                 )
         return tree

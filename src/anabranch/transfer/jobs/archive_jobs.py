@@ -255,7 +255,7 @@ def _archived_to(txn: Reading, requested: JobRow) -> JobRow | None:
                 return row
             raise Conflict(
                 f"job {row.id} archives '{row.source}' to {row.target}; "
-                f"go on with it or give it up: anabranch job resume {row.id}, anabranch job cancel {row.id}"
+                f"continue or cancel it: anabranch job resume {row.id}, anabranch job cancel {row.id}"
             )
     return None
 

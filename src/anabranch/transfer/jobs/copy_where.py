@@ -188,7 +188,7 @@ class FilteredCopyRun:
                 key = PortionKey(self._job, part.segment, part.start)
                 portion = txn.state(COPY_PORTION, key)
                 if portion is None:
-                    raise Conflict(f"the portions of job {self._job} were deleted by somebody else: cancel the job")
+                    raise Conflict(f"the portions of job {self._job} were deleted by another process: cancel the job")
                 if portion.kept is not None:  # an answer was lost
                     return
                 txn.put_state(COPY_PORTION, key, replace(portion, kept=self._publish(txn, part.segment, runs, files)))
@@ -235,7 +235,7 @@ class FilteredCopyRun:
         info = txn.stream(stage_name(row.stream, row.id, 1))
         view = None if info is None else txn.view(info.id)
         if view is None:
-            raise Conflict(f"what job {self._job} writes to was deleted by somebody else: cancel the job")
+            raise Conflict(f"the target of job {self._job} was deleted by another process: cancel the job")
         return view
 
     def _finish(self) -> JobRow:

@@ -34,8 +34,9 @@ def refuse_written(txn: Reading, row: JobRow, store: int) -> list[StreamView]:
         more = min(_behind(view, part) for part in of_stream)
         if more:
             raise Conflict(
-                f"'{view.info.name}' holds {more} event(s) that were written since job {row.id} began, and '{row.target}' "
-                "lacks: it stays. Stop its writers, append these to the target, and delete it yourself; then cancel the job"
+                f"'{view.info.name}' has {more} event(s) that were written since job {row.id} began and are not in "
+                f"'{row.target}', so it is kept. Stop its writers, append these to the target, and delete it yourself; then "
+                "cancel the job"
             )
         found.append(view)
     return found

@@ -50,7 +50,7 @@ def _need_same(txn: Writing, row: JobRow) -> None:
     name."""
     against = row.options.get("against")
     if against is not None and need_info(txn, row.stream).id != int(against["stream"], 16):
-        raise Conflict(f"'{row.target}' is another stream than the one whose events job {row.id} was compared with")
+        raise Conflict(f"'{row.target}' is not the stream with which job {row.id} compared its events")
 
 
 def drop_plans(txn: Writing, row: JobRow) -> None:

@@ -78,7 +78,7 @@ class ImportBundle(Bundle):
                 row = task.control.step(txn)
                 log = txn.logs([range_.log]).get(range_.log)
                 if log is None or log.sealed:
-                    raise Conflict(f"what job {row.id} writes to was deleted or sealed by another client")
+                    raise Conflict(f"the target of job {row.id} was deleted or sealed by another client")
                 if not log.length:  # else it was done before, or by another run
                     blob = txn.insert_blob(location.key, location.size, task.hold.begun_at, PARQUET)
                     txn.extend_log(range_.log, [extent_of(file, location, range_.log, 0, blob, file.logical)])

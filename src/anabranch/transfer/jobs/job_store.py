@@ -25,7 +25,7 @@ class OpenPlace(Protocol):
 
 
 def _nowhere(url: str | os.PathLike[str], *, create: bool) -> AbstractContextManager[tuple[Blobs, str]]:
-    raise InvalidArgument(f"this store opens no other places, such as {shown_address(os.fspath(url))}")
+    raise InvalidArgument(f"this store does not open other stores, such as {shown_address(os.fspath(url))}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,7 +188,7 @@ class RangeMover:
             row = self._control.step(txn)
             logs = txn.logs(sorted(of_log))
             if any(log not in logs or logs[log].sealed for log in of_log):
-                raise Conflict(f"what job {row.id} writes to was deleted or sealed by another client")
+                raise Conflict(f"the target of job {row.id} was deleted or sealed by another client")
             if row.positions is not None:
                 put_job(txn, _advanced(row, logs, of_log))
             ident = None if blob is None else txn.insert_blob(*blob)

@@ -269,7 +269,7 @@ class ReplaceRun:
         view = txn.view(doing.stage)
         if view is None:
             job = self._context.control.job
-            raise Conflict(f"what job {job} writes to was deleted by somebody else: cancel the job, and replace again")
+            raise Conflict(f"the target of job {job} was deleted by another process: cancel the job, and replace again")
         return view
 
     def _replace(self, scan: TimeScan, rewritten: Sequence[RewrittenRuns], *, read: bool) -> JobRow:

@@ -54,7 +54,7 @@ def given(places: Sequence[Mapping[str, str]], target: JobStore, others: Sequenc
     wanted = sum(1 for place in places if place)
     if wanted and wanted != len(others):
         raise InvalidArgument(
-            f"the job reads {wanted} other store(s): give as many, in the order in which it shows them"
+            f"the job reads {wanted} other store(s): pass that many, in the order in which job show lists them"
         )
     left = iter(others)
     return [next(left).job_store if place else target for place in places]

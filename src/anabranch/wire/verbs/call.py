@@ -32,7 +32,7 @@ def checked_arguments(verb: StoreVerb, given: Any) -> dict[str, Any]:
     """The arguments as Python values of the declared types, from a JSON object. Raises InvalidArgument for a missing or
     unknown argument, and for one of another type."""
     if not isinstance(given, Mapping):
-        raise InvalidArgument(f"the arguments of {verb.name} are expected as an object, by name")
+        raise InvalidArgument(f"expected the arguments of {verb.name} as an object, by name")
     parameters, hints = verb.parameters, hints_of(verb.function)
     arguments = {}
     for name, value in given.items():

@@ -1,4 +1,4 @@
-"""Historical readers: ranges part the events exactly, are read anywhere, ahead and in order, within their bounds."""
+"""History in ranges: they divide the events exactly, any process reads them, and prefetching keeps order and limits."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ def assert_complete(found: list[tuple[str, int]]) -> None:
 
 @given(bytes_max=st.integers(1, 400_000))
 @settings(max_examples=15)
-def test_ranges_of_any_size_part_the_events_exactly_in_the_order_of_each_key(store: Store, bytes_max: int) -> None:
+def test_ranges_of_any_size_cover_each_event_once_in_key_order(store: Store, bytes_max: int) -> None:
     parts = store.history("s/a").ranges(bytes_max=bytes_max)
     assert sum(part.events for part in parts) == EVENTS
     assert_complete([event for part in parts for event in events(part.batches())])
 
 
-def test_ranges_end_at_the_cuts_and_name_no_event_outside(store: Store) -> None:
+def test_ranges_end_at_the_cuts(store: Store) -> None:
     with store.reader("s/a") as reader:
         for _ in range(200):
             next(iter(reader))
@@ -88,7 +88,7 @@ def test_ranges_end_at_the_cuts_and_name_no_event_outside(store: Store) -> None:
     assert history.ranges(cut, cut) == []
 
 
-def test_ranges_weigh_what_they_say_however_much_events_differ(tmp_path: Path) -> None:
+def test_sizes_of_ranges_are_right_for_events_of_different_sizes(tmp_path: Path) -> None:
     with ab.connect(tmp_path / "river", create=True) as store:
         store.scopes.create("s")
         store.streams.create("s/a")
@@ -136,13 +136,13 @@ def test_a_range_is_opened_by_another_process(store: Store, tmp_path: Path) -> N
         "import pickle, sys; part = pickle.loads(open(sys.argv[1], 'rb').read());"
         "print(sum(batch.num_rows for batch in part.batches()), sum(batch.num_rows for batch in part.batches()))"
     )
-    told = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path / "part")], capture_output=True, text=True, timeout=120, check=True
     )
-    assert told.stdout.split() == [str(part.events)] * 2
+    assert completed.stdout.split() == [str(part.events)] * 2
 
 
-def test_a_range_of_a_store_in_memory_does_not_travel() -> None:
+def test_a_range_of_a_store_in_memory_needs_the_store_when_unpickled() -> None:
     with ab.connect("memory://") as store:
         store.scopes.create("s")
         store.streams.create("s/a")
@@ -180,7 +180,7 @@ def test_a_range_that_was_truncated_says_so_and_one_that_was_renamed_or_compacte
 
 
 @pytest.mark.parametrize("window", [0, 1, 5, 100])
-def test_what_is_read_ahead_comes_in_the_order_of_the_ranges(store: Store, window: int) -> None:
+def test_prefetched_batches_come_in_the_order_of_the_ranges(store: Store, window: int) -> None:
     history = store.history("s/a")
     with history.read(history.ranges(bytes_max=20_000), window=window, fetchers=3) as reading:
         assert_complete(events(iter(reading)))
@@ -194,7 +194,7 @@ def test_a_slow_consumer_keeps_memory_within_the_bound(tmp_path: Path) -> None:
         with store.writer("s/a") as writer:
             rows = {"key": [f"k{n}" for n in range(2_000)], "payload": [os.urandom(4_096) for _ in range(2_000)]}
             writer.write_batch(pa.table(rows))
-        store.compact(force=True)  # what is decoded from Parquet lies in Arrow's memory, which can be asked
+        store.compact(force=True)  # rows decoded from Parquet are in Arrow's memory, which can be measured
         store.ranges = RangeCache(store.runtime.tasks, 0)
         parts = store.history("s/a").ranges()
         assert len(parts) == 16
@@ -204,7 +204,7 @@ def test_a_slow_consumer_keeps_memory_within_the_bound(tmp_path: Path) -> None:
             for _ in reading:
                 time.sleep(0.03)
                 most = max(most, pa.total_allocated_bytes() - before)
-        assert most < 6 * largest  # beside the ranges that are held, the one in hand and what its decoding takes
+        assert most < 6 * largest  # besides the held ranges: the one being consumed, and memory for decoding it
 
 
 def test_a_coroutine_reads_ahead_too(store: Store) -> None:
@@ -248,7 +248,7 @@ def test_many_readers_of_one_range_fetch_it_once(tmp_path: Path) -> None:
             reading.seek(EventPointer(StreamId(7), parts[2].segment, parts[2].start))
 
 
-def test_what_was_fetched_is_not_handed_on_without_a_new_column_nor_behind_a_truncation(tmp_path: Path) -> None:
+def test_cached_ranges_are_not_used_after_a_new_column_or_a_truncation(tmp_path: Path) -> None:
     columns = pa.schema([("device", pa.string()), ("n", pa.int64())])
     with ab.connect(tmp_path / "river", create=True) as store:
         store.scopes.create("s")
@@ -271,7 +271,7 @@ def test_what_was_fetched_is_not_handed_on_without_a_new_column_nor_behind_a_tru
             assert [batch.column("n").to_pylist() for batch in reading] == [[2]]
 
 
-def test_a_store_that_closes_ends_what_reads_ahead(tmp_path: Path) -> None:
+def test_closing_the_store_ends_prefetching(tmp_path: Path) -> None:
     with ab.connect(tmp_path / "river", create=True) as store:
         store.scopes.create("s")
         store.streams.create("s/a")
@@ -323,7 +323,7 @@ def numbers(batches: Iterator[pa.RecordBatch]) -> list[int]:
     return [n for batch in batches for n in batch.column("n").to_pylist()]
 
 
-def test_no_more_is_fetched_than_the_window_the_fetchers_and_the_bound_allow() -> None:
+def test_prefetching_respects_window_fetchers_and_bytes_max() -> None:
     gate = Gate()
     with Prefetch(ThreadTasks(), parts_of(20), gate.fetch, window=6, fetchers=2, bytes_max=40) as reading:
         batches = iter(reading)
@@ -401,7 +401,7 @@ def test_what_a_cancelled_coroutine_did_not_get_is_handed_out_next() -> None:
         assert numbers(iter(reading)) == [0, 1, 2]
 
 
-def test_a_moved_and_an_emptied_window_hold_nothing_of_the_old_place() -> None:
+def test_a_moved_or_emptied_window_keeps_nothing_of_the_old_place() -> None:
     gate = Gate()
     gate.let(*range(30))
     with Prefetch(ThreadTasks(), parts_of(30), gate.fetch, window=3, fetchers=2, bytes_max=1_000) as reading:
