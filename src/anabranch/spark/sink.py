@@ -131,7 +131,7 @@ class _Sink:
 
         account = LateEventsSpec.from_option(self._options.late)
         if self._options.checkpoint is None:
-            raise InvalidArgument("option 'late' needs option 'checkpointLocation' beside it")
+            raise InvalidArgument("option 'late' needs option 'checkpointLocation' too")
         read = batch_read(checkpoint_folder(self._options.checkpoint, self._store().runtime), batch)
         leases = [each.lease for each in _partitions(messages) if each.lease is not None]
         assert leases, "Spark writes at least one partition"

@@ -166,7 +166,7 @@ def test_what_can_not_be_repeated_takes_no_key(http: httpx.Client, store: Store)
     answer = run(http, step("scopes.create", name="lab"), step("backup", place="/nowhere"), headers=KEY)
     assert "step 2: backup can't be repeated" in answer.json()["detail"]
     answer = run(http, step("scopes.create", name="lab", request="own"), headers=KEY)
-    assert "step 1 has a request id of its own" in answer.json()["detail"]
+    assert "step 1 has a request id, in addition" in answer.json()["detail"]
     answer = http.post("/v1/run", json={"steps": [step("id")], "request": "other"}, headers=KEY)
     assert "differ" in answer.json()["detail"]
     assert [scope.name for scope in store.scopes.list()] == ["iot"]

@@ -58,7 +58,7 @@ def test_a_box_opens_at_no_other_place() -> None:
     (one, other), length = made.offsets, made.lengths[0]
     box = pa.py_buffer(blob).slice(one, length)
     for place in (blob_context(KEY, other), blob_context("commits/y", one), inline_context(LogId(1)), b""):
-        with pytest.raises(CorruptBlob, match="were written in another place"):
+        with pytest.raises(CorruptBlob, match="were written at another place"):
             SEALER.unseal(box, place, KEY)
     inlined = SEALER.seal(pa.py_buffer(b"one"), inline_context(LogId(1)))
     assert SEALER.unseal(inlined, inline_context(LogId(1)), KEY).to_pybytes() == b"one"

@@ -62,7 +62,7 @@ def test_every_lost_or_added_byte_is_noticed() -> None:
 
 
 def test_a_foreign_file_is_no_blob_of_ours() -> None:
-    with pytest.raises(CorruptBlob, match="does not begin like a blob"):
+    with pytest.raises(CorruptBlob, match="does not begin with the header of a blob"):
         read_index(KEY, pa.py_buffer(b"PAR1" + bytes(60)))
 
 
