@@ -20,7 +20,7 @@ from anabranch.cli.demo.user_file import load
 from anabranch.errors import InvalidArgument
 from anabranch.model.columns import TIME_TYPE
 from anabranch.spark.pipelines.sql import parse
-from anabranch.spark.pipelines.statement import StatementWindow
+from anabranch.spark.pipelines.windows.spans import StatementWindow
 
 SECOND = 1_000_000
 CLAIM = Claim("s/raw", "at", "s/out", "s/out_late", 10 * SECOND, 5 * SECOND)

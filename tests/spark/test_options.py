@@ -24,7 +24,7 @@ from anabranch.spark.pipelines.checkpoint import committed
 from anabranch.spark.pipelines.checkpoint_folder import checkpoint_folder
 from anabranch.spark.pipelines.late_commit import LateEventsSpec, batch_read
 from anabranch.spark.pipelines.query import _present
-from anabranch.spark.pipelines.statement import StatementWindow
+from anabranch.spark.pipelines.windows.spans import StatementWindow
 from anabranch.spark.sink import _target
 from anabranch.spark.source.offsets import SourceOffset, series_of
 from anabranch.spark.source.scan import ScanRange, split_into_tasks

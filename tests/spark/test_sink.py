@@ -220,7 +220,7 @@ def test_complete_mode_holds_the_whole_result_and_nothing_else(
 def test_late_events_are_published_with_the_results(spark: SparkSession, store: ab.Store, tmp_path: Path) -> None:
     from anabranch.model.names import StreamName
     from anabranch.spark.pipelines.late_commit import LateEventsSpec
-    from anabranch.spark.pipelines.statement import StatementWindow
+    from anabranch.spark.pipelines.windows.spans import StatementWindow
 
     second = 1_000_000
     store.streams.create("s/late", schema=SCHEMA.append(pa.field("_watermark", TIME_TYPE)), key="device", time="at")

@@ -13,6 +13,7 @@ import anabranch as ab
 from anabranch.errors import InvalidSql
 from anabranch.spark.pipelines.run import run
 from tests.spark.pipelines import BASE, SECOND, SOURCE, new_store, put, rows
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -100,3 +101,58 @@ def test_what_is_wrong_with_a_query_is_said_at_its_line(
         run(store, FIVES.replace(old, new), name="fives", spark=spark, once=True)
     assert refused.value.line == line
     assert not store.streams.exists("out/fives")
+
+
+PANES = """
+CREATE STREAM out.panes WITH (key = device, time = closed, watermark = '0 seconds') AS
+SELECT device, window.end AS closed, pane.timing AS timing, pane.index AS number, pane.retraction AS retraction,
+       count(*) AS events, sum(celsius) AS total
+FROM STREAM iot.sensors GROUP BY device, window(at, '10 seconds')
+"""
+
+
+def panes(store: ab.Store) -> list[tuple[object, ...]]:
+    names = ("device", "timing", "number", "retraction", "events", "total")
+    return [(seconds_since_base(row, "closed"), *map(row.get, names)) for row in rows(store, "out/panes")]
+
+
+def test_windows_have_early_late_and_retracted_results(spark: SparkSession, store: ab.Store) -> None:
+    sql = PANES + "EMIT EARLY EVERY 2 EVENTS, LATE WITHIN '10 seconds', RETRACTING"
+    expected: list[tuple[object, ...]] = []
+    for seconds, results in (
+        # Two events of d0, 0 + 3, are an early result; the one of d1 is none.
+        ([0, 3, 1], [(10, "d0", "early", 0, False, 2, 3.0)]),
+        # d0 has one more before its window ends with the watermark at 10. So it has a result on time, as has d1.
+        (
+            [6, 10],
+            [
+                (10, "d0", "early", 0, True, 2, 3.0),
+                (10, "d0", "on_time", 1, False, 3, 9.0),
+                (10, "d1", "on_time", 0, False, 1, 1.0),
+            ],
+        ),
+        # Late within ten seconds of the end at 10: a result that replaces that on time.
+        ([4], [(10, "d1", "on_time", 0, True, 1, 1.0), (10, "d1", "late", 1, False, 2, 5.0)]),
+        # The watermark passes 20: the window at 10 is forgotten, and that at 20 has its result of one event.
+        ([25], [(20, "d1", "on_time", 0, False, 1, 3.0)]),
+        ([5], []),
+    ):
+        put(store, seconds)
+        pipeline = run(store, sql, name="panes", spark=spark, once=True)
+        assert pipeline.await_termination(240)
+        expected += results
+        assert sorted(panes(store), key=str) == sorted(expected, key=str)
+        forget_last_commit(pipeline.checkpoints["out/panes"])
+    late = rows(store, "out/panes_late")
+    assert [(seconds_since_base(row, "at"), seconds_since_base(row, "_watermark")) for row in late] == [(5, 15)]
+
+
+@pytest.mark.slow
+def test_an_early_result_comes_also_when_nothing_else_does(spark: SparkSession, store: ab.Store) -> None:
+    put(store, [0])
+    sql = PANES + "EMIT EARLY EVERY '1 second', DISCARDING"
+    with run(store, sql, name="panes", spark=spark) as pipeline:
+        until(lambda: pipeline.active and store.streams.exists("out/panes") and len(panes(store)) == 1)
+        put(store, [3, 6])
+        until(lambda: len(panes(store)) == 2)
+        assert panes(store) == [(10, "d0", "early", 0, False, 1, 0.0), (10, "d0", "early", 1, False, 2, 9.0)]

@@ -81,6 +81,7 @@ _._pgconn  # of psycopg's errors
 
 # Called by Spark.
 _.handleInputRows
+_.handleExpiredTimer
 _.getDefaultReadLimit
 _.initialOffset
 _.latestOffset

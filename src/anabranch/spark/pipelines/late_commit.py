@@ -27,7 +27,7 @@ from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.spark.pipelines.checkpoint_folder import CheckpointFolder
 from anabranch.spark.pipelines.late_events import WATERMARK_COLUMN, is_late
-from anabranch.spark.pipelines.statement import StatementWindow
+from anabranch.spark.pipelines.windows.spans import StatementWindow
 from anabranch.spark.source.offsets import SourceOffset
 from anabranch.spark.source.scan import ScanRange, read_rows
 from anabranch.store import Store
@@ -42,18 +42,23 @@ _EARLIEST: Final = -(1 << 62)
 class LateEventsSpec:
     """Which late events are kept, and where. `sources` maps each stream that the query reads to its event time column.
     Without `windows` an event's own time decides whether it is late. `target` is the stream for late events: it has
-    those of the sources' columns that are kept, and `_watermark`. Given by id, it may be renamed."""
+    those of the sources' columns that are kept, and `_watermark`. Given by id, it may be renamed.
+
+    With `lateness_us` windows take events until the watermark of the batch itself is so long past their end; else until
+    that of the batch before is, as Spark has it."""
 
     target: StreamName | StreamId
     sources: Mapping[StreamName, str]
     windows: tuple[StatementWindow, ...]
+    lateness_us: int | None = None
 
     def to_option(self) -> str:
         """The value of the sink's option `late`."""
         windows = [[each.column, each.size_us, each.slide_us, each.start_us] for each in self.windows]
         sources = {str(name): column for name, column in self.sources.items()}
         target = str(self.target) if isinstance(self.target, StreamName) else self.target
-        return json.dumps({"target": target, "sources": sources, "windows": windows})
+        fields = {"target": target, "sources": sources, "windows": windows}
+        return json.dumps(fields if self.lateness_us is None else {**fields, "lateness_us": self.lateness_us})
 
     @classmethod
     def from_option(cls, text: str) -> LateEventsSpec:
@@ -64,6 +69,7 @@ class LateEventsSpec:
                 StreamId(target) if isinstance(target := fields["target"], int) else StreamName.parse(target),
                 {StreamName.parse(name): str(column) for name, column in fields["sources"].items()},
                 tuple(StatementWindow(str(column), *map(int, numbers)) for column, *numbers in fields["windows"]),
+                None if (lateness := fields.get("lateness_us")) is None else int(lateness),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as exc:
             raise InvalidArgument(f"option 'late' is JSON with target, sources and windows: {exc}") from exc
@@ -71,11 +77,12 @@ class LateEventsSpec:
 
 @dataclass(frozen=True, slots=True)
 class BatchRead:
-    """What a micro-batch read: for each stream, the events between two cuts. It dropped events that are late for
-    `watermark_us`."""
+    """What a micro-batch read: for each stream, the events between two cuts. `watermark_us` is that of the batch before,
+    for which Spark drops late events, and `own_watermark_us` its own."""
 
     watermark_us: int
     parts: Mapping[StreamName, tuple[StreamCut, StreamCut]]
+    own_watermark_us: int = 0
 
 
 def batch_read(checkpoint: CheckpointFolder, batch: int) -> BatchRead:
@@ -91,7 +98,7 @@ def batch_read(checkpoint: CheckpointFolder, batch: int) -> BatchRead:
     parts: dict[StreamName, tuple[StreamCut, StreamCut]] = {}
     for offset in now.sources:
         parts.setdefault(offset.stream, (begun.get(offset.stream, offset.origin), offset.cut))
-    return BatchRead(before.watermark_us, parts)
+    return BatchRead(before.watermark_us, parts, now.watermark_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +129,13 @@ def late_publication(opened: Store, account: LateEventsSpec, read: BatchRead, ho
     the time column in `account` is not the stream's event time, Truncated, CorruptStore."""
     target = opened.streams.get(account.target)
     stager = opened.stager(target.id, lease=hold.lease)
+    lateness_us = account.lateness_us
+    watermark_us = read.watermark_us if lateness_us is None else read.own_watermark_us - lateness_us
     for name, time in account.sources.items():
         if name in read.parts:
             start, end = read.parts[name]
             names = [column for column in target.schema.columns.names if column != WATERMARK_COLUMN]
-            for rows in _late_rows(opened, start, end, time, names, account.windows, read.watermark_us):
+            for rows in _late_rows(opened, start, end, time, names, account.windows, watermark_us):
                 stager.write(rows)
                 hold.renew()
     staged = stager.finish()

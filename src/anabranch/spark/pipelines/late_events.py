@@ -18,24 +18,13 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from anabranch.spark.pipelines.statement import StatementWindow
+from anabranch.spark.pipelines.windows.spans import StatementWindow, first_ends
 
-__all__ = ["WATERMARK_COLUMN", "first_ends", "is_late"]
+__all__ = ["WATERMARK_COLUMN", "is_late"]
 
 WATERMARK_COLUMN = "_watermark"
 
 TimesUs = npt.NDArray[np.int64]
-
-
-def first_ends(times_us: TimesUs, window: StatementWindow) -> TimesUs:
-    """For each event time, the earliest end of the windows that contain the event. All in µs since the epoch.
-
-    A session window, before other events extend it, ends one gap after the event.
-    """
-    if window.is_session:
-        return times_us + window.size_us
-    into_slide = (times_us - window.size_us - window.start_us) % window.slide_us
-    return times_us - into_slide + window.slide_us
 
 
 def is_late(times_us: TimesUs, windows: Sequence[StatementWindow], watermark_us: int) -> npt.NDArray[np.bool_]:

@@ -93,9 +93,12 @@ def _delay(statement: Statement, name: StreamName, source: Step | None) -> int:
         return statement.options.watermark_us
     if source is None or name != source.statement.target:
         return WATERMARK_US  # an outside source, or a stream of late events
+    slowest = max(source.delays_us.values())
+    if source.statement.windowed is not None and source.statement.windowed.emit is not None:
+        # Early and late results have the end of their window too.
+        return slowest + source.statement.horizon_us + source.statement.windowed.emit.late_us
     if source.statement.windows:
         return 0  # closed windows are written in the order of their ends, and those of one batch are read together
-    slowest = max(source.delays_us.values())
     # Rows that pass through keep the disorder of the source; a join adds the time one side waited for the other.
     return slowest + WATERMARK_US if source.statement.joins else slowest
 

@@ -25,8 +25,9 @@ from anabranch.spark.pipelines.late_commit import LateEventsSpec
 from anabranch.spark.pipelines.late_events import WATERMARK_COLUMN
 from anabranch.spark.pipelines.plan import Step
 from anabranch.spark.pipelines.record import id_text
-from anabranch.spark.pipelines.statement import Statement, StatementWindow
+from anabranch.spark.pipelines.statement import Statement
 from anabranch.spark.pipelines.windows.clauses import WindowedQuery
+from anabranch.spark.pipelines.windows.spans import StatementWindow
 from anabranch.spark.pipelines.windows.stage import WindowResults, events_of_windows, results_of_nothing
 from anabranch.spark.source.markers import Idleness, MarkerOption, WindowClosing, is_event
 from anabranch.spark.stores import address_options, addresses_of
@@ -110,7 +111,7 @@ def analyze(
 
 def _windowed(spark: SparkSession, store: Store, statement: Statement, windowed: WindowedQuery) -> AnalyzedQuery:
     if statement.options.mode != "append":
-        raise InvalidSql("a statement with count_window has no mode = complete", line=statement.line)
+        raise InvalidSql("a statement with count_window or EMIT has no mode = complete", line=statement.line)
     events = _sql(spark, statement, windowed.events)
     (source,) = statement.sources.values()
     try:
@@ -184,8 +185,11 @@ def _marker_options(
         idleness, others = None, tuple((stream, step.delays_us[each]) for each, stream in timed.items() if each != name)
         if statement.options.idle_us is not None and others:
             idleness = Idleness(statement.options.idle_us, others)
-        if closing is not None or idleness is not None:
-            options[name] = MarkerOption(step.delays_us[name], closing, idleness).to_option()
+        early_us = (
+            None if statement.windowed is None or statement.windowed.emit is None else statement.windowed.emit.early_us
+        )
+        if closing is not None or idleness is not None or early_us is not None:
+            options[name] = MarkerOption(step.delays_us[name], closing, idleness, early_us).to_option()
     return options
 
 
@@ -347,10 +351,15 @@ def late_account(store: Store, step: Step, frame: DataFrame) -> LateEventsSpec |
     statement = step.statement
     if not statement.options.late or statement.options.mode == "complete":
         return None
-    windows = _dropping(frame, statement)
+    emit = None if statement.windowed is None else statement.windowed.emit
+    windows = _dropping(frame, statement) if emit is None else statement.windows
     sources = {name: store.streams.get(name).schema.time for name in statement.sources.values()}
     timed = {name: time for name, time in sources.items() if time is not None}
-    return None if windows is None or not timed else LateEventsSpec(statement.late_target, timed, windows)
+    return (
+        None
+        if windows is None or not timed
+        else LateEventsSpec(statement.late_target, timed, windows, None if emit is None else emit.late_us)
+    )
 
 
 def _dropping(frame: DataFrame, statement: Statement) -> tuple[StatementWindow, ...] | None:

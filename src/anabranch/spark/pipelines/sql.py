@@ -25,11 +25,11 @@ from anabranch.spark.pipelines.statement import (
     OPTIONS,
     Statement,
     StatementOptions,
-    StatementWindow,
     parse_interval_us,
     to_options,
 )
 from anabranch.spark.pipelines.windows.clauses import Relation, windowed_query
+from anabranch.spark.pipelines.windows.spans import StatementWindow
 
 with optional("a pipeline", "spark"):
     from sqlglot import Token, TokenType
@@ -153,6 +153,7 @@ class _StatementParser:
             self._fail("expected a query after AS", at=self._at - 1)
         begin = self._at
         relations, sources, tables = self._relations()
+        windows = self._windows(begin)
         if not sources:
             self._fail(f"the query reads no stream; name one with FROM STREAM scope.name, to feed {target}", at=begin)
         return Statement(
@@ -161,12 +162,12 @@ class _StatementParser:
             query=self._rewrite(begin, relations),
             sources=MappingProxyType(sources),
             tables=MappingProxyType(tables),
-            windows=self._windows(begin),
+            windows=windows,
             intervals_us=self._intervals_us(begin),
             line=line,
             query_line=self._tokens[begin].line,
             arguments=MappingProxyType(self._arguments(begin)),
-            windowed=windowed_query(self._text, self._tokens, begin, relations, self._values),
+            windowed=windowed_query(self._text, self._tokens, begin, relations, self._values, windows, _interval_us),
             reads=sum(each.is_stream for each in relations),
         )
 

@@ -12,8 +12,9 @@ from anabranch.errors import InvalidSql
 from anabranch.model.amounts import UNITS_US
 from anabranch.model.names import StreamName
 from anabranch.spark.pipelines.windows.clauses import WindowedQuery
+from anabranch.spark.pipelines.windows.spans import StatementWindow
 
-__all__ = ["OPTIONS", "Statement", "StatementOptions", "StatementWindow", "parse_interval_us", "to_options"]
+__all__ = ["OPTIONS", "Statement", "StatementOptions", "parse_interval_us", "to_options"]
 
 OPTIONS: Final = frozenset({"key", "time", "watermark", "idle", "trigger", "start", "mode", "segments", "late"})
 
@@ -51,24 +52,6 @@ class StatementOptions:
     mode: str = "append"
     segments: int | None = None
     late: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class StatementWindow:
-    """One `window(column, size[, slide[, start]])`, in µs; tumbling if `slide_us == size_us`.
-
-    A `session_window(column, gap)` has `slide_us == 0` and its gap as `size_us`.
-    """
-
-    column: str
-    size_us: int
-    slide_us: int
-    start_us: int = 0
-
-    @property
-    def is_session(self) -> bool:
-        """True for a session window, whose bounds depend on the events in it."""
-        return self.slide_us == 0
 
 
 @dataclass(frozen=True, slots=True)

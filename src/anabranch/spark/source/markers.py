@@ -68,11 +68,13 @@ class Idleness:
 
 @dataclass(frozen=True, slots=True)
 class MarkerOption:
-    """When a source whose watermark is delayed by `delay_us` yields markers. The source's option `markers`."""
+    """When a source whose watermark is delayed by `delay_us` yields markers. The source's option `markers`. With `ask_us` it
+    yields one without effect on the watermark when there were no events for so long, so that a micro-batch runs."""
 
     delay_us: int
     closing: WindowClosing | None = None
     idleness: Idleness | None = None
+    ask_us: int | None = None
 
     def to_option(self) -> str:
         """The option's value."""
@@ -82,6 +84,8 @@ class MarkerOption:
             fields["closing"] = {"horizon_us": self.closing.horizon_us, "ranges": ranges}
         if self.idleness is not None:
             fields["idleness"] = {"idle_us": self.idleness.idle_us, "others": self.idleness.others}
+        if self.ask_us is not None:
+            fields["ask_us"] = self.ask_us
         return json.dumps(fields)
 
     @classmethod
@@ -98,6 +102,7 @@ class MarkerOption:
                 None
                 if idleness is None
                 else Idleness(int(idleness["idle_us"]), tuple(map(_other, idleness["others"]))),
+                None if (ask_us := fields.get("ask_us")) is None else int(ask_us),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as exc:
             raise InvalidArgument(f"option 'markers' is JSON with delay_us, closing and idleness: {exc}") from exc
@@ -148,6 +153,8 @@ class Markers:
         self._option = option
         self._closing_number: int | None = None  # of this run's marker that closes windows
         self._advanced_to: int | None = None
+        self._rest: tuple[StreamCut, int] | None = None  # where the source has no more events, and since when
+        self._asked_at: StreamCut | None = None
 
     def due(self, opened: Store, offset: SourceOffset) -> Marker | None:
         """The marker to yield at `offset`, where the source has no more events at present; None if none is due."""
@@ -166,9 +173,20 @@ class Markers:
             if watermark is None or (self._advanced_to is not None and watermark <= self._advanced_to):
                 return None
             self._advanced_to = watermark
+        elif self._option.ask_us is not None:
+            asks = self._asks(offset.cut, opened.runtime.clock.now(), self._option.ask_us)
+            return Marker(number, 0) if asks else None
         else:
             return None
         return None if watermark is None else Marker(number, watermark + self._option.delay_us)
+
+    def _asks(self, cut: StreamCut, now: int, ask_us: int) -> bool:
+        if self._rest is None or self._rest[0] != cut:
+            self._rest = cut, now
+        if cut == self._asked_at or now - self._rest[1] < ask_us:
+            return False
+        self._asked_at = cut
+        return True
 
     def _idle(self, opened: Store, stream: StreamId, idleness: Idleness) -> int | None:
         with opened.catalog.reading() as reading:

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.spark.pipelines.late_events import first_ends, is_late
-from anabranch.spark.pipelines.statement import StatementWindow
+from anabranch.spark.pipelines.late_events import is_late
+from anabranch.spark.pipelines.windows.spans import StatementWindow, first_ends
 
 
 @st.composite

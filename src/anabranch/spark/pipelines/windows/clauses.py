@@ -1,44 +1,61 @@
-"""Divides a query that groups by `count_window(…)` into two: what it does with events before they are in windows, and what
-it does with the events of windows. Pure.
+"""Divides a query whose windows Spark does not compute into two: what it does with events before they are in windows, and
+what it does with the events of windows. Pure.
 
     SELECT device, count_window.end AS closed, avg(celsius) AS celsius
     FROM STREAM iot.sensors WHERE celsius > 0
     GROUP BY device, count_window(100)
 
-The name and the order of the arguments are those of TDengine's COUNT_WINDOW (and Flink's `countWindow`), as are the bounds:
-the times of a window's first and last event. It stands where Spark's `window(…)` stands.
+    SELECT device, window.end AS closed, pane.timing AS timing, avg(celsius) AS celsius
+    FROM STREAM iot.sensors
+    GROUP BY device, window(at, '1 minute')
+    EMIT EARLY EVERY 100 EVENTS, LATE WITHIN '1 hour', RETRACTING
+
+The name and the order of the arguments of `count_window` are those of TDengine's COUNT_WINDOW (and Flink's `countWindow`), as
+are its bounds. The words of EMIT, and what a pane is, are those of Beam; it stands where ksqlDB has it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlglot import Token, TokenType
 
 from anabranch.errors import InvalidSql
-from anabranch.spark.pipelines.windows.columns import COUNT_WINDOW, KEY, NUMBER
+from anabranch.spark.pipelines.windows.columns import COUNT_WINDOW, KEY, NUMBER, PANE, WINDOW
 from anabranch.spark.pipelines.windows.count import CountWindow
+from anabranch.spark.pipelines.windows.emit import MODES, EmitPolicy
+from anabranch.spark.pipelines.windows.spans import StatementWindow
 
 __all__ = ["RESULTS_VIEW", "Relation", "WindowedQuery", "windowed_query"]
 
 RESULTS_VIEW: Final = "anabranch_windows"
 _SIZE_MAX: Final = 1_000_000
-_FORM: Final = "SELECT … FROM STREAM scope.name [WHERE …] GROUP BY [columns,] count_window(events[, step]) [HAVING …]"
+_FORM: Final = "SELECT … FROM STREAM scope.name [WHERE …] GROUP BY [columns,] {window} [HAVING …]"
+_COUNT_FORM: Final = _FORM.format(window="count_window(events[, step])")
+_EMIT_FORM: Final = _FORM.format(window="window(time, 'size'[, 'slide'])") + " EMIT …"
+_POLICY_FORM: Final = (
+    "expected after EMIT: EARLY EVERY n EVENTS, EARLY EVERY 'interval', LATE WITHIN 'interval', LAST n EVENTS, "
+    "LAST 'interval', ACCUMULATING, DISCARDING or RETRACTING"
+)
+
+Interval = Callable[[str, int], int]
+"""The µs of an interval on a line. Raises InvalidSql."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowedQuery:
     """`events` is the SQL of the events that are counted, with the columns of their key, of which there are `keys`; of its
     other columns `results` refers to those in `words` (lower case), or if that is None to any. `results` is the SQL over
-    the view `RESULTS_VIEW` of the events of complete windows."""
+    the view `RESULTS_VIEW` of the events of windows that are due. Windows of time have an `emit`."""
 
-    window: CountWindow
+    window: CountWindow | StatementWindow
     events: str
     results: str
     keys: int
     words: frozenset[str] | None
+    emit: EmitPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +70,33 @@ class Relation:
 
 
 def windowed_query(
-    text: str, tokens: Sequence[Token], begin: int, relations: Sequence[Relation], values: Mapping[str, Any]
+    text: str,
+    tokens: Sequence[Token],
+    begin: int,
+    relations: Sequence[Relation],
+    values: Mapping[str, Any],
+    windows: Sequence[StatementWindow],
+    interval: Interval,
 ) -> WindowedQuery | None:
-    """The parts of the query whose tokens begin at `begin`; None if it has no window of a number of events. `values` are
-    those of parameters. Raises InvalidSql."""
-    calls = [index for index in range(begin, len(tokens)) if _is_call(tokens, index, COUNT_WINDOW)]
-    return _Division(text, tokens, begin, relations, values, calls).divided() if calls else None
+    """The parts of the query whose tokens begin at `begin`; None if Spark computes its windows. `values` are those of
+    parameters, `windows` the query's windows of time. Raises InvalidSql."""
+    count = [index for index in range(begin, len(tokens)) if _is_call(tokens, index, COUNT_WINDOW)]
+    emit = _emit(tokens, begin)
+    if not count and emit is None:
+        return None
+    return _Division(text, tokens, begin, relations, values, windows, interval, count, emit).divided()
+
+
+def _emit(tokens: Sequence[Token], begin: int) -> int | None:
+    """Where the clause EMIT begins, which is after GROUP BY."""
+    grouped, depth = False, 0
+    for index in range(begin, len(tokens)):
+        token = tokens[index]
+        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+        grouped = grouped or (token.token_type is TokenType.GROUP_BY and not depth)
+        if grouped and not depth and token.token_type is TokenType.VAR and token.text.upper() == "EMIT":
+            return index
+    return None
 
 
 def _is_call(tokens: Sequence[Token], index: int, *names: str) -> bool:
@@ -76,30 +114,37 @@ class _Division:
         begin: int,
         relations: Sequence[Relation],
         values: Mapping[str, Any],
-        calls: Sequence[int],
+        windows: Sequence[StatementWindow],
+        interval: Interval,
+        count: Sequence[int],
+        emit: int | None,
     ) -> None:
         self._text = text
         self._tokens = tokens
         self._begin = begin
         self._relations = relations
         self._values = values
-        self._calls = calls
+        self._windows = windows
+        self._interval = interval
+        self._emit = emit
+        self._end = len(tokens) if emit is None else emit
+        self._form = _EMIT_FORM if emit is not None and not count else _COUNT_FORM
+        self._calls = count or [index for index in range(begin, self._end) if _is_call(tokens, index, WINDOW)]
 
     def divided(self) -> WindowedQuery:
-        tokens, begin = self._tokens, self._begin
-        for index in range(begin, len(tokens)):
-            if _is_call(tokens, index, "window", "session_window"):
-                raise self._error("a statement has windows of one kind: use another statement for the other", index)
+        spans, policy = self._kind()
         marks = self._clauses()
         groups = marks.get("GROUP BY")
         if "FROM" not in marks or groups is None:
-            raise self._error(f"count_window belongs into GROUP BY: {_FORM}", self._calls[0])
-        end = marks.get("HAVING", len(tokens))
-        items = self._groups(groups + 1, end)
+            raise self._error(f"count_window belongs into GROUP BY: {self._form}", self._calls[0])
+        items = self._groups(groups + 1, marks.get("HAVING", self._end))
         called = [item for item in items if item[0] in self._calls]
         if len(called) != 1:
-            raise self._error("GROUP BY names one count_window(…)", self._calls[0])
-        window = self._window(called[0])
+            raise self._error(f"GROUP BY names one window: {self._form}", self._calls[0] if self._calls else groups)
+        whole = self._end_of_call(called[0][0]) == called[0][1]
+        window = spans or self._count_window(called[0])
+        if not whole:
+            raise self._error(f"expected {self._form}", called[0][0])
         keys = [item for item in items if item is not called[0]]
         alias = self._alias(marks["FROM"], marks.get("WHERE", groups))
         return WindowedQuery(
@@ -107,8 +152,80 @@ class _Division:
             self._events(marks["FROM"], groups, keys),
             self._results(marks["FROM"], groups, called[0], alias),
             len(keys),
-            self._words([*range(begin, marks["FROM"]), *range(groups, len(tokens))]),
+            self._words([*range(self._begin, marks["FROM"]), *range(groups, self._end)]),
+            policy,
         )
+
+    def _kind(self) -> tuple[StatementWindow | None, EmitPolicy | None]:
+        """The window of time, if that is what the query has, and its policy."""
+        for index in range(self._begin, self._end):
+            if self._form is _COUNT_FORM and _is_call(self._tokens, index, WINDOW, "session_window"):
+                raise self._error("a statement has windows of one kind: use another statement for the other", index)
+        if self._emit is None:
+            return None, None
+        if self._form is _COUNT_FORM:
+            raise self._error("EMIT goes with window(…): give count_window a step for results in between", self._emit)
+        if len(self._windows) != 1 or self._windows[0].is_session:
+            raise self._error(f"EMIT goes with one window(…): {self._form}", self._emit)
+        return self._windows[0], self._policy(self._emit)
+
+    def _policy(self, begin: int) -> EmitPolicy:
+        given: dict[str, Any] = {}
+
+        def give(name: str, value: object, index: int) -> None:
+            if name in given:
+                raise self._error("EMIT says twice the same", index)
+            given[name] = value
+
+        index = begin + 1
+        while index < len(self._tokens) or index == begin + 1:
+            words = [token.text.upper() for token in self._tokens[index : index + 2]]
+            first = words[0] if words else ""
+            if first.lower() in MODES:
+                give("mode", first.lower(), index)
+                after = index + 1
+            elif words == ["EARLY", "EVERY"]:
+                after = self._amount(index + 2, "early_events", "early_us", give)
+            elif words == ["LATE", "WITHIN"]:
+                after = self._amount(index + 2, None, "late_us", give)
+            elif first == "LAST":
+                after = self._amount(index + 1, "last_events", "last_us", give)
+            else:
+                raise self._error(_POLICY_FORM, index)
+            comma = after < len(self._tokens) and self._tokens[after].token_type is TokenType.COMMA
+            index = after + comma
+            if comma and index == len(self._tokens):
+                raise self._error(_POLICY_FORM, index)
+        return EmitPolicy(**given)
+
+    def _amount(self, index: int, events: str | None, interval: str, give: Callable[[str, object, int], None]) -> int:
+        """Take a number of events or an interval. Returns the index of the token after it."""
+        at = index
+        if at < len(self._tokens) and self._tokens[at].text.upper() == "INTERVAL":
+            at += 1
+        value, after = self._value(at)
+        counts = after < len(self._tokens) and self._tokens[after].text.upper() == "EVENTS" and at == index
+        if counts and events is not None and isinstance(value, int) and value > 0:
+            give(events, value, index)
+            return after + 1
+        if counts or not isinstance(value, str):
+            raise self._error(_POLICY_FORM, index)
+        amount = self._interval(value, self._tokens[at].line)
+        if amount <= 0 or amount % 1_000:
+            raise self._error("an interval of EMIT is of whole milliseconds, more than 0", index)
+        give(interval, amount, index)
+        return after
+
+    def _value(self, index: int) -> tuple[object, int]:
+        """A number, a text or the value of a parameter, and the index after it."""
+        tokens = self._tokens[index : index + 2]
+        if tokens and tokens[0].token_type is TokenType.STRING:
+            return tokens[0].text, index + 1
+        if tokens and tokens[0].token_type is TokenType.NUMBER and tokens[0].text.isdecimal():
+            return int(tokens[0].text), index + 1
+        if len(tokens) == 2 and tokens[0].token_type is TokenType.COLON and tokens[1].text in self._values:
+            return self._values[tokens[1].text], index + 2
+        return None, index + 1
 
     def _error(self, message: str, index: int) -> InvalidSql:
         return InvalidSql(message, line=self._tokens[min(index, len(self._tokens) - 1)].line)
@@ -118,7 +235,7 @@ class _Division:
         allowed = ("FROM", "WHERE", "GROUP BY", "HAVING")
         found: dict[str, int] = {}
         depth = 0
-        for index in range(self._begin, len(self._tokens)):
+        for index in range(self._begin, self._end):
             token = self._tokens[index]
             depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
             word = " ".join(token.text.upper().split())
@@ -129,12 +246,12 @@ class _Division:
                 continue
             if word in allowed and not after_dot:
                 if any(allowed.index(each) >= allowed.index(word) for each in found):
-                    raise self._error(f"expected {_FORM}", index)
+                    raise self._error(f"expected {self._form}", index)
                 found[word] = index
             elif token.token_type in _REFUSED and not after_dot:
-                raise self._error(f"a query with count_window has no {word}: {_FORM}", index)
+                raise self._error(f"a query with these windows has no {word}: {self._form}", index)
         if self._tokens[self._begin].text.upper() != "SELECT":
-            raise self._error(f"expected {_FORM}", self._begin)
+            raise self._error(f"expected {self._form}", self._begin)
         return found
 
     def _items(self, first: int, end: int) -> list[tuple[int, int]]:
@@ -156,31 +273,25 @@ class _Division:
         for begun, after in items:
             words = [token.text.upper() for token in self._tokens[begun:after]]
             if not words or words in (["ALL"],) or words[0] in ("ROLLUP", "CUBE", "GROUPING SETS", "GROUPING"):
-                raise self._error(f"expected columns and count_window(…) after GROUP BY: {_FORM}", begun)
+                raise self._error(f"expected columns and a window after GROUP BY: {self._form}", begun)
             if len(words) == 1 and words[0].isdecimal():
                 raise self._error("GROUP BY names columns here, not their numbers", begun)
         return items
 
-    def _window(self, item: tuple[int, int]) -> CountWindow:
+    def _count_window(self, item: tuple[int, int]) -> CountWindow:
         form = "write count_window(events[, step]) with whole numbers"
-        arguments = self._items(item[0] + 2, item[1] - 1)
-        numbers = [self._number(argument, form) for argument in arguments]
-        if len(numbers) > 2 or self._tokens[item[1] - 1].token_type is not TokenType.R_PAREN:
+        numbers = []
+        for first, end in self._items(item[0] + 2, self._end_of_call(item[0]) - 1):
+            value, after = self._value(first)
+            if not isinstance(value, int) or isinstance(value, bool) or after != end:
+                raise self._error(form, first)
+            numbers.append(value)
+        if len(numbers) > 2:
             raise self._error(form, item[0])
         window = CountWindow(numbers[0], numbers[-1])
         if not 1 <= window.step <= window.size <= _SIZE_MAX:
             raise self._error(f"count_window needs 1 <= step <= events <= {_SIZE_MAX:,}", item[0])
         return window
-
-    def _number(self, item: tuple[int, int], form: str) -> int:
-        tokens = self._tokens[item[0] : item[1]]
-        if len(tokens) == 2 and tokens[0].token_type is TokenType.COLON and tokens[1].text in self._values:
-            value = self._values[tokens[1].text]
-            if isinstance(value, int) and not isinstance(value, bool):
-                return value
-        elif len(tokens) == 1 and tokens[0].token_type is TokenType.NUMBER and tokens[0].text.isdecimal():
-            return int(tokens[0].text)
-        raise self._error(form, item[0])
 
     def _alias(self, begin: int, end: int) -> str:
         """The name under which the query refers to its stream."""
@@ -201,9 +312,10 @@ class _Division:
         return f"SELECT *{chosen} {self._lines(self._begin, begin)}{self._replaced(begin, end)}"
 
     def _results(self, begin: int, end: int, grouped: tuple[int, int], alias: str) -> str:
-        calls = [(call, self._end_of_call(call), COUNT_WINDOW) for call in self._calls if call != grouped[0]]
-        calls.append((*grouped, f"{COUNT_WINDOW}, {NUMBER}"))
-        head, rest = self._replaced(self._begin, begin, calls), self._replaced(end, len(self._tokens), calls)
+        window, beside = (COUNT_WINDOW, NUMBER) if self._emit is None else (WINDOW, PANE)
+        calls = [(call, self._end_of_call(call), window) for call in self._calls if call != grouped[0]]
+        calls.append((*grouped, f"{window}, {beside}"))
+        head, rest = self._replaced(self._begin, begin, calls), self._replaced(end, self._end, calls)
         return f"{head} FROM {RESULTS_VIEW} AS `{alias}` {self._lines(begin, end)}{rest}"
 
     def _end_of_call(self, call: int) -> int:

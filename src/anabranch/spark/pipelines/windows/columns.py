@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["COUNT_WINDOW", "KEY", "NUMBER", "OFFSET", "SEGMENT", "TIME"]
+__all__ = ["COUNT_WINDOW", "KEY", "NUMBER", "OFFSET", "PANE", "SEGMENT", "TIME", "WINDOW"]
 
 KEY: Final = "_anabranch_key_"
 """Followed by a number: a part of the key."""
@@ -12,5 +12,7 @@ TIME: Final = "_anabranch_time"
 SEGMENT: Final = "_anabranch_segment"
 OFFSET: Final = "_anabranch_offset"
 COUNT_WINDOW: Final = "count_window"
+WINDOW: Final = "window"
+PANE: Final = "pane"
 NUMBER: Final = "_anabranch_window"
 """Tells windows apart whose events have the same times."""

@@ -1,4 +1,4 @@
-"""Spark's stateful operator over buckets of keys, for windows of a number of events."""
+"""Spark's stateful operators over buckets of keys. One key of Spark's is a bucket."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
 from anabranch.model.columns import TIME_TYPE
 from anabranch.spark.pipelines.windows.columns import COUNT_WINDOW, KEY, NUMBER, OFFSET, SEGMENT, TIME
 from anabranch.spark.pipelines.windows.count import CountWindow, complete_windows
+from anabranch.spark.pipelines.windows.emit import EmitPolicy
+from anabranch.spark.pipelines.windows.panes import BucketState, advance, next_due_us
 from anabranch.spark.pipelines.windows.row_blobs import BLOB, blobs_of, pack, unpack
+from anabranch.spark.pipelines.windows.spans import StatementWindow
 
-__all__ = ["CountWindows", "in_stream_order"]
+__all__ = ["CountWindows", "PaneWindows"]
 
 
 class CountWindows(StatefulProcessor):
-    """Emits the events of complete windows, with their window; keeps the others. One key of Spark's is a bucket."""
+    """Emits the events of complete windows, with their window; keeps the others."""
 
     def __init__(self, window: CountWindow, keys: int, columns: list[str]) -> None:
         """`keys`: how many columns a key has. `columns` are emitted."""
@@ -34,7 +37,8 @@ class CountWindows(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Of the bucket `key`."""
         del key, timerValues
-        came = in_stream_order(unpack(blob) for frame in rows for blob in frame[BLOB])
+        came = _in_stream_order(rows)
+        assert came is not None, "Spark calls it for buckets that have rows"
         known = self._open.get()
         all_rows = came if known is None else pa.concat_tables([unpack(known[0]), came]).combine_chunks()
         found = complete_windows(all_rows, [f"{KEY}{number}" for number in range(self._keys)], self._window)
@@ -46,8 +50,77 @@ class CountWindows(StatefulProcessor):
             yield pd.DataFrame({BLOB: blobs_of(_with_windows(found.rows, self._window.size, self._columns))})
 
 
-def in_stream_order(parts: Iterator[pa.Table]) -> pa.Table:
-    """The rows in the order of their segments and offsets, without the columns that say so. A shuffle keeps no order."""
+class PaneWindows(StatefulProcessor):
+    """Emits the events of the panes of time windows that are due."""
+
+    def __init__(self, window: StatementWindow, policy: EmitPolicy, keys: int, columns: list[str]) -> None:
+        """`keys`: how many columns a key has. `columns` are emitted."""
+        self._window = window
+        self._policy = policy
+        self._keys = [f"{KEY}{number}" for number in range(keys)]
+        self._columns = columns
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Name the state."""
+        self._handle = handle
+        self._state = handle.getValueState("windows", "rows BINARY, windows BINARY, watermark BIGINT, timer BIGINT")
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
+        """Of the bucket `key`."""
+        del key
+        return self._advance(_in_stream_order(rows), timerValues)
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
+        """The watermark has reached what the bucket `key` waits for."""
+        del key, expiredTimerInfo
+        return self._advance(None, timerValues)
+
+    def _advance(self, came: pa.Table | None, times: TimerValues) -> Iterator[pd.DataFrame]:
+        known = self._state.get()
+        if known is None and came is None:
+            return
+        if known is None:
+            assert came is not None
+            state, timer = BucketState(came.slice(0, 0)), None
+        else:
+            rows, windows, watermark_us, timer = known
+            state = BucketState(unpack(rows), unpack(windows), watermark_us)
+        emitted, state = advance(
+            state,
+            state.rows.slice(0, 0) if came is None else came,
+            self._keys,
+            self._columns,
+            self._window,
+            self._policy,
+            watermark_us=times.getCurrentWatermarkInMs() * 1_000,
+            now_us=times.getCurrentProcessingTimeInMs() * 1_000,
+        )
+        self._keep(state, timer)
+        if emitted is not None:
+            yield pd.DataFrame({BLOB: blobs_of(emitted)})
+
+    def _keep(self, state: BucketState, timer: int | None) -> None:
+        due_us = next_due_us(state, self._policy)
+        due = None if due_us is None else -(-due_us // 1_000)
+        if timer is not None and timer != due:
+            self._handle.deleteTimer(timer)
+        if due is None:
+            self._state.clear()
+            return
+        if timer != due:
+            self._handle.registerTimer(due)
+        assert state.windows is not None
+        self._state.update(
+            (pack(state.rows, compressed=True), pack(state.windows, compressed=True), state.watermark_us, due)
+        )
+
+
+def _in_stream_order(frames: Iterator[pd.DataFrame]) -> pa.Table | None:
+    """The rows of blobs in the order of their segments and offsets, without the columns that say so; None without rows. A
+    shuffle keeps no order."""
+    parts = [unpack(blob) for frame in frames for blob in frame[BLOB] if len(blob)]
+    if not parts:
+        return None
     rows = pa.concat_tables(parts).combine_chunks()
     order = np.lexsort((rows.column(OFFSET).to_numpy(), rows.column(SEGMENT).to_numpy()))
     return rows.drop_columns([SEGMENT, OFFSET]).take(pa.array(order))

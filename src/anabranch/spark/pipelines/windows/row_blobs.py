@@ -7,12 +7,22 @@ column. As bytes, rows keep their types, and a group is few values.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["BLOB", "BUCKET", "BUCKETS", "blobs_of", "pack", "packed_by_bucket", "unpack", "unpacked"]
+__all__ = [
+    "BLOB",
+    "BUCKET",
+    "BUCKETS",
+    "blobs_of",
+    "pack",
+    "packed_by_bucket",
+    "packed_for_all_buckets",
+    "unpack",
+    "unpacked",
+]
 
 # Spark hands rows over as named tuples, whose fields can not begin with _.
 BUCKET: Final = "anabranch_bucket"
@@ -56,8 +66,17 @@ def packed_by_bucket(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBat
         rows = batch.drop_columns([BUCKET]).take(pa.array(order))
         found, firsts = np.unique(buckets[order], return_index=True)
         ends = [*firsts[1:], len(order)]
-        blobs = [pack(rows.slice(first, end - first)) for first, end in zip(firsts, ends, strict=True)]
-        yield pa.RecordBatch.from_arrays([pa.array(found, pa.int32()), pa.array(blobs, pa.binary())], schema=_PACKED)
+        yield _packed(found, [pack(rows.slice(first, end - first)) for first, end in zip(firsts, ends, strict=True)])
+
+
+def packed_for_all_buckets(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """As `packed_by_bucket`, and an empty blob for each bucket, so that each is asked whether something is due."""
+    yield from packed_by_bucket(batches)
+    yield _packed(np.array(BUCKETS), [b""] * len(BUCKETS))
+
+
+def _packed(buckets: np.ndarray[Any, Any], blobs: list[bytes]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array(buckets, pa.int32()), pa.array(blobs, pa.binary())], schema=_PACKED)
 
 
 def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

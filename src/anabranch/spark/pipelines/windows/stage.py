@@ -1,4 +1,4 @@
-"""The events of windows as a streaming DataFrame, and the results that a statement makes of them."""
+"""The events of windows that are due as a streaming DataFrame, and the results that a statement makes of them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions
 from pyspark.sql.types import (
     ArrayType,
+    BooleanType,
     DoubleType,
     FloatType,
     LongType,
     MapType,
+    StringType,
     StructField,
     StructType,
     TimestampType,
@@ -22,45 +24,74 @@ from pyspark.sql.types import (
 from anabranch.errors import InvalidSql
 from anabranch.model.columns import RESERVED
 from anabranch.spark.pipelines.windows.clauses import RESULTS_VIEW, WindowedQuery
-from anabranch.spark.pipelines.windows.columns import COUNT_WINDOW, KEY, NUMBER, OFFSET, SEGMENT, TIME
-from anabranch.spark.pipelines.windows.processor import CountWindows
-from anabranch.spark.pipelines.windows.row_blobs import BLOB, BUCKET, BUCKETS, packed_by_bucket, unpacked
+from anabranch.spark.pipelines.windows.columns import COUNT_WINDOW, KEY, NUMBER, OFFSET, PANE, SEGMENT, TIME, WINDOW
+from anabranch.spark.pipelines.windows.count import CountWindow
+from anabranch.spark.pipelines.windows.processor import CountWindows, PaneWindows
+from anabranch.spark.pipelines.windows.row_blobs import (
+    BLOB,
+    BUCKET,
+    BUCKETS,
+    packed_by_bucket,
+    packed_for_all_buckets,
+    unpacked,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 __all__ = ["WindowResults", "events_of_windows", "results_of_nothing"]
 
 _BOUNDS = StructType([StructField("start", TimestampType()), StructField("end", TimestampType())])
+_PANE = StructType(
+    [
+        StructField("timing", StringType()),
+        StructField("index", LongType()),
+        StructField("retraction", BooleanType()),
+    ]
+)
 
 
 def events_of_windows(events: DataFrame, windowed: WindowedQuery, time: str | None) -> DataFrame:
-    """The events of complete windows, with their window, from what `windowed.events` selects. `time` is their event
-    time; without one, their append time bounds windows. Raises InvalidSql."""
+    """The events of windows that are due, with their window, from what `windowed.events` selects. `time` is their event
+    time; without one, their append time bounds windows of a number of events. Raises InvalidSql."""
     columns = [name for name in events.columns if not name.startswith(KEY)]
     if windowed.words is not None:
         columns = [name for name in columns if name.lower() in windowed.words]
-    keys = [_key(events, f"{KEY}{number}") for number in range(windowed.keys)]
-    keys = keys or [functions.col("_segment").alias(f"{KEY}0")]
-    bucket = functions.element_at(
-        functions.array(*map(functions.lit, BUCKETS)),
-        functions.pmod(functions.xxhash64(*keys), functions.lit(len(BUCKETS))).cast("int") + 1,
-    )
-    times = functions.col("_appended") if time is None else functions.coalesce(time, "_appended")
-    wanted = [
-        *map(_quoted, columns),
-        *keys,
-        times.alias(TIME),
-        functions.col("_segment").alias(SEGMENT),
-        functions.col("_offset").alias(OFFSET),
-        bucket.alias(BUCKET),
-    ]
-    buckets = events.select(*wanted).mapInArrow(packed_by_bucket, f"{BUCKET} INT, {BLOB} BINARY").groupBy(BUCKET)
-    processor = CountWindows(windowed.window, len(keys), columns)
-    emitted = buckets.transformWithStateInPandas(processor, f"{BLOB} BINARY", "Append", "None")
     fields = [events.schema[name] for name in columns]
-    schema = StructType([*fields, StructField(COUNT_WINDOW, _BOUNDS), StructField(NUMBER, LongType())])
-    return emitted.mapInArrow(unpacked, schema)
+    keys = [_key(events, f"{KEY}{number}") for number in range(windowed.keys)]
+    window, policy = windowed.window, windowed.emit
+    if isinstance(window, CountWindow):
+        keys = keys or [functions.col("_segment").alias(f"{KEY}0")]
+        operator: StatefulProcessor = CountWindows(window, len(keys), columns)
+        fields += [StructField(COUNT_WINDOW, _BOUNDS), StructField(NUMBER, LongType())]
+    else:
+        assert policy is not None
+        if window.column != time:
+            raise InvalidSql(f"EMIT goes with windows over the event time of the stream, not over '{window.column}'")
+        keys = keys or [functions.lit(0).alias(f"{KEY}0")]
+        operator = PaneWindows(window, policy, len(keys), columns)
+        fields += [StructField(WINDOW, _BOUNDS), StructField(PANE, _PANE)]
+    asks_all = policy is not None and policy.early_us is not None
+    wanted = events.select(*map(_quoted, columns), *keys, *_order(time), _bucket(keys).alias(BUCKET))
+    buckets = wanted.mapInArrow(
+        packed_for_all_buckets if asks_all else packed_by_bucket, f"{BUCKET} INT, {BLOB} BINARY"
+    ).groupBy(BUCKET)
+    due = buckets.transformWithStateInPandas(
+        operator, f"{BLOB} BINARY", "Append", "None" if policy is None else "EventTime"
+    )
+    return due.mapInArrow(unpacked, StructType(fields))
+
+
+def _order(time: str | None) -> list[Column]:
+    times = functions.col("_appended") if time is None else functions.coalesce(time, "_appended")
+    segment, offset = functions.col("_segment"), functions.col("_offset")
+    return [times.alias(TIME), segment.alias(SEGMENT), offset.alias(OFFSET)]
+
+
+def _bucket(keys: list[Column]) -> Column:
+    number = functions.pmod(functions.xxhash64(*keys), functions.lit(len(BUCKETS))).cast("int") + 1
+    return functions.element_at(functions.array(*map(functions.lit, BUCKETS)), number)
 
 
 def _quoted(name: str) -> Column:
