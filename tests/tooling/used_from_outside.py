@@ -41,6 +41,7 @@ _.deleted_at  # of the results of a deleted pipeline: for who reads the row
 
 # The columns of a pipeline's progress, stored as JSON and read by name.
 _.keeps_late
+_.late_stream
 _.run_late
 _.run_read
 

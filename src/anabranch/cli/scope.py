@@ -223,7 +223,12 @@ def _pipelines(names: CatalogStore, scope: str) -> list[str]:
         return []  # whoever runs pipelines opens the store itself
     found = []
     for row in rows(names.catalog):
-        streams = [each for output in row.outputs for each in (output.target, output.late, *output.sources) if each]
+        streams = [
+            each
+            for output in row.outputs
+            for each in (output.target, output.late, *output.sides, *output.sources)
+            if each
+        ]
         if any(each.partition("/")[0] == scope for each in streams):
             if row.holder is not None and row.alive(names.now):
                 raise PipelineRunning(row.name, row.holder.pid, row.holder.host)

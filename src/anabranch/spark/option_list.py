@@ -156,6 +156,9 @@ OPTIONS: Final = (
     SparkOption(
         "batch", "write", "none", "the number of the query's batch of which a DataFrame is the results", internal=True
     ),
+    SparkOption(
+        "outputs", "write", "none", "JSON: the ids of the streams of a statement's side outputs", internal=True
+    ),
     SparkOption("late", "write", "none", "JSON: which late events are kept, and in which stream", internal=True),
 )
 

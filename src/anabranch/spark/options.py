@@ -25,7 +25,7 @@ __all__ = ["ReadOptions", "WriteOptions"]
 
 _OF_BROKERS: Final = ("tokenFile", "ca", "access", "nativePath")
 _OF_NATIVE_PATHS: Final = ("blobs", "history", "encryptionKeys")
-_NOT_OF_BROKERS: Final = ("markers", "late", "pipelineRun", "batch")
+_NOT_OF_BROKERS: Final = ("markers", "late", "pipelineRun", "batch", "outputs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,7 @@ class WriteOptions:
     checkpoint: str | None
     pipeline_run: tuple[str, str] | None
     batch: int | None
+    outputs: tuple[StreamId, ...]
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> WriteOptions:
@@ -103,6 +104,7 @@ class WriteOptions:
             checkpoint=parsed.text("checkpointUrl") or parsed.text("checkpointLocation"),
             pipeline_run=parsed.pipeline_run(),
             batch=parsed.number("batch", least=0),
+            outputs=parsed.stream_ids("outputs"),
         )
 
 
@@ -198,6 +200,12 @@ class _ParsedOptions:
     def stream_id(self) -> StreamId | None:
         number = self.number("streamId", least=1)
         return None if number is None else StreamId(number)
+
+    def stream_ids(self, name: str) -> tuple[StreamId, ...]:
+        try:
+            return tuple(StreamId(int(each)) for each in self.names(name) or ())
+        except ValueError as exc:
+            raise InvalidArgument(f"option '{name}' is a list of ids of streams: {exc}") from exc
 
     def names(self, name: str) -> tuple[str, ...] | None:
         text = self.text(name)

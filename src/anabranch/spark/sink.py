@@ -43,6 +43,7 @@ from anabranch.spark.options import WriteOptions
 from anabranch.spark.paths import path_taken
 from anabranch.spark.pipelines.checkpoint_folder import checkpoint_folder
 from anabranch.spark.pipelines.record import refuse_lost
+from anabranch.spark.pipelines.side_outputs import OUTPUTS_COLUMN
 from anabranch.spark.source.offsets import series_of
 from anabranch.spark.staging import BrokerStaging, JobStaging, OwnStaging, StagedPartition
 from anabranch.spark.stores import BrokerAccess, open_store
@@ -91,11 +92,12 @@ class _Sink:
         self._options = options
         self._overwrite = overwrite
         self._access = WorkerAccess(options.store)
-        stream = _target(self._store(), options, stored_columns(schema))
+        columns = [field for field in schema if not options.outputs or field.name != OUTPUTS_COLUMN]
+        stream = _target(self._store(), options, stored_columns(StructType(columns)))
         self._staging: JobStaging = (
             BrokerStaging(options.store, stream)
             if isinstance(options.store, BrokerAccess)
-            else OwnStaging(options.store, stream, str(options.stream))
+            else OwnStaging(options.store, stream, str(options.stream), options.outputs)
         )
 
     def _store(self) -> Store:

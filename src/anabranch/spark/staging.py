@@ -16,6 +16,7 @@ from anabranch import limits
 from anabranch.catalog.port import Lease, Writing
 from anabranch.errors import AnabranchError
 from anabranch.model.ids import Micros, StreamId
+from anabranch.spark.pipelines.side_outputs import split
 from anabranch.spark.stores import StorePlaces, open_store
 from anabranch.store.engine_api import HeldLease, NumberedUnit, Publication, StagedBatch
 
@@ -30,11 +31,13 @@ Guard = Callable[[Writing, Micros], None]
 
 @dataclass(frozen=True, slots=True)
 class StagedPartition:
-    """What one task has staged: batches under a lease, or a flushed transaction; neither if there was nothing."""
+    """What one task has staged: batches under a lease, or a flushed transaction; neither if there was nothing. `sides`
+    are the batches of each side output."""
 
     batches: tuple[StagedBatch, ...] = ()
     lease: Lease | None = None
     transaction: str | None = None
+    sides: tuple[tuple[StagedBatch, ...], ...] = ()
 
 
 class JobStaging(Protocol):
@@ -71,10 +74,12 @@ class OwnStaging:
     """Into the blobs of a store that the tasks can open. One lease, which the tasks renew, protects what is staged. After
     a crash it expires, within `limits.JOB_LEASE_US` at the latest."""
 
-    def __init__(self, places: StorePlaces, stream: StreamId, holder: str) -> None:
+    def __init__(self, places: StorePlaces, stream: StreamId, holder: str, sides: tuple[StreamId, ...] = ()) -> None:
+        """With `sides`, rows go to `stream` and these as `OUTPUTS_COLUMN` says."""
         self._places = places
         self._stream = stream
         self._holder = holder
+        self._sides = sides
         self._lease: Lease | None = None
 
     def enter(self) -> None:
@@ -88,11 +93,16 @@ class OwnStaging:
         """See `JobStaging.stage`."""
         assert self._lease is not None, "a writer enters its lease before it goes to tasks"
         hold = self.hold(self._lease)
-        stager = open_store(self._places).stager(self._stream, lease=self._lease)
+        store, lease = open_store(self._places), self._lease
+        stagers = [store.stager(each, lease=lease) for each in (self._stream, *self._sides)]
         for batch in batches:
-            stager.write(batch)
+            parts = split(batch, len(self._sides)) if self._sides else (batch,)
+            for stager, part in zip(stagers, parts, strict=True):
+                if part.num_rows:
+                    stager.write(part)
             hold.renew()
-        return StagedPartition(stager.finish(), hold.lease)
+        staged, *sides = [stager.finish() for stager in stagers]
+        return StagedPartition(staged, hold.lease, sides=tuple(sides))
 
     def publish(
         self,
@@ -106,6 +116,9 @@ class OwnStaging:
         """See `JobStaging.publish`."""
         staged = tuple(batch for each in partitions for batch in each.batches)
         own = [Publication(self._stream, staged, replace=replace)] if staged or replace else []
+        for number, stream in enumerate(self._sides):
+            batches = tuple(batch for each in partitions for batch in each.sides[number])
+            own += [Publication(stream, batches)] if batches else []
         if own or others:
             open_store(self._places).publish([*own, *others], request=unit, guard=guard)
 

@@ -27,8 +27,9 @@ class PipelineOutput:
     """One statement as stored in the row. `fingerprint` identifies the statement that its checkpoint belongs to.
     `starts` holds where its first batch began: for each source, a cut as text. `checkpoint`: see `home.output_place`.
 
-    `target_id` and `late_id` are the ids of the streams that it feeds, as `id_text` writes them. Ids, because the
-    streams may be renamed and other streams may take their names. None before the first preparation."""
+    `target_id`, `late_id` and `side_ids`, those of its side outputs `sides`, are the ids of the streams that it feeds, as
+    `id_text` writes them. Ids, because the streams may be renamed and other streams may take their names. None, and no
+    `side_ids`, before the first preparation."""
 
     target: str
     late: str | None
@@ -39,11 +40,19 @@ class PipelineOutput:
     starts: Mapping[str, str] = field(default_factory=dict)
     target_id: str | None = None
     late_id: str | None = None
+    sides: tuple[str, ...] = ()
+    side_ids: tuple[str, ...] = ()
 
     @property
     def ids(self) -> frozenset[str]:
         """The ids of the streams that it feeds, as far as they are known."""
-        return frozenset(each for each in (self.target_id, self.late_id) if each is not None)
+        return frozenset(each for each in (self.target_id, self.late_id, *self.side_ids) if each is not None)
+
+    @property
+    def results(self) -> tuple[tuple[str, str | None], ...]:
+        """The streams of its results, each with its id as far as it is known."""
+        ids = self.side_ids or (None,) * len(self.sides)
+        return ((self.target, self.target_id), *zip(self.sides, ids, strict=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,8 @@ def plan_removal(store: Store, row: PipelineRow, *, results: bool, late: bool) -
     deleted: dict[str, StreamId] = {}
     kept: dict[str, str] = {}
     for output in row.outputs:
-        for wanted, name, known in ((results, output.target, output.target_id), (late, output.late, output.late_id)):
+        of_results = [(results, *each) for each in output.results]
+        for wanted, name, known in (*of_results, (late, output.late, output.late_id)):
             if not wanted:
                 continue
             own = store.streams.find(stream_id(known)) if known is not None and known in row.made else None

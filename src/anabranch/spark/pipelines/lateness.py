@@ -22,9 +22,10 @@ def late_warning(progress: Mapping[str, Any]) -> str | None:
     if few or late <= limits.LATE_SHARE_MAX * read:
         return None
     target, kept = progress["target"], progress.get("keeps_late", False)
+    late_stream = progress.get("late_stream") or f"{target}_late"
     return (
         f"{target}: {'' if kept else 'at least '}{late:,} of {read:,} events that this run read ({late / max(read, 1):.0%}) "
         f"came too late for their windows: they are missing from the results"
-        f"{f', and kept in {target}_late' if kept else ' and kept nowhere (late = false)'}. Allow more disorder by a longer "
+        f"{f', and kept in {late_stream}' if kept else ' and kept nowhere (late = false)'}. Allow more disorder by a longer "
         "watermark = '…' in the statement, then correct the results with --from head --replace"
     )

@@ -54,7 +54,8 @@ class Step:
         statement = self.statement
         late = str(statement.late_target) if statement.options.late else None
         sources = tuple(str(name) for name in statement.sources.values())
-        return PipelineOutput(self.target, late, sources, statement.line, _fingerprint(statement))
+        sides = tuple(str(side.target) for side in statement.sides)
+        return PipelineOutput(self.target, late, sources, statement.line, _fingerprint(statement), sides=sides)
 
 
 def plan(text: str, parameters: Mapping[str, str] | None = None) -> tuple[Step, ...]:
@@ -91,7 +92,7 @@ def _delay(statement: Statement, name: StreamName, source: Step | None) -> int:
     """The watermark's delay for one source, in µs."""
     if statement.options.watermark_us is not None:
         return statement.options.watermark_us
-    if source is None or name != source.statement.target:
+    if source is None or name not in source.statement.results:
         return WATERMARK_US  # an outside source, or a stream of late events
     slowest = max(source.delays_us.values())
     if source.statement.windowed is not None and source.statement.windowed.emit is not None:
@@ -107,13 +108,20 @@ def _fingerprint(statement: Statement) -> str:
     """A digest of what a checkpoint depends on: everything but comments, layout, the trigger and the idle time."""
     free = ("trigger_us", "idle_us")
     options = {name: value for name, value in asdict(statement.options).items() if name not in free}
-    words = [[token.token_type.name, token.text] for token in Spark().tokenize(statement.query)]
+    words = _words(statement.query)
     names = {view: str(name) for view, name in (*statement.sources.items(), *statement.tables.items())}
     # Views are numbered by the statement's position in the file, which may change, so use the streams' names.
     words = [[kind, names.get(text, text)] for kind, text in words]
     values = [[name, str(value)] for name, value in sorted(statement.arguments.items())]
-    canonical = json.dumps([str(statement.target), options, words, *([values] if values else [])], sort_keys=True)
+    sides = [[str(each.target), each.copies, _words(each.condition)] for each in statement.sides]
+    into = [sides, str(statement.late_target)] if sides or statement.late_into else []
+    parts = [str(statement.target), options, words, *([values] if values else []), *([into] if into else [])]
+    canonical = json.dumps(parts, sort_keys=True)
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def _words(sql: str) -> list[list[str]]:
+    return [[token.token_type.name, token.text] for token in Spark().tokenize(sql)]
 
 
 # start of the first batch

@@ -45,22 +45,23 @@ _views = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class PreparedQuery:
-    """A statement that is ready to start. `target` and the target of `late` are ids, so the streams may be renamed.
-    `starts` holds a cut as text for each source."""
+    """A statement that is ready to start. `target`, `sides` and the target of `late` are ids, so the streams may be
+    renamed. `starts` holds a cut as text for each source."""
 
     frame: DataFrame
     target: StreamId
     late: LateEventsSpec | None
     checkpoint: CheckpointFolder
     starts: Mapping[str, str]
+    sides: tuple[StreamId, ...] = ()
 
     @property
     def streams(self) -> tuple[StreamId, ...]:
         """The streams that it writes."""
         if self.late is None:
-            return (self.target,)
+            return (self.target, *self.sides)
         assert not isinstance(self.late.target, StreamName), "what is prepared is known by its id"
-        return self.target, self.late.target
+        return (self.target, *self.sides, self.late.target)
 
 
 def prepare(
@@ -110,8 +111,11 @@ def prepare(
                 late = replace(late, target=late_id)
             else:
                 output = replace(output, late=None, late_id=None)
-            outputs.append(replace(output, target_id=id_text(target)))
-            made[step.target] = PreparedQuery(query.frame, target, late, _reached(spark, store, output), output.starts)
+            sides = tuple(store.streams.get(side.target).id for side in step.statement.sides)
+            output = replace(output, target_id=id_text(target), side_ids=tuple(map(id_text, sides)))
+            outputs.append(output)
+            checkpoint = _reached(spark, store, output)
+            made[step.target] = PreparedQuery(query.frame, target, late, checkpoint, output.starts, sides)
         if not row.prepared and row.restart.replace:
             check_replace(store, row.name, _fed(made))
         note_made(store.catalog, row.name, row.holder, [id_text(each) for each in created])
@@ -176,7 +180,7 @@ def _refuse_fed(
     """Repeat the check of `check_targets`, because another pipeline may have started meanwhile; and check the stream of
     late events, because only Spark's plan shows whether there can be any."""
     statement = step.statement
-    for name in (statement.target, *([statement.late_target] if late is not None else [])):
+    for name in (*statement.results, *([statement.late_target] if late is not None else [])):
         stream = store.streams.find(name)
         own = stream is not None and id_text(stream.id) in output.ids
         if not own and not (row.prepared and output.target_id is None):

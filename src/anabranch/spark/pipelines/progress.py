@@ -60,6 +60,7 @@ class QueryProgress:
     run_read: int = 0
     run_late: int = 0
     keeps_late: bool = False
+    late_stream: str | None = None
     reached: Mapping[str, str] = field(default_factory=dict)
     started: bool = field(default=False, repr=False)
 
@@ -80,6 +81,7 @@ class QueryMeter:
         self._store = store
         self._target = prepared.target
         self._late = None if prepared.late is None else prepared.late.target
+        self._late_stream = None if prepared.late is None else str(step.statement.late_target)
         self._starts = {StreamName.parse(name): StreamCut.parse(cut) for name, cut in prepared.starts.items()}
         self._reached = self._starts | _before(store, prepared)
         self._late_tail = None if self._late is None else store.cuts.tail(self._late)
@@ -130,6 +132,7 @@ class QueryMeter:
             run_read=self._run_read,
             run_late=self._run_late,
             keeps_late=self._late is not None,
+            late_stream=self._late_stream,
             reached=self._reached_text(),
         )
         return self._last

@@ -25,6 +25,7 @@ from anabranch.spark.pipelines.late_commit import LateEventsSpec
 from anabranch.spark.pipelines.late_events import WATERMARK_COLUMN
 from anabranch.spark.pipelines.plan import Step
 from anabranch.spark.pipelines.record import id_text
+from anabranch.spark.pipelines.side_outputs import outputs_sql
 from anabranch.spark.pipelines.statement import Statement
 from anabranch.spark.pipelines.windows.clauses import WindowedQuery
 from anabranch.spark.pipelines.windows.spans import StatementWindow
@@ -106,7 +107,24 @@ def analyze(
     # `SELECT *` includes the columns that the store adds, which are meaningless in another stream.
     frame = frame.drop(*RESERVED)
     _check_names(statement, frame)
-    return AnalyzedQuery(frame, frame.schema)
+    if not statement.sides:
+        return AnalyzedQuery(frame, frame.schema)
+    return AnalyzedQuery(_with_outputs(spark, statement, frame), frame.schema)
+
+
+def _with_outputs(spark: SparkSession, statement: Statement, frame: DataFrame) -> DataFrame:
+    """The result with the column that says which of the statement's streams each row goes to."""
+    if taken := [name for name in frame.columns if name.startswith("_output")]:
+        raise InvalidSql(f"a statement with side outputs has no column '{taken[0]}'", line=statement.query_line)
+    view = f"anabranch_result_of_line_{statement.line}"
+    frame.createOrReplaceTempView(view)
+    sql = outputs_sql(statement.sides, view)
+    try:
+        return spark.sql(sql, dict(statement.arguments)) if statement.arguments else spark.sql(sql)
+    except PySparkException as exc:
+        raise InvalidSql(explain(exc), line=_line_of(exc) or statement.sides[0].line) from exc
+    finally:
+        spark.catalog.dropTempView(view)
 
 
 def _windowed(spark: SparkSession, store: Store, statement: Statement, windowed: WindowedQuery) -> AnalyzedQuery:
@@ -227,7 +245,9 @@ def check_streams(
 ) -> None:
     """Check what `create_streams` would check, and create nothing. Raises InvalidSql."""
     with _as_invalid_sql(store, step, row, made):
-        _present(store, step.statement.target, _result_schema(store, step.statement, columns))
+        wanted = _result_schema(store, step.statement, columns)
+        for target in step.statement.results:
+            _present(store, target, wanted)
         if late is not None:
             _present(store, step.statement.late_target, _late_schema(store, step.statement, late))
 
@@ -242,7 +262,7 @@ def create_streams(
     made: Made,
     held: list[Held] | None = None,
 ) -> None:
-    """Create the result stream and, with `late`, the stream for late events, if they are missing. The ids of streams
+    """Create the streams of results and, with `late`, the stream for late events, if they are missing. The ids of streams
     that it creates are added to `created`.
 
     With `held` the stream for late events is ephemeral, and its hold is added to `held`. `row` is the pipeline's name,
@@ -253,7 +273,8 @@ def create_streams(
     statement = step.statement
     with _as_invalid_sql(store, step, row, made):
         wanted = _result_schema(store, statement, columns)
-        _create(store, statement.target, wanted, statement.options.segments, created)
+        for each in statement.results:
+            _create(store, each, wanted, statement.options.segments, created)
         if late is not None:
             schema, target = _late_schema(store, statement, late), statement.late_target
             if held is not None:
@@ -420,6 +441,7 @@ def start(
     late: LateEventsSpec | None,
     *,
     target: StreamId,
+    sides: tuple[StreamId, ...],
     checkpoint: CheckpointFolder,
     name: str,
     once: bool,
@@ -441,6 +463,8 @@ def start(
     }
     if late is not None:
         options["late"] = late.to_option()
+    if sides:
+        options["outputs"] = json.dumps([str(each) for each in sides])
     writer = frame.writeStream.queryName(name).outputMode(statement.options.mode).options(**options)
     if statement.windowed is None:
         writer = writer.format(_FORMAT)

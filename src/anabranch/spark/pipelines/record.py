@@ -181,7 +181,11 @@ def claim(
 
 def _fed(new: PipelineOutput, before: PipelineOutput | None) -> PipelineOutput:
     """`new` with the stream ids of the same output in the previous run, if there was one."""
-    return new if before is None else replace(new, target_id=before.target_id, late_id=before.late_id)
+    if before is None:
+        return new
+    known = dict(zip(before.sides, before.side_ids, strict=False))
+    side_ids = tuple(known[name] for name in new.sides) if all(name in known for name in new.sides) else ()
+    return replace(new, target_id=before.target_id, late_id=before.late_id, side_ids=side_ids)
 
 
 def save(catalog: Catalog, row: PipelineRow) -> None:
@@ -274,8 +278,9 @@ def _note_results(txn: Writing, row: PipelineRow, now: int) -> None:
         if txn.stream(stream) is None:
             txn.drop_state(PIPELINE_RESULTS, stream)
     for output in row.outputs:
-        if output.target_id is not None and txn.stream(stream_id(output.target_id)) is not None:
-            txn.put_state(PIPELINE_RESULTS, stream_id(output.target_id), ResultsRow(row.name, Micros(now)))
+        for _, known in output.results:
+            if known is not None and txn.stream(stream_id(known)) is not None:
+                txn.put_state(PIPELINE_RESULTS, stream_id(known), ResultsRow(row.name, Micros(now)))
 
 
 def refuse_lost(name: str, token: str, txn: Reading, now: Micros) -> None:

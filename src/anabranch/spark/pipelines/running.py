@@ -62,7 +62,14 @@ class Pipeline:
         self._lock = store.runtime.tasks.lock()
         self._queries: dict[str, StreamingQuery] = {}
         self._meters = {step.target: QueryMeter(store, step, prepared[step.target]) for step in steps}
-        self._tails = {target: store.cuts.tail(made.target) for target, made in prepared.items()}
+        results = {
+            str(name): stream
+            for step in steps
+            for name, stream in zip(
+                step.statement.results, (prepared[step.target].target, *prepared[step.target].sides), strict=True
+            )
+        }
+        self._tails = {name: store.cuts.tail(stream) for name, stream in results.items()}
         self._warned: set[str] = set()
         self._finishing = self._stopping = self._ended = False
         self._failure: PipelineFailed | Conflict | None = None
@@ -211,6 +218,7 @@ class Pipeline:
                 made.frame,
                 made.late,
                 target=made.target,
+                sides=made.sides,
                 checkpoint=made.checkpoint,
                 name=f"{self.name}/{step.target}",
                 once=self._once,

@@ -21,6 +21,7 @@ from anabranch.errors import InvalidName, InvalidSql
 from anabranch.errors.optional import optional
 from anabranch.model.names import StreamName
 from anabranch.spark.pipelines.parameters import TYPES, Parameter, bind
+from anabranch.spark.pipelines.side_outputs import SIDE_OUTPUTS_MAX, SideOutput
 from anabranch.spark.pipelines.statement import (
     OPTIONS,
     Statement,
@@ -144,11 +145,17 @@ class _StatementParser:
     def parse(self) -> Statement:
         line = self._tokens[0].line
         if not (self._take("CREATE") and self._take("STREAM")):
-            self._fail("expected CREATE STREAM scope.name [WITH (…)] AS SELECT …", at=0)
+            self._fail("expected CREATE STREAM scope.name [WITH (…)] [INTO …] AS SELECT …", at=0)
         target = self._stream_name("CREATE STREAM")
         options = self._options() if self._take("WITH") else StatementOptions()
+        after_options = self._at
+        sides, late_into = self._side_outputs(options)
         if not self._take("AS"):
             self._fail(f"expected AS and a query after CREATE STREAM {target.scope}.{target.name}")
+        named = [target, *(side.target for side in sides), *([late_into] if late_into else [])]
+        for name in named:
+            if named.count(name) > 1:
+                self._fail(f"the statement writes to '{name}' twice", at=0)
         if self._peek() is None:
             self._fail("expected a query after AS", at=self._at - 1)
         begin = self._at
@@ -156,6 +163,9 @@ class _StatementParser:
         windows = self._windows(begin)
         if not sources:
             self._fail(f"the query reads no stream; name one with FROM STREAM scope.name, to feed {target}", at=begin)
+        windowed = windowed_query(self._text, self._tokens, begin, relations, self._values, windows, _interval_us)
+        if windowed is not None and sides:
+            self._fail("a statement with such windows has no side outputs: let a second one divide its results", at=0)
         return Statement(
             target=target,
             options=options,
@@ -166,9 +176,11 @@ class _StatementParser:
             intervals_us=self._intervals_us(begin),
             line=line,
             query_line=self._tokens[begin].line,
-            arguments=MappingProxyType(self._arguments(begin)),
-            windowed=windowed_query(self._text, self._tokens, begin, relations, self._values, windows, _interval_us),
+            arguments=MappingProxyType(self._arguments(after_options)),
+            windowed=windowed,
             reads=sum(each.is_stream for each in relations),
+            sides=sides,
+            late_into=late_into,
         )
 
     def declaration(self) -> Parameter:
@@ -302,6 +314,42 @@ class _StatementParser:
             given[name] = (value.text, value.line)
             self._at += 1
         return to_options(given)
+
+    # INTO …
+
+    def _side_outputs(self, options: StatementOptions) -> tuple[tuple[SideOutput, ...], StreamName | None]:
+        """The side outputs before AS, and the stream for late events if it is named."""
+        sides: list[SideOutput] = []
+        late: StreamName | None = None
+        while (token := self._peek()) is not None and token.text.upper() in ("INTO", "COPY"):
+            opened = self._at
+            copies = self._take("COPY")
+            if not self._take("INTO"):
+                self._fail("expected INTO after COPY")
+            if not copies and not self._is_dot(self._at + 1) and self._take("LATE"):
+                if late is not None or not options.late:
+                    self._fail("late events go into one stream, and nowhere with late = false", at=opened)
+                late = self._stream_name("INTO LATE")
+                continue
+            target = self._stream_name("INTO")
+            if not self._take("WHEN"):
+                self._fail("expected WHEN and a condition after INTO scope.name")
+            begin, depth = self._at, 0
+            while (token := self._peek()) is not None:
+                word = "" if token.token_type in (TokenType.IDENTIFIER, TokenType.STRING) else token.text.upper()
+                depth += (word == "(") - (word == ")")
+                if depth == 0 and word in ("INTO", "COPY", "AS"):
+                    break
+                self._at += 1
+            if self._at == begin:
+                self._fail("expected a condition after WHEN")
+            condition = self._text[self._tokens[begin].start : self._tokens[self._at - 1].end + 1]
+            sides.append(SideOutput(target, condition, self._tokens[begin].line, copies))
+        if sides and options.mode != "append":
+            self._fail("a statement with side outputs has no mode = complete", at=0)
+        if len(sides) > SIDE_OUTPUTS_MAX:
+            self._fail(f"a statement has at most {SIDE_OUTPUTS_MAX} side outputs", at=0)
+        return tuple(sides), late
 
     # The query
 

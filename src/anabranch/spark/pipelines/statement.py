@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 from anabranch.errors import InvalidSql
 from anabranch.model.amounts import UNITS_US
 from anabranch.model.names import StreamName
+from anabranch.spark.pipelines.side_outputs import SideOutput
 from anabranch.spark.pipelines.windows.clauses import WindowedQuery
 from anabranch.spark.pipelines.windows.spans import StatementWindow
 
@@ -63,6 +64,7 @@ class Statement:
     statement and its query begin, count from 1. `intervals_us` is the sum of the interval literals in the query.
     `arguments` are the values of the parameters that it names. `windowed` are the parts of a query whose windows Spark
     does not compute. `reads` is how often it reads streams: a join of a stream with itself reads one source twice.
+    `sides` are its side outputs, and `late_into` the stream of its late events if it names one.
     """
 
     target: StreamName
@@ -77,6 +79,8 @@ class Statement:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     windowed: WindowedQuery | None = None
     reads: int = 1
+    sides: tuple[SideOutput, ...] = ()
+    late_into: StreamName | None = None
 
     @property
     def joins(self) -> bool:
@@ -95,12 +99,17 @@ class Statement:
     @property
     def late_target(self) -> StreamName:
         """The stream for late events."""
-        return StreamName(self.target.scope, f"{self.target.name}_late")
+        return self.late_into or StreamName(self.target.scope, f"{self.target.name}_late")
+
+    @property
+    def results(self) -> tuple[StreamName, ...]:
+        """The streams of its results: its own, then its side outputs."""
+        return (self.target, *(side.target for side in self.sides))
 
     @property
     def targets(self) -> tuple[StreamName, ...]:
         """Every stream that the statement may write."""
-        return (self.target, self.late_target) if self.options.late else (self.target,)
+        return (*self.results, self.late_target) if self.options.late else self.results
 
     def without_tables(self, views: Sequence[str]) -> str:
         """The query with these views of `tables` replaced by their original names, for Spark to look up."""

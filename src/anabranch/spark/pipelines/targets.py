@@ -42,7 +42,8 @@ class StreamFeeders:
         others = [row for row in row_of.rows(store.catalog) if row.name != name]
         ids = {each: row.name for row in others for output in row.outputs for each in output.ids}
         running = [row for row in others if row.alive(now)]
-        names = {output.target: row.name for row in running for output in row.outputs if output.target_id is None}
+        begun = [(row.name, output) for row in running for output in row.outputs if output.target_id is None]
+        names = {target: row for row, output in begun for target, _ in output.results}
         return cls(ids, names, row_of.former_feeders(store.catalog))
 
     def of(self, name: StreamName | None, stream: StreamId | None) -> str | None:
@@ -76,23 +77,26 @@ def check_targets(
     goes_on = row is not None and row.prepared and restart is None
     feeders = StreamFeeders.beside(store, name)
     present: list[Step] = []
-    seen: dict[StreamId, Step] = {}
+    seen: dict[StreamId, StreamName] = {}
     for step in steps:
         statement, output = step.statement, known.get(step.target)
-        target = _find(store, statement.target, statement.line)
+        targets = {each: _find(store, each, statement.line) for each in statement.results}
         late = _find(store, statement.late_target, statement.line) if statement.options.late else None
-        if target is not None and (twin := seen.setdefault(target.id, step)) is not step:
-            raise InvalidSql(f"'{step.target}' and '{twin.target}' are the same stream", line=statement.line)
+        for each, target in targets.items():
+            if target is not None and (twin := seen.setdefault(target.id, each)) != each:
+                raise InvalidSql(f"'{each}' and '{twin}' are the same stream", line=statement.line)
         if goes_on and output is not None:
-            _refuse_replaced(store, name, output, target, late)
+            _refuse_replaced(store, name, output, targets, late)
         # A row of an earlier version has checkpoints but no ids: it feeds the stream that has the name.
         feeds = goes_on and output is not None and output.target_id is None
-        if not also and not feeds and not _is_own(output, target):
-            refuse_fed(feeders, name, statement.target, target)
-            if statement.options.mode != "complete" and (restart is None or not restart.replace):
-                _refuse_left(store, feeders, name, target)
-        goes_on_there = goes_on and all(each is None or _is_own(output, each) for each in (target, late))
-        if not feeds and not goes_on_there and (target is not None or late is not None):
+        for each, target in targets.items():
+            if not also and not feeds and not _is_own(output, target):
+                refuse_fed(feeders, name, each, target)
+                if statement.options.mode != "complete" and (restart is None or not restart.replace):
+                    _refuse_left(store, feeders, name, target)
+        streams = (*targets.values(), late)
+        goes_on_there = goes_on and all(each is None or _is_own(output, each) for each in streams)
+        if not feeds and not goes_on_there and any(each is not None for each in streams):
             present.append(step)
     return present
 
@@ -141,14 +145,16 @@ def check_replace(store: Store, name: str, streams: Collection[StreamId]) -> Non
 
 
 def _refuse_replaced(
-    store: Store, name: str, output: PipelineOutput, target: StreamInfo | None, late: StreamInfo | None
+    store: Store,
+    name: str,
+    output: PipelineOutput,
+    targets: Mapping[StreamName, StreamInfo | None],
+    late: StreamInfo | None,
 ) -> None:
     """Raise InvalidArgument if the checkpoint belongs to other streams than those that have the names now. A missing
     stream of late events is allowed and created again: those of an ephemeral pipeline are deleted automatically."""
-    for label, known, found in (
-        (output.target, output.target_id, target),
-        (output.late, output.late_id, late),
-    ):
+    results = [(label, known, targets.get(StreamName.parse(label))) for label, known in output.results]
+    for label, known, found in (*results, (output.late, output.late_id, late)):
         if known is None or (found is not None and id_text(found.id) == known):
             continue
         before = store.streams.find(stream_id(known))
@@ -158,7 +164,7 @@ def _refuse_replaced(
                 f"name an alias of it (anabranch alias {label} {before.name}), or start over with --from head, which "
                 f"feeds '{label}'"
             )
-        if label == output.target or (found is not None and label is not None):
+        if label != output.late or found is not None:
             raise InvalidArgument(
                 f"'{label}' is not the stream that pipeline '{name}' fed: that one was deleted"
                 f"{' and made again' if found is not None else ''}. Its checkpoints continue after results that no longer exist; "

@@ -54,7 +54,7 @@ def validate(
 def _imitate(store: Store, scratch: Store, step: Step) -> None:
     """Create empty streams like those that exist of the ones that the statement reads and writes."""
     statement = step.statement
-    for name in {*statement.sources.values(), *statement.tables.values(), statement.target, statement.late_target}:
+    for name in {*statement.sources.values(), *statement.tables.values(), *statement.results, statement.late_target}:
         with suppress(NotFound):
             schema = store.streams.get(name).schema
             scratch.scopes.create(name.scope, exist_ok=True)

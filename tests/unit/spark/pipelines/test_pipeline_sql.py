@@ -204,6 +204,13 @@ def test_what_is_no_interval_of_fixed_length_is_refused(text: str) -> None:
             "s/a → s/b → s/a",
         ),
         ("CREATE STREAM s.a AS SELECT 1 FROM STREAM s.a_late", 1, "circle"),
+        ("CREATE STREAM s.a\nINTO s.b AS SELECT 1 FROM STREAM s.c", 2, "WHEN"),
+        ("CREATE STREAM s.a\nINTO s.b WHEN AS SELECT 1 FROM STREAM s.c", 2, "condition"),
+        ("CREATE STREAM s.a INTO s.b WHEN x INTO s.b WHEN y AS SELECT 1 FROM STREAM s.c", 1, "twice"),
+        ("CREATE STREAM s.a INTO LATE s.b INTO LATE s.d AS SELECT 1 FROM STREAM s.c", 1, "one stream"),
+        ("CREATE STREAM s.a WITH (late = false) INTO LATE s.b AS SELECT 1 FROM STREAM s.c", 1, "late = false"),
+        ("CREATE STREAM s.a WITH (mode = complete) INTO s.b WHEN x AS SELECT 1 FROM STREAM s.c", 1, "complete"),
+        ("CREATE STREAM s.a INTO s.c WHEN x AS SELECT 1 FROM STREAM s.c", 1, "circle"),
     ],
 )
 def test_a_mistake_is_answered_with_its_line(text: str, line: int, message: str) -> None:
@@ -222,3 +229,19 @@ def test_without_a_side_stream_its_name_is_free() -> None:
         (StreamName("s", "a"),),
         (StreamName("s", "a_late"), StreamName("s", "a_late_late")),
     ]
+
+
+def test_side_outputs_are_found_with_their_conditions() -> None:
+    sql = """CREATE STREAM s.a WITH (key = k)
+        INTO s.b WHEN CASE WHEN cast(x AS int) > 1 THEN true END -- big ones
+        COPY INTO s.`c` WHEN `into` = 'AS'
+        INTO LATE s.d
+        AS SELECT * FROM STREAM s.e"""
+    (statement,) = parse(sql)
+    assert [(str(side.target), side.condition, side.line, side.copies) for side in statement.sides] == [
+        ("s/b", "CASE WHEN cast(x AS int) > 1 THEN true END", 2, False),
+        ("s/c", "`into` = 'AS'", 3, True),
+    ]
+    assert list(map(str, statement.targets)) == ["s/a", "s/b", "s/c", "s/d"]
+    # A stream may be called like the word.
+    assert str(parse("CREATE STREAM s.a INTO late.b WHEN x AS SELECT 1 FROM STREAM s.e")[0].sides[0].target) == "late/b"
