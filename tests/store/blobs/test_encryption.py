@@ -371,9 +371,9 @@ def test_a_box_that_was_moved_is_noticed(river: Open) -> None:
         one, other = list(by_log.values())[:2]
         moved = replace(one, data=other.data, checksum=other.checksum, location=other.location)
         swap(store, one, moved)  # to another log
-        with pytest.raises(CorruptBlob, match="were written in another place"):
+        with pytest.raises(CorruptBlob, match="were written at another place"):
             read(store)
-        assert any("were written in another place" in str(finding) for finding in store.check())
+        assert any("were written at another place" in str(finding) for finding in store.check())
         swap(store, moved, one)
 
         first, second = [each for each in extents(store) if each.data is None and each.encoding == "arrow"][:2]
@@ -383,9 +383,9 @@ def test_a_box_that_was_moved_is_noticed(river: Open) -> None:
         box = whole[second.location.offset : second.location.offset + second.location.length]
         reader = LogReader(store.catalog, store.blobs, store.runtime).fetcher
         reader._blobs = _Answering(box)  # type: ignore[assignment] # the blob with its second part in the first's place
-        with pytest.raises(CorruptBlob, match="were written in another place"):
+        with pytest.raises(CorruptBlob, match="were written at another place"):
             reader.message(replace(first, checksum=second.checksum, location=replace(first.location, length=len(box))))
-        with pytest.raises(CorruptBlob, match="were written in another place"):  # or the whole blob under another name
+        with pytest.raises(CorruptBlob, match="were written at another place"):  # or the whole blob under another name
             reader.message(replace(second, key="commits/elsewhere"))
         assert reader.message(second) is not None
 
@@ -445,7 +445,7 @@ def test_a_parquet_file_that_was_changed_or_renamed_is_noticed(river: Open, tmp_
 
         data = store.blobs.get(name)
         ParquetReader(name, data, sealer)
-        with pytest.raises(CorruptBlob, match="were written in another place"):
+        with pytest.raises(CorruptBlob, match="were written at another place"):
             ParquetReader(name.replace("0", "1"), data, sealer)
         with pytest.raises(CorruptBlob, match="no Parquet file"):
             ParquetReader(name, data)
