@@ -57,7 +57,7 @@ def test_a_group_is_created_once_and_reopened(store: Store) -> None:
     with pytest.raises(InvalidArgument, match="reads other streams"):
         store.groups.open("s/g", streams=["s/b"])
     for wrong in ([], ["s/a", "s/a"]):
-        with pytest.raises(InvalidArgument, match="each stream once"):
+        with pytest.raises(InvalidArgument, match="each only once"):
             store.groups.open("s/h", streams=wrong)
     assert store.groups.list() == store.groups.list("s") == ["s/g"]
     assert [str(info.name) for info in store.streams.list("s")] == ["s/a", "s/b"]

@@ -345,7 +345,7 @@ def test_an_append_is_refused_where_what_it_was_compared_with_is_gone(tmp_path: 
         target.streams.rename("t/other", "t/former")
         target.streams.create("t/other", schema=SCHEMA, key="device", time="at")
         gate.open.set()
-        with pytest.raises(Conflict, match="another stream"):
+        with pytest.raises(Conflict, match="is not the stream with which"):
             job.wait()
         assert bodies_of(target, "t/other") == []
         assert sound(target)

@@ -85,7 +85,7 @@ def test_the_sources_of_all_stores_are_given_up_or_none(three: Three, monkeypatc
     sources: list[Source | ab.InStore] = ["s/x", ab.InStore(one, "s/x"), ab.InStore(other, "s/x")]
     job = target.jobs.stitch(target, sources, "s/all", keep_sources=False)
     fill(other, "s/x", 160, 165)
-    with pytest.raises(Conflict, match=r"'s/x' holds 5 event\(s\)"):
+    with pytest.raises(Conflict, match=r"'s/x' has 5 event\(s\)"):
         job.wait(60)
     assert there(*three) == [True, True, True]
     other.streams.truncate("s/x", other.cuts.tail("s/x"))  # nothing is left that would be lost
