@@ -85,6 +85,11 @@ def test_results_and_late_events_of_disordered_input_make_up_every_closed_window
     assert progress["out/tumbling"].late == len(late)
     assert progress["out/tumbling"].lag == 0
     assert progress["out/tumbling"].state_rows > 0
+    (operator,) = progress["out/tumbling"].operators
+    assert operator["operator"] == "stateStoreSave"
+    assert operator["rows"] == progress["out/tumbling"].state_rows
+    assert progress["out/tumbling"].lag_s == 0.0
+    assert set(progress["out/tumbling"].stages_ms) >= {"addBatch", "latestOffset"}
 
 
 @pytest.mark.slow

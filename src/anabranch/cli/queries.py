@@ -210,12 +210,14 @@ def show(name: NameArgument, as_json: JsonOption = False, store: StoreOption = N
         put_line(f"  {label:<8} {value}")
     put_line()
     print_columns(
-        ("RESULT", "BATCH", "READ", "LAG", "ROWS/S", "WRITTEN", "LATE", "WATERMARK"),
+        ("RESULT", "BATCH", "READ", "LAG", "BEHIND", "ROWS/S", "WRITTEN", "LATE", "STATE ROWS", "TOOK", "WATERMARK"),
         [
             (
                 *(each.get(field, 0) for field in ("target", "batch", "read", "lag")),
+                f"{each.get('lag_s', 0):.1f} s",
                 round(each.get("rows_per_s", 0)),
-                *(each.get(field, 0) for field in ("written", "late")),
+                *(each.get(field, 0) for field in ("written", "late", "state_rows")),
+                f"{each.get('batch_ms', 0):,} ms",
                 iso_time(each.get("watermark_us")),
             )
             for each in info.progress
@@ -228,6 +230,52 @@ def show(name: NameArgument, as_json: JsonOption = False, store: StoreOption = N
             put_line(f"  {label} = {text}")
         for line in version.text.strip().splitlines():
             put_line(f"  {line.expandtabs()}".rstrip())
+
+
+@app.command()
+def top(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]…", help="These queries; default: all.", show_default=False)
+    ] = None,
+    operators: Annotated[
+        bool, typer.Option("--operators", help="A row for each stateful operator, instead of for each statement.")
+    ] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print once, and end. So it does without a terminal.")] = False,
+    interval: Annotated[str, typer.Option("--interval", metavar="DURATION", help="Time between two looks.")] = "1s",
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Show how the deployed queries do, until Ctrl-C: rates, lag, watermark, state, late events and micro-batches.
+
+    LAG counts the events that are still to be read, and BEHIND is the age of the oldest. LATE counts events of this run
+    that came too late for their windows.
+
+    Examples:
+
+      anabranch queries top
+      anabranch queries top means --operators --once
+      anabranch queries top --json | jq '.[] | select(.lag_s > 60) | .query'
+    """
+    from anabranch.cli import queries_top
+    from anabranch.model.amounts import to_duration
+
+    interval_s = to_duration(interval) / 1e6
+    header = queries_top.OPERATORS_HEADER if operators else queries_top.HEADER
+    rows_of = queries_top.operator_rows if operators else queries_top.rows
+    with open_store(store) as opened:
+
+        def look() -> list[QueryInfo]:
+            return [opened.queries.get(name) for name in names] if names else list(opened.queries.list())
+
+        if as_json:
+            print_json([{"query": info.name, **_progress_json(each)} for info in look() for each in info.progress])
+        elif once or not sys.stdout.isatty():
+            print_columns(header, list(rows_of(look())))
+        else:
+            from anabranch.cli.interrupts import interrupts
+
+            with interrupts() as interrupted:
+                queries_top.watch(lambda: (header, list(rows_of(look()))), interrupted.wait, interval_s)
 
 
 @app.command()
@@ -503,6 +551,11 @@ def _json(info: QueryInfo) -> dict[str, Any]:
 
     times = {name: iso_time(getattr(info, name)) for name in ("created_at", "changed_at", "retry_at")}
     return asdict(info) | times
+
+
+def _progress_json(progress: Mapping[str, Any]) -> dict[str, Any]:
+    watermark = iso_time(progress.get("watermark_us"))
+    return {name: value for name, value in progress.items() if name != "watermark_us"} | {"watermark": watermark}
 
 
 def _line_json(line: Mapping[str, Any]) -> str:

@@ -18,7 +18,8 @@ class QueryInfo:
     `failed`; `wanted` is `running`, `stopped` or `deleted`. `host` is the process that has it. `restarts` counts the runs
     that failed in a row, and `error` says why the last one did. `results` are the names of the streams that it was
     started to feed. `progress` holds one mapping for each statement, as of the last second of its run: `batch`,
-    `watermark_us`, `rows_per_s`, `lag` and others. Times in µs."""
+    `watermark_us`, `rows_per_s`, `lag`, `lag_s`, `operators` and others (docs/how-to/deploy-queries.md lists them). Times in
+    µs."""
 
     name: str
     state: QueryState

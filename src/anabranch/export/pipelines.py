@@ -1,4 +1,5 @@
-"""The lag of pipelines: what each statement has still to read from each of its sources, by segment too.
+"""Metrics of pipelines: what each statement has still to read from each of its sources, by segment too; what its last
+run reported; and the states of deployed queries.
 
 How far a pipeline has read is in its catalog row, as of its last heartbeat; how much follows is counted now. So any
 process can tell the lag, also of a pipeline that does not run.
@@ -6,10 +7,11 @@ process can tell the lag, also of a pipeline that does not run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from anabranch.catalog.state.pipeline import PIPELINE, StoredPipeline
+from anabranch.catalog.state.query import QUERY, QueryRow
 from anabranch.errors import InvalidCut, StreamNotFound, Truncated
 from anabranch.export.sample import MetricSample
 from anabranch.model.cut import HEAD, StreamCut
@@ -18,20 +20,50 @@ from anabranch.store import Store
 
 __all__ = ["HELP", "pipeline_samples"]
 
+_OF_STATEMENT: Final = {
+    "anabranch_pipeline_lag_seconds": (
+        "lag_s",
+        1,
+        "How old the oldest unread event was, at most since the run's start.",
+    ),
+    "anabranch_pipeline_watermark_seconds": ("watermark_us", 1e6, "Its watermark: seconds since 1970."),
+    "anabranch_pipeline_read_events_per_second": ("rows_per_s", 1, "The rate of reading over some seconds."),
+    "anabranch_pipeline_written_events": ("written", 1, "Events in its result stream."),
+    "anabranch_pipeline_late_events": ("run_late", 1, "Events that came too late for their windows, in the last run."),
+    "anabranch_pipeline_batch_seconds": ("batch_ms", 1e3, "How long its last micro-batch took."),
+}
+"""The names of these values in the progress of a statement, and what they are divided by."""
+_OF_OPERATOR: Final = {
+    "anabranch_pipeline_state_rows": ("rows", "Rows in the state of a stateful operator."),
+    "anabranch_pipeline_state_bytes": ("bytes", "The memory that this state takes."),
+    "anabranch_pipeline_dropped_rows": ("dropped", "Rows that the operator left out as late, in the last run."),
+}
+_STATES: Final = ("waiting", "starting", "running", "stopping", "stopped", "failed")
+
 HELP: Final = {
     "anabranch_pipeline_lag_events": "Events of the source that the statement of the pipeline has still to read.",
     "anabranch_pipeline_lag_bytes": "Their logical bytes.",
     "anabranch_pipeline_segment_lag_events": "Those of them in one segment; only for segments that have any.",
     "anabranch_pipeline_segment_lag_bytes": "Their logical bytes.",
+    **{metric: text for metric, (_, _, text) in _OF_STATEMENT.items()},
+    **{metric: text for metric, (_, text) in _OF_OPERATOR.items()},
+    "anabranch_query_state": "1 for the state of the deployed query, 0 for the others.",
+    "anabranch_query_restarts": "Runs of the deployed query that failed in a row.",
 }
 
 
 def pipeline_samples(store: Store) -> Iterator[MetricSample]:
-    """The lag of each pipeline. Sources that were deleted, and pipelines that never ran, are left out."""
+    """The values of each pipeline and of each deployed query. Sources that were deleted, and pipelines that never ran, are
+    left out."""
     with store.catalog.reading() as reading:
         pipelines = [stored for _, stored in reading.states(PIPELINE)]
+        queries = [row for _, row in reading.states(QUERY)]
     for pipeline in pipelines:
         yield from _of_pipeline(store, pipeline)
+        for progress in pipeline.progress:
+            yield from _of_statement(pipeline.name, progress)
+    for row in queries:
+        yield from _of_query(row, store.runtime.clock.now())
 
 
 def _of_pipeline(store: Store, pipeline: StoredPipeline) -> Iterator[MetricSample]:
@@ -50,6 +82,27 @@ def _of_pipeline(store: Store, pipeline: StoredPipeline) -> Iterator[MetricSampl
                 of_segment = (*labels, ("segment", str(part.segment)))
                 yield MetricSample("anabranch_pipeline_segment_lag_events", of_segment, part.events)
                 yield MetricSample("anabranch_pipeline_segment_lag_bytes", of_segment, part.bytes)
+
+
+def _of_statement(pipeline: str, progress: Mapping[str, Any]) -> Iterator[MetricSample]:
+    """What the last run reported. Labels have one value for each operator of a statement's plan, so they are few."""
+    labels = (("pipeline", pipeline), ("result", str(progress.get("target"))))
+    for metric, (name, unit, _) in _OF_STATEMENT.items():
+        if (value := progress.get(name)) is not None:
+            yield MetricSample(metric, labels, value / unit)
+    for number, operator in enumerate(progress.get("operators", ()), 1):
+        of_operator = (*labels, ("operator", f"{number} {operator['operator']}"))
+        for metric, (name, _) in _OF_OPERATOR.items():
+            yield MetricSample(metric, of_operator, operator[name])
+
+
+def _of_query(row: QueryRow, now: int) -> Iterator[MetricSample]:
+    held = row.lease is not None and row.lease.until > now
+    current = row.state if held or row.state not in ("starting", "running", "stopping") else "waiting"
+    for state in _STATES:
+        labels = (("query", row.name), ("state", state))
+        yield MetricSample("anabranch_query_state", labels, 1 if state == current else 0)
+    yield MetricSample("anabranch_query_restarts", (("query", row.name),), row.restarts)
 
 
 def _unread(store: Store, cut: StreamCut) -> RangesBetween:

@@ -202,12 +202,37 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
             "read": {"type": "integer"},
             "rows_per_s": {"type": "number", "description": "Read, over the last seconds."},
             "lag": {"type": "integer", "description": "Still to be read."},
+            "lag_s": {"type": "number", "description": "How old the oldest of them is, at most since the run's start."},
             "written": {"type": "integer"},
             "late": {"type": "integer", "description": "Kept in the stream of late events."},
             "run_late": {"type": "integer", "description": "Late in this run, or dropped as late."},
             "state_rows": {"type": "integer"},
             "state_bytes": {"type": "integer"},
             "batch_ms": {"type": "integer", "description": "How long the last micro-batch took."},
+            "batch_rows": {"type": "integer", "description": "The events that it read."},
+            "stages_ms": {
+                "type": "object",
+                "additionalProperties": {"type": "integer"},
+                "description": "Its stages, by Spark's names for them.",
+            },
+            "operators": {
+                "type": "array",
+                "description": "The stateful operators.",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "operator": {"type": "string", "description": "Spark's name for it."},
+                        "rows": {"type": "integer", "description": "In its state."},
+                        "bytes": {"type": "integer"},
+                        "updated": {
+                            "type": "integer",
+                            "description": "Rows of state that the last micro-batch changed.",
+                        },
+                        "commit_ms": {"type": "integer"},
+                        "dropped": {"type": "integer", "description": "Rows left out as late, in this run."},
+                    },
+                },
+            },
         },
     },
     "QueryProgress": {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +14,7 @@ from anabranch.model.cut import StreamCut
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.times import to_micros
+from anabranch.spark.pipelines.backlog_age import BacklogAge
 from anabranch.spark.pipelines.checkpoint import committed
 from anabranch.spark.pipelines.lateness import late_warning
 from anabranch.spark.pipelines.plan import Step
@@ -37,8 +38,11 @@ class QueryProgress:
     `state` is waiting (not yet started), starting (no batch yet), running, ended or failed. Counts of events: `read`
     since the generation's start; `rows_per_s`, the rate of reading over the last seconds; `lag` still to be read;
     `late` in the stream of late events; `written` in the result stream. `watermark_us`: windows that end at or before
-    it are closed; None if there is none yet. `batch_ms` is the duration of the last batch. `reached` holds the cut, as
-    text, up to which each source is read.
+    it are closed; None if there is none yet. `lag_s` is how many seconds ago the oldest of the events still to be read came, at
+    most since the run's start. `batch_ms` is the duration of the last batch, `stages_ms` that of its stages by Spark's
+    names for them, and `batch_rows` the number of events that it read. `operators` holds a mapping for each stateful
+    operator: `operator` (Spark's name), `rows`, `bytes`, `updated` rows and `commit_ms` in the last batch, and
+    `dropped`, the rows that it left out as late in this run. `reached` holds the cut, as text, up to which each source is read.
 
     `run_read` and `run_late` count events of this run alone. If late events are not kept (`keeps_late`), `run_late` is
     the number of rows that Spark reports as dropped. Spark counts these after partial aggregation within each
@@ -51,12 +55,16 @@ class QueryProgress:
     read: int = 0
     rows_per_s: float = 0.0
     lag: int = 0
+    lag_s: float = 0.0
     late: int = 0
     written: int = 0
     watermark_us: int | None = None
     state_rows: int = 0
     state_bytes: int = 0
     batch_ms: int = 0
+    batch_rows: int = 0
+    stages_ms: Mapping[str, int] = field(default_factory=dict)
+    operators: Sequence[Mapping[str, Any]] = ()
     run_read: int = 0
     run_late: int = 0
     keeps_late: bool = False
@@ -86,9 +94,11 @@ class QueryMeter:
         self._reached = self._starts | _before(store, prepared)
         self._late_tail = None if self._late is None else store.cuts.tail(self._late)
         self._run_read = self._run_late = 0
-        self._dropped_to = -1  # the last batch whose dropped rows are counted
         self._traced_to = -1  # the last batch that has a span
         self._history: deque[tuple[float, int]] = deque()
+        self._backlog = BacklogAge()
+        self._counted_to = -1  # the last batch whose dropped rows are counted
+        self._dropped: dict[int, int] = {}  # rows, by the number of the operator
         self._last = QueryProgress(step.target, "waiting", reached=self._reached_text())
 
     @property
@@ -109,13 +119,15 @@ class QueryMeter:
         try:
             self._trace(query, spark_progress)
             self._run_read += self._read_since(before)
-            self._run_late += self._late_since() if self._late is not None else self._dropped(query, spark_progress)
+            operators = self._operators(query, spark_progress)
+            self._run_late = sum(self._dropped.values()) if self._late is None else self._run_late + self._late_since()
             read, lag = self._distances()
             written, late = self._length(self._target), 0 if self._late is None else self._length(self._late)
         except JVM_GONE_ERRORS:
             return self._last
         except AnabranchError:  # a stream was truncated or deleted meanwhile; the query itself will fail
             read, lag, written, late = self._last.read, self._last.lag, self._last.written, self._last.late
+            operators = self._last.operators
         self._last = QueryProgress(
             target=self._last.target,
             state=state,
@@ -126,9 +138,17 @@ class QueryMeter:
             late=late,
             written=written,
             watermark_us=_watermark(spark_progress) or self._last.watermark_us,
+            lag_s=self._backlog.measure(read, lag, self._store.runtime.clock.monotonic()),
             state_rows=sum(part.get("numRowsTotal", 0) for part in spark_progress.get("stateOperators", ())),
             state_bytes=sum(part.get("memoryUsedBytes", 0) for part in spark_progress.get("stateOperators", ())),
             batch_ms=spark_progress.get("durationMs", {}).get("triggerExecution", self._last.batch_ms),
+            batch_rows=spark_progress.get("numInputRows", 0),
+            stages_ms={
+                stage: took
+                for stage, took in spark_progress.get("durationMs", {}).items()
+                if stage != "triggerExecution"
+            },
+            operators=operators,
             run_read=self._run_read,
             run_late=self._run_late,
             keeps_late=self._late is not None,
@@ -158,15 +178,29 @@ class QueryMeter:
         since, self._late_tail = self._late_tail, tail
         return self._store.cuts.distance(self._late, since, tail).events
 
-    def _dropped(self, query: StreamingQuery, spark_progress: Mapping[str, Any]) -> int:
-        """Rows that Spark dropped in the batches since the last call."""
-        if spark_progress.get("batchId", -1) <= self._dropped_to or not spark_progress.get("stateOperators"):
-            return 0
-        reports = [json.loads(each.json) for each in query.recentProgress]
+    def _operators(self, query: StreamingQuery, spark_progress: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+        """What Spark reports about each stateful operator, in its order."""
+        parts = spark_progress.get("stateOperators", ())
         # A batch that only closes windows has its own number. An idle query repeats its last report.
-        by_batch = {each["batchId"]: each for each in reports if each["batchId"] > self._dropped_to}
-        self._dropped_to = max(by_batch, default=self._dropped_to)
-        return sum(part.get("numRowsDroppedByWatermark", 0) for e in by_batch.values() for part in e["stateOperators"])
+        if parts and spark_progress["batchId"] > self._counted_to:
+            reports = [json.loads(each.json) for each in query.recentProgress]
+            by_batch = {each["batchId"]: each for each in reports if each["batchId"] > self._counted_to}
+            self._counted_to = max(by_batch, default=self._counted_to)
+            for report in by_batch.values():
+                for number, part in enumerate(report["stateOperators"]):
+                    dropped = part.get("numRowsDroppedByWatermark", 0)
+                    self._dropped[number] = self._dropped.get(number, 0) + dropped
+        return [
+            {
+                "operator": part.get("operatorName", ""),
+                "rows": part.get("numRowsTotal", 0),
+                "bytes": part.get("memoryUsedBytes", 0),
+                "updated": part.get("numRowsUpdated", 0),
+                "commit_ms": part.get("commitTimeMs", 0),
+                "dropped": self._dropped.get(number, 0),
+            }
+            for number, part in enumerate(parts)
+        ]
 
     def _trace(self, query: StreamingQuery, spark_progress: Mapping[str, Any]) -> None:
         """Record a span for each batch since the last call, if the store is traced."""

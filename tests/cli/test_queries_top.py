@@ -1,0 +1,110 @@
+"""`anabranch queries top`: how deployed queries do, as a table and as JSON."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import anabranch as ab
+from anabranch.export.metrics import samples
+from tests.cli.kit import Line
+from tests.hosted import Hosted
+
+PROGRESS = {
+    "target": "out/means",
+    "state": "running",
+    "batch": 7,
+    "rows_per_s": 1234.4,
+    "lag": 4321,
+    "lag_s": 2.5,
+    "run_late": 3,
+    "written": 80,
+    "watermark_us": 1_767_225_600_000_000,
+    "state_rows": 17,
+    "state_bytes": 2048,
+    "batch_ms": 1500,
+    "operators": [
+        {
+            "operator": "stateStoreSave",
+            "rows": 17,
+            "bytes": 2048,
+            "updated": 5,
+            "commit_ms": 12,
+            "dropped": 3,
+        }
+    ],
+}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ab.Store]:
+    with ab.connect(tmp_path / "river", create=True) as made:
+        made.queries.deploy("means", "…")
+        made.queries.deploy("new", "…")
+        hosted = Hosted(made, "means")
+        hosted.prepare("out/means", progress=(PROGRESS,))
+        hosted.report("running")
+        yield made
+
+
+def test_each_statement_and_each_operator_has_a_row(store: ab.Store) -> None:
+    line = Line(Path(store.url))
+    first, means, new = line("queries", "top").out.splitlines()
+    assert first.split("  ")[0] == "QUERY"
+    assert " ".join(means.split()) == (
+        "means running out/means 1,234 4,321 2.5 s 2026-01-01T00:00:00Z 17 2.0 kB 3 7 1,500 ms"
+    )
+    assert new.split() == ["new", "waiting", *"-" * 10]
+    _, save = line("queries", "top", "means", "--operators", "--once").out.splitlines()
+    assert " ".join(save.split()) == "means out/means stateStoreSave 17 2.0 kB 5 12 ms 3"
+    (found,) = line("queries", "top", "--json").json
+    assert (found["query"], found["lag_s"], found["watermark"]) == ("means", 2.5, "2026-01-01T00:00:00Z")
+    assert found["operators"][0]["dropped"] == 3
+    assert "query 'none' not found" in line.refused("queries", "top", "none")
+    assert "means" in line("queries", "show", "means").out
+
+
+def test_the_metrics_of_a_query_are_those_of_its_last_report(store: ab.Store) -> None:
+    found = {(each.metric, *(value for _, value in each.labels)): each.value for each in samples(store)}
+    statement = ("means", "out/means")
+    assert found["anabranch_pipeline_lag_seconds", *statement] == 2.5
+    assert found["anabranch_pipeline_watermark_seconds", *statement] == 1_767_225_600
+    assert found["anabranch_pipeline_batch_seconds", *statement] == 1.5
+    assert found["anabranch_pipeline_late_events", *statement] == 3
+    assert found["anabranch_pipeline_state_rows", *statement, "1 stateStoreSave"] == 17
+    assert found["anabranch_pipeline_dropped_rows", *statement, "1 stateStoreSave"] == 3
+    assert sum(value for (metric, *_), value in found.items() if metric == "anabranch_query_state") == 2
+    assert found["anabranch_query_state", "means", "running"] == found["anabranch_query_state", "new", "waiting"] == 1
+
+
+def test_on_a_terminal_the_table_is_live_until_ctrl_c(store: ab.Store) -> None:
+    terminal, theirs = pty.openpty()
+    command = [
+        sys.executable,
+        "-m",
+        "anabranch.cli.main",
+        "queries",
+        "top",
+        "--interval",
+        "100ms",
+        "--store",
+        store.url,
+    ]
+    environment = {**os.environ, "COLUMNS": "200", "TERM": "xterm"}
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as process:
+        os.close(theirs)
+        shown = b""
+        while shown.count(b"out/means") < 3:  # it is drawn again and again
+            assert select.select([terminal], [], [], 60)[0], shown
+            shown += os.read(terminal, 65536)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+    os.close(terminal)
