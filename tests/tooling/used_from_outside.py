@@ -41,9 +41,11 @@ _.deleted_at  # of the results of a deleted pipeline: for who reads the row
 
 # The columns of a pipeline's progress, stored as JSON and read by name.
 _.keeps_late
+_.lag_s
 _.late_stream
 _.run_late
 _.run_read
+_.stages_ms
 
 # Called by Python itself, or through a protocol of it.
 __dir__
@@ -56,6 +58,7 @@ trace  # __exit__
 # Called by typer, which finds a command by its decorator.
 _.import_
 _.demo
+_.top
 _.list_groups
 _.list_jobs
 _.list_modules
