@@ -33,6 +33,7 @@ from bench import (
     one_event,
     producers,
     put_latency,
+    queries_sketches,
     queries_windows,
     readers_group,
     readers_notifications,
@@ -85,6 +86,7 @@ FIGURES: dict[str, Benchmark] = {
         serve_delay,
         near_data,
         queries_windows,
+        queries_sketches,
     )
 }
 # Several figures under one name.

@@ -57,7 +57,8 @@ def test_sketches_of_windows_are_merged_over_any_range(spark: SparkSession, stor
     sql = """
         CREATE STREAM iot.sketches WITH (key = device) AS
         SELECT window.end AS closed, device, hll_sketch_agg(user) AS users, theta_sketch_agg(user) AS theta,
-               kll_sketch_agg_bigint(ms) AS durations
+               kll_sketch_agg_bigint(ms) AS durations, approx_top_k_accumulate(user, 48) AS frequent,
+               count_min_sketch(user, 0.02d, 0.95d, 1) AS counts, bloom_sketch_agg(user) AS members
         FROM STREAM iot.requests GROUP BY window(at, '1 minute'), device
     """
     assert run(store, sql, name="sketches", spark=spark, once=True, flush=True).await_termination(240)
@@ -67,13 +68,21 @@ def test_sketches_of_windows_are_merged_over_any_range(spark: SparkSession, stor
         SELECT device, count(*) AS windows, hll_sketch_estimate(hll_union_agg(users)) AS hll,
                theta_sketch_bounds(theta_union_agg(theta), 3) AS theta,
                kll_sketch_get_n_bigint(kll_merge_agg_bigint(durations)) AS n,
-               kll_sketch_get_quantile_bigint(kll_merge_agg_bigint(durations), 0.5) AS median
+               kll_sketch_get_quantile_bigint(kll_merge_agg_bigint(durations), 0.5) AS median,
+               approx_top_k_estimate(approx_top_k_combine(frequent), 1) AS top,
+               approx_top_k_error(approx_top_k_combine(frequent)) AS top_error,
+               count_min_sketch_estimate(count_min_union_agg(counts), 'u1') AS u1,
+               count_min_sketch_error(count_min_union_agg(counts)) AS u1_error,
+               bloom_sketch_contains(bloom_union_agg(members), 'u1') AS has_u1,
+               bloom_sketch_contains(bloom_union_agg(members), 'u2') AS has_u2,
+               bloom_sketch_estimate(bloom_union_agg(members)) AS members
         FROM iot.sketches GROUP BY device ORDER BY device
         """,
     )
     exact = asked(
         store,
-        'SELECT device, count(DISTINCT "user") AS users, count(*) AS n, list_sort(list(ms)) AS ms FROM iot.requests '
+        'SELECT device, count(DISTINCT "user") AS users, count(*) AS n, list_sort(list(ms)) AS ms, '
+        """count(*) FILTER ("user" = 'u1') AS u1 FROM iot.requests """
         "GROUP BY device ORDER BY device",
     )
     assert [row["device"] for row in found] == ["d0", "d1"]
@@ -84,3 +93,11 @@ def test_sketches_of_windows_are_merged_over_any_range(spark: SparkSession, stor
         assert row["n"] == truth["n"] == EVENTS // 2
         rank = sum(ms <= row["median"] for ms in truth["ms"]) / truth["n"]
         assert abs(rank - 0.5) <= 0.0133
+        assert truth["u1"] <= row["u1"] <= truth["u1"] + row["u1_error"]
+        assert (row["has_u1"], row["has_u2"]) == (row["device"] == "d1", row["device"] == "d0")
+        assert abs(row["members"] - truth["users"]) <= 0.02 * truth["users"]
+    # u1 is a third of the requests of d1; no user of d0 is frequent enough to be certain.
+    assert found[0]["top"] == []
+    (top,) = found[1]["top"]
+    assert top["item"] == "u1"
+    assert exact[1]["u1"] <= top["count"] <= exact[1]["u1"] + found[1]["top_error"]

@@ -4,6 +4,9 @@ One module a kind, each with the same verbs: `build` makes a sketch of values, `
 
     hll, theta      distinct values; theta also has intersections and differences
     kll             quantiles and ranks of numbers
+    top_k           the most frequent values
+    count_min       how often a value occurs
+    bloom           whether a value was there
 
-All need the extra `sketches`. The folder `sql` has them as functions of SQL.
+The first four need the extra `sketches`. The folder `sql` has them as functions of SQL.
 """

@@ -15,7 +15,7 @@ import numpy as np
 
 from anabranch.errors import InvalidArgument
 
-__all__ = ["HLL", "KLL", "THETA", "TOP_K", "check_hll", "check_kll", "not_a_sketch", "raw"]
+__all__ = ["HLL", "KLL", "THETA", "TOP_K", "check_hll", "check_kll", "check_top_k", "not_a_sketch", "raw"]
 
 # The family of a sketch of DataSketches is in byte 2.
 THETA: Final = 3
@@ -30,6 +30,8 @@ _HLL_LIST, _HLL_SET, _HLL_ARRAY = 0, 1, 2
 _HLL_8: Final = 2
 _COMPACT: Final = 8
 _KLL_EMPTY, _KLL_SINGLE = 1, 4
+_TOP_K_EMPTY: Final = 4 | 1
+_TOP_K_SPARE: Final = 8  # Java writes so many bytes more than it needs
 
 
 def raw(sketch: object, family: int) -> bytes:
@@ -115,6 +117,43 @@ def _full_kll(data: bytes, item: np.dtype[Any], k: int) -> bool:
     starts = [bound - bounds[0] for bound in bounds]
     parts = [items[begin:end] for begin, end in pairwise(starts[1:])]
     return bool(lowest <= items.min() and items.max() <= highest) and all(bool((p[:-1] <= p[1:]).all()) for p in parts)
+
+
+def check_top_k(data: bytes, width: int | None) -> None:
+    """Check the layout of a frequent-items sketch whose items have this many bytes each; None: they are texts, each after its
+    length. Raises InvalidArgument."""
+    lg_max, lg_size, flags = data[3], data[4], data[5]
+    good = data[1] == 1 and 3 <= lg_size <= lg_max <= 21
+    if data[0] == 1:
+        good = good and len(data) in (8, 8 + _TOP_K_SPARE) and bool(flags & _TOP_K_EMPTY)
+    elif good and data[0] == 4 and len(data) >= 32:
+        active, _, total, offset = struct.unpack_from("<IIQQ", data, 8)
+        items = 32 + 8 * active
+        good = 0 < active <= 3 << lg_size >> 2 and len(data) >= items and total < 1 << 62 and offset < 1 << 62
+        if good:
+            counts = np.frombuffer(data, np.int64, active, 32)
+            good = bool((counts > 0).all()) and float(counts.sum(dtype=np.float64)) <= total
+            end = _end_of_texts(data, items, active) if width is None else items + width * active
+            good = good and len(data) - end in (0, _TOP_K_SPARE)
+    else:
+        good = False
+    if not good:
+        raise not_a_sketch("a top-k", data)
+
+
+def _end_of_texts(data: bytes, position: int, count: int) -> int:
+    """The place after so many texts, each after its length; one after the end of the data if they are not there."""
+    for _ in range(count):
+        length = int.from_bytes(data[position : position + 4], "little")
+        text = data[position + 4 : position + 4 + length]
+        position += 4 + length
+        try:
+            text.decode()
+        except UnicodeDecodeError:
+            return len(data) + 1
+        if position > len(data):
+            break
+    return position
 
 
 def _ordered(items: np.ndarray[Any, Any]) -> bool:

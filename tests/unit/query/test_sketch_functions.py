@@ -145,3 +145,46 @@ def test_the_sandbox_holds_with_functions_of_sketches(ask: Ask) -> None:
     ):
         with pytest.raises(AnabranchError, match=r"files|settings"):
             ask(sql)
+
+
+def test_frequencies_and_membership_of_values_in_a_query(ask: Ask) -> None:
+    values = "(SELECT CASE WHEN n < 60 THEN 'often' WHEN n < 90 THEN n::VARCHAR END AS x, n % 3 AS part FROM range(100) t(n))"
+    sketches = f"""SELECT part, approx_top_k_accumulate(x, 30) AS top, count_min_sketch(x, 0.01, 0.99, 1) AS counts,
+        bloom_sketch_agg(x, 2) AS members FROM {values} GROUP BY part"""
+    assert ask(
+        f"""WITH parts AS ({sketches})
+        SELECT approx_top_k_estimate(approx_top_k_combine(top), 1)[1].item, approx_top_k_count(approx_top_k_combine(top)),
+            approx_top_k_error(approx_top_k_combine(top)),
+            count_min_sketch_estimate(count_min_union_agg(counts), 'often'), count_min_sketch_count(count_min_union_agg(counts)),
+            bloom_sketch_contains(bloom_union_agg(members), '89'), bloom_sketch_contains(bloom_union_agg(members), '90'),
+            bloom_sketch_estimate(bloom_union_agg(members))
+        FROM parts"""
+    ) == [("often", 90, 0, 60, 90, True, False, 31)]
+    assert ask("SELECT approx_top_k_estimate(approx_top_k_accumulate(n)) FROM (VALUES (5), (5), (NULL)) t(n)") == [
+        ([{"item": "5", "count": 2}],)
+    ]
+    empty = "FROM iot.users WHERE false"
+    assert ask(f"SELECT approx_top_k_combine(NULL), count_min_union_agg(users) {empty}") == [(None, None)]
+    assert ask(f"SELECT bloom_sketch_estimate(bloom_union_agg(users)), bloom_sketch_contains(NULL, 1) {empty}") == [
+        (0, None)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        (
+            "SELECT bloom_sketch_contains(users, 'a') FROM iot.users",
+            "bloom_sketch_contains: expected the bytes of a Bloom",
+        ),
+        ("SELECT count_min_sketch_estimate(visits, 'a') FROM iot.users", "expected the bytes of a count-min sketch"),
+        ("SELECT approx_top_k_estimate(visits) FROM iot.users", "expected what approx_top_k_accumulate makes"),
+        (
+            "SELECT approx_top_k_estimate({'sketch': visits, 'itemDataTypeDDL': 'item DATE'}) FROM iot.users",
+            "cast the values",
+        ),
+    ],
+)
+def test_what_is_no_sketch_of_frequencies_is_refused(ask: Ask, sql: str, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        ask(sql)

@@ -12,7 +12,14 @@ __all__ = ["called_functions"]
 
 # The first words of a function's name, and the module here that has it: loaded only when it is needed, because some need an
 # optional package.
-_MODULES: Final = {"hll_": "hll", "theta_": "theta", "kll_": "kll"}
+_MODULES: Final = {
+    "hll_": "hll",
+    "theta_": "theta",
+    "kll_": "kll",
+    "count_min_": "count_min",
+    "bloom_": "bloom",
+    "approx_top_k_": "top_k",
+}
 
 
 def called_functions(called: Collection[str]) -> Iterator[SketchFunction]:

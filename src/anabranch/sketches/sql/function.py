@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 
 from anabranch.errors import InvalidArgument
 
-__all__ = ["BOUNDS", "Gathered", "SketchFunction"]
+__all__ = ["BOUNDS", "Gathered", "SketchFunction", "bounds", "counted"]
 
 BOUNDS = pa.struct([pa.field("lower", pa.float64()), pa.field("upper", pa.float64())])
 
@@ -56,3 +56,8 @@ def bounds(call: Callable[[bytes, int], tuple[float, float]]) -> Callable[[bytes
         return {"lower": lower, "upper": upper}
 
     return struct
+
+
+def counted(counts: Iterable[Mapping[str, Any]]) -> dict[Any, int]:
+    """The `counts` of a group's values, which are gathered as pairs, by value."""
+    return {each["key"]: int(each["value"]) for each in counts}

@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 from anabranch.errors import InvalidName, InvalidSql
 from anabranch.errors.optional import optional
 from anabranch.model.names import StreamName
+from anabranch.spark.pipelines.bloom_filters import with_bloom_filters
 from anabranch.spark.pipelines.parameters import TYPES, Parameter, bind
 from anabranch.spark.pipelines.side_outputs import SIDE_OUTPUTS_MAX, SideOutput
 from anabranch.spark.pipelines.statement import (
@@ -53,6 +54,7 @@ def parse(text: str, parameters: Mapping[str, str] | None = None) -> tuple[State
     and for statements that feed each other in a cycle.
     """
     statements: list[Statement] = []
+    text = with_bloom_filters(text, _tokenize(text))
     pieces = _split(_tokenize(text))
     declared: dict[str, Parameter] = {}
     for tokens in filter(_is_declaration, pieces):
