@@ -45,7 +45,7 @@ def test_the_page_on_code_near_the_data_can_be_followed(tmp_path: Path) -> None:
 
 @pytest.mark.process
 def test_the_page_on_sketches_can_be_followed(tmp_path: Path) -> None:
-    assert follow(DOCS / "how-to" / "sketches.md", tmp_path) == 5
+    assert follow(DOCS / "how-to" / "sketches.md", tmp_path) == 6
 
 
 @pytest.mark.slow
