@@ -15,6 +15,9 @@ KEY_BYTES_MAX: Final = 64 * KIB
 EVENT_BYTES_MAX: Final = 8 * MIB  # a larger event is stored in a blob of its own
 LARGE_EVENT_BYTES_MAX: Final = 256 * MIB  # fits an upload within BLOB_REQUEST_S, and one Spark value
 BATCH_BYTES_MAX: Final = 1024 * MIB
+CHECKS_MAX: Final = 64  # of a stream
+CHECK_CHARS_MAX: Final = 2_000  # of the condition of a check
+SCHEMA_FRESH_S: Final = 1.0  # a writer of a typed stream takes up a changed schema within this time
 COLUMNS_MAX: Final = 1_000
 SEGMENTS_MAX: Final = 10_000  # open segments of one stream
 

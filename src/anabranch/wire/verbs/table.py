@@ -53,6 +53,7 @@ def _shown_stream(name: Any) -> Need:
 
 
 _STREAMS: Final = (
+    StoreVerb("streams.add_check", stream("manage", "name")),
     StoreVerb("streams.add_columns", stream("manage", "name")),
     StoreVerb("streams.append", each(stream("read", "source"), stream("write", "onto"))),
     StoreVerb("streams.copy", each(stream("read", "source"), new("target"))),
@@ -72,6 +73,7 @@ _STREAMS: Final = (
     ),
     _read("streams.misplaced", "stream"),
     StoreVerb("streams.move", each(stream("manage", "stream"), moved("stream", "scope"))),
+    StoreVerb("streams.remove_check", stream("manage", "name")),
     StoreVerb("streams.rename", each(stream("manage", "stream"), new("name"))),
     StoreVerb(
         "streams.replace",
