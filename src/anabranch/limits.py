@@ -305,6 +305,12 @@ RUN_S_MAX: Final = 60.0  # no further step begins after this time
 RUN_ANSWER_BYTES_MAX: Final = 8 * MIB  # of all results, as JSON
 RUN_PINNED_BYTES_MAX: Final = 64 * KIB  # of a result that is kept under the run's request id
 
+# Latest events by key
+LATEST_BYTES_MAX: Final = 256 * MIB  # of the latest events that a process keeps of streams
+LATEST_COMPACT_BYTES: Final = 32 * MIB  # of rows that are no longer the latest, besides as many as are
+LATEST_KEY_BYTES: Final = 150  # what a key takes in Python, about
+LATEST_STREAMS_MAX: Final = 64
+
 # Arrow Flight
 COMMAND_BYTES_MAX: Final = MIB
 FLIGHT_BATCH_BYTES: Final = 2 * MIB  # sent together, if so much is at hand
