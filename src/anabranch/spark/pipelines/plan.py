@@ -110,6 +110,7 @@ def _fingerprint(statement: Statement) -> str:
     options = {name: value for name, value in asdict(statement.options).items() if name not in free}
     words = _words(statement.query)
     names = {view: str(name) for view, name in (*statement.sources.items(), *statement.tables.items())}
+    names |= {view: f"versions of {name}" for view, name in names.items() if statement.has_versions(view)}
     # Views are numbered by the statement's position in the file, which may change, so use the streams' names.
     words = [[kind, names.get(text, text)] for kind, text in words]
     values = [[name, str(value)] for name, value in sorted(statement.arguments.items())]

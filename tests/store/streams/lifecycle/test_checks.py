@@ -54,9 +54,16 @@ def test_batches_and_transactions_are_refused_as_a_whole(store: Store) -> None:
         with pytest.raises(SchemaMismatch, match=_BROKEN):
             inner.write_batch(rows)
         inner.write_batch(rows.slice(0, 1))
-    with store.producer("s/x", "p") as producer, pytest.raises(SchemaMismatch, match=_BROKEN):
-        producer.append(rows)
     assert _numbers(store) == [1, 1]
+
+
+def test_what_a_producer_appends_is_refused_as_a_whole(store: Store) -> None:
+    rows = pa.table({"device": ["a", "b"], "n": pa.array([1, 10], pa.int32())})
+    with store.producer("s/x", "p") as producer:
+        with pytest.raises(SchemaMismatch, match=_BROKEN):
+            producer.append(rows)
+        producer.append(rows.slice(0, 1))
+    assert _numbers(store) == [1]
 
 
 def test_copies_and_renamed_streams_keep_them_and_evolved_ones(store: Store) -> None:
