@@ -140,7 +140,6 @@ def followers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("form", ["sse", "ndjson", "arrow"])
 def test_the_state_of_a_query_is_its_last_result_with_a_key(http: httpx.Client, store: Store, running: Hosted) -> None:
     for last in (range(3), range(10, 13)):
         running.publish("out/means", last)
@@ -163,6 +162,7 @@ def test_the_state_of_a_query_is_its_last_result_with_a_key(http: httpx.Client, 
     assert http.get("/v1/queries/new/state", params={"key": "a"}).status_code == 409
 
 
+@pytest.mark.parametrize("form", ["sse", "ndjson", "arrow"])
 def test_a_follower_waits_for_the_results_of_a_query_that_starts(
     served: Serving, hosted: Hosted, followers: list[str], form: str
 ) -> None:
