@@ -143,6 +143,9 @@ def test_windows_have_early_late_and_retracted_results(spark: SparkSession, stor
         expected += results
         assert sorted(panes(store), key=str) == sorted(expected, key=str)
         forget_last_commit(pipeline.checkpoints["out/panes"])
+    assert run(store, sql, name="panes", spark=spark, once=True, flush=True).await_termination(240)
+    flushed = [(30, "d1", "on_time", 0, False, 1, 4.0)]
+    assert sorted(panes(store), key=str) == sorted(expected + flushed, key=str)
     late = rows(store, "out/panes_late")
     assert [(seconds_since_base(row, "at"), seconds_since_base(row, "_watermark")) for row in late] == [(5, 15)]
 
