@@ -93,6 +93,7 @@ ASKED: dict[str, tuple[str, ...]] = {
     "pipeline reset": ("warm",),
     "pipeline delete": ("warm",),
     "queries deploy": ("hot", "pipeline.sql", "--from", "head", "--replace"),
+    "queries upgrade": ("hot", "pipeline.sql", "--restart-from", "head", "--replace"),
     "queries rollback": ("hot", "--from", "head", "--replace"),
     "queries delete": ("hot",),
     "modules remove": ("heat",),

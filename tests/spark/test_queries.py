@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import anabranch as ab
+from anabranch.errors import InvalidSql
 from tests.cli.kit import Line
 from tests.spark.hosts import HostProcess, by_duckdb, driver_of, kill_driver
 from tests.spark.pipelines import COUNTS, counted, new_store, put, rows
@@ -38,6 +39,11 @@ def state(store: ab.Store, query: str) -> str:
     return store.queries.get(query).state
 
 
+def log_of(store: ab.Store, query: str) -> list[str]:
+    name = f"_store/query.{query}"
+    return [row["message"] for row in rows(store, name)] if store.streams.find(name) is not None else []
+
+
 def hot(store: ab.Store) -> list[float]:
     return sorted(row["celsius"] for row in rows(store, "out/hot"))
 
@@ -59,7 +65,7 @@ def test_a_query_goes_on_when_its_driver_is_killed(store: ab.Store, host: HostPr
     assert (info.state, info.restarts, info.epoch) == ("running", 1, 1)
     assert info.error is not None and f"driver {first} ended by signal 9" in info.error
     assert info.results == ("out/counts",)
-    log = [row["message"] for row in rows(store, "_store/query.counts")]
+    log = log_of(store, "counts")
     assert [line.split(" in ")[0] for line in log] == [
         "version 1 starts",
         "version 1 runs",
@@ -112,6 +118,48 @@ def test_a_changed_version_starts_over_where_it_says_and_replaces_results(store:
     store.queries.deploy("hot", HOT, parameters={"least": "6"}, start_from="head", replace_results=True)
     host.wait(lambda: state(store, "hot") == "running" and hot(store) == hot_events(store, 6))
     assert [version.number for version in store.queries.versions("hot")] == [1, 2, 3]
+
+
+def test_a_host_says_what_a_query_is_and_what_an_upgrade_does_and_does_it(
+    store: ab.Store, host: HostProcess, tmp_path: Path
+) -> None:
+    store.queries.deploy("counts", COUNTS)
+    host.wait(lambda: "version 1 runs" in log_of(store, "counts"))
+    (statement,) = store.queries.validate(COUNTS).statements
+    assert (statement.target, statement.sources, statement.columns["events"]) == (
+        "out/counts",
+        ("iot/sensors",),
+        "int64",
+    )
+    with pytest.raises(InvalidSql, match=r"^line 3: .*`fahrenheit`") as no:
+        store.queries.validate(HOT.replace("celsius >=", "fahrenheit >="))
+    assert no.value.line == 3
+    before = counted(store)
+    wider = COUNTS.replace("'5 seconds'", "'8 seconds'")
+    (planned,) = store.queries.plan("counts", wider).statements
+    assert (planned.verdict, planned.reason) == ("keeps state", "the changed watermark holds from here on")
+    other = COUNTS.replace("count(*)", "sum(2)")
+    found = store.queries.plan("counts", other)
+    assert (found.version, found.restarts) == (1, ("out/counts",))
+    file = tmp_path / "counts.sql"
+    file.write_text(other)
+    line = Line(Path(store.url))
+    assert "restarts" in line("queries", "upgrade", "counts", file, "--plan").out
+    assert "has to start over: its query has changed" in line.refused("queries", "upgrade", "counts", file)
+    assert (store.queries.get("counts").version, counted(store)) == (1, before)
+    store.queries.upgrade("counts", wider)
+    host.wait(lambda: "version 2 runs" in log_of(store, "counts"))
+    put(store, range(500, 600))
+    expected = by_duckdb(store, until_s=599 - 8)
+    host.wait(lambda: counted(store).keys() >= expected.keys())
+    assert counted(store) == expected
+    store.queries.upgrade("counts", other)  # nothing said where, so nothing is done
+    host.wait(lambda: state(store, "counts") == "failed")
+    assert "--restart-from" in str(store.queries.get("counts").error)
+    assert counted(store) == expected
+    store.queries.rollback("counts")
+    host.wait(lambda: state(store, "counts") == "running")
+    assert counted(store) == expected
 
 
 def test_the_command_line_shows_queries_and_deletes_them(

@@ -29,10 +29,12 @@ def test_what_it_would_write_is_said_and_nothing_is_created(spark: SparkSession,
     sql = "DECLARE PARAMETER size INTERVAL DEFAULT '1 minute';" + COUNTS.replace("'10 seconds'", ":size", 1)
     sql += "; CREATE STREAM out.last AS SELECT device, events, closed FROM STREAM out.counts"
     found = validate(store, sql, parameters={"size": "20 seconds"}, spark=spark)
-    assert [(target, list(columns)) for target, columns in found] == [
-        ("out/counts", ["opened", "closed", "device", "events", "total"]),
-        ("out/last", ["device", "events", "closed"]),
-    ]
+    counts, last = found.statements
+    assert (counts.target, list(counts.columns)) == ("out/counts", ["opened", "closed", "device", "events", "total"])
+    assert (counts.line, counts.sources, counts.late) == (2, ("iot/sensors",), "out/counts_late")
+    assert (last.target, last.columns["events"], last.sources) == ("out/last", "int64", ("out/counts",))
+    (size,) = found.parameters
+    assert (size.name, size.type, size.default) == ("size", "INTERVAL", "1 minute")
     assert [str(info.name) for info in store.streams.list(internal=True)] == ["iot/sensors"]
 
 

@@ -26,12 +26,12 @@ from anabranch.cli.read import (
     print_events,
     reader_options,
 )
-from anabranch.cli.render import json_rows
 from anabranch.core.pairs import parse_pairs
 from anabranch.core.redact import shown_address
-from anabranch.errors import EventNotFound, InvalidArgument, MissingExtra
+from anabranch.errors import InvalidArgument, MissingExtra
 
 if TYPE_CHECKING:
+    from anabranch.catalog.state.query_question import UpgradePlan
     from anabranch.deployments.info import QueryInfo
     from anabranch.store import Store
 
@@ -150,6 +150,66 @@ def deploy(
             by=_kind(by),
             replace_results=replace,
             start=start,
+        )
+    _print_change(info, as_json)
+
+
+@app.command()
+def upgrade(
+    name: NameArgument,
+    file: FileArgument,
+    param: ParamOption = None,
+    trigger: Annotated[
+        str | None, typer.Option("--trigger", metavar="DURATION", help="Time between micro-batches; default: as it is.")
+    ] = None,
+    plan_only: Annotated[bool, typer.Option("--plan", help="Say what it would do, and do nothing.")] = False,
+    restart_from: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--restart-from",
+            metavar="PLACE",
+            help="Where statements begin that lose their state: head, tail, a time, -15m, or a cut (one per source).",
+        ),
+    ] = None,
+    by: Annotated[
+        str, typer.Option("--by", metavar="append|event", help="The kind of time of --restart-from.")
+    ] = "append",
+    replace: Annotated[
+        bool, typer.Option("--replace", help="With --restart-from: drop the earlier results of those statements.")
+    ] = False,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Deploy a changed file as a new version, and keep the state of every statement whose change allows it.
+
+    --plan says for each statement whether it keeps its state, restarts or is refused, and why. What restarts needs
+    --restart-from. Without --param the parameters stay as they are.
+
+    Examples:
+
+      anabranch queries upgrade means means.sql --plan
+      anabranch queries upgrade means means.sql --restart-from -1d --replace --yes
+    """
+    with open_store(store) as opened:
+        text, parameters = _read(file), parse_pairs(param, "a parameter") if param else None
+        found = _plan(opened, name, text, parameters)
+        if plan_only:
+            _print_plan(found, as_json)
+            return
+        from anabranch.deployments.upgrades import check_upgrade
+
+        check_upgrade(found, places=bool(restart_from))
+        if replace and restart_from:
+            confirm(f"Drop the earlier results in {', '.join(found.restarts) or 'no stream'}?", yes=yes)
+        info = opened.queries.upgrade(
+            name,
+            text,
+            parameters=parameters,
+            trigger=trigger,
+            restart_from=_places(opened, restart_from),
+            by=_kind(by),
+            replace_results=replace,
         )
     _print_change(info, as_json)
 
@@ -373,29 +433,6 @@ def results(
 
 
 @app.command()
-def state(
-    name: NameArgument,
-    key: Annotated[str, typer.Argument(metavar="KEY", help="The routing key of the results, such as a device.")],
-    result: Annotated[
-        str | None,
-        typer.Argument(metavar="[RESULT]", help="Of several: the name of the stream, or 1, 2 …", show_default=False),
-    ] = None,
-    store: StoreOption = None,
-) -> None:
-    """Print the last result with a key, of all that were published by now, as one line of JSON.
-
-    Examples:
-
-      anabranch queries state means sensor-7
-    """
-    with open_store(store) as opened:
-        found = opened.queries.state(name, key, result)
-        if found is None:
-            raise EventNotFound(f"query '{name}' has no result with the key '{key}'")
-        put_json(json_rows(found.row)[0])
-
-
-@app.command()
 def versions(name: NameArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
     """List the versions of a query. The one that is deployed is marked.
 
@@ -492,23 +529,37 @@ def delete(
 def validate(
     file: FileArgument, param: ParamOption = None, as_json: JsonOption = False, store: StoreOption = None
 ) -> None:
-    """Check a file with Spark, as a host would, without running it: missing streams, unknown columns, what can't run on
-    streams. Prints the columns of its results.
+    """Check a file with Spark, without running it: missing streams, unknown columns, what can't run on streams. Prints what
+    it reads, the columns of its results, and its parameters. Through a broker, a host does it.
 
     Example:
 
       anabranch queries validate means.sql --param size='1 minute'
     """
-    from anabranch.spark.queries.validate import validate as check
+    from dataclasses import asdict
+
+    from anabranch.remote.address import is_broker
 
     with open_store(store) as opened:
-        found = check(opened, _read(file), parameters=parse_pairs(param, "a parameter"))
+        text, parameters = _read(file), parse_pairs(param, "a parameter")
+        if is_broker(opened.url):
+            found = opened.queries.validate(text, parameters=parameters)
+        else:
+            from anabranch.spark.queries.validate import validate as check
+
+            found = check(opened, text, parameters=parameters)
     if as_json:
-        print_json([{"result": target, "columns": dict(columns)} for target, columns in found])
+        print_json(asdict(found))
         return
+    for each in found.parameters:
+        print_note(f"parameter {each.name}: {each.type}{'' if each.default is None else f', default {each.default!r}'}")
     print_columns(
-        ("RESULT", "COLUMN", "TYPE"),
-        [(target, column, kind) for target, columns in found for column, kind in columns.items()],
+        ("RESULT", "COLUMN", "TYPE", "READS"),
+        [
+            (each.target, column, kind, "" if number else ", ".join((*each.sources, *each.tables)))
+            for each in found.statements
+            for number, (column, kind) in enumerate(each.columns.items())
+        ],
     )
 
 
@@ -533,6 +584,35 @@ def _check(store: Store, name: str, text: str, parameters: Mapping[str, str], *,
     row = None if is_broker(store.url) else record.get(store.catalog, name)
     if row is not None and row.prepared and not restarts:
         record.refuse_changed(row, outputs)
+
+
+def _plan(store: Store, name: str, text: str, parameters: Mapping[str, str] | None) -> UpgradePlan:
+    """What an upgrade would do; through a broker, a host says it."""
+    from anabranch.remote.address import is_broker
+
+    if is_broker(store.url):
+        return store.queries.plan(name, text, parameters=parameters)
+    from anabranch.spark.pipelines import record
+    from anabranch.spark.pipelines.plan import plan
+    from anabranch.spark.queries.upgrade import plan_upgrade
+
+    versions = store.queries.versions(name)
+    if parameters is None:
+        current = store.queries.get(name).version
+        parameters = next(each.parameters for each in versions if each.number == current)
+    return plan_upgrade(record.get(store.catalog, name), versions, plan(text, parameters))
+
+
+def _print_plan(found: UpgradePlan, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    if as_json:
+        print_json(asdict(found))
+        return
+    print_columns(
+        ("RESULT", "LINE", "VERDICT", "REASON"),
+        [(each.target, each.line, each.verdict, each.reason) for each in found.statements],
+    )
 
 
 def _places(store: Store, texts: Sequence[str] | None) -> list[Any] | None:

@@ -13,9 +13,11 @@ from anabranch import limits
 from anabranch.catalog.port import Writing
 from anabranch.catalog.state.pipeline import PIPELINE
 from anabranch.catalog.state.query import QUERY, QueryRestart, QueryRow, Wanted
+from anabranch.catalog.state.query_question import UpgradePlan, ValidatedQuery
 from anabranch.catalog.state.query_version import QueryVersion
 from anabranch.core.display import Displayed
 from anabranch.deployments.info import QueryInfo, info_of
+from anabranch.deployments.questions import ask
 from anabranch.deployments.record import (
     all_queries,
     check_query_name,
@@ -26,11 +28,10 @@ from anabranch.deployments.record import (
     put_version,
     versions_of,
 )
-from anabranch.deployments.results import open_results, result_stream
-from anabranch.errors import Conflict, InvalidArgument, NoResultsYet, QueryNotFound, TooLarge
+from anabranch.deployments.results import open_results
+from anabranch.errors import Conflict, InvalidArgument, QueryNotFound, TooLarge
 from anabranch.model.amounts import to_duration
 from anabranch.model.cut import HEAD
-from anabranch.model.event import Event
 from anabranch.model.ids import Micros
 from anabranch.model.rate import Rate
 from anabranch.reading.bounds import Place, TimeKind, place_text
@@ -46,11 +47,8 @@ class DeployedQueries(Displayed):
     (`anabranch.spark.pipelines.run`), kept in versions. Each method is one transaction; hosts act on it within a second.
     """
 
-    def __init__(
-        self, changes: Changes, open_reader: Callable[..., Reader], latest: Callable[[str, str], Event | None]
-    ) -> None:
-        """`open_reader` is `Store.reader`, and `latest` is `Store.latest`."""
-        self._latest = latest
+    def __init__(self, changes: Changes, open_reader: Callable[..., Reader]) -> None:
+        """`open_reader` is `Store.reader`."""
         self._changes = changes
         self._open_reader = open_reader
         self._catalog = changes.catalog
@@ -107,6 +105,72 @@ class DeployedQueries(Displayed):
 
         self._changes.apply(f"deploy query {name} {digest} {restart} start={start}", request, change)
         return self.get(name)
+
+    def upgrade(
+        self,
+        name: str,
+        text: str,
+        *,
+        parameters: Mapping[str, str] | None = None,
+        trigger: timedelta | int | str | None = None,
+        restart_from: Place | Sequence[Place] | None = None,
+        by: TimeKind = "append",
+        replace_results: bool = False,
+        request: str | None = None,
+    ) -> QueryInfo:
+        """Deploy a new version of a query, of which every statement that can keep its state does: see `plan`.
+
+        Those that can't start over at `restart_from` (a place, or one for each source; `by`: the kind of time), and with
+        `replace_results` their results take the place of the earlier ones. Without it such an upgrade ends in the state
+        `failed`, having changed nothing, and `rollback` goes on with the version before. `parameters` and `trigger` are by
+        default those of the present version. Whether the query runs stays as it is, except that a failed one is started.
+        Raises QueryNotFound, InvalidArgument, TooLarge, Conflict.
+        """
+        if len(text.encode()) > limits.DEPLOYMENT_TEXT_BYTES_MAX:
+            raise TooLarge(f"the text of query '{name}'", len(text.encode()), limits.DEPLOYMENT_TEXT_BYTES_MAX)
+        restart = _restart(restart_from, by, replace_results) or QueryRestart((), by)
+        restart = replace(restart, upgrade=True)
+        given = None if parameters is None else dict(sorted(parameters.items()))
+        trigger_us = None if trigger is None else to_duration(trigger)
+
+        def change(txn: Writing, now: Micros) -> Result:
+            row = need_query(txn, name)
+            _refuse_deleted(row)
+            current = need_version(txn, name, row.version)
+            values = dict(current.parameters) if given is None else given
+            every = current.trigger_us if trigger_us is None else trigger_us
+            digest = _digest(text, values, every)
+            if digest == current.digest:
+                return {}
+            number = max(each.number for each in versions_of(txn, name)) + 1
+            put_version(txn, QueryVersion(name, number, digest, text, values, every, now))
+            put_query(txn, _changed(row, now, version=number, restart=restart, start=row.wanted == "running"))
+            return {}
+
+        what = hashlib.sha256(json.dumps([text, given, trigger_us]).encode()).hexdigest()
+        self._changes.apply(f"upgrade query {name} {what} {restart}", request, change)
+        return self.get(name)
+
+    def plan(self, name: str, text: str, *, parameters: Mapping[str, str] | None = None) -> UpgradePlan:
+        """What `upgrade` to this text would do with each statement, and why; nothing is changed. A host answers: waits for
+        it at most `limits.DEPLOYMENT_ANSWER_S`. `parameters` are by default those of the present version. Raises
+        QueryNotFound, InvalidSql with the line, InvalidArgument, StoreUnavailable if no host answers."""
+        with self._catalog.reading() as txn:
+            row = need_query(txn, name)
+            values = need_version(txn, name, row.version).parameters if parameters is None else parameters
+        found = ask(self._catalog, self._runtime, "plan", text, values, name=name).plan
+        assert found is not None
+        return found
+
+    def validate(self, text: str, *, parameters: Mapping[str, str] | None = None) -> ValidatedQuery:
+        """Check a query with Spark, without deploying it: its inputs, outputs and parameters. A host answers, as in `plan`.
+        Raises InvalidSql with the line for whatever would make a run fail at once, InvalidArgument, TooLarge,
+        StoreUnavailable if no host answers."""
+        if len(text.encode()) > limits.DEPLOYMENT_TEXT_BYTES_MAX:
+            raise TooLarge("the text", len(text.encode()), limits.DEPLOYMENT_TEXT_BYTES_MAX)
+        found = ask(self._catalog, self._runtime, "validate", text, parameters or {}).validated
+        assert found is not None
+        return found
 
     def rollback(
         self,
@@ -235,15 +299,6 @@ class DeployedQueries(Displayed):
             batch_rows=batch_rows,
             rate=rate,
         )
-
-    def state(self, name: str, key: str, result: str | None = None) -> Event | None:
-        """The last result with a routing key, of all that were published when it was called; None if there is none. `result`
-        as in `results`. Raises QueryNotFound, NoResultsYet, InvalidArgument, and what `Store.latest` raises."""
-        info = self.get(name)
-        stream = result_stream(info, result)
-        if stream is None:
-            raise NoResultsYet(info.name, info.state)
-        return self._latest(stream, key)
 
 
 def _refuse_deleted(row: QueryRow) -> None:

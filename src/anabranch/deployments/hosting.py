@@ -6,18 +6,29 @@ more. Nor does its driver: the next one takes the row of the pipeline from it, w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from anabranch.catalog.port import Catalog, Writing
 from anabranch.catalog.state.pipeline import PIPELINE
 from anabranch.catalog.state.query import QUERY, QueryLease, QueryRestart, QueryRow, QueryState
 from anabranch.catalog.state.query_version import QueryVersion
-from anabranch.deployments.record import all_queries, drop_query, need_version, put_query, subject_of
+from anabranch.deployments.record import all_queries, drop_query, need_version, put_query, subject_of, versions_of
 from anabranch.errors import Conflict
 from anabranch.model.ids import Micros
 
-__all__ = ["begin_run", "claim", "is_free", "queries", "release", "remove", "renew", "update"]
+__all__ = [
+    "begin_run",
+    "claim",
+    "is_free",
+    "kept_versions",
+    "note_restart",
+    "queries",
+    "release",
+    "remove",
+    "renew",
+    "update",
+]
 
 
 def queries(catalog: Catalog) -> list[QueryRow]:
@@ -89,6 +100,23 @@ def begin_run(catalog: Catalog, name: str, epoch: int) -> tuple[QueryRow, QueryV
     if restart is None or restart.generation is None or pipeline is None or not pipeline.prepared:
         return row, version, restart
     return row, version, None if pipeline.generation >= restart.generation else restart
+
+
+def note_restart(catalog: Catalog, name: str, epoch: int, restart: QueryRestart, only: Sequence[str]) -> QueryRestart:
+    """Keep which statements start over. Returns the restart with them. Raises Conflict if another one has been asked for."""
+    with catalog.writing(subject_of(name)) as txn:
+        row = _held(txn, name, epoch)
+        if row.restart != restart:
+            raise Conflict(f"query '{name}' has been changed again")
+        noted = replace(restart, only=tuple(sorted(only)))
+        put_query(txn, replace(row, restart=noted))
+    return noted
+
+
+def kept_versions(catalog: Catalog, name: str) -> list[QueryVersion]:
+    """The versions of a query that are kept, oldest first."""
+    with catalog.reading() as txn:
+        return versions_of(txn, name)
 
 
 def _held(txn: Writing, name: str, epoch: int) -> QueryRow:

@@ -11,6 +11,13 @@ from anabranch.catalog.port import Lease
 from anabranch.catalog.state.ephemeral import Holder
 from anabranch.catalog.state.job import JobRow, JobSource, JobState
 from anabranch.catalog.state.module_version import ModuleVersion
+from anabranch.catalog.state.query_question import (
+    DeclaredParameter,
+    StatementPlan,
+    UpgradePlan,
+    ValidatedQuery,
+    ValidatedStatement,
+)
 from anabranch.catalog.state.query_version import QueryVersion
 from anabranch.core.copy import CopiedRange, CopyResult, Filtered
 from anabranch.core.group import Checkpoint, GroupState, Member
@@ -141,6 +148,11 @@ RECORDS: Final[tuple[type, ...]] = (
     ProducerInfo,
     QueryInfo,
     QueryVersion,
+    DeclaredParameter,
+    StatementPlan,
+    UpgradePlan,
+    ValidatedQuery,
+    ValidatedStatement,
     RangeProgress,
     RangesBetween,
     Rate,

@@ -90,6 +90,10 @@ def deploy_query(store: Store) -> object:
     return store.queries.deploy("q", "third", request="r")
 
 
+def upgrade_query(store: Store) -> object:
+    return store.queries.upgrade("q", "third", request="r")
+
+
 def roll_back_query(store: Store) -> object:
     return store.queries.rollback("q", request="r")
 
@@ -146,6 +150,7 @@ AT_ONCE: tuple[Verb, ...] = (
     scaling,
     load,
     deploy_query,
+    upgrade_query,
     roll_back_query,
     start_query,
     stop_query,

@@ -75,6 +75,9 @@ READING = {
         "modules.versions",
         "queries.get",
         "queries.list",
+        "queries.results",
+        "queries.plan",  # and `queries.validate`: what they ask is withdrawn, or forgotten in time
+        "queries.validate",
         "queries.versions",
         "streams.list",
         "streams.view",

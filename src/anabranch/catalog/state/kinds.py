@@ -40,6 +40,7 @@ from anabranch.catalog.state.pipeline import PIPELINE
 from anabranch.catalog.state.pipeline_results import PIPELINE_RESULTS
 from anabranch.catalog.state.published import PUBLISHED
 from anabranch.catalog.state.query import QUERY
+from anabranch.catalog.state.query_question import QUERY_QUESTION
 from anabranch.catalog.state.query_version import QUERY_VERSION
 from anabranch.catalog.state.rebuilt import REBUILT
 from anabranch.catalog.state.relocated import RELOCATED
@@ -90,6 +91,7 @@ KINDS: Final[Mapping[str, StateKind[Any, Any]]] = MappingProxyType(
             PIPELINE_RESULTS,
             PUBLISHED,
             QUERY,
+            QUERY_QUESTION,
             QUERY_VERSION,
             REBUILT,
             RELOCATED,

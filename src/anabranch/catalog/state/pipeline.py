@@ -58,11 +58,13 @@ class PipelineOutput:
 @dataclass(frozen=True, slots=True)
 class Restart:
     """Where a new generation of checkpoints begins. `places` as text (none: where the statements say); `by`: whether
-    times among them are append or event times; `replace`: truncate the earlier results first."""
+    times among them are append or event times; `replace`: truncate the earlier results first. `only`: the targets of the
+    statements that start over, while the others go on; None: all."""
 
     places: tuple[str, ...] = ()
     by: str = "append"
     replace: bool = False
+    only: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,12 +28,17 @@ class QueryLease:
 @dataclass(frozen=True, slots=True)
 class QueryRestart:
     """The next run starts over: see `anabranch.catalog.state.pipeline.Restart`. `generation` is the generation of
-    checkpoints that it begins, chosen by the first driver that tries, so that it begins only once."""
+    checkpoints that it begins, chosen by the first driver that tries, so that it begins only once.
+
+    `upgrade`: statements that can keep their state do. `only` are then the targets of those that start over, chosen by
+    that driver too."""
 
     places: tuple[str, ...]
     by: str = "append"
     replace: bool = False
     generation: int | None = None
+    upgrade: bool = False
+    only: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

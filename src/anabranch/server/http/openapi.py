@@ -275,6 +275,84 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
         },
         "additionalProperties": False,
     },
+    "QueryText": {
+        "type": "object",
+        "required": ["sql"],
+        "properties": {"sql": _TEXT, "parameters": {"type": "object", "additionalProperties": _TEXT}},
+        "additionalProperties": False,
+    },
+    "QueryUpgrade": {
+        "type": "object",
+        "required": ["sql"],
+        "properties": {
+            "sql": _TEXT,
+            "parameters": {"type": "object", "additionalProperties": _TEXT, "description": "Default: as they are."},
+            "trigger": {"type": ["string", "integer"], "description": "A duration, or µs. Default: as it is."},
+            **_STARTING_OVER,
+        },
+        "additionalProperties": False,
+    },
+    "UpgradePlan": {
+        "type": "object",
+        "required": ["version", "statements"],
+        "properties": {
+            "version": {"type": "integer", "description": "That the checkpoints belong to; 0 if there are none."},
+            "statements": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["target", "line", "verdict", "reason"],
+                    "properties": {
+                        "target": _TEXT,
+                        "line": {"type": "integer"},
+                        "verdict": {**_TEXT, "enum": ["keeps state", "restarts", "refused", "new", "removed"]},
+                        "reason": _TEXT,
+                    },
+                },
+            },
+        },
+    },
+    "ValidatedQuery": {
+        "type": "object",
+        "required": ["statements", "parameters"],
+        "properties": {
+            "statements": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "target": {**_TEXT, "description": "The stream that it feeds."},
+                        "line": {"type": "integer"},
+                        "columns": {
+                            "type": "object",
+                            "additionalProperties": _TEXT,
+                            "description": "Arrow types.",
+                        },
+                        "sources": {"type": "array", "items": _TEXT, "description": "Streams that it follows."},
+                        "tables": {
+                            "type": "array",
+                            "items": _TEXT,
+                            "description": "Streams that it reads as they are.",
+                        },
+                        "sides": {"type": "array", "items": _TEXT},
+                        "late": {"type": ["string", "null"], "description": "The stream of its late events."},
+                    },
+                },
+            },
+            "parameters": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "name": _TEXT,
+                        "type": _TEXT,
+                        "default": {"type": ["string", "null"]},
+                        "line": {"type": "integer"},
+                    },
+                },
+            },
+        },
+    },
     "Rollback": {
         "type": "object",
         "properties": {

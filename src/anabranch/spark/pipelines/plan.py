@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Final
@@ -24,7 +24,7 @@ from anabranch.spark.pipelines.statement import Statement
 from anabranch.store import Store
 from anabranch.store.engine_api import Place, parse_place
 
-__all__ = ["WATERMARK_US", "Step", "plan", "resolve_starts"]
+__all__ = ["WATERMARK_US", "Step", "plan", "query_words", "resolve_starts"]
 
 WATERMARK_US: Final = 10_000_000  # the watermark's delay for a statement without the option
 
@@ -108,17 +108,20 @@ def _fingerprint(statement: Statement) -> str:
     """A digest of what a checkpoint depends on: everything but comments, layout, the trigger and the idle time."""
     free = ("trigger_us", "idle_us")
     options = {name: value for name, value in asdict(statement.options).items() if name not in free}
-    words = _words(statement.query)
-    names = {view: str(name) for view, name in (*statement.sources.items(), *statement.tables.items())}
-    names |= {view: f"versions of {name}" for view, name in names.items() if statement.has_versions(view)}
-    # Views are numbered by the statement's position in the file, which may change, so use the streams' names.
-    words = [[kind, names.get(text, text)] for kind, text in words]
+    words = query_words(statement)
     values = [[name, str(value)] for name, value in sorted(statement.arguments.items())]
     sides = [[str(each.target), each.copies, _words(each.condition)] for each in statement.sides]
     into = [sides, str(statement.late_target)] if sides or statement.late_into else []
     parts = [str(statement.target), options, words, *([values] if values else []), *([into] if into else [])]
     canonical = json.dumps(parts, sort_keys=True)
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def query_words(statement: Statement) -> list[list[str]]:
+    """The tokens of the query, without comments and layout."""
+    names = {view: str(name) for view, name in (*statement.sources.items(), *statement.tables.items())}
+    # Views are numbered by the statement's position in the file, which may change, so use the streams' names.
+    return [[kind, names.get(text, text)] for kind, text in _words(statement.query)]
 
 
 def _words(sql: str) -> list[list[str]]:
@@ -128,18 +131,19 @@ def _words(sql: str) -> list[list[str]]:
 # start of the first batch
 
 
-def resolve_starts(store: Store, step: Step, restart: Restart) -> dict[str, str]:
+def resolve_starts(store: Store, step: Step, restart: Restart, going_on: Collection[StreamName] = ()) -> dict[str, str]:
     """For each source of the step, the cut (as text) at which its first batch begins.
 
     Sources that the pipeline does not write begin where the restart says, else where the statement says, else at the
-    head. Sources that it writes itself begin at their tail: earlier events belong to an earlier generation. Raises
+    head; and so do those of statements that go on (`going_on`) while this one starts over. Other sources that it writes
+    itself begin at their tail: earlier events belong to an earlier generation. Raises
     InvalidSql for a missing stream, InvalidArgument for a place that is not valid for it.
     """
     starts = {}
     for name in dict.fromkeys(step.statement.sources.values()):
         if not store.streams.exists(name):
             raise InvalidSql(f"stream '{name}' not found", line=step.statement.line)
-        if name in step.internal:
+        if name in step.internal and name not in going_on:
             starts[str(name)] = str(store.cuts.tail(name))
             continue
         place = _place(store, name, restart.places) if restart.places else step.statement.options.start or "head"

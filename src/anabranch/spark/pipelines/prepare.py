@@ -90,14 +90,15 @@ def prepare(
     made: dict[str, PreparedQuery] = {}
     outputs: list[PipelineOutput] = []
     ended: set[StreamName] = set()
+    going_on = {name for step in steps if not _starts_over(row, step) for name in step.statement.targets}
     try:
         for step in steps:
             ends = _ends(store, step, ended, flush=flush) if once else None
             if ends is not None:
                 ended.update(step.statement.targets)
             output = known[step.target]
-            if not row.prepared:
-                starts = resolve_starts(store, step, row.restart)
+            if _starts_over(row, step):
+                starts = resolve_starts(store, step, row.restart, going_on)
                 output = replace(output, starts=starts, checkpoint=_checkpoint(row, step, checkpoints))
             query, late = _analyzed(spark, store, step, output.starts, events_max, ends)
             if not also:
@@ -117,7 +118,7 @@ def prepare(
             checkpoint = _reached(spark, store, output)
             made[step.target] = PreparedQuery(query.frame, target, late, checkpoint, output.starts, sides)
         if not row.prepared and row.restart.replace:
-            check_replace(store, row.name, _fed(made))
+            check_replace(store, row.name, _fed(_begun(row, made)))
         note_made(store.catalog, row.name, row.holder, [id_text(each) for each in created])
     except BaseException:
         for hold in held or ():
@@ -187,6 +188,16 @@ def _refuse_fed(
             refuse_fed(feeders, row.name, name, stream)
 
 
+def _starts_over(row: PipelineRow, step: Step) -> bool:
+    """True if the generation gives the statement a new checkpoint."""
+    return not row.prepared and (row.restart.only is None or step.target in row.restart.only)
+
+
+def _begun(row: PipelineRow, made: Mapping[str, PreparedQuery]) -> Mapping[str, PreparedQuery]:
+    """The statements that the new generation starts over."""
+    return {name: each for name, each in made.items() if row.restart.only is None or name in row.restart.only}
+
+
 def _fed(made: Mapping[str, PreparedQuery]) -> list[StreamId]:
     """The streams that the statements write; those of late events only if there can be any."""
     return [stream for each in made.values() for stream in each.streams]
@@ -196,11 +207,12 @@ def _settle(store: Store, row: PipelineRow, made: Mapping[str, PreparedQuery]) -
     """Make the generation's starting places final. Idempotent: repeating it after a crash has the same result."""
     save(store.catalog, row)  # from here on the previous generation is abandoned
     if row.restart.replace:
-        for stream in _fed(made):
+        for stream in _fed(_begun(row, made)):
             store.streams.truncate(stream, store.cuts.tail(stream))
-    roots = (output_checkpoint(store, output.checkpoint).above(2) for output in row.outputs)
-    for root in {root.text: root for root in roots}.values():
-        root.empty()
+    if row.restart.only is None:  # else some go on with theirs; a new generation has folders of its own
+        roots = (output_checkpoint(store, output.checkpoint).above(2) for output in row.outputs)
+        for root in {root.text: root for root in roots}.values():
+            root.empty()
     save(store.catalog, replace(row, prepared=True))
 
 

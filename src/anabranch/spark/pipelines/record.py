@@ -167,6 +167,7 @@ def claim(
         if restart is not None:
             _put(txn, row if row.prepared else wanted)
             generation = row.generation if found is None else row.generation + 1
+            wanted = replace(wanted, outputs=tuple(_started_over(row, new, restart) for new in wanted.outputs))
             return replace(wanted, generation=generation, prepared=False, restart=restart)
         if row.prepared:
             refuse_changed(row, outputs)
@@ -177,6 +178,16 @@ def claim(
             wanted = replace(wanted, outputs=tuple(goes_on))
         _put(txn, wanted)
     return wanted
+
+
+def _started_over(row: PipelineRow, new: PipelineOutput, restart: Restart) -> PipelineOutput:
+    """The output in the new generation: without a checkpoint, or if it is to go on with that of the previous one."""
+    if restart.only is None or new.target in restart.only:
+        return new
+    before = next((each for each in row.outputs if each.target == new.target), None)
+    if before is None or not before.checkpoint:
+        raise InvalidArgument(f"the statement for {new.target} can't go on: it has no checkpoint")
+    return replace(new, checkpoint=before.checkpoint, starts=before.starts)
 
 
 def _fed(new: PipelineOutput, before: PipelineOutput | None) -> PipelineOutput:

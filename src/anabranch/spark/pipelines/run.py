@@ -10,7 +10,7 @@ in other processes, or have ended, are in `anabranch.spark.pipelines.admin`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -60,6 +60,7 @@ def run(
     parameters: Mapping[str, str] | None = None,
     trigger_us: int | None = None,
     deployed: DeployedRun | None = None,
+    only: Collection[str] | None = None,
 ) -> Pipeline:
     """Start a pipeline; return when its first queries run.
 
@@ -93,6 +94,9 @@ def run(
     `trigger_us`: the time between micro-batches of statements without the option `trigger`. `deployed`: the run of a
     deployed query that this is.
 
+    `only`: an upgrade. The statements with these targets start over, at `start_from`, else where they say; the others go on
+    from their checkpoints, although they may have changed, which `anabranch.spark.queries.upgrade` has to have allowed.
+
     A pipeline runs in one process at a time. A store given by its path is closed when the pipeline ends.
 
     Raises PipelineRunning, StreamHasPipeline, PipelineFailed, InvalidSql with the line, InvalidArgument if the statements or the result
@@ -100,7 +104,7 @@ def run(
     """
     text, name = _read(sql, name)
     steps = plan(text, parameters)
-    restart = _restart(start_from, by, replace)
+    restart = _restart(start_from, by, replace, only)
     folder = None if checkpoints is None else os.fspath(checkpoints)
     asked = _Asked(
         steps,
@@ -257,7 +261,9 @@ def _read(sql: str | os.PathLike[str], name: str | None) -> tuple[str, str]:
     return text, name
 
 
-def _restart(places: Place | Sequence[Place] | None, by: str, replace: bool) -> Restart | None:
+def _restart(
+    places: Place | Sequence[Place] | None, by: str, replace: bool, only: Collection[str] | None = None
+) -> Restart | None:
     if by not in ("append", "event"):
         raise InvalidArgument(f"by is 'append' or 'event', not '{by}'")
     if places is None:
@@ -265,7 +271,7 @@ def _restart(places: Place | Sequence[Place] | None, by: str, replace: bool) -> 
             raise InvalidArgument(
                 "replace goes with a place to start from: its results take the place of the earlier ones"
             )
-        return None
+        return None if only is None else Restart((), by, False, tuple(sorted(only)))
     several = isinstance(places, Sequence) and not isinstance(places, str | EventPointer)
     chosen = tuple(map(place_text, places if several else (places,)))  # type: ignore[arg-type]
-    return Restart(chosen, by, replace)
+    return Restart(chosen, by, replace, None if only is None else tuple(sorted(only)))

@@ -25,7 +25,6 @@ from anabranch.spark.pipelines.parameters import TYPES, Parameter, bind
 from anabranch.spark.pipelines.side_outputs import SIDE_OUTPUTS_MAX, SideOutput
 from anabranch.spark.pipelines.statement import (
     OPTIONS,
-    VERSIONS_VIEW,
     Statement,
     StatementOptions,
     parse_interval_us,
@@ -39,7 +38,7 @@ with optional("a pipeline", "spark"):
     from sqlglot.dialects.spark import Spark
     from sqlglot.errors import TokenError
 
-__all__ = ["parse"]
+__all__ = ["declarations", "parse"]
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _LITERAL_TOKENS_MAX = 8  # of an interval: `1 day 2 hours 3 minutes 4 seconds`
@@ -57,13 +56,7 @@ def parse(text: str, parameters: Mapping[str, str] | None = None) -> tuple[State
     statements: list[Statement] = []
     text = with_bloom_filters(text, _tokenize(text))
     pieces = _split(_tokenize(text))
-    declared: dict[str, Parameter] = {}
-    for tokens in filter(_is_declaration, pieces):
-        parameter = _StatementParser(text, tokens, 0, {}).declaration()
-        if parameter.name in declared:
-            raise InvalidSql(f"parameter '{parameter.name}' is declared twice", line=parameter.line)
-        declared[parameter.name] = parameter
-    values = bind(declared, parameters or {})
+    values = bind({each.name: each for each in _declared(text, pieces)}, parameters or {})
     for number, tokens in enumerate((each for each in pieces if not _is_declaration(each)), start=1):
         statements.append(_StatementParser(text, tokens, number, values).parse())
     if not statements:
@@ -71,6 +64,21 @@ def parse(text: str, parameters: Mapping[str, str] | None = None) -> tuple[State
     _refuse_duplicates(statements)
     _refuse_circles(statements)
     return tuple(statements)
+
+
+def declarations(text: str) -> tuple[Parameter, ...]:
+    """The parameters that a file declares. Raises InvalidSql."""
+    return _declared(text, _split(_tokenize(text)))
+
+
+def _declared(text: str, pieces: Sequence[list[Token]]) -> tuple[Parameter, ...]:
+    declared: dict[str, Parameter] = {}
+    for tokens in filter(_is_declaration, pieces):
+        parameter = _StatementParser(text, tokens, 0, {}).declaration()
+        if parameter.name in declared:
+            raise InvalidSql(f"parameter '{parameter.name}' is declared twice", line=parameter.line)
+        declared[parameter.name] = parameter
+    return tuple(declared.values())
 
 
 def _tokenize(text: str) -> list[Token]:
@@ -361,7 +369,6 @@ class _StatementParser:
         found: list[Relation] = []
         sources: dict[str, StreamName] = {}
         tables: dict[str, StreamName] = {}
-        versions: dict[str, StreamName] = {}
         queries = [False]  # per open parenthesis: is it a (sub)query, whose FROM names relations?
         opened: list[int] = []
         previous = "("
@@ -385,10 +392,6 @@ class _StatementParser:
                 self._at += 1
                 name = self._stream_name(f"{'FROM' if word == ',' else word} STREAM")
                 view = _view_of(name, sources, f"anabranch_{self._number}_stream_")
-            elif is_relation and self._is_versions_keyword():
-                self._at += 1
-                name = self._stream_name("VERSIONS")
-                view = _view_of(name, versions, f"anabranch_{self._number}_{VERSIONS_VIEW}_")
             elif is_relation and (parts := self._two_parts_at(first)) and parts[0].lower() not in _FILE_FORMATS:
                 name = self._stream_name(word)
                 view = _view_of(name, tables, f"anabranch_{self._number}_table_")
@@ -398,20 +401,11 @@ class _StatementParser:
             previous = "…"
         if opened:
             self._fail("this ( is never closed", at=opened[-1])
-        return found, sources, {**tables, **versions}
+        return found, sources, tables
 
     def _is_stream_keyword(self) -> bool:
         token = self._peek()
         return token is not None and token.token_type is TokenType.VAR and token.text.upper() == "STREAM"
-
-    def _is_versions_keyword(self) -> bool:
-        token = self._peek()
-        return (
-            token is not None
-            and token.token_type is not TokenType.IDENTIFIER
-            and token.text.upper() == "VERSIONS"
-            and self._two_parts_at(self._at + 1) is not None
-        )
 
     def _alias_for(self, name: StreamName) -> str:
         """` AS name` unless the query gives an alias, so that `name.column` still works over a view."""

@@ -15,7 +15,11 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from anabranch.deployments.hosting import begin_run
+from anabranch.catalog.state.query import QueryRestart
+from anabranch.catalog.state.query_version import QueryVersion
+from anabranch.deployments.hosting import begin_run, kept_versions, note_restart
+from anabranch.deployments.questions import answer, open_questions
+from anabranch.deployments.upgrades import check_upgrade
 from anabranch.errors import (
     AlreadyExists,
     AnabranchError,
@@ -26,9 +30,13 @@ from anabranch.errors import (
     StreamHasPipeline,
 )
 from anabranch.spark.explain import explain
+from anabranch.spark.pipelines import record
 from anabranch.spark.pipelines.checkpoint_places import checkpoint_base
+from anabranch.spark.pipelines.plan import plan
 from anabranch.spark.pipelines.run import DeployedRun, Pipeline, run
+from anabranch.spark.queries.answers import answer_of
 from anabranch.spark.queries.protocol import Ended, MessagePipe, parse_line
+from anabranch.spark.queries.upgrade import plan_upgrade
 from anabranch.spark.queries.warm_up import warm_up
 from anabranch.spark.session.session import session
 from anabranch.store import Store, connect
@@ -59,6 +67,8 @@ class _Driver:
         if (name := message.get("run")) is not None:
             self._stopping.discard(name)
             threading.Thread(target=self._run, args=(name, message["epoch"]), name=f"run-{name}", daemon=True).start()
+        elif (ident := message.get("answer")) is not None:
+            threading.Thread(target=self._answer, args=(ident,), name="answer", daemon=True).start()
         elif (name := message.get("stop") or message.get("drop")) is not None:
             with self._lock:
                 self._stopping.add(name)
@@ -67,6 +77,19 @@ class _Driver:
                 pipeline.finish()
             elif pipeline is not None:
                 threading.Thread(target=pipeline.stop, daemon=True).start()
+
+    def _answer(self, ident: str) -> None:
+        """Answer a question, unless it was withdrawn."""
+        self._use_session()
+        questions = open_questions(self._store.catalog, self._store.runtime.clock.now())
+        question = next((each for each in questions if each.id == ident), None)
+        if question is not None:
+            answer(self._store.catalog, question, lambda: answer_of(self._store, self._spark, question))
+
+    def _use_session(self) -> None:
+        # Spark looks up Python data sources in the calling thread's active session, and a new thread has none.
+        spark: Any = self._spark
+        spark._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
 
     def _run(self, name: str, epoch: int) -> None:
         how, error = self._outcome(name, epoch)
@@ -91,21 +114,24 @@ class _Driver:
         return "stopped", None
 
     def _start(self, name: str, epoch: int) -> Pipeline:
-        # Spark looks up Python data sources in the calling thread's active session, and a new thread has none.
-        spark: Any = self._spark
-        spark._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
+        self._use_session()
         row, version, restart = begin_run(self._store.catalog, name, epoch)
+        if restart is not None and restart.upgrade and restart.only is None:
+            restart = self._choose(name, epoch, version, restart)
+        # The places of an upgrade are for those that start over.
+        places = None if restart is None or (restart.only is not None and not restart.places) else list(restart.places)
         pipeline = run(
             self._store,
             version.text,
             name=name,
             spark=self._spark,
-            start_from=None if restart is None else list(restart.places),
+            start_from=places,
             by="append" if restart is None else restart.by,
             replace=restart is not None and restart.replace,
             parameters=version.parameters,
             trigger_us=version.trigger_us,
             deployed=DeployedRun(epoch),
+            only=None if restart is None else restart.only,
         )
         with self._lock:
             self._running[name] = epoch, pipeline
@@ -114,6 +140,19 @@ class _Driver:
         if stopping:
             pipeline.finish()
         return pipeline
+
+    def _choose(self, name: str, epoch: int, version: QueryVersion, restart: QueryRestart) -> QueryRestart:
+        """Which statements start over in an upgrade. Raises InvalidArgument if it can't be, or does not say where."""
+        found = check_upgrade(
+            plan_upgrade(
+                record.get(self._store.catalog, name),
+                kept_versions(self._store.catalog, name),
+                plan(version.text, version.parameters),
+            ),
+            places=bool(restart.places),
+        )
+        begun = [each.target for each in found.statements if each.verdict in ("restarts", "new")]
+        return note_restart(self._store.catalog, name, epoch, restart, begun)
 
 
 def _listen(messages: queue.SimpleQueue[dict[str, Any]], folder: str) -> None:

@@ -18,6 +18,7 @@ from typing import Any, Final
 from anabranch import limits
 from anabranch.catalog.state.query import QueryLease, QueryRow
 from anabranch.deployments import hosting
+from anabranch.deployments.questions import open_questions
 from anabranch.errors import AnabranchError, Conflict, PipelineNotFound
 from anabranch.model.ids import Micros
 from anabranch.runtime.ids import token
@@ -77,6 +78,7 @@ class QueryHost:
         self._events: queue.SimpleQueue[DriverEvent] = queue.SimpleQueue()
         self._drivers: list[DriverProcess] = []  # those with queries
         self._spares: list[DriverProcess] = []
+        self._asked: set[str] = set()  # questions that a driver was given
         self._draining = False
         self._failed_starts = 0  # of drivers, in a row
         self._next_spare_s = 0.0
@@ -102,6 +104,7 @@ class QueryHost:
         except AnabranchError as exc:
             HOST_CUT_OFF(error=exc)
         self._give_up_expired()
+        self._answer_questions()
         self._keep_spares()
         self._take_events()
 
@@ -274,6 +277,23 @@ class QueryHost:
         driver = self._spares.pop(0) if self._spares else self._new_driver(warm=False)
         self._drivers.append(driver)
         return driver
+
+    def _answer_questions(self) -> None:
+        """Have a driver answer what is asked. Where there is none, one is started for it, which then is a spare one."""
+        try:
+            found = {each.id for each in open_questions(self._store.catalog, self._store.runtime.clock.now())}
+        except AnabranchError:  # noted where queries are looked for
+            return
+        self._asked &= found
+        waiting = found - self._asked
+        drivers = [*self._spares, *self._drivers]
+        ready = next((each for each in drivers if each.ready), None)
+        if waiting and not drivers and time.monotonic() >= self._next_spare_s:
+            self._spares.append(self._new_driver(warm=False))
+        if ready is not None:
+            for ident in waiting:
+                ready.send(answer=ident)
+            self._asked |= waiting
 
     def _new_driver(self, *, warm: bool) -> DriverProcess:
         return DriverProcess(self._addresses, self._conf, self._events, warm=warm)

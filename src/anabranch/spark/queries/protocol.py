@@ -6,6 +6,7 @@
 | `{"run": name, "epoch": n}` | run the query, which this host holds in this epoch |
 | `{"stop": name}` | end it once its micro-batch is done |
 | `{"drop": name}` | end it at once: it was lost to another host |
+| `{"answer": id}` | answer this question about SQL |
 | `{"exit": true}` | end, now that nothing runs |
 | end of file | the host is gone: end at once |
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from anabranch.catalog.state.query_question import DeclaredParameter, ValidatedQuery, ValidatedStatement
 from anabranch.errors import NotFound
 from anabranch.model.names import StreamName
 from anabranch.runtime.ids import token
@@ -15,16 +16,14 @@ from anabranch.spark.pipelines import record
 from anabranch.spark.pipelines.plan import Step, plan
 from anabranch.spark.pipelines.prepare import prepare
 from anabranch.spark.pipelines.session import session_with_log_file
+from anabranch.spark.pipelines.sql import declarations
 from anabranch.spark.pipelines.targets import check_sources
 from anabranch.store import Store, connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["ValidatedResult", "validate"]
-
-ValidatedResult = tuple[str, Mapping[str, str]]
-"""A result stream, and its columns with their types."""
+__all__ = ["validate"]
 
 
 def validate(
@@ -33,7 +32,7 @@ def validate(
     *,
     parameters: Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
-) -> list[ValidatedResult]:
+) -> ValidatedQuery:
     """Check a query as deploying and running it would, and change nothing. Returns what it would write, in the order of
     the statements. Raises InvalidSql with the line for a missing stream, an unknown column and anything else that is not
     valid or that Spark can't run on streams."""
@@ -48,7 +47,11 @@ def validate(
         now, holder = scratch.runtime.clock.now(), record.this_process(token(scratch.runtime.ids))
         row = record.claim(scratch.catalog, "validate", text, [step.output for step in steps], holder, now=now)
         prepare(spark or session_with_log_file(Path(folder), name="anabranch validate"), scratch, row, steps)
-        return [(step.target, _columns(scratch, step)) for step in steps]
+        statements = tuple(_validated(scratch, step) for step in steps)
+    declared = declarations(text)
+    return ValidatedQuery(
+        statements, tuple(DeclaredParameter(each.name, each.kind, each.default, each.line) for each in declared)
+    )
 
 
 def _imitate(store: Store, scratch: Store, step: Step) -> None:
@@ -63,6 +66,22 @@ def _imitate(store: Store, scratch: Store, step: Step) -> None:
                 scratch.streams.create(name, **given)
 
 
-def _columns(store: Store, step: Step) -> Mapping[str, str]:
+def _validated(store: Store, step: Step) -> ValidatedStatement:
     schema = store.streams.get(StreamName.parse(step.target)).schema
-    return {field.name: str(field.type) for field in schema.columns}
+    statement = step.statement
+    late = (
+        str(statement.late_target) if statement.options.late and store.streams.exists(statement.late_target) else None
+    )
+    return ValidatedStatement(
+        target=step.target,
+        line=statement.line,
+        columns={field.name: str(field.type) for field in schema.columns},
+        sources=_names(statement.sources),
+        tables=_names(statement.tables),
+        sides=tuple(str(side.target) for side in statement.sides),
+        late=late,
+    )
+
+
+def _names(views: Mapping[str, StreamName]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(map(str, views.values())))

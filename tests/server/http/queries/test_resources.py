@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
 import httpx
 import pytest
 
+from anabranch import limits
 from anabranch.catalog.state.query import QUERY, QueryRestart
+from anabranch.catalog.state.query_question import (
+    DeclaredParameter,
+    QueryQuestion,
+    StatementPlan,
+    UpgradePlan,
+    ValidatedQuery,
+    ValidatedStatement,
+)
+from anabranch.deployments.questions import answer, open_questions
+from anabranch.errors import InvalidSql
 from anabranch.spark.queries.log import QueryLogs
 from anabranch.store import Store
 from tests.hosted import Hosted
+from tests.waiting import until
 
 SQL = "CREATE STREAM out.means AS SELECT …"
 MEANS = "/v1/queries/means"
@@ -78,6 +94,94 @@ def test_a_query_is_stopped_started_and_rolled_back(http: httpx.Client) -> None:
     assert [(each["number"], each["sql"]) for each in page["items"]] == [(1, "one"), (2, "two")]
     assert [each["number"] for each in http.get(page["next"]).json()["items"]] == [3]
     assert http.post(f"{MEANS}/rollback", json={"version": 9}).json()["code"] == "query_not_found"
+
+
+VALID = ValidatedQuery(
+    (ValidatedStatement("out/means", 2, {"n": "int64"}, ("iot/a",), (), (), "out/means_late"),),
+    (DeclaredParameter("size", "INTERVAL", None, 1),),
+)
+PLANNED = UpgradePlan(1, (StatementPlan("out/means", 2, "restarts", "its query has changed"),))
+
+
+def as_a_host(question: QueryQuestion) -> Mapping[str, Any]:
+    """What a host would answer."""
+    if "wrong" in question.text:
+        raise InvalidSql("no such column", line=3)
+    return {"validated": VALID} if question.kind == "validate" else {"plan": PLANNED}
+
+
+def test_a_host_is_asked_what_a_query_is_and_what_an_upgrade_does(http: httpx.Client, store: Store) -> None:
+    def asked() -> list[QueryQuestion]:
+        return open_questions(store.catalog, store.runtime.clock.now())
+
+    def post(path: str, body: Mapping[str, Any]) -> tuple[QueryQuestion, httpx.Response]:
+        with ThreadPoolExecutor(1) as threads:
+            answering = threads.submit(http.post, path, json=body)
+            until(lambda: asked() != [])
+            (question,) = asked()
+            answer(store.catalog, question, lambda: as_a_host(question))
+            return question, answering.result(60)
+
+    question, found = post("/v1/queries:validate", {"sql": SQL, "parameters": {"size": "1 s"}})
+    assert (question.text, question.parameters) == (SQL, {"size": "1 s"})
+    assert found.json() == {
+        "statements": [
+            {
+                "target": "out/means",
+                "line": 2,
+                "columns": {"n": "int64"},
+                "sources": ["iot/a"],
+                "tables": [],
+                "sides": [],
+                "late": "out/means_late",
+            }
+        ],
+        "parameters": [{"name": "size", "type": "INTERVAL", "default": None, "line": 1}],
+    }
+    _, found = post("/v1/queries:validate", {"sql": "wrong"})
+    assert (found.status_code, found.json()["code"]) == (400, "invalid_sql")
+    assert found.json()["detail"].startswith("line 3: no such column")
+    http.put(MEANS, json={"sql": SQL, "parameters": {"size": "7 s"}})
+    question, found = post(f"{MEANS}/plan", {"sql": "other"})
+    assert (question.name, question.parameters) == ("means", {"size": "7 s"})
+    assert found.json() == {
+        "version": 1,
+        "statements": [
+            {"target": "out/means", "line": 2, "verdict": "restarts", "reason": "its query has changed"},
+        ],
+    }
+    assert http.post("/v1/queries/none/plan", json={"sql": "other"}).json()["code"] == "query_not_found"
+    assert "SQL is expected as 'sql'" in http.post(f"{MEANS}/plan", json={}).json()["detail"]
+    assert asked() == []
+
+
+def test_a_question_that_no_host_answers_is_withdrawn(
+    http: httpx.Client, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "DEPLOYMENT_ANSWER_S", 0.2)
+    refused = http.post("/v1/queries:validate", json={"sql": SQL})
+    assert (refused.status_code, refused.json()["code"]) == (503, "store_unavailable")
+    assert "no host has answered within 0.2 s" in refused.json()["detail"]
+    assert open_questions(store.catalog, store.runtime.clock.now()) == []
+
+
+def test_an_upgrade_is_a_version_that_keeps_parameters_and_state(http: httpx.Client, store: Store) -> None:
+    http.put(MEANS, json={"sql": SQL, "parameters": {"size": "7 s"}, "trigger": "5s"})
+    upgraded = http.post(f"{MEANS}/upgrade", json={"sql": "other"}, headers={"Idempotency-Key": "u"}).json()
+    assert upgraded["version"] == 2
+    assert http.post(f"{MEANS}/upgrade", json={"sql": "other"}).json()["version"] == 2
+    version = store.queries.versions("means")[1]
+    assert (version.text, version.parameters, version.trigger_us) == ("other", {"size": "7 s"}, 5_000_000)
+
+    def restart() -> QueryRestart | None:
+        with store.catalog.reading() as txn:
+            row = txn.state(QUERY, "means")
+        assert row is not None
+        return row.restart
+
+    assert restart() == QueryRestart((), upgrade=True)
+    http.post(f"{MEANS}/upgrade", json={"sql": "third", "from": "head", "replace": True})
+    assert restart() == QueryRestart(("head",), replace=True, upgrade=True)
 
 
 def test_lists_have_pages(http: httpx.Client) -> None:

@@ -9,7 +9,6 @@ from anabranch.server.http.described import (
     BY,
     FLAG,
     KEY,
-    OF_KEY,
     PAGE,
     PLACE,
     READ,
@@ -22,7 +21,7 @@ from anabranch.server.http.described import (
 from anabranch.server.http.endpoints import Endpoint
 from anabranch.server.http.queries import resources
 from anabranch.server.http.queries.logs import logs
-from anabranch.server.http.queries.results import results, results_socket, state
+from anabranch.server.http.queries.results import results, results_socket
 
 _QUERIES: Final = "/v1/queries"
 _QUERY: Final = f"{_QUERIES}/{{name}}"
@@ -118,6 +117,34 @@ QUERIES: Final[tuple[Endpoint, ...]] = (
         answers=_CHANGED,
     ),
     _endpoint(
+        "POST",
+        f"{_QUERY}/upgrade",
+        resources.upgrade_query,
+        name="upgrade_query",
+        summary="To a new version, with the state of what has not changed",
+        parameters=(KEY,),
+        body=json_content("QueryUpgrade"),
+        answers=_CHANGED,
+    ),
+    _endpoint(
+        "POST",
+        f"{_QUERY}/plan",
+        resources.plan_upgrade,
+        name="plan_query_upgrade",
+        summary="What an upgrade would do",
+        body=json_content("QueryText"),
+        answers=json_answer("UpgradePlan", "What becomes of each statement, and why. A host answers."),
+    ),
+    _endpoint(
+        "POST",
+        f"{_QUERIES}:validate",
+        resources.validate_query,
+        name="validate_query",
+        summary="Check a query",
+        body=json_content("QueryText"),
+        answers=json_answer("ValidatedQuery", "It can run. A host answers."),
+    ),
+    _endpoint(
         "GET",
         f"{_QUERY}/versions",
         resources.list_versions,
@@ -162,14 +189,5 @@ QUERIES: Final[tuple[Endpoint, ...]] = (
         parameters=READ,
         answers=READ_ANSWERS,
         socket=results_socket,
-    ),
-    _endpoint(
-        "GET",
-        f"{_QUERY}/state",
-        state,
-        name="query_state",
-        summary="The last result with a routing key",
-        parameters=(OF_KEY, query_parameter("result", TEXT, "Of several results: the stream, or 1, 2 …")),
-        answers=json_answer("Event", "The result; its pointer and its append time are in headers."),
     ),
 )

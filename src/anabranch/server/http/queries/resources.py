@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, Final
 
 from starlette.responses import Response
 
+from anabranch.catalog.state.query_question import UpgradePlan
 from anabranch.catalog.state.query_version import QueryVersion
 from anabranch.core.pairs import parse_pairs
 from anabranch.deployments.info import QueryInfo
@@ -25,10 +27,13 @@ __all__ = [
     "get_query",
     "list_queries",
     "list_versions",
+    "plan_upgrade",
     "put_query",
     "rollback_query",
     "start_query",
     "stop_query",
+    "upgrade_query",
+    "validate_query",
 ]
 
 _JSON: Final = "application/json"
@@ -63,8 +68,7 @@ async def put_query(call: HttpCall) -> Response:
     body = await read_body(call.request.receive, call.request.scope["headers"])
     members = _members(parse_bytes(body)) if kind == _JSON else _of_address(call, body)
     arguments = _arguments(members, (*_OF_VERSION, *_OF_RUN))
-    if "text" not in arguments:
-        raise InvalidArgument("the query's SQL is expected as 'sql'")
+    _sql(arguments)
     is_new = await call.front.run(lambda: _find(call)) is None
     info = await done(call, "queries.deploy", {**_named(call), **arguments})
     headers = {"Location": f"/v1/queries/{info.name}"} if is_new else None
@@ -94,6 +98,27 @@ async def stop_query(call: HttpCall) -> Response:
 async def rollback_query(call: HttpCall) -> Response:
     """Return to an older version."""
     return await _changed(call, "queries.rollback", ("version", *_OF_RUN))
+
+
+async def upgrade_query(call: HttpCall) -> Response:
+    """Deploy a new version that keeps the state of what has not changed."""
+    arguments = _arguments(await arguments_of(call), ("sql", "parameters", "trigger", *_OF_RUN))
+    if "start_from" in arguments:
+        arguments["restart_from"] = arguments.pop("start_from")
+    return json_response(query_json(await done(call, "queries.upgrade", {**_named(call), **_sql(arguments)})))
+
+
+async def plan_upgrade(call: HttpCall) -> Response:
+    """What an upgrade would do with each statement."""
+    arguments = _arguments(await arguments_of(call), ("sql", "parameters"))
+    found: UpgradePlan = await done(call, "queries.plan", {**_named(call), **_sql(arguments)})
+    return json_response({"version": found.version, "statements": [asdict(each) for each in found.statements]})
+
+
+async def validate_query(call: HttpCall) -> Response:
+    """Check a query without deploying it. The body is as for deploying one; what is not valid is answered as an error."""
+    arguments = _arguments(await arguments_of(call), ("sql", "parameters"))
+    return json_response(asdict(await done(call, "queries.validate", _sql(arguments))))
 
 
 async def list_versions(call: HttpCall) -> Response:
@@ -161,6 +186,12 @@ def _arguments(members: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, 
     if "start_from" in found:
         found["start_from"] = _places(found["start_from"])
     return found
+
+
+def _sql(arguments: dict[str, Any]) -> dict[str, Any]:
+    if "text" not in arguments:
+        raise InvalidArgument("the query's SQL is expected as 'sql'")
+    return arguments
 
 
 def _places(given: Any) -> Any:

@@ -1,0 +1,120 @@
+"""Questions about SQL of queries, which only a host can answer, since only hosts have Spark; and their answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from anabranch.catalog.state.codec import codec_of
+from anabranch.catalog.state.kind import TEXT_KEY, StateKind, state_kind, versioned
+from anabranch.model.ids import Micros
+
+Verdict: TypeAlias = Literal["keeps state", "restarts", "refused", "new", "removed"]
+FORMAT: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ValidatedStatement:
+    """A statement that can run: `target` is the stream that it feeds, with the Arrow types of its columns by their names;
+    `sources` are the streams that it follows and `tables` those that it reads as they are; `sides` and `late` are its
+    other outputs."""
+
+    target: str
+    line: int
+    columns: Mapping[str, str]
+    sources: tuple[str, ...]
+    tables: tuple[str, ...]
+    sides: tuple[str, ...]
+    late: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredParameter:
+    """A parameter with its type, the default as text (None: it needs a value), and the line of its declaration."""
+
+    name: str
+    type: str
+    default: str | None
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class ValidatedQuery:
+    """A query that can run: its statements in the order in which they start, and the parameters that it declares."""
+
+    statements: tuple[ValidatedStatement, ...]
+    parameters: tuple[DeclaredParameter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StatementPlan:
+    """What an upgrade does with a statement, and why. `keeps state`: it goes on where it is, with its state. `restarts`: it
+    loses its state, and has to be told where it begins. `refused`: nothing of the upgrade is done. `new`: it begins as in
+    a first run. `removed`: it ends, and its results stay. `line` is in the new text, or for `removed` in the old one."""
+
+    target: str
+    line: int
+    verdict: Verdict
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradePlan:
+    """What an upgrade from version `version` would do with each statement."""
+
+    version: int
+    statements: tuple[StatementPlan, ...]
+
+    @property
+    def restarts(self) -> tuple[str, ...]:
+        """The targets of the statements that have to be told where they begin."""
+        return tuple(each.target for each in self.statements if each.verdict == "restarts")
+
+    @property
+    def refused(self) -> tuple[StatementPlan, ...]:
+        """The statements because of which the upgrade is refused."""
+        return tuple(each for each in self.statements if each.verdict == "refused")
+
+
+@dataclass(frozen=True, slots=True)
+class QueryQuestion:
+    """`kind` says what is asked: whether the `text` can run, or what an upgrade of the query `name` to it would do. Answered
+    by `validated`, `plan`, or an `error`, with its line if it is one of the SQL. Nobody waits for it after `until`."""
+
+    id: str
+    kind: Literal["validate", "plan"]
+    name: str | None
+    text: str
+    parameters: Mapping[str, str]
+    until: Micros
+    validated: ValidatedQuery | None = None
+    plan: UpgradePlan | None = None
+    error: str | None = None
+    error_line: int | None = None
+
+    @property
+    def answered(self) -> bool:
+        """True once a host has answered."""
+        return (self.validated, self.plan, self.error) != (None, None, None)
+
+
+QUERY_QUESTION: Final[StateKind[str, QueryQuestion]] = state_kind(
+    "query_question",
+    by="the question's id",
+    key=TEXT_KEY,
+    value=versioned(codec_of(QueryQuestion), FORMAT, "question about a query"),
+    identity=lambda question: question.id,
+    example=(
+        "5d41402abc4b2a76",
+        QueryQuestion(
+            "5d41402abc4b2a76",
+            "plan",
+            "means",
+            "CREATE STREAM iot.means AS SELECT device, celsius FROM STREAM iot.sensors",
+            {},
+            Micros(1_767_225_660_000_000),
+            plan=UpgradePlan(2, (StatementPlan("iot/means", 1, "restarts", "its query has changed"),)),
+        ),
+    ),
+)

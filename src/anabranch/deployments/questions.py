@@ -1,0 +1,90 @@
+"""Questions about SQL of queries: asked by anybody, also through a broker, and answered by a host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final, Literal
+
+from anabranch import limits
+from anabranch.catalog.port import Catalog
+from anabranch.catalog.state.query_question import QUERY_QUESTION, QueryQuestion
+from anabranch.errors import AnabranchError, InvalidArgument, InvalidSql, StoreUnavailable
+from anabranch.model.ids import Micros
+from anabranch.runtime.ids import token
+from anabranch.runtime.ports import Runtime
+
+__all__ = ["answer", "ask", "open_questions"]
+
+_POLL_S: Final = 0.1
+
+
+def ask(
+    catalog: Catalog,
+    runtime: Runtime,
+    kind: Literal["validate", "plan"],
+    text: str,
+    parameters: Mapping[str, str],
+    *,
+    name: str | None = None,
+) -> QueryQuestion:
+    """Ask, and wait for the answer at most `limits.DEPLOYMENT_ANSWER_S`. Raises InvalidSql with the line, InvalidArgument,
+    StoreUnavailable if no host answers."""
+    until = Micros(runtime.clock.now() + round(limits.DEPLOYMENT_ANSWER_S * 1e6))
+    question = QueryQuestion(token(runtime.ids), kind, name, text, dict(parameters), until)
+    with catalog.writing(_subject(question.id)) as txn:
+        txn.put_state(QUERY_QUESTION, question.id, question)
+    try:
+        while runtime.clock.now() < until:
+            with catalog.reading() as reading:
+                found = reading.state(QUERY_QUESTION, question.id)
+            if found is None:
+                break
+            if found.answered:
+                return _checked(found)
+            runtime.tasks.sleep(_POLL_S)
+    finally:
+        with catalog.writing(_subject(question.id)) as txn:
+            if txn.state(QUERY_QUESTION, question.id) is not None:
+                txn.drop_state(QUERY_QUESTION, question.id)
+    raise StoreUnavailable(
+        f"no host has answered within {limits.DEPLOYMENT_ANSWER_S:g} s; start one with: anabranch queries serve"
+    )
+
+
+def open_questions(catalog: Catalog, now: Micros) -> list[QueryQuestion]:
+    """What hosts have still to answer. Those that nobody waits for any more are removed."""
+    with catalog.reading() as txn:
+        found = [question for _, question in txn.states(QUERY_QUESTION)]
+    for old in found:
+        if old.until < now:
+            with catalog.writing(_subject(old.id)) as txn:
+                if txn.state(QUERY_QUESTION, old.id) is not None:
+                    txn.drop_state(QUERY_QUESTION, old.id)
+    return [question for question in found if question.until >= now and not question.answered]
+
+
+def answer(catalog: Catalog, question: QueryQuestion, find: Callable[[], Mapping[str, Any]]) -> None:
+    """Answer with what `find` returns, members of the question, or with the error that it raises."""
+    changes: Mapping[str, Any]
+    try:
+        changes = find()
+    except InvalidSql as exc:
+        changes = {"error": str(exc), "error_line": exc.line}
+    except AnabranchError as exc:
+        changes = {"error": str(exc)}
+    with catalog.writing(_subject(question.id)) as txn:
+        if txn.state(QUERY_QUESTION, question.id) is not None:
+            txn.put_state(QUERY_QUESTION, question.id, replace(question, **changes))
+
+
+def _checked(found: QueryQuestion) -> QueryQuestion:
+    if found.error is None:
+        return found
+    if found.error_line is None:
+        raise InvalidArgument(found.error)
+    raise InvalidSql(found.error.removeprefix(f"line {found.error_line}: "), found.error_line)
+
+
+def _subject(ident: str) -> str:
+    return f"{QUERY_QUESTION.name} {ident}"
