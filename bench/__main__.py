@@ -34,6 +34,7 @@ from bench import (
     producers,
     put_latency,
     queries_sketches,
+    queries_state,
     queries_windows,
     readers_group,
     readers_notifications,
@@ -87,6 +88,7 @@ FIGURES: dict[str, Benchmark] = {
         near_data,
         queries_windows,
         queries_sketches,
+        queries_state,
     )
 }
 # Several figures under one name.

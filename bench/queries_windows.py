@@ -1,4 +1,5 @@
-"""Windows of a number of events by key in a pipeline, beside the stateful operator of Spark that one writes for them."""
+"""Windows of a number of events by key in a pipeline, beside the stateful operator of Spark that one writes for them; and windows
+of time with early results, beside those without."""
 
 from __future__ import annotations
 
@@ -30,6 +31,12 @@ CREATE STREAM out.means WITH (key = device) AS
 SELECT device, count_window.end AS closed, count(*) AS events, avg(celsius) AS celsius
 FROM STREAM bench.sensors GROUP BY device, count_window({_SIZE})
 """
+_EMIT = "EMIT EARLY EVERY 5 EVENTS, DISCARDING"
+_TIMED = """
+CREATE STREAM out.{target} WITH (key = device) AS
+SELECT device, window.end AS closed, count(*) AS events, avg(celsius) AS celsius
+FROM STREAM bench.sensors GROUP BY device, window(at, '1 minute') {emit}
+"""
 
 
 def run(setting: BenchmarkSetting) -> Sequence[Result]:
@@ -50,11 +57,18 @@ def run(setting: BenchmarkSetting) -> Sequence[Result]:
         try:
             rounds = in_turn(
                 setting.scaled(3, 1),
-                lambda: _ours(spark, store, f"bench-{next(numbers)}", rows_of_a_batch),
+                lambda: _ours(spark, store, _SQL, "means", f"bench-{next(numbers)}", rows_of_a_batch),
                 lambda: _bare(spark, files, setting.folder / f"checkpoint-{next(numbers)}"),
+            )
+            emit, plain = _TIMED.format(target="panes", emit=_EMIT), _TIMED.format(target="plain", emit="")
+            panes = in_turn(
+                setting.scaled(3, 1),
+                lambda: _ours(spark, store, emit, "panes", f"bench-{next(numbers)}", rows_of_a_batch),
+                lambda: _ours(spark, store, plain, "plain", f"bench-{next(numbers)}", rows_of_a_batch),
             )
         finally:
             spark.stop()
+    note = f"{batches} micro-batches of {rows_of_a_batch:,} rows on {_CORES} cores"
     return [
         Result(
             "queries_windows",
@@ -66,10 +80,19 @@ def run(setting: BenchmarkSetting) -> Sequence[Result]:
             rounds.ratio,
             rounds.spread,
             Target(Bound.AT_LEAST, 60, absolute=True),
-            (
-                f"{batches} micro-batches of {rows_of_a_batch:,} rows on {_CORES} cores; ours also publishes its results",
-            ),
-        )
+            (f"{note}; ours also publishes its results",),
+        ),
+        Result(
+            "queries_windows",
+            f"windows of a minute with {_EMIT}",
+            "k rows/s/core",
+            median(panes.ours),
+            median(panes.other),
+            "the same without EMIT, of which Spark keeps only aggregates",
+            panes.ratio,
+            panes.spread,
+            notes=(note,),
+        ),
     ]
 
 
@@ -85,12 +108,12 @@ def _events(first: int, count: int) -> pa.Table:
     )
 
 
-def _ours(spark: SparkSession, store: ab.Store, name: str, events_max: int) -> float:
+def _ours(spark: SparkSession, store: ab.Store, sql: str, target: str, name: str, events_max: int) -> float:
     from anabranch.spark.pipelines.run import run as run_pipeline
 
-    pipeline = run_pipeline(store, _SQL, name=name, spark=spark, once=True, events_max=events_max, also=True)
+    pipeline = run_pipeline(store, sql, name=name, spark=spark, once=True, events_max=events_max, also=True)
     assert pipeline.await_termination(600)
-    return _rate(pipeline.queries["out/means"])
+    return _rate(pipeline.queries[f"out/{target}"])
 
 
 def _bare(spark: SparkSession, files: Path, checkpoint: Path) -> float:
@@ -148,4 +171,4 @@ def _rate(query: StreamingQuery) -> float:
     return float(rows / sum(each["durationMs"]["triggerExecution"] for each in reports) / _CORES)
 
 
-FIGURE = Benchmark("queries_windows", "windows of a number of events", run, heavy=True)
+FIGURE = Benchmark("queries_windows", "windows of a number of events, and early results", run, heavy=True)

@@ -15,6 +15,9 @@ KEY_BYTES_MAX: Final = 64 * KIB
 EVENT_BYTES_MAX: Final = 8 * MIB  # a larger event is stored in a blob of its own
 LARGE_EVENT_BYTES_MAX: Final = 256 * MIB  # fits an upload within BLOB_REQUEST_S, and one Spark value
 BATCH_BYTES_MAX: Final = 1024 * MIB
+CHECKS_MAX: Final = 64  # of a stream
+CHECK_CHARS_MAX: Final = 2_000  # of the condition of a check
+SCHEMA_FRESH_S: Final = 1.0  # a writer of a typed stream takes up a changed schema within this time
 COLUMNS_MAX: Final = 1_000
 SEGMENTS_MAX: Final = 10_000  # open segments of one stream
 
@@ -302,6 +305,12 @@ RUN_STEPS_MAX: Final = 100
 RUN_S_MAX: Final = 60.0  # no further step begins after this time
 RUN_ANSWER_BYTES_MAX: Final = 8 * MIB  # of all results, as JSON
 RUN_PINNED_BYTES_MAX: Final = 64 * KIB  # of a result that is kept under the run's request id
+
+# Latest events by key
+LATEST_BYTES_MAX: Final = 256 * MIB  # of the latest events that a process keeps of streams
+LATEST_COMPACT_BYTES: Final = 32 * MIB  # of rows that are no longer the latest, besides as many as are
+LATEST_KEY_BYTES: Final = 150  # what a key takes in Python, about
+LATEST_STREAMS_MAX: Final = 64
 
 # Arrow Flight
 COMMAND_BYTES_MAX: Final = MIB

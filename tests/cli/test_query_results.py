@@ -55,3 +55,17 @@ def test_a_follower_waits_for_the_results_of_a_query_that_starts(
         rows = line("queries", "results", "means", "--follow", "--from", "tail", "--limit", "3", "--json").rows
         coming.result()
     assert sorted(row["n"] for row in rows) == [0, 1, 2]
+
+
+def test_the_last_result_with_a_key_is_printed(store: ab.Store) -> None:
+    hosted, line = Hosted(store, "means"), Line(Path(store.url))
+    assert "query 'means' has no results yet" in line.refused("queries", "state", "means", "a")
+    hosted.prepare("out/means")
+    hosted.create("out/means")
+    hosted.publish("out/means", range(10))
+    expected = {event.key: event.body["n"] for event in store.reader("out/means")}
+    for device, number in expected.items():
+        assert line("queries", "state", "means", device).rows == [
+            {"device": device, "at": f"1970-01-01T00:00:{number:02}.000000Z", "n": number}
+        ]
+    assert "has no result with the key 'never'" in line.refused("queries", "state", "means", "never")

@@ -196,3 +196,22 @@ def test_columns_do_not_change_their_type_and_raw_streams_have_none(sensors: Lin
     )
     assert "a raw stream has no schema" in sensors.refused("stream", "evolve", "iot/raw", "--add", "a:int")
     assert "either --add or --schema-from" in sensors.refused("stream", "evolve", "iot/sensors")
+
+
+def test_checks_are_set_shown_and_removed(sensors: Line) -> None:
+    sensors(
+        "stream", "create", "iot/checked", "--schema", "device:string, n:long", "--check", "range: n BETWEEN 0 AND 9"
+    )
+    sensors("stream", "check", "iot/checked", "--add", "device: device <> ''")
+    assert sensors("stream", "check", "iot/checked", "--json").json["checks"] == {
+        "device": "device <> ''",
+        "range": "n BETWEEN 0 AND 9",
+    }
+    assert "range   n BETWEEN 0 AND 9" in sensors("stream", "show", "iot/checked").out
+    refused = sensors.refused("write", "iot/checked", stdin='{"device": "a", "n": 1}\n{"device": "a", "n": 10}\n')
+    assert "breaks the check 'range' (n BETWEEN 0 AND 9): n = 10" in refused
+    assert "device  device <> ''" in sensors("stream", "check", "iot/checked", "--remove", "range").out
+    assert "has no checks" in sensors("stream", "check", "iot/checked", "--remove", "device").err
+    assert "expected a check as 'name: condition'" in sensors.refused(
+        "stream", "check", "iot/checked", "--add", "n > 0"
+    )

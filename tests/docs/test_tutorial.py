@@ -48,6 +48,11 @@ def test_the_page_on_sketches_can_be_followed(tmp_path: Path) -> None:
     assert follow(DOCS / "how-to" / "sketches.md", tmp_path) == 6
 
 
+@pytest.mark.process
+def test_the_page_on_checks_can_be_followed(tmp_path: Path) -> None:
+    assert follow(DOCS / "how-to" / "checks.md", tmp_path) == 4
+
+
 @pytest.mark.slow
 @pytest.mark.process
 def test_the_page_on_sql_of_other_systems_can_be_followed(tmp_path: Path) -> None:

@@ -234,8 +234,10 @@ def test_checkpoints_lie_in_any_folder_and_nothing_but_them_is_removed(tmp_path:
 
 def test_an_account_of_late_events_survives_its_option() -> None:
     for target in (StreamName("s", "late"), StreamId(7)):
-        account = LateEventsSpec(target, {StreamName("s", "in"): "at"}, (StatementWindow("at", 10, 4, 1),))
-        assert LateEventsSpec.from_option(account.to_option()) == account
+        for lateness_us in (None, 0, 5):
+            windows = (StatementWindow("at", 10, 4, 1),)
+            account = LateEventsSpec(target, {StreamName("s", "in"): "at"}, windows, lateness_us)
+            assert LateEventsSpec.from_option(account.to_option()) == account
     with pytest.raises(InvalidArgument, match="option 'late' is JSON"):
         LateEventsSpec.from_option("{}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -11,10 +12,11 @@ import pyarrow as pa
 import pytest
 
 import anabranch as ab
+from anabranch.errors import InvalidSql
 from anabranch.model.columns import TIME_TYPE
 from anabranch.spark.pipelines.run import run
 from tests.parameters import rest_is_slow
-from tests.spark.pipelines import BASE, SECOND
+from tests.spark.pipelines import BASE, SECOND, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,3 +92,36 @@ def test_joins_of_streams_equal_joins_of_their_events(spark: SparkSession, store
     query = _JOINS[name].format(orders="orders", payments="payments").replace("LEFT SEMI", "SEMI")
     assert found == _by_duckdb(store, query)
     assert len(found) > 10
+
+
+def test_rows_are_joined_with_the_version_as_of_their_time(spark: SparkSession, store: ab.Store) -> None:
+    rates = pa.schema([("buyer", pa.string()), ("rate", pa.int64()), ("since", TIME_TYPE)])
+    store.streams.create("shop/rates", schema=rates, key="buyer", time="since", scaling=2)
+    versions = [
+        {"buyer": f"b{n % 4}", "rate": n, "since": BASE + (n * 7 % 50) * SECOND}
+        for n in (*range(20), *range(20, 60, 9))
+    ]
+    versions.append({"buyer": "b0", "rate": 1000, "since": versions[0]["since"]})  # of two at once, the later one
+    with store.writer("shop/rates") as writer:
+        writer.write_batch(pa.Table.from_pylist(versions, rates))
+    found = _result(
+        store,
+        spark,
+        "rated",
+        """SELECT o.id, o.at, r.rate FROM STREAM shop.orders AS o LEFT JOIN VERSIONS shop.rates AS r
+        ON r.buyer = o.buyer AND o.at >= r._valid_from AND o.at < r._valid_until""",
+    )
+    expected: Counter[tuple[Any, ...]] = Counter()
+    for row in rows(store, "shop/orders"):
+        until = [each for each in versions if each["buyer"] == row["buyer"] and each["since"] <= _micros(row["at"])]
+        newest = max(enumerate(until), key=lambda each: (each[1]["since"], each[0]), default=None)
+        expected[row["id"], row["at"], None if newest is None else newest[1]["rate"]] += 1
+    assert found == expected
+    assert len({rate for _, _, rate in found}) > 8
+    store.streams.create("shop/plain", schema=rates, key="buyer")
+    with pytest.raises(InvalidSql, match="VERSIONS needs a stream with a key and an event time"):
+        _result(store, spark, "no", "SELECT o.id FROM STREAM shop.orders AS o JOIN VERSIONS shop.plain AS r ON true")
+
+
+def _micros(time: datetime) -> int:
+    return round(time.timestamp() * SECOND)

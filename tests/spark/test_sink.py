@@ -306,3 +306,12 @@ def test_a_driver_killed_between_publishing_and_sparks_own_log_doubles_nothing(
     copy(source(spark, store, maxEventsPerTrigger=10), store, tmp_path / "ck")
     assert numbers(store, "s/out") == list(range(40))
     assert list(store.check()) == []
+
+
+def test_rows_that_break_a_check_fail_the_job_and_nothing_is_written(spark: SparkSession, store: ab.Store) -> None:
+    store.streams.add_check("s/out", "small", "n < 15")
+    with pytest.raises(PySparkException, match=r"breaks the check 'small' \(n < 15\): n = 15"):
+        save(events(spark, 10, 6), store)
+    save(events(spark, 10, 5), store)
+    assert numbers(store, "s/out") == list(range(10, 15))
+    assert_clean(store)

@@ -118,33 +118,44 @@ def panes(store: ab.Store) -> list[tuple[object, ...]]:
 
 def test_windows_have_early_late_and_retracted_results(spark: SparkSession, store: ab.Store) -> None:
     sql = PANES + "EMIT EARLY EVERY 2 EVENTS, LATE WITHIN '10 seconds', RETRACTING"
-    expected: list[tuple[object, ...]] = []
-    for seconds, results in (
-        # Two events of d0, 0 + 3, are an early result; the one of d1 is none.
-        ([0, 3, 1], [(10, "d0", "early", 0, False, 2, 3.0)]),
-        # d0 has one more before its window ends with the watermark at 10. So it has a result on time, as has d1.
-        (
-            [6, 10],
-            [
-                (10, "d0", "early", 0, True, 2, 3.0),
-                (10, "d0", "on_time", 1, False, 3, 9.0),
-                (10, "d1", "on_time", 0, False, 1, 1.0),
-            ],
-        ),
-        # Late within ten seconds of the end at 10: a result that replaces that on time.
-        ([4], [(10, "d1", "on_time", 0, True, 1, 1.0), (10, "d1", "late", 1, False, 2, 5.0)]),
-        # The watermark passes 20: the window at 10 is forgotten, and that at 20 has its result of one event.
-        ([25], [(20, "d1", "on_time", 0, False, 1, 3.0)]),
-        ([5], []),
-    ):
+    # One commit a micro-batch, which begins with the watermark of those before.
+    for seconds in ([0, 3, 1], [6, 10, 11], [4, 12, 14], [25, 26, 27], [5, 28, 29]):
         put(store, seconds)
-        pipeline = run(store, sql, name="panes", spark=spark, once=True)
-        assert pipeline.await_termination(240)
-        expected += results
-        assert sorted(panes(store), key=str) == sorted(expected, key=str)
-        forget_last_commit(pipeline.checkpoints["out/panes"])
+    pipeline = run(store, sql, name="panes", spark=spark, once=True, events_max=3)
+    assert pipeline.await_termination(240)
+    expected = [
+        # The first batch: two events of d0, at 0 and 3, are an early result; one of d1 is none.
+        (10, "d0", "early", 0, False, 2, 3.0),
+        # In the third the watermark is 11. The window closes with the event at 6, then that at 4 is late.
+        (10, "d0", "early", 0, True, 2, 3.0),
+        (10, "d0", "on_time", 1, False, 3, 9.0),
+        (10, "d1", "on_time", 0, False, 1, 1.0),
+        (10, "d1", "on_time", 0, True, 1, 1.0),
+        (10, "d1", "late", 1, False, 2, 5.0),
+        (20, "d2", "early", 0, False, 2, 4.0),
+        # In the last it is 27: the window at 10 is forgotten, so the event at 5 is late for good.
+        (20, "d0", "on_time", 0, False, 1, 5.0),
+        (20, "d1", "on_time", 0, False, 1, 3.0),
+        (20, "d2", "early", 0, True, 2, 4.0),
+        (20, "d2", "on_time", 1, False, 2, 4.0),
+        (30, "d1", "early", 0, False, 2, 4.0),
+        (30, "d2", "early", 0, False, 2, 6.0),
+    ]
+    assert sorted(panes(store), key=str) == sorted(expected, key=str)
     late = rows(store, "out/panes_late")
-    assert [(seconds_since_base(row, "at"), seconds_since_base(row, "_watermark")) for row in late] == [(5, 15)]
+    assert [(seconds_since_base(row, "at"), seconds_since_base(row, "_watermark")) for row in late] == [(5, 17)]
+
+    forget_last_commit(pipeline.checkpoints["out/panes"])
+    assert run(store, sql, name="panes", spark=spark, once=True, flush=True).await_termination(240)
+    expected += [
+        (30, "d0", "on_time", 0, False, 1, 6.0),
+        (30, "d1", "early", 0, True, 2, 4.0),
+        (30, "d1", "on_time", 1, False, 2, 4.0),
+        (30, "d2", "early", 0, True, 2, 6.0),
+        (30, "d2", "on_time", 1, False, 2, 6.0),
+    ]
+    assert sorted(panes(store), key=str) == sorted(expected, key=str)
+    assert len(rows(store, "out/panes_late")) == 1
 
 
 @pytest.mark.slow

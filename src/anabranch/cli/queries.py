@@ -26,9 +26,10 @@ from anabranch.cli.read import (
     print_events,
     reader_options,
 )
+from anabranch.cli.render import json_rows
 from anabranch.core.pairs import parse_pairs
 from anabranch.core.redact import shown_address
-from anabranch.errors import InvalidArgument, MissingExtra
+from anabranch.errors import EventNotFound, InvalidArgument, MissingExtra
 
 if TYPE_CHECKING:
     from anabranch.catalog.state.query_question import UpgradePlan
@@ -430,6 +431,29 @@ def results(
         options = reader_options(opened, start, end, by, follow=follow, limit=limit, columns=columns)
         with opened.queries.results(name, result, **options) as reader:
             print_events(reader, kind, output, limit=limit, meta=meta, follow=follow)
+
+
+@app.command()
+def state(
+    name: NameArgument,
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The routing key of the results, such as a device.")],
+    result: Annotated[
+        str | None,
+        typer.Argument(metavar="[RESULT]", help="Of several: the name of the stream, or 1, 2 …", show_default=False),
+    ] = None,
+    store: StoreOption = None,
+) -> None:
+    """Print the last result with a key, of all that were published by now, as one line of JSON.
+
+    Examples:
+
+      anabranch queries state means sensor-7
+    """
+    with open_store(store) as opened:
+        found = opened.queries.state(name, key, result)
+        if found is None:
+            raise EventNotFound(f"query '{name}' has no result with the key '{key}'")
+        put_json(json_rows(found.row)[0])
 
 
 @app.command()

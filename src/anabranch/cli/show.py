@@ -119,6 +119,7 @@ def details_from(view: StreamView, size_of: Callable[[Segment], int], **more: An
         "tail": str(tail_cut(view)),
         "schema_version": view.info.schema_version,
         "columns": [{"name": field.name, "type": str(field.type)} for field in view.info.schema.columns],
+        "checks": {each.name: each.condition for each in view.info.schema.checks},
         "epochs": _epochs(view),
         "segments": segments,
         **more,
@@ -159,6 +160,9 @@ def print_details(shown_stream: dict[str, Any]) -> None:
         indent="  ",
     )
     put_line()
+    if shown_stream["checks"]:
+        print_columns(("CHECK", "CONDITION"), list(shown_stream["checks"].items()), indent="  ")
+        put_line()
     print_columns(
         ("SEGMENT", "KEYS FROM", "KEYS TO", "EPOCHS", "STATE", "HEAD", "TAIL", "EVENTS", "BYTES"),
         [

@@ -16,6 +16,8 @@ from anabranch.cli.autoscale import (
     autoscale,
     rate_policy,
 )
+from anabranch.cli.check_values import CheckOption, parse_checks
+from anabranch.cli.check_values import check as check_values
 from anabranch.cli.confirm import YesOption, confirm
 from anabranch.cli.hold import hold, keep
 from anabranch.cli.limit import limit
@@ -83,6 +85,7 @@ def create(
             "--retain-group", metavar="GROUP", help="Let events go that this, and each other group named so, has read."
         ),
     ] = None,
+    check: CheckOption = None,
     tag: TagOption = None,
     exist_ok: Annotated[
         bool, typer.Option("--exist-ok", help="Do nothing if the stream is there with the same schema.")
@@ -129,6 +132,7 @@ def create(
             scaling=rate or segments or 1,
             tags=parse_tags(tag),
             retention=policy_from_options(retain_for, retain_bytes, groups=retain_group or ()),
+            checks=parse_checks(check) or None,
             exist_ok=exist_ok,
         )
         view = names.streams.view(stream)
@@ -349,7 +353,7 @@ def delete(stream: StreamArgument, yes: YesOption = False, store: StoreOption = 
     print_note(f"stream '{stream}' is deleted")
 
 
-for _verb in (retain, autoscale, limit, watermark, hold, keep):
+for _verb in (retain, autoscale, limit, check_values, watermark, hold, keep):
     app.command()(_verb)
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from anabranch import limits
 from anabranch.core import exact
+from anabranch.core.checks import refuse_violations, violations
 from anabranch.errors import InvalidArgument, SchemaMismatch
 from anabranch.model.columns import RESERVED, index_levels
 from anabranch.model.schema import StreamSchema
@@ -128,15 +129,20 @@ def rows_to_batch(rows: Sequence[Mapping[str, Any]], schema: StreamSchema) -> pa
     """Rows as one batch; missing columns are null. Raises SchemaMismatch with the first wrong row."""
     kind = pa.struct(list(schema.columns))
     try:
-        return pa.RecordBatch.from_struct_array(pa.array(rows, kind))
+        batch = pa.RecordBatch.from_struct_array(pa.array(rows, kind))
     except _REFUSALS as exc:
         for _, wrong in wrong_rows(rows, schema):
             raise wrong from exc
         raise
+    if schema.checks:
+        refuse_violations(batch, schema.checks)
+    return batch
 
 
 def wrong_rows(rows: Sequence[Mapping[str, Any]], schema: StreamSchema) -> Iterator[tuple[int, SchemaMismatch]]:
-    """The rows that `rows_to_batch` refuses, each with an error for its first wrong value."""
+    """The rows that `rows_to_batch` refuses, each with an error for its first wrong value, then those that break a
+    check."""
+    fitting = []
     for number, row in enumerate(rows):
         for name, value in row.items():
             try:
@@ -146,6 +152,14 @@ def wrong_rows(rows: Sequence[Mapping[str, Any]], schema: StreamSchema) -> Itera
                 wrong.__cause__ = exc
                 yield number, wrong
                 break
+        else:
+            fitting.append(number)
+    if schema.checks and fitting:
+        kind = pa.struct(list(schema.columns))
+        batch = pa.RecordBatch.from_struct_array(pa.array([rows[number] for number in fitting], kind))
+        for broken in violations(batch, schema.checks, fitting):
+            assert broken.row is not None
+            yield broken.row, broken
 
 
 def payload_view(event: Any, bytes_max: int) -> bytes | memoryview:
@@ -193,7 +207,10 @@ def to_stored_table(data: Any, schema: StreamSchema, rules: TimeRules = DEFAULT_
             columns.append(exact.cast(column, field.type, rules))
         except (InvalidArgument, pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as exc:
             raise _mismatch(field.name, field.type, exc) from exc
-    return pa.Table.from_arrays(columns, schema=schema.columns)
+    stored = pa.Table.from_arrays(columns, schema=schema.columns)
+    if schema.checks:
+        refuse_violations(stored, schema.checks)
+    return stored
 
 
 def to_table(data: Any) -> pa.Table:

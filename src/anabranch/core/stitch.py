@@ -161,4 +161,4 @@ def merged_schema(onto: StreamInfo, source: StreamInfo) -> StreamSchema:
             raise SchemaMismatch(f"can't join {both}: column '{field.name}' is {kinds}", column=field.name)
         fields.append(field.with_type(kind))
     added = [field for field in second.columns if field.name not in first.columns.names]
-    return StreamSchema.typed(pa.schema([*fields, *added]), first.key, first.time)
+    return StreamSchema.typed(pa.schema([*fields, *added]), first.key, first.time).with_checks(first.checks)

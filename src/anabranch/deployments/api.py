@@ -28,10 +28,11 @@ from anabranch.deployments.record import (
     put_version,
     versions_of,
 )
-from anabranch.deployments.results import open_results
-from anabranch.errors import Conflict, InvalidArgument, QueryNotFound, TooLarge
+from anabranch.deployments.results import open_results, result_stream
+from anabranch.errors import Conflict, InvalidArgument, NoResultsYet, QueryNotFound, TooLarge
 from anabranch.model.amounts import to_duration
 from anabranch.model.cut import HEAD
+from anabranch.model.event import Event
 from anabranch.model.ids import Micros
 from anabranch.model.rate import Rate
 from anabranch.reading.bounds import Place, TimeKind, place_text
@@ -47,8 +48,11 @@ class DeployedQueries(Displayed):
     (`anabranch.spark.pipelines.run`), kept in versions. Each method is one transaction; hosts act on it within a second.
     """
 
-    def __init__(self, changes: Changes, open_reader: Callable[..., Reader]) -> None:
-        """`open_reader` is `Store.reader`."""
+    def __init__(
+        self, changes: Changes, open_reader: Callable[..., Reader], latest: Callable[[str, str], Event | None]
+    ) -> None:
+        """`open_reader` is `Store.reader`, and `latest` is `Store.latest`."""
+        self._latest = latest
         self._changes = changes
         self._open_reader = open_reader
         self._catalog = changes.catalog
@@ -299,6 +303,15 @@ class DeployedQueries(Displayed):
             batch_rows=batch_rows,
             rate=rate,
         )
+
+    def state(self, name: str, key: str, result: str | None = None) -> Event | None:
+        """The last result with a routing key, of all that were published when it was called; None if there is none. `result`
+        as in `results`. Raises QueryNotFound, NoResultsYet, InvalidArgument, and what `Store.latest` raises."""
+        info = self.get(name)
+        stream = result_stream(info, result)
+        if stream is None:
+            raise NoResultsYet(info.name, info.state)
+        return self._latest(stream, key)
 
 
 def _refuse_deleted(row: QueryRow) -> None:

@@ -157,7 +157,7 @@ class Committer:
     def _prewrite(
         self, message: pa.Buffer, count: int, schema: StreamSchema, writer: WriterId, *, not_before: int = 0
     ) -> PrewrittenMessage:
-        index = {"schemas": [schema.to_bytes().hex()]}
+        index = {"schemas": [schema.columns_to_bytes().hex()]}
         part = {"writer": writer, "count": count, "schema": 0}
         return prewrite(self._blobs, self._runtime, message, index=index, part=part, not_before=not_before)
 
@@ -201,7 +201,7 @@ class Committer:
             }
             for part, message in zip(parts, messages, strict=True)
         ]
-        texts = [schema.to_bytes().hex() for schema in schemas.values()]
+        texts = [schema.columns_to_bytes().hex() for schema in schemas.values()]
         index = {"commit": commit, "begun_at": begun_at, "schemas": texts}
         key = commit_key(begun_at, commit)
         framed = frame(index, described, messages, key=key, sealer=self._runtime.sealer)

@@ -119,6 +119,11 @@ class Event:
         return self._run.bodies()[self._index]
 
     @property
+    def row(self) -> pa.RecordBatch:
+        """The columns that were read, as a batch of one row."""
+        return self._run.batch.slice(self._index, 1)
+
+    @property
     def appended_us(self) -> int | None:
         """When the event was appended, in µs UTC, by the store's clock."""
         appended = self._run.appended

@@ -13,6 +13,8 @@ from anabranch.errors import CorruptCatalog, SchemaMismatch
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from anabranch.model.check import StreamCheck
+
 
 class StreamSchema:
     """Columns as they are stored, all nullable; `key` and `time` name two of them, or are None. Immutable.
@@ -22,13 +24,20 @@ class StreamSchema:
     segments; without a time column, events have no event time.
     """
 
-    __slots__ = ("_columns", "key", "raw", "time")
+    __slots__ = ("_checks", "_columns", "key", "raw", "time")
 
     def __init__(
-        self, columns: pa.Schema | Callable[[], pa.Schema], key: str | None, time: str | None, raw: bool = False
+        self,
+        columns: pa.Schema | Callable[[], pa.Schema],
+        key: str | None,
+        time: str | None,
+        raw: bool = False,
+        checks: tuple[StreamCheck, ...] = (),
     ) -> None:
-        """`columns` may be a function, which is called when the columns are first accessed."""
+        """`columns` may be a function, which is called when the columns are first accessed. What it returns may have
+        checks in its metadata (`model.check`), which are then those of the schema."""
         self._columns = columns
+        self._checks = checks
         self.key = key
         self.time = time
         self.raw = raw
@@ -37,8 +46,27 @@ class StreamSchema:
     def columns(self) -> pa.Schema:
         """The columns, in order."""
         if callable(self._columns):
-            self._columns = self._columns()
+            from anabranch.model.check import checks_in
+
+            columns = self._columns()
+            if columns.metadata:
+                self._checks = checks_in(columns)
+                columns = columns.remove_metadata()
+            self._columns = columns  # set last: other threads take it as a sign that the checks are set
         return self._columns
+
+    @property
+    def checks(self) -> tuple[StreamCheck, ...]:
+        """The checks that each event must pass. They are no part of what makes schemas equal."""
+        if callable(self._columns):
+            _ = self.columns
+        return self._checks
+
+    def with_checks(self, checks: tuple[StreamCheck, ...]) -> StreamSchema:
+        """This schema with these checks instead of its own, which the caller has examined."""
+        return StreamSchema(
+            self._columns if not callable(self._columns) else self.columns, self.key, self.time, self.raw, checks
+        )
 
     @classmethod
     def typed(cls, columns: pa.Schema, key: str | None = None, time: str | None = None) -> StreamSchema:
@@ -63,7 +91,7 @@ class StreamSchema:
                     f"column '{field.name}' can't change its type from {field.type}", column=field.name
                 )
         added = [field for field in wider if field.name not in self.columns.names]
-        return StreamSchema(pa.schema([*self.columns, *added]), self.key, self.time)
+        return StreamSchema(pa.schema([*self.columns, *added]), self.key, self.time, checks=self.checks)
 
     def with_columns(self, columns: pa.Schema) -> StreamSchema:
         """As `evolved`, where `columns` may leave out columns of this schema."""
@@ -73,9 +101,15 @@ class StreamSchema:
             pa.schema([*(field for field in self.columns if field.name not in columns.names), *columns])
         )
 
-    def to_bytes(self) -> bytes:
-        """The columns as an Arrow IPC schema message, the form stored in the catalog."""
+    def columns_to_bytes(self) -> bytes:
+        """The columns alone as an Arrow IPC schema message, the form stored beside events."""
         return bytes(self.columns.serialize().to_pybytes())
+
+    def to_bytes(self) -> bytes:
+        """The columns as an Arrow IPC schema message, with the checks in its metadata: the form stored in the catalog."""
+        from anabranch.model.check import with_checks
+
+        return bytes(with_checks(self.columns, self.checks).serialize().to_pybytes())
 
     @classmethod
     def from_bytes(cls, data: bytes, key: str | None, time: str | None, raw: bool) -> StreamSchema:
@@ -95,7 +129,7 @@ class StreamSchema:
         return f"StreamSchema({columns}; key={self.key!r}, time={self.time!r}, raw={self.raw})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return StreamSchema, (self.columns, self.key, self.time, self.raw)
+        return StreamSchema, (self.columns, self.key, self.time, self.raw, self.checks)
 
 
 def _decoded(data: bytes) -> pa.Schema:

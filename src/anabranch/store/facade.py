@@ -59,6 +59,7 @@ from anabranch.model.stream import StreamView
 from anabranch.modules.api import Modules
 from anabranch.reading.bounds import Place, TimeKind, fetch
 from anabranch.reading.history.cache import RangeCache
+from anabranch.reading.latest import LatestEvents
 from anabranch.reading.reader import Reader
 from anabranch.runtime.periodic import Periodic
 from anabranch.runtime.ports import Runtime
@@ -165,11 +166,12 @@ class Store(Displayed):
             window=self.watermarks.window,
         )
         self.producers = Producers(parts, self.streams, self._writer)
-        self.queries = DeployedQueries(self.changes, self.reader)
+        self.queries = DeployedQueries(self.changes, self.reader, self.latest)
         self.modules = Modules(self.changes)
         self.transactions = Transactions(parts, note=self.watermarks.note_commit)
         self._byte_streams = ByteStreams(parts, self.streams, self.changes, self._writer)
         self.bytes = self._byte_streams.open
+        self._latest = LatestEvents(catalog, self._logs, runtime)
         self.ranges = RangeCache(runtime.tasks, runtime.settings.history_cache_bytes_max)
         self._sources: list[Store] = []  # opened for jobs that were resumed
         self.jobs = Jobs(self.job_store, open_job_store=self._open_source, changed=self._tail.notify)
@@ -366,6 +368,16 @@ class Store(Displayed):
         self._alive()
         where = pointer if isinstance(pointer, EventPointer) else EventPointer.parse(pointer)
         return fetch(self._logs, self.streams.view(where.stream), where)
+
+    def latest(self, stream: str | StreamName, key: str) -> Event | None:
+        """Return the last event with a routing key, of all that were durable when it was called: the stream as a table. None
+        if there is none, or it was truncated.
+
+        The first call for a stream reads it whole, and keeps the last event of each key in memory (at most 256 MiB for all
+        streams of a store; what was asked for longest ago is given up first). Later calls read what was appended since.
+        Raises StreamNotFound, InvalidArgument for a stream without a key column, TooLarge, and what a reader raises."""
+        self._alive()
+        return self._latest.get(self.streams.get(stream).id, key)
 
     def history(self, stream: str | StreamName) -> History:
         """The stream's history, to be read in parts and in parallel; see `History`. Raises StreamNotFound."""

@@ -13,6 +13,7 @@ from anabranch.core.list_filter import ListFilter, Tags
 from anabranch.core.scale import ScalePlan, plan_merge, plan_replacement, plan_segments, plan_split
 from anabranch.core.stitch import JoinResult
 from anabranch.errors import InvalidArgument, ScopeNotFound, ScopeRenamed, StreamNotFound, StreamRenamed
+from anabranch.model.check import checks_of
 from anabranch.model.cut import Edge, StreamCut, parse_cut
 from anabranch.model.ids import Micros, SegmentId
 from anabranch.model.keyspace import KeyRange
@@ -41,7 +42,7 @@ from anabranch.streams.companions.api import Companions
 from anabranch.streams.directory.find import need_info, need_view
 from anabranch.streams.directory.scopes import need_scope
 from anabranch.streams.lifecycle.create import create_stream, delete_stream
-from anabranch.streams.lifecycle.evolve import evolve_stream, tag_stream
+from anabranch.streams.lifecycle.evolve import evolve_stream, put_checks, refuse_unusable_checks, tag_stream
 from anabranch.streams.names.rename import rename_stream
 from anabranch.streams.requests import Result
 from anabranch.streams.results_json import info_from_json, info_to_json, segments_from_json, segments_to_json
@@ -83,6 +84,7 @@ class Streams(Displayed):
         scaling: Scaling | int = 1,
         tags: Mapping[str, str] | None = None,
         retention: Retention | None = None,
+        checks: Mapping[str, str] | None = None,
         exist_ok: bool = False,
         request: str | None = None,
     ) -> StreamInfo:
@@ -90,18 +92,21 @@ class Streams(Displayed):
 
         `key` and `time` name the columns that hold the routing key and the event time. `scaling` is `Fixed(n)` or n
         segments, or `ByEventRate` or `ByByteRate`, which start with their minimum number. `retention` says how long
-        events are kept; None: forever. Raises StreamExists; with `exist_ok` only where the existing stream has another
-        schema, key or time.
+        events are kept; None: forever. `checks` are conditions by name that each event must meet; see `add_check`. Raises
+        StreamExists; with `exist_ok` only where the existing stream has another schema, key or time; InvalidSql.
         """
         full = StreamName.parse(name)
-        wanted = stream_schema(schema, key, time)
+        wanted, checked = stream_schema(schema, key, time), checks_of(checks or {})
+        if checked:
+            refuse_unusable_checks(wanted, checked)
+            wanted = wanted.with_checks(checked)
         policy, kept_for = scaling_of(scaling), retention_of(retention)
         begin = Fixed(initial_segments(policy))
         stream = self._changes.new_id()
 
         def change(txn: Writing, now: Micros) -> Result:
             present = txn.stream(full)
-            if exist_ok and present is not None and present.schema == wanted:
+            if exist_ok and present is not None and present.schema == wanted and checked in ((), present.schema.checks):
                 return info_to_json(present)
             info = create_stream(txn, full, stream, wanted, begin, tags or {}, now)
             if kept_for is not None:
@@ -113,7 +118,13 @@ class Streams(Displayed):
         kept = None if kept_for is None else arguments_text(**kept_for.to_json())
         rate = None if isinstance(policy, Fixed) else arguments_text(**rate_to_json(policy))
         asked = arguments_text(
-            schema=wanted, segments=begin.segments, tags=tags, exist_ok=exist_ok, retention=kept, scaling=rate
+            schema=wanted,
+            segments=begin.segments,
+            tags=tags,
+            exist_ok=exist_ok,
+            retention=kept,
+            scaling=rate,
+            checks=checks,
         )
         operation = f"create {full}{asked}"
         on = None if kept_for is not None and kept_for.groups else full  # groups are looked up by name
@@ -273,6 +284,39 @@ class Streams(Displayed):
         """Add those of the nullable `columns` that the stream lacks. They are null in earlier events, and in later ones
         that leave them out. Raises SchemaMismatch for a column that the stream has with another type."""
         return self._evolve("add columns to", name, columns, StreamSchema.with_columns, request)
+
+    def add_check(self, name: StreamKey, check: str, condition: str, *, request: str | None = None) -> StreamInfo:
+        """Refuse events from now on for which `condition` is false, such as "celsius > -90"; as in SQL, null passes. It
+        replaces a check of that name. Earlier events are not looked at. Open writers and brokers take it up within a
+        second. Raises InvalidSql for a condition that can't be used, SchemaMismatch for a raw stream."""
+        full, added = stream_key(name), checks_of({check: condition})[0]
+
+        def change(txn: Writing, now: Micros) -> Result:
+            info = need_info(txn, full)
+            others = {each.name: each.condition for each in info.schema.checks}
+            put_checks(txn, info, checks_of({**others, added.name: added.condition}), now)
+            return info_to_json(need_info(txn, full))
+
+        asked = arguments_text(check=added.name, condition=added.condition)
+        return info_from_json(self._changes.apply(f"add check {request_label(full)}{asked}", request, change, on=full))
+
+    def remove_check(self, name: StreamKey, check: str, *, request: str | None = None) -> StreamInfo:
+        """Remove a check. Raises InvalidArgument where the stream has none of that name."""
+        full = stream_key(name)
+
+        def change(txn: Writing, now: Micros) -> Result:
+            info = need_info(txn, full)
+            left = {each.name: each.condition for each in info.schema.checks if each.name != check}
+            if len(left) == len(info.schema.checks):
+                known = ", ".join(each.name for each in info.schema.checks) or "none"
+                raise InvalidArgument(f"'{info.name}' has no check '{check}'; its checks: {known}")
+            put_checks(txn, info, checks_of(left), now)
+            return info_to_json(need_info(txn, full))
+
+        asked = arguments_text(check=check)
+        return info_from_json(
+            self._changes.apply(f"remove check {request_label(full)}{asked}", request, change, on=full)
+        )
 
     def _evolve(
         self,

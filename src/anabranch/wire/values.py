@@ -312,7 +312,7 @@ def _decode_schema(fields: dict[str, Json], depth: int) -> StreamSchema:
     for name in (key, time_):
         if name is not None and columns.get_field_index(name) < 0:
             raise InvalidArgument(f"the schema has no column '{name:.100}'")
-    return StreamSchema(columns, key, time_, raw)
+    return StreamSchema(lambda: columns, key, time_, raw)
 
 
 def _arrow_schema(text: Any) -> pa.Schema:

@@ -98,6 +98,7 @@ class Writer(Displayed):
             appender, self._buffer, self._router, progress, runtime, fence=fence, producer=producer
         )
         self._refreshing = runtime.tasks.lock()
+        self._fresh_until = runtime.clock.monotonic() + limits.SCHEMA_FRESH_S
         self._schema: StreamSchema
         self._checker: RowChecker | None
         self._text_key: str | None
@@ -163,6 +164,8 @@ class Writer(Displayed):
             if time is not None:
                 time = to_micros(time, self._times)
         else:
+            if not self._buffer.chunk.offered:
+                self._freshen()
             event = self._to_mapping(event, key, time)
             size, weight = self._checker.bytes_of(event), _ROW_BYTES * (1 + len(event))
         if size > self._small_bytes_max or expected is not None:
@@ -349,6 +352,8 @@ class Writer(Displayed):
         return row
 
     def _to_stored(self, table: pa.Table) -> pa.Table:
+        if self._checker is not None:
+            self._freshen()
         schema = self._schema
         try:
             return to_stored_table(table, schema, self._times)
@@ -356,6 +361,16 @@ class Writer(Displayed):
             if not self._refresh_schema(schema):
                 raise
             return to_stored_table(table, self._schema, self._times)
+
+    def _freshen(self) -> None:
+        """Take up a check that the stream gained, `limits.SCHEMA_FRESH_S` later at the latest. Called for the first event
+        of those that are committed together, and for each batch."""
+        now = self._runtime.clock.monotonic()
+        if now < self._fresh_until:
+            return
+        self._fresh_until = now + limits.SCHEMA_FRESH_S
+        with suppress(AnabranchError):  # what makes the catalog unreadable is answered where it matters
+            self._refresh_schema(self._schema)
 
     def _refresh_schema(self, known: StreamSchema) -> bool:
         """Switch to the stream's current columns, after something did not fit the `known` schema. Returns False where

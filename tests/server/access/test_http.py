@@ -129,6 +129,9 @@ def test_results_are_for_those_who_may_read_their_stream(served: tuple[World, ht
         path = f"/v1/queries/{query}/results"
         found = {who: status(served, who, "GET", path) for who in KNOWN}
         assert found == {who: allowed if may(who, needs) else 403 for who in KNOWN}, query
+        path = f"/v1/queries/{query}/state?key=a"
+        found = {who: status(served, who, "GET", path) for who in KNOWN}
+        assert found == {who: (404 if allowed == 200 else allowed) if may(who, needs) else 403 for who in KNOWN}, query
     path = "/v1/queries/found/results"
     found = {who: socket_status(served, who, path) for who in KNOWN}
     assert found == {who: 101 if may(who, "r") else 403 for who in KNOWN}

@@ -340,3 +340,17 @@ def test_a_read_of_everything_takes_a_rate_and_a_page_does_not(http: httpx.Clien
     for params in ({"events_per_s": "fast"}, {"events_per_s": "-1"}, {"bytes_per_s": "0"}, {"events_per_s": "nan"}):
         refused = http.get(SENSORS, params={"format": "ndjson", **params})
         assert refused.status_code == 400, params
+
+
+def test_an_event_that_breaks_a_check_is_refused_with_its_values(http: httpx.Client, store: Store) -> None:
+    asked = {"name": "iot/checked", "schema": "sensor:string, count:int64", "checks": {"positive": "count > 0"}}
+    made = http.post("/v1/streams", json=asked)
+    assert made.json()["checks"] == {"positive": "count > 0"}, made.text
+    events = "/v1/streams/iot/checked/events"
+    assert http.post(events, json={"sensor": "a", "count": 1}).status_code == 200
+    for body in ({"sensor": "a", "count": -1}, [{"sensor": "a", "count": 2}, {"sensor": "a", "count": -1}]):
+        answer = http.post(events, json=body)
+        assert answer.status_code == 422, answer.text
+        assert "breaks the check 'positive' (count > 0): count = -1" in answer.text
+    with store.reader("iot/checked") as reader:
+        assert [event.body["count"] for event in reader] == [1]

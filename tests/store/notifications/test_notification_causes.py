@@ -112,7 +112,7 @@ def test_every_kind_of_change_is_notified_and_documented() -> None:
         if "testing" not in source.parts
         for kind in re.findall(r'add_change\([^,]+, "([a-z ]+)"', source.read_text())
     }
-    told = {each.kind for each in OPERATIONS.values()} | {"evolved"}
+    told = {each.kind for each in OPERATIONS.values()} | {"evolved", "checks"}
     assert written == told
     manual = (Path(ab.__file__).parents[2] / "docs" / "how-to" / "notifications.md").read_text()
     kinds = {*told, "imported", "attached", READERS, END_OF_DATA, GROUP_RESET, GROUP_PASSED}

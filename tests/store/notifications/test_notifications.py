@@ -108,6 +108,13 @@ def test_every_operation_is_notified_with_its_details(store: Store, operation: s
         assert value is ... or found.detail[name] == value, name
 
 
+def test_a_changed_check_is_notified(store: Store) -> None:
+    store.streams.create("s/checked", schema=pa.schema([("a", pa.int64())]))
+    store.streams.add_check("s/checked", "positive", "a > 0")
+    last = list(store.notifications.read("s/checked"))[-1]
+    assert (last.kind, last.detail) == ("checks", {"checks": {"positive": "a > 0"}})
+
+
 def test_evolving_a_stream_is_notified(store: Store) -> None:
     columns = pa.schema([("a", pa.int64())])
     store.streams.create("s/typed", schema=columns)

@@ -40,6 +40,8 @@ CHANGES: dict[str, Ask] = {
     "evolve": lambda store, r: store.streams.evolve("s/a", COLUMNS.append(pa.field("new", pa.int8())), request=r),
     "add columns": lambda store, r: store.streams.add_columns("s/a", {"new": pa.int8()}, request=r),
     "tag": lambda store, r: store.streams.tag("s/a", {"x": "y"}, request=r),
+    "add check": lambda store, r: store.streams.add_check("s/a", "new", "n > 0", request=r),
+    "remove check": lambda store, r: store.streams.remove_check("s/a", "known", request=r),
     "copy": lambda store, r: store.streams.copy("s/a", "s/made", request=r),
     "append": lambda store, r: store.streams.append("s/a", "s/b", request=r),
     "stitch": lambda store, r: store.streams.stitch(["s/a", "s/b", "s/a"], into="s/made", request=r),
@@ -70,7 +72,7 @@ def store(opened: Store) -> Iterator[Store]:
     for scope in ("s", "empty"):
         opened.scopes.create(scope)
     for name in ("s/a", "s/b"):
-        opened.streams.create(name, schema=COLUMNS, key="k")
+        opened.streams.create(name, schema=COLUMNS, key="k", checks={"known": "n < 1000"})
         with opened.writer(name) as writer:
             for n in range(2):
                 writer.write({"k": "x", "n": n}).result()

@@ -109,7 +109,7 @@ def _log_extents(snapshot: Reading, state: LogState, extents: list[Extent], base
     edges = [base, *(extent.size_end for extent in extents)]
     sizes = tuple(after - before for before, after in pairwise(edges))
     attached = frozenset(extent.key for extent in extents if extent.key is not None and is_attached(extent.key))
-    return LogExtents(state.id, state.stream, schema.to_bytes(), version, tuple(extents), sizes, attached)
+    return LogExtents(state.id, state.stream, schema.columns_to_bytes(), version, tuple(extents), sizes, attached)
 
 
 def _size_before(snapshot: Reading, first: Extent) -> int:

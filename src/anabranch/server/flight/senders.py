@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
@@ -131,13 +132,17 @@ class CompactSender(Sender):
         yield self._without_rows(metadata)
 
     def _batches(self, added: list[_Added]) -> Iterator[Sent]:
-        while added:
-            size = count = 0
-            while count < len(added) and (not count or size < limits.FLIGHT_BATCH_BYTES):
-                size += added[count].bytes
-                count += 1
-            yield self._batch(added[:count])
-            added = added[count:]
+        waiting = deque(added)
+        del added
+        while waiting:
+            together = [waiting.popleft()]
+            size = together[0].bytes
+            while waiting and size + waiting[0].bytes <= limits.FLIGHT_BATCH_BYTES:
+                together.append(waiting.popleft())
+                size += together[-1].bytes
+            made = self._batch(together)
+            together = []  # a client that takes nothing lets this wait here: nothing is held twice
+            yield made
 
     def _batch(self, added: list[_Added]) -> Sent:
         metadata = v1.BatchMetadata()

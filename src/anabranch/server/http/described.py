@@ -42,6 +42,7 @@ BY: Final = query_parameter("by", {"type": "string", "enum": ["append", "event"]
 KEY: Final = header_parameter(
     "Idempotency-Key", {"type": "string", "maxLength": 512}, "Asked again with it, nothing is done twice."
 )
+OF_KEY: Final = {**query_parameter("key", TEXT, "The routing key."), "required": True}
 PAGE: Final = (
     query_parameter("limit", count_type(limits.CATALOG_PAGE_ROWS, limits.HTTP_PAGE_EVENTS), "Items on the page."),
     query_parameter("after", TEXT, "The last name of the page before."),

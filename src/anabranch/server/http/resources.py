@@ -107,6 +107,7 @@ def stream_json(info: StreamInfo) -> dict[str, Any]:
         "name": str(info.name),
         "id": f"{info.id:016x}",
         "columns": [{"name": field.name, "type": _type_text(field.type)} for field in schema.columns],
+        "checks": {each.name: each.condition for each in schema.checks},
         "key": schema.key,
         "time": schema.time,
         "raw": schema.raw,

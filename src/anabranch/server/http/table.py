@@ -15,6 +15,7 @@ from anabranch.server.http.described import (
     BY,
     FLAG,
     KEY,
+    OF_KEY,
     PAGE,
     PLACE,
     READ,
@@ -32,6 +33,7 @@ from anabranch.server.http.follow import follow
 from anabranch.server.http.follow_socket import follow_socket
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.influx.endpoints import INFLUX
+from anabranch.server.http.latest import latest
 from anabranch.server.http.queries.endpoints import QUERIES
 from anabranch.server.http.read import follows, read
 from anabranch.server.steps import SUMMARY
@@ -77,6 +79,11 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         parameters=READ,
         answers=READ_ANSWERS,
         socket=follow_socket,
+    ),
+    Endpoint(
+        *("GET", f"{STREAM}/latest", latest, "read", "stream", "latest_event", "The last event with a routing key"),
+        parameters=(OF_KEY,),
+        answers=json_answer("Event", "The event; its pointer and its append time are in headers."),
     ),
     Endpoint(
         *("GET", f"{STREAM}/cut", resources.get_cut, "read", "stream", "get_cut", "The cut at a place"),

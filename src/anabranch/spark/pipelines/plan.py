@@ -120,6 +120,7 @@ def _fingerprint(statement: Statement) -> str:
 def query_words(statement: Statement) -> list[list[str]]:
     """The tokens of the query, without comments and layout."""
     names = {view: str(name) for view, name in (*statement.sources.items(), *statement.tables.items())}
+    names |= {view: f"versions of {name}" for view, name in names.items() if statement.has_versions(view)}
     # Views are numbered by the statement's position in the file, which may change, so use the streams' names.
     return [[kind, names.get(text, text)] for kind, text in _words(statement.query)]
 

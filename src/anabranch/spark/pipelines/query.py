@@ -27,6 +27,7 @@ from anabranch.spark.pipelines.plan import Step
 from anabranch.spark.pipelines.record import id_text
 from anabranch.spark.pipelines.side_outputs import outputs_sql
 from anabranch.spark.pipelines.statement import Statement
+from anabranch.spark.pipelines.versions import VALID_FROM, VALID_UNTIL, with_versions
 from anabranch.spark.pipelines.windows.clauses import WindowedQuery
 from anabranch.spark.pipelines.windows.spans import StatementWindow
 from anabranch.spark.pipelines.windows.stage import WindowResults, events_of_windows, results_of_nothing
@@ -105,7 +106,7 @@ def analyze(
     if not frame.isStreaming:
         raise InvalidSql("the query's result is not a stream", line=statement.query_line)
     # `SELECT *` includes the columns that the store adds, which are meaningless in another stream.
-    frame = frame.drop(*RESERVED)
+    frame = frame.drop(*RESERVED, VALID_FROM, VALID_UNTIL)
     _check_names(statement, frame)
     if not statement.sides:
         return AnalyzedQuery(frame, frame.schema)
@@ -216,8 +217,13 @@ def _make_tables(spark: SparkSession, store: Store, statement: Statement) -> lis
     others = []
     for view, name in statement.tables.items():
         if store.streams.exists(name):
-            options = _options(store, name, store.streams.get(name).id)
-            spark.read.format(_FORMAT).options(**options).load().createOrReplaceTempView(view)
+            info = store.streams.get(name)
+            frame = spark.read.format(_FORMAT).options(**_options(store, name, info.id)).load()
+            if statement.has_versions(view):
+                frame = with_versions(frame, info, statement.line)
+            frame.createOrReplaceTempView(view)
+        elif statement.has_versions(view):
+            raise InvalidSql(f"stream '{name}' not found", line=statement.line)
         else:
             others.append(view)
     return others

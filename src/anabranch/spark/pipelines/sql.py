@@ -25,6 +25,7 @@ from anabranch.spark.pipelines.parameters import TYPES, Parameter, bind
 from anabranch.spark.pipelines.side_outputs import SIDE_OUTPUTS_MAX, SideOutput
 from anabranch.spark.pipelines.statement import (
     OPTIONS,
+    VERSIONS_VIEW,
     Statement,
     StatementOptions,
     parse_interval_us,
@@ -369,6 +370,7 @@ class _StatementParser:
         found: list[Relation] = []
         sources: dict[str, StreamName] = {}
         tables: dict[str, StreamName] = {}
+        versions: dict[str, StreamName] = {}
         queries = [False]  # per open parenthesis: is it a (sub)query, whose FROM names relations?
         opened: list[int] = []
         previous = "("
@@ -392,6 +394,10 @@ class _StatementParser:
                 self._at += 1
                 name = self._stream_name(f"{'FROM' if word == ',' else word} STREAM")
                 view = _view_of(name, sources, f"anabranch_{self._number}_stream_")
+            elif is_relation and self._is_versions_keyword():
+                self._at += 1
+                name = self._stream_name("VERSIONS")
+                view = _view_of(name, versions, f"anabranch_{self._number}_{VERSIONS_VIEW}_")
             elif is_relation and (parts := self._two_parts_at(first)) and parts[0].lower() not in _FILE_FORMATS:
                 name = self._stream_name(word)
                 view = _view_of(name, tables, f"anabranch_{self._number}_table_")
@@ -401,11 +407,20 @@ class _StatementParser:
             previous = "…"
         if opened:
             self._fail("this ( is never closed", at=opened[-1])
-        return found, sources, tables
+        return found, sources, {**tables, **versions}
 
     def _is_stream_keyword(self) -> bool:
         token = self._peek()
         return token is not None and token.token_type is TokenType.VAR and token.text.upper() == "STREAM"
+
+    def _is_versions_keyword(self) -> bool:
+        token = self._peek()
+        return (
+            token is not None
+            and token.token_type is not TokenType.IDENTIFIER
+            and token.text.upper() == "VERSIONS"
+            and self._two_parts_at(self._at + 1) is not None
+        )
 
     def _alias_for(self, name: StreamName) -> str:
         """` AS name` unless the query gives an alias, so that `name.column` still works over a view."""

@@ -15,10 +15,11 @@ from anabranch.spark.pipelines.side_outputs import SideOutput
 from anabranch.spark.pipelines.windows.clauses import WindowedQuery
 from anabranch.spark.pipelines.windows.spans import StatementWindow
 
-__all__ = ["OPTIONS", "Statement", "StatementOptions", "parse_interval_us", "to_options"]
+__all__ = ["OPTIONS", "VERSIONS_VIEW", "Statement", "StatementOptions", "parse_interval_us", "to_options"]
 
 OPTIONS: Final = frozenset({"key", "time", "watermark", "idle", "trigger", "start", "mode", "segments", "late"})
 
+VERSIONS_VIEW: Final = "versions"  # a part of the names of views of `VERSIONS scope.name`
 _T = TypeVar("_T")
 _UNIT_US = {
     "microsecond": 1,
@@ -60,7 +61,8 @@ class Statement:
     """One `CREATE STREAM`. `query` is Spark SQL over the views named in `sources` and `tables`.
 
     `sources` (read as streams) and `tables` (two-part names, read as they are now) map a view's name to a stream's.
-    If a name in `tables` is not a stream, `without_tables` restores it in the query. `line` and `query_line`, where the
+    If a name in `tables` is not a stream, `without_tables` restores it in the query. `has_versions` says which of these are
+    read as `VERSIONS scope.name`: each row with the times from and until which it is its key's newest. `line` and `query_line`, where the
     statement and its query begin, count from 1. `intervals_us` is the sum of the interval literals in the query.
     `arguments` are the values of the parameters that it names. `windowed` are the parts of a query whose windows Spark
     does not compute. `reads` is how often it reads streams: a join of a stream with itself reads one source twice.
@@ -81,6 +83,10 @@ class Statement:
     reads: int = 1
     sides: tuple[SideOutput, ...] = ()
     late_into: StreamName | None = None
+
+    def has_versions(self, view: str) -> bool:
+        """True if this view of `tables` is read as VERSIONS."""
+        return f"_{VERSIONS_VIEW}_" in view and view in self.tables
 
     @property
     def joins(self) -> bool:

@@ -108,7 +108,8 @@ def _changed(before: Step, after: Step, restarting: Mapping[str, str]) -> Statem
     delays = before.delays_us == after.delays_us and before.internal == after.internal
     if same and delays and old.options.watermark_us == new.options.watermark_us:
         return found("keeps state", "what it computes has not changed")
-    if same and not new.joins and new.windowed is None and before.internal == after.internal:
+    joins = new.joins or any(map(new.has_versions, new.tables))
+    if same and not joins and new.windowed is None and before.internal == after.internal:
         return found("keeps state", "the changed watermark holds from here on")
     if same:
         return found(

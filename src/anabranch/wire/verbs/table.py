@@ -53,6 +53,7 @@ def _shown_stream(name: Any) -> Need:
 
 
 _STREAMS: Final = (
+    StoreVerb("streams.add_check", stream("manage", "name")),
     StoreVerb("streams.add_columns", stream("manage", "name")),
     StoreVerb("streams.append", each(stream("read", "source"), stream("write", "onto"))),
     StoreVerb("streams.copy", each(stream("read", "source"), new("target"))),
@@ -72,6 +73,7 @@ _STREAMS: Final = (
     ),
     _read("streams.misplaced", "stream"),
     StoreVerb("streams.move", each(stream("manage", "stream"), moved("stream", "scope"))),
+    StoreVerb("streams.remove_check", stream("manage", "name")),
     StoreVerb("streams.rename", each(stream("manage", "stream"), new("name"))),
     StoreVerb(
         "streams.replace",
@@ -198,6 +200,7 @@ _QUERIES: Final = (
     StoreVerb("queries.list", store("read"), changes=False),
     StoreVerb("queries.plan", store("admin"), changes=False),
     StoreVerb("queries.rollback", store("admin")),
+    StoreVerb("queries.state", store("read"), changes=False),
     StoreVerb("queries.start", store("manage")),
     StoreVerb("queries.stop", store("manage")),
     StoreVerb("queries.upgrade", store("admin")),
@@ -231,6 +234,7 @@ _STORE: Final = (
     StoreVerb("fetch", pointed("read", "pointer"), changes=False),
     StoreVerb("forget_newer", store("admin")),
     StoreVerb("id", store("read"), changes=False, run=store_id),
+    _read("latest", "stream"),
     StoreVerb("repair", upkeep(), streaming=True),
     StoreVerb("rescale", store("admin")),
     StoreVerb("retain", upkeep()),

@@ -140,6 +140,28 @@ def followers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
+def test_the_state_of_a_query_is_its_last_result_with_a_key(http: httpx.Client, store: Store, running: Hosted) -> None:
+    for last in (range(3), range(10, 13)):
+        running.publish("out/means", last)
+        expected = {event.key: event for event in store.reader("out/means")}
+        assert len(expected) == 3
+        for device, event in expected.items():
+            for path in ("/v1/queries/means/state", "/v1/streams/out/means/latest"):
+                found = http.get(path, params={"key": device})
+                assert found.status_code == 200 and found.json()["n"] == event.body["n"]
+                assert found.headers["anabranch-pointer"] == str(event.pointer)
+    assert http.get("/v1/queries/means/state", params={"key": "d0", "result": "out/means"}).json()["n"] in range(13)
+    for params, status, says in (
+        ({"key": "never"}, 404, "has no event with key 'never'"),
+        ({}, 400, "expected the routing key"),
+        ({"key": "d0", "result": "2"}, 400, "has no result '2'"),
+    ):
+        refused = http.get("/v1/queries/means/state", params=params)
+        assert (refused.status_code, says in refused.json()["detail"]) == (status, True), refused.text
+    store.queries.deploy("new", "CREATE STREAM …")
+    assert http.get("/v1/queries/new/state", params={"key": "a"}).status_code == 409
+
+
 @pytest.mark.parametrize("form", ["sse", "ndjson", "arrow"])
 def test_a_follower_waits_for_the_results_of_a_query_that_starts(
     served: Serving, hosted: Hosted, followers: list[str], form: str

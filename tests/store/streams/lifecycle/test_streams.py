@@ -393,6 +393,8 @@ REQUESTS: dict[str, Callable[[Store, str], Any]] = {
     "truncate": lambda s, r: s.streams.truncate("s/old", s.cuts.head("s/old"), request=r),
     "evolve": lambda s, r: s.streams.evolve("s/typed", [*SCHEMA, pa.field("x", pa.int8())], request=r).schema_version,
     "tag": lambda s, r: s.streams.tag("s/old", {"a": "b"}, request=r).tags,
+    "add check": lambda s, r: s.streams.add_check("s/typed", "c", "n > 0", request=r).schema.checks,
+    "remove check": lambda s, r: s.streams.remove_check("s/typed", "known", request=r).schema.checks,
 }
 
 OTHERS: dict[str, Callable[[Store, str], Any]] = {
@@ -408,6 +410,8 @@ OTHERS: dict[str, Callable[[Store, str], Any]] = {
     "truncate": lambda s, r: s.streams.truncate("s/old", s.cuts.tail("s/old"), request=r),
     "evolve": lambda s, r: s.streams.evolve("s/typed", [*SCHEMA, pa.field("y", pa.int8())], request=r),
     "tag": lambda s, r: s.streams.tag("s/old", {"a": "c"}, request=r),
+    "add check": lambda s, r: s.streams.add_check("s/typed", "c", "n > 1", request=r),
+    "remove check": lambda s, r: s.streams.remove_check("s/typed", "other", request=r),
 }
 
 
@@ -415,7 +419,7 @@ OTHERS: dict[str, Callable[[Store, str], Any]] = {
 def furnished(store: Store) -> Store:
     store.scopes.create("empty")
     store.streams.create("s/old", scaling=2)
-    store.streams.create("s/typed", schema=SCHEMA, key="device")
+    store.streams.create("s/typed", schema=SCHEMA, key="device", checks={"known": "n < 10", "other": "n > -10"})
     with store.writer("s/old") as writer:
         writer.write(b"x")
     return store

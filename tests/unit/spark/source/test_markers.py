@@ -51,6 +51,7 @@ def test_the_option_survives_its_text() -> None:
         MarkerOption(5),
         MarkerOption(5, WindowClosing(10, ((CUT, CUT), (CUT, None)))),
         MarkerOption(5, idleness=Idleness(10, ((StreamId(1 << 62), 3),))),
+        MarkerOption(5, ask_us=1_000),
     ):
         assert MarkerOption.from_option(option.to_option()) == option
     with pytest.raises(InvalidArgument, match="option 'markers' is JSON"):

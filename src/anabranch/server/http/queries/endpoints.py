@@ -9,6 +9,7 @@ from anabranch.server.http.described import (
     BY,
     FLAG,
     KEY,
+    OF_KEY,
     PAGE,
     PLACE,
     READ,
@@ -21,7 +22,7 @@ from anabranch.server.http.described import (
 from anabranch.server.http.endpoints import Endpoint
 from anabranch.server.http.queries import resources
 from anabranch.server.http.queries.logs import logs
-from anabranch.server.http.queries.results import results, results_socket
+from anabranch.server.http.queries.results import results, results_socket, state
 
 _QUERIES: Final = "/v1/queries"
 _QUERY: Final = f"{_QUERIES}/{{name}}"
@@ -189,5 +190,14 @@ QUERIES: Final[tuple[Endpoint, ...]] = (
         parameters=READ,
         answers=READ_ANSWERS,
         socket=results_socket,
+    ),
+    _endpoint(
+        "GET",
+        f"{_QUERY}/state",
+        state,
+        name="query_state",
+        summary="The last result with a routing key",
+        parameters=(OF_KEY, query_parameter("result", TEXT, "Of several results: the stream, or 1, 2 …")),
+        answers=json_answer("Event", "The result; its pointer and its append time are in headers."),
     ),
 )

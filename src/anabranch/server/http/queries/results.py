@@ -15,9 +15,10 @@ from anabranch.server.http.delivery import begin, follow_request
 from anabranch.server.http.follow import FollowResponse, follow
 from anabranch.server.http.follow_socket import FollowSocket, check_socket
 from anabranch.server.http.front import HttpCall
+from anabranch.server.http.latest import latest_of
 from anabranch.server.http.read import follows, read
 
-__all__ = ["results", "results_socket"]
+__all__ = ["results", "results_socket", "state"]
 
 
 async def results(call: HttpCall) -> Response:
@@ -40,12 +41,20 @@ async def results_socket(call: HttpCall) -> ASGIApp:
     return FollowSocket(await begin(call, request, (lambda: _look(call)) if found is None else found))
 
 
-async def _look(call: HttpCall) -> StreamInfo | None:
+async def state(call: HttpCall) -> Response:
+    """The last result with a routing key: the state of the query, of all that was published when it was called."""
+    found = await _look(call, call.text("result"))
+    if found is None:
+        raise NoResultsYet(call.request.path_params["name"], (await _query(call)).state)
+    return await latest_of(call, found)
+
+
+async def _look(call: HttpCall, result: str | None = None) -> StreamInfo | None:
     """The result stream that the path means; None if it may still come. Raises PermissionDenied, QueryNotFound,
     NoResultsYet, InvalidArgument."""
     info = await _query(call)
     try:
-        name = result_stream(info, call.request.path_params.get("result"))
+        name = result_stream(info, result or call.request.path_params.get("result"))
     except InvalidArgument:  # it names streams
         call.front.guard.authorize(call.principal, "read", None, verb="results")
         raise

@@ -1,0 +1,66 @@
+"""`anabranch stream check`: the conditions that the events of a stream must meet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from anabranch.cli.options import JsonOption, StoreOption, StreamArgument, open_catalog
+from anabranch.cli.output import print_columns, print_json, print_note
+from anabranch.errors import InvalidArgument
+
+CheckOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--check", metavar="TEXT", help="Refuse events for which this is false: 'name: condition'; repeatable."
+    ),
+]
+
+
+def check(
+    stream: StreamArgument,
+    add: Annotated[
+        list[str] | None, typer.Option("--add", metavar="TEXT", help="Add or replace one: 'name: condition'.")
+    ] = None,
+    remove: Annotated[list[str] | None, typer.Option("--remove", metavar="NAME", help="Remove one.")] = None,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Say which conditions the events of a stream must meet, or without options show them.
+
+    An event for which one is false is refused, whichever way it comes; null passes, as in SQL. Earlier events are not
+    looked at.
+
+    Examples:
+
+      anabranch stream check iot/sensors --add "range: celsius BETWEEN -90 AND 60" --add "unit: unit IN ('C', 'F')"
+      anabranch stream check iot/sensors --remove range
+    """
+    added = parse_checks(add)
+    with open_catalog(store) as names:
+        for name in remove or ():
+            names.streams.remove_check(stream, name)
+        for name, condition in added.items():
+            names.streams.add_check(stream, name, condition)
+        info = names.streams.get(stream)
+    if as_json:
+        print_json({"name": str(info.name), "checks": {each.name: each.condition for each in info.schema.checks}})
+    elif not info.schema.checks:
+        print_note(f"'{info.name}' has no checks")
+    else:
+        print_columns(("CHECK", "CONDITION"), [(each.name, each.condition) for each in info.schema.checks])
+
+
+def parse_checks(texts: Sequence[str] | None) -> dict[str, str]:
+    """Checks from texts such as `range: celsius > -90`. Raises InvalidArgument."""
+    found: dict[str, str] = {}
+    for text in texts or ():
+        name, colon, condition = text.partition(":")
+        if not colon:
+            raise InvalidArgument(f"expected a check as 'name: condition', got {text!r:.200}")
+        if name.strip() in found:
+            raise InvalidArgument(f"check '{name.strip()}' is given twice")
+        found[name.strip()] = condition
+    return found

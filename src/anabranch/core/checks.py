@@ -1,0 +1,73 @@
+"""Holds the rows of a batch to the checks of their stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from anabranch.core.check_condition import CheckCondition, parse_condition
+from anabranch.errors import InvalidSql, SchemaMismatch
+from anabranch.model.check import StreamCheck
+
+__all__ = ["refuse_unusable", "refuse_violations", "violations"]
+
+_SHOWN_CHARS = 100
+
+
+def refuse_unusable(checks: Sequence[StreamCheck], columns: pa.Schema) -> None:
+    """Raise InvalidSql for a check that can't be evaluated over these columns."""
+    nothing = pa.record_batch([pa.nulls(1, field.type) for field in columns], schema=columns)
+    for check in checks:
+        for batch in (nothing, nothing.slice(0, 0)):
+            try:
+                parse_condition(check.condition).holds(batch)
+            except InvalidSql as exc:
+                raise InvalidSql(f"check '{check.name}': {exc}") from exc
+
+
+def refuse_violations(rows: pa.RecordBatch | pa.Table, checks: Sequence[StreamCheck]) -> None:
+    """Raise SchemaMismatch for the first row for which a check is false."""
+    begin = 0
+    for batch in rows.to_batches() if isinstance(rows, pa.Table) else (rows,):
+        first = next(violations(batch, checks, range(begin, begin + batch.num_rows)), None)
+        if first is not None:
+            raise first
+        begin += batch.num_rows
+
+
+def violations(
+    batch: pa.RecordBatch, checks: Sequence[StreamCheck], numbers: Sequence[int]
+) -> Iterator[SchemaMismatch]:
+    """An error for each row for which a check is false, in order, which names the first such check. `numbers` are those
+    of the rows."""
+    if not batch.num_rows:
+        return
+    first_broken = np.full(batch.num_rows, -1)
+    for number in range(len(checks) - 1, -1, -1):
+        first_broken[_broken(batch, checks[number])] = number
+    for row in np.flatnonzero(first_broken >= 0).tolist():
+        check = checks[first_broken[row]]
+        yield _error(batch.slice(row, 1), numbers[row], check, parse_condition(check.condition))
+
+
+def _broken(batch: pa.RecordBatch, check: StreamCheck) -> npt.NDArray[np.bool_]:
+    try:
+        holds = parse_condition(check.condition).holds(batch)
+    except InvalidSql as exc:
+        raise SchemaMismatch(f"check '{check.name}' ({check.condition:.200}) can't be evaluated: {exc}") from exc
+    found: npt.NDArray[np.bool_] = ~holds.fill_null(True).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _error(row: pa.RecordBatch, number: int, check: StreamCheck, condition: CheckCondition) -> SchemaMismatch:
+    lower = {name.lower(): name for name in row.schema.names}
+    names = [name if name in row.schema.names else lower[name.lower()] for name in condition.columns]
+    values = ", ".join(f"{name} = {row.column(name)[0].as_py()!r:.{_SHOWN_CHARS}}" for name in names)
+    return SchemaMismatch(
+        f"row {number} breaks the check '{check.name}' ({check.condition:.200}): {values or 'it is false'}",
+        column=names[0] if names else None,
+        row=number,
+    )

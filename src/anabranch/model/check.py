@@ -1,0 +1,66 @@
+"""A check: a condition on the values of each event of a typed stream, and its form beside the columns of a schema."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from anabranch import limits
+from anabranch.errors import CorruptCatalog, InvalidArgument
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["StreamCheck", "checks_in", "checks_of", "with_checks"]
+
+METADATA_KEY: Final = b"anabranch:checks"
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class StreamCheck:
+    """An event is refused if `condition` is false for it; as in SQL, null passes. The condition is in the language of
+    `anabranch.core.check_condition`."""
+
+    name: str
+    condition: str
+
+
+def checks_of(given: Mapping[str, str]) -> tuple[StreamCheck, ...]:
+    """Checks from a mapping of names to conditions, in order of the names. Raises InvalidArgument."""
+    if not isinstance(given, Mapping):
+        raise InvalidArgument(f"expected checks as a mapping of names to conditions, got {given!r:.100}")
+    for name, condition in given.items():
+        if not isinstance(name, str) or not _NAME.match(name):
+            raise InvalidArgument(f"a check's name is a word of up to 64 letters, digits, _ and -, not {name!r:.100}")
+        if not isinstance(condition, str) or not condition.strip():
+            raise InvalidArgument(f"check '{name}' needs a condition such as \"celsius > -90\", not {condition!r:.100}")
+        if len(condition) > limits.CHECK_CHARS_MAX:
+            raise InvalidArgument(
+                f"the condition of check '{name}' is longer than {limits.CHECK_CHARS_MAX:,} characters"
+            )
+    if len(given) > limits.CHECKS_MAX:
+        raise InvalidArgument(f"a stream has at most {limits.CHECKS_MAX} checks, not {len(given)}")
+    return tuple(StreamCheck(name, given[name].strip()) for name in sorted(given))
+
+
+def with_checks(columns: pa.Schema, checks: tuple[StreamCheck, ...]) -> pa.Schema:
+    """The columns with the checks in the schema's metadata: a JSON list of pairs of name and condition."""
+    if not checks:
+        return columns
+    text = json.dumps([[each.name, each.condition] for each in checks])
+    return columns.with_metadata({METADATA_KEY: text.encode()})
+
+
+def checks_in(columns: pa.Schema) -> tuple[StreamCheck, ...]:
+    """The inverse of `with_checks`. Raises CorruptCatalog."""
+    text = (columns.metadata or {}).get(METADATA_KEY)
+    if text is None:
+        return ()
+    try:
+        return checks_of({str(name): condition for name, condition in json.loads(text)})
+    except (ValueError, TypeError) as exc:  # InvalidArgument is a ValueError
+        raise CorruptCatalog(f"the checks of a stream can't be read: {exc}") from exc
