@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -16,7 +17,7 @@ from anabranch.errors import InvalidSql
 from anabranch.model.columns import TIME_TYPE
 from anabranch.spark.pipelines.run import run
 from tests.parameters import rest_is_slow
-from tests.spark.pipelines import BASE, SECOND, rows
+from tests.spark.pipelines import BASE, SECOND, new_store, put, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -121,6 +122,23 @@ def test_rows_are_joined_with_the_version_as_of_their_time(spark: SparkSession, 
     store.streams.create("shop/plain", schema=rates, key="buyer")
     with pytest.raises(InvalidSql, match="VERSIONS needs a stream with a key and an event time"):
         _result(store, spark, "no", "SELECT o.id FROM STREAM shop.orders AS o JOIN VERSIONS shop.plain AS r ON true")
+
+
+@pytest.mark.slow
+def test_a_checkpoint_with_an_earlier_format_of_state_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    name = "spark.sql.streaming.join.stateFormatVersion"
+    assert spark.conf.get(name) == "4"
+    sql = """CREATE STREAM out.pairs WITH (watermark = '30 seconds') AS
+        SELECT a.at, b.at AS next FROM STREAM iot.sensors AS a JOIN STREAM iot.sensors AS b
+        ON b.device = a.device AND b.at > a.at AND b.at <= a.at + INTERVAL 5 seconds"""
+    with new_store(tmp_path / "river") as store:
+        for version, first in (("2", 0), ("4", 4)):
+            put(store, range(first, first + 4))
+            spark.conf.set(name, version)
+            with run(store, sql, name="p", spark=spark, once=True) as pipeline:
+                pipeline.await_termination()
+        found = sorted(_micros(row["at"]) - BASE for row in rows(store, "out/pairs"))
+    assert found == [n * SECOND for n in range(5)]  # a device has an event each three seconds
 
 
 def _micros(time: datetime) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from anabranch.core.check_condition import CheckCondition, parse_condition
@@ -45,21 +44,22 @@ def violations(
     of the rows."""
     if not batch.num_rows:
         return
+    held = [_holds(batch, check) for check in checks]
+    if not any(each.false_count for each in held):
+        return
     first_broken = np.full(batch.num_rows, -1)
     for number in range(len(checks) - 1, -1, -1):
-        first_broken[_broken(batch, checks[number])] = number
+        first_broken[~held[number].fill_null(True).to_numpy(zero_copy_only=False)] = number
     for row in np.flatnonzero(first_broken >= 0).tolist():
         check = checks[first_broken[row]]
         yield _error(batch.slice(row, 1), numbers[row], check, parse_condition(check.condition))
 
 
-def _broken(batch: pa.RecordBatch, check: StreamCheck) -> npt.NDArray[np.bool_]:
+def _holds(batch: pa.RecordBatch, check: StreamCheck) -> pa.BooleanArray:
     try:
-        holds = parse_condition(check.condition).holds(batch)
+        return parse_condition(check.condition).holds(batch)
     except InvalidSql as exc:
         raise SchemaMismatch(f"check '{check.name}' ({check.condition:.200}) can't be evaluated: {exc}") from exc
-    found: npt.NDArray[np.bool_] = ~holds.fill_null(True).to_numpy(zero_copy_only=False)
-    return found
 
 
 def _error(row: pa.RecordBatch, number: int, check: StreamCheck, condition: CheckCondition) -> SchemaMismatch:

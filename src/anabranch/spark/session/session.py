@@ -36,6 +36,8 @@ _SETTINGS = {
     # costs 50 ms more than state on the heap; with the change log it costs no more.
     "spark.sql.streaming.stateStore.providerClass": f"{_STREAMING}.state.RocksDBStateStoreProvider",
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # Joins of streams: 60,000 events of NEXMark in 17 s instead of 33 with format 2. A checkpoint keeps its format.
+    "spark.sql.streaming.join.stateFormatVersion": "4",
     # Java and Python talk over a Unix socket instead of loopback TCP: 264 → 217 ms a batch with a Python sink.
     "spark.python.unix.domain.socket.enabled": "true",
     # Imports once, before workers are forked, and exempts the imports from garbage collection. The first batch of a
